@@ -1,7 +1,7 @@
-"""How commands reach a cluster: the name servers, who we are to the servers, TLS, the namespace.
+"""Access of commands to a cluster: name servers, credentials, TLS and namespace.
 
-One set of options for all commands, handed over as one `Access`. A secret is never an argument, since every user of
-the host sees arguments: it comes from a file or from the environment.
+One set of options for all commands becomes one `Access`. A secret is never an argument, since every user of the host
+sees arguments. Secrets come from a file or from the environment.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ _CREDENTIALS_OPTIONS = {
         "--secret-key-file", type=_FILE, metavar="FILE", help="The user's secret; also from RINGMQ_SECRET_KEY."
     ),
     "security_token_file": click.option(
-        "--security-token-file", type=_FILE, metavar="FILE", help="Its token; also from RINGMQ_SECURITY_TOKEN."
+        "--security-token-file", type=_FILE, metavar="FILE", help="The user's token; also from RINGMQ_SECURITY_TOKEN."
     ),
     "credentials_file": click.option(
         "--credentials-file", type=_FILE, metavar="FILE",
-        help="Instead of these: lines accessKey=, secretKey=; also from RINGMQ_CREDENTIALS_FILE.",
+        help="A file with lines accessKey=, secretKey= instead; also from RINGMQ_CREDENTIALS_FILE.",
     ),
 }  # fmt: skip
 _TLS_OPTIONS = {
-    "tls": click.option("--tls", is_flag=True, help="Encrypt; each --tls-... option means it, too."),
-    "tls_ca": click.option("--tls-ca", type=_FILE, metavar="FILE", help="Who signs servers; default: the host's."),
-    "tls_cert": click.option("--tls-cert", type=_FILE, metavar="FILE", help="Our own certificate."),
-    "tls_key": click.option("--tls-key", type=_FILE, metavar="FILE", help="Its key, if not in the same file."),
+    "tls": click.option("--tls", is_flag=True, help="Encrypt; each --tls-... option implies it."),
+    "tls_ca": click.option("--tls-ca", type=_FILE, metavar="FILE", help="CA of the servers; default: the host's CAs."),
+    "tls_cert": click.option("--tls-cert", type=_FILE, metavar="FILE", help="The client's certificate."),
+    "tls_key": click.option("--tls-key", type=_FILE, metavar="FILE", help="The client's key, if not in the same file."),
     "tls_key_password_file": click.option(
         "--tls-key-password-file", type=_FILE, metavar="FILE", help="The key's password."
     ),
     "tls_server_name": click.option(
         "--tls-server-name", metavar="NAME", help="The name in the servers' certificates, if not their address."
     ),
-    "tls_insecure": click.option("--tls-insecure", is_flag=True, help="Take any certificate: for tests only."),
+    "tls_insecure": click.option("--tls-insecure", is_flag=True, help="Accept any certificate: for tests only."),
 }
 _OPTION_FOR = {
     "give credentials= to the settings": "give --access-key and --secret-key-file",
@@ -79,7 +79,7 @@ _OPTION_FOR = {
     "tls.server_name": "--tls-server-name",
     "tls.insecure_skip_verification": "--tls-insecure",
 }
-"""What the SDK's errors advise -> what does the same here."""
+"""Advice in the SDK's errors -> the same advice in terms of options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Access:
 
 
 def server_options(command: F) -> F:
-    """Options to reach the servers and `--output`, for commands about servers themselves: no namespace.
+    """Add the options to reach the servers, and `--output`, for commands about servers themselves: no namespace.
 
     The command gets `access: Access` and `output: str`.
     """
@@ -99,12 +99,12 @@ def server_options(command: F) -> F:
 
 
 def client_options(command: F) -> F:
-    """The same and `--namespace`, for commands about topics, groups and messages."""
+    """Add the options of `server_options` and `--namespace`, for commands about topics, groups and messages."""
     return _with_access(command, namespace_option)
 
 
 def in_options(text: str) -> str:
-    """An error of the SDK with the names of options in place of those of settings."""
+    """Return an error of the SDK with the names of options in place of those of settings."""
     for setting, option in _OPTION_FOR.items():
         text = text.replace(setting, option)
     return text
@@ -139,7 +139,7 @@ def credentials_of(
     security_token_file: Path | None = None,
     credentials_file: Path | None = None,
 ) -> Credentials | None:
-    """Those of the options; what they leave open is taken from `environ`. Raises click.UsageError."""
+    """Return the credentials of the options, completed from `environ`. Raises click.UsageError."""
     single = access_key is not None or secret_key_file is not None or security_token_file is not None
     try:
         if credentials_file is not None:
@@ -163,7 +163,7 @@ def credentials_of(
 def _secrets(
     environ: Mapping[str, str], secret_key_file: Path | None, security_token_file: Path | None
 ) -> tuple[str, str | None]:
-    """Secret key and token. The environment's token belongs to its secret alone."""
+    """Return secret key and token. The environment's token belongs to the environment's secret alone."""
     token = None if security_token_file is None else secret_of("--security-token-file", security_token_file)
     if secret_key_file is not None:
         return secret_of("--secret-key-file", secret_key_file), token
@@ -174,7 +174,10 @@ def _secrets(
 
 
 def secret_of(option: str, path: Path) -> str:
-    """The one line of a file that not everybody can read. Raises click.BadParameter, which shows no secret."""
+    """Return the single line of a file that only its owner can read.
+
+    Raises click.BadParameter, which shows no secret.
+    """
     try:
         path = expanded(path, "file")
         data = read_secrets(path, "file", must_be_private=True)
@@ -196,7 +199,10 @@ def tls_of(
     tls_server_name: str | None = None,
     tls_insecure: bool = False,
 ) -> TlsSettings | None:
-    """How to speak TLS, None for not at all. Raises click.UsageError; certificates are read when connecting."""
+    """Return the TLS settings, None without TLS. Raises click.UsageError.
+
+    Certificates are read at the first connection.
+    """
     if tls_key_password_file is not None and tls_cert is None:
         raise click.UsageError("--tls-key-password-file needs --tls-cert")
     given = (tls_ca, tls_cert, tls_key, tls_server_name)

@@ -1,4 +1,4 @@
-"""Operators' requests: which servers to ask, and their answers put together."""
+"""Operators' requests: the servers to ask, and their answers combined."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from ringmq.remoting.route import ClusterInfo, TopicRouteData
 
 TIMEOUT_MS = 5000
 ROUTE_WAIT_S = 3.0
-"""How long to wait until a created topic has a route: brokers register it right after answering."""
+"""The wait for the route of a created topic: brokers register the topic right after they answer."""
 
 
 def no_route(topic: str) -> str:
-    """What to say of a topic that the name servers do not know."""
+    """The error text for a topic that the name servers do not know."""
     return (
         f"topic {topic} has no route: no registered broker has it; "
         f"see ringmq topic list for names, make it with ringmq topic create {topic}"
@@ -42,7 +42,7 @@ def no_route(topic: str) -> str:
 
 
 def no_group(group: str) -> str:
-    """What to say of a group that no broker knows."""
+    """The error text for a group that no broker knows."""
     return f"group {group} does not exist on any broker; see ringmq group list for names"
 
 
@@ -53,12 +53,12 @@ class Admin:
     client: RemotingClient
     name_servers: Sequence[str]
     namespace: str = ""
-    """Names are those within it: `client` translates header fields, what bodies hold is translated here."""
+    """Namespace of all names. `client` translates header fields, this class translates bodies."""
 
     # ---- name servers ----
 
     async def ask_name_server(self, code: RequestCode, **fields: str) -> RemotingCommand:
-        """The answer of the first name server that answers. Raises `RingmqError`."""
+        """Return the first answer of any name server. Raises `RingmqError`."""
         error: RingmqError | None = None
         for address in self.name_servers:
             try:
@@ -71,11 +71,11 @@ class Admin:
         raise of_name_server(error) from error
 
     async def cluster_info(self) -> ClusterInfo:
-        """All brokers."""
+        """Return all brokers."""
         return ClusterInfo.decode((await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
 
     async def masters(self, cluster: str | None = None) -> list[str]:
-        """Master addresses, of one cluster or all. Raises `RouteError` when there are none."""
+        """Return the addresses of the masters of one cluster or of all. Raises `RouteError` if there are none."""
         info = await self.cluster_info()
         names = info.clusters.get(cluster, []) if cluster else sorted(info.brokers)
         found = [info.brokers[name].master_addr for name in names if name in info.brokers]
@@ -88,12 +88,12 @@ class Admin:
         return addresses
 
     async def topics(self) -> list[str]:
-        """All topics with a route, of the namespace if there is one."""
+        """Return all topics with a route, of the namespace if there is one."""
         answer = await self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return list(self._own_names(decode_topic_list(answer.body)))
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """Where the topic lives, None if nowhere."""
+        """Return the topic's route, None if the topic has none."""
         try:
             answer = await self.ask_name_server(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic, acceptStandardJsonOnly="true"
@@ -105,7 +105,7 @@ class Admin:
         return TopicRouteData.decode(answer.body)
 
     async def route_masters(self, topic: str) -> list[str]:
-        """Addresses to ask about a topic. Raises `RouteError` when it has no route."""
+        """Return the masters of a topic's route. Raises `RouteError` if the topic has no route."""
         route = await self.route(topic)
         if route is None:
             raise RouteError(no_route(topic))
@@ -114,7 +114,7 @@ class Admin:
     # ---- topics ----
 
     async def create_topic(self, config: TopicConfig, addresses: Iterable[str]) -> bool:
-        """Create or change a topic on every given broker; whether it had a route within a moment."""
+        """Create or change a topic on every given broker. True if the topic had a route within ROUTE_WAIT_S."""
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
             default_topic=AUTO_CREATE_TOPIC,
@@ -141,7 +141,7 @@ class Admin:
         await self._call_all(self.name_servers, RequestCode.DELETE_TOPIC_IN_NAMESRV, fields)
 
     async def topic_stats(self, topic: str) -> TopicStats:
-        """Offsets of all queues of a topic."""
+        """Return the offsets of all queues of a topic."""
         stats = TopicStats({})
         for address in await self.route_masters(topic):
             answer = await self._call(address, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
@@ -153,7 +153,7 @@ class Admin:
     # ---- groups ----
 
     async def groups(self) -> dict[str, SubscriptionGroupConfig]:
-        """Every group that any broker knows, of the namespace if there is one."""
+        """Return the groups of all brokers, of the namespace if there is one."""
         found: dict[str, SubscriptionGroupConfig] = {}
         for address in await self.masters():
             answer = await self._call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
@@ -174,7 +174,7 @@ class Admin:
             await self.delete_topic(topic, cluster)
 
     async def progress(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """How far the group has consumed, on all brokers."""
+        """Return the group's progress on all brokers."""
         stats = ConsumeStats({})
         fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         for address in await self.masters():
@@ -191,7 +191,7 @@ class Admin:
         return stats
 
     async def connections(self, group: str) -> ConsumerConnection | None:
-        """The group's members that are connected now, None for an offline group."""
+        """Return the group's connected members, None for an offline group."""
         merged: ConsumerConnection | None = None
         for address in await self.masters():
             try:
@@ -209,7 +209,7 @@ class Admin:
         return merged
 
     def _own_names(self, wire_names: Iterable[str]) -> dict[str, str]:
-        """Name within the namespace -> as servers know it; names of others are left out."""
+        """Return name within the namespace -> name on the wire. Names outside the namespace are left out."""
         own = {without_namespace(self.namespace, name): name for name in wire_names if self._is_own(name)}
         return dict(sorted(own.items()))
 
@@ -230,7 +230,7 @@ class Admin:
 
 @asynccontextmanager
 async def open_admin(namesrv: str, settings: ConnectionSettings | None = None) -> AsyncIterator[Admin]:
-    """An `Admin` for a list of name servers. Raises ValueError for one that is none."""
+    """Yield an `Admin` for a list of name servers. Raises ValueError for an invalid list."""
     client = RemotingClient(settings)
     try:
         yield Admin(client, parse_name_servers(namesrv), settings.namespace if settings else "")

@@ -10,7 +10,7 @@ from ringmq.remoting.properties_text import BadProperties, parse_assignments
 
 
 def pairs(texts: Iterable[str], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
-    """The values of a repeatable option. Raises click.BadParameter naming the option and the form."""
+    """Return the values of a repeatable option. Raises click.BadParameter naming the option and the form."""
     try:
         return parse_assignments(texts, form)
     except BadProperties as error:

@@ -19,7 +19,7 @@ _server_option = click.option(
     type=click.Choice(["broker", "namesrv"]),
     default="broker",
     show_default=True,
-    help="Whose properties they are.",
+    help="Server that the properties belong to.",
 )
 
 

@@ -25,7 +25,7 @@ _COLUMNS = """\
 
 
 def markdown(broker: Sequence[ReferenceRow], namesrv: Sequence[ReferenceRow]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return (
         f"{HEAD}\n## Broker\n\nIn `broker.conf`, as `RINGMQ_...` in the environment, or as `--set NAME=VALUE`.\n\n"
         f"{_table(broker)}\n## Name server\n\nIn `namesrv.conf`, or as `--set NAME=VALUE`.\n\n{_table(namesrv)}"

@@ -1,6 +1,6 @@
-"""`ringmq config reload`: the running server is asked what it uses, and told what it can change.
+"""`ringmq config reload`: asks the running server for its values and sends it those that it can change.
 
-A broker is found by its store, a name server by the address that its configuration says.
+A broker is found by its store, a name server by the address in its configuration.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ NEEDS_RESTART_STATUS = 3
 BROKER_CODES = RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CONFIG
 NAMESRV_CODES = RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG
 Compare = Callable[[Mapping[str, str]], list[Any]]
-"""What the server uses, by name -> the keys that differ."""
+"""Compares the server's values, by name, with the configuration. Returns the keys that differ."""
 LIVE, RESTART = "changed live", "needs a restart"
 RESTART_IT = "a changed listenPort, bindAddress or kvConfigPath needs a restart"
 
 
 def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store: Path | None, output: str) -> int:
-    """Compare, change, report; the exit status. ClickException when nothing was changed."""
+    """Compare, change, report, and return the exit status. Raises ClickException if nothing was changed."""
     from ringmq.broker.config.broker_config import RETENTION, ConfigError
     from ringmq.broker.config.reload import differences
     from ringmq.broker.config.sources import default_store, read_config
@@ -60,7 +60,7 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
 
 
 def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], output: str) -> int:
-    """The same for a name server."""
+    """Do the same for a name server."""
     from ringmq.namesrv.config import ConfigError, NamesrvConfig
 
     try:
@@ -88,7 +88,7 @@ def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], outpu
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    """As of a broker: one key whose value in the configuration is not the server's."""
+    """One key of a name server whose configured value is not the server's. Has the fields of a broker's difference."""
 
     name: str
     running: str
@@ -120,7 +120,7 @@ def _reload(
 
 
 def _address_of(root: Path) -> str:
-    """Where the broker listens that has this store open."""
+    """Return the address of the broker that has this store open."""
     from ringmq.broker.config.run_config import read_run_config, run_config_path
     from ringmq.ipc.segment import plane_name
 
@@ -134,7 +134,7 @@ def _address_of(root: Path) -> str:
 
 
 def _has_own_namesrv(root: Path) -> bool:
-    """The broker that has this store open runs a name server, too: it is a `ringmq serve`."""
+    """True if the broker that has this store open runs a name server, too: it is a `ringmq serve`."""
     from ringmq.ipc.plane import Plane
     from ringmq.ipc.segment import plane_name
     from ringmq.native import lib
@@ -147,7 +147,7 @@ def _has_own_namesrv(root: Path) -> bool:
 
 
 def _open_files_max(root: Path) -> int:
-    """The hard limit of the broker that has this store open, -1 = none or not to be known."""
+    """Return the hard limit of the broker that has this store open, -1 if it has none or cannot be asked."""
     from ringmq.ipc.watermark import read_watermarks
 
     try:
@@ -159,8 +159,10 @@ def _open_files_max(root: Path) -> int:
 async def _hand_over(
     address: str, compare: Compare, ask_code: RequestCode, change_code: RequestCode, bounded_names: Collection[str]
 ) -> list[Any]:
-    """The differences, after those that are live were changed. `bounded_names`: a broker takes these from loopback and
-    named networks alone, so they go in a request of their own.
+    """Change the live values and return the differences that were found.
+
+    A broker accepts the keys in `bounded_names` only from loopback and named networks, so they go in a separate
+    request.
     """
     client = RemotingClient()
     try:

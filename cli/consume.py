@@ -1,4 +1,4 @@
-"""`ringmq consume`: a member of a consumer group that prints what it gets."""
+"""`ringmq consume`: a member of a consumer group that prints its messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ BATCH_MESSAGES_MAX = 1024
 
 @click.command()
 @click.argument("topic")
-@click.option("-g", "--group", default="ringmq_cli", show_default=True, help="Consumer group; it remembers its place.")
+@click.option(
+    "-g", "--group", default="ringmq_cli", show_default=True, help="Consumer group, which stores its offsets."
+)
 @click.option("-t", "--tags", default="*", show_default=True, help="Tag expression, such as 'TagA || TagB'.")
 @click.option(
     "--from", "begin", default="first", show_default=True, metavar="first|last|MS",
-    help="Where a new group begins: a time is in ms since 1970.",
+    help="Start of a new group; a time is in ms since 1970.",
 )  # fmt: skip
 @click.option("-c", "--count", type=click.IntRange(1), help="Stop after this many messages.")
-@click.option("--timeout", type=click.FloatRange(0.001), metavar="SECONDS", help="Stop after this long without any.")
+@click.option(
+    "--timeout", type=click.FloatRange(0.001), metavar="SECONDS", help="Stop after this long without a message."
+)
 @click.option("-v", "--verbose", is_flag=True, help="Queue, offset, keys and tags before each body.")
 @client_options
 def consume(
@@ -75,8 +79,10 @@ async def _consume(consumer: Consumer, count: int | None, timeout_ms: int | None
 
 
 async def _tell_if_missing(access: Access, topic: str) -> None:
-    """A mistyped name looks like a topic without messages. Raises `RingmqError` when no name server answers: a consumer
-    would wait for one for ever."""
+    """Print a hint if the topic does not exist: a mistyped name looks like a topic without messages.
+
+    Raises `RingmqError` if no name server answers: a consumer would wait for one without end.
+    """
     async with open_admin(access.namesrv, access.settings) as admin:
         if await admin.route(topic) is None:
             click.echo(f"topic {topic} does not exist yet; waiting for its first message", err=True)
@@ -103,7 +109,7 @@ def _show(message: MessageExt, output: str, verbose: bool) -> None:
 
 
 def _fields(message: MessageExt) -> dict[str, Any]:
-    """Everything about a message; a body that is not UTF-8 comes as Base64 under `bodyBase64`."""
+    """Return all fields of a message. A body that is not UTF-8 becomes Base64 under `bodyBase64`."""
     fields: dict[str, Any] = {
         "topic": message.topic,
         "broker": message.broker_name,

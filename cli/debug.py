@@ -73,7 +73,7 @@ def bundle(
 
 
 def _runtime(config: Any) -> Any:
-    """What a running broker says of itself (28), or why not."""
+    """Return a running broker's runtime info (request 28), or the reason why there is none."""
     import asyncio
 
     from ringmq.cli.admin import open_admin

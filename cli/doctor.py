@@ -1,4 +1,4 @@
-"""`ringmq doctor`: would a broker run well here, and is this store well?"""
+"""`ringmq doctor`: checks the machine and a store for a broker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _shared = (
 
 
 def broker_options(command: Any) -> Any:
-    """Which broker it is about: the options with which it is started."""
+    """Add the options that name a broker: the same options start it."""
     for option in reversed(_shared):
         command = option(command)
     return command
@@ -38,8 +38,8 @@ def broker_options(command: Any) -> Any:
 
 @click.command()
 @broker_options
-@click.option("--namesrv-config", type=_FILE, help="namesrv.conf of `ringmq namesrv`: look at its doors, too.")
-@click.option("-v", "--verbose", is_flag=True, help="Say of everything what it means.")
+@click.option("--namesrv-config", type=_FILE, help="namesrv.conf of `ringmq namesrv`: check its listeners, too.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the meaning of every value.")
 @output_option
 def doctor(
     store: Path | None,
@@ -51,10 +51,10 @@ def doctor(
     verbose: bool,
     output: str,
 ) -> None:
-    """Look at this machine and a store: what is well, what to look at, what to correct.
+    """Look at this machine and a store: problems to correct, values to look at, values that are well.
 
     Give the options with which the broker is (to be) started. Nothing is changed, and a running broker is not
-    disturbed. Exit status 1 when there is something to correct.
+    disturbed. Exit status 1 if there is something to correct.
     """
     from ringmq.doctor.finding import FAIL
     from ringmq.doctor.render import render
@@ -78,7 +78,7 @@ def _paint(text: str, colour: str) -> str:
 
 
 def resolve(store: Path | None, config_file: Path | None, assignments: tuple[str, ...], cpus: str) -> tuple[Any, Any]:
-    """The BrokerConfig of these options, its store named, and the CPUs. Raises ClickException."""
+    """Return the BrokerConfig of these options, with its store named, and the CPUs. Raises ClickException."""
     try:
         from ringmq.broker.config.broker_config import ConfigError
         from ringmq.broker.config.sources import default_store, read_config
@@ -100,14 +100,14 @@ def resolve(store: Path | None, config_file: Path | None, assignments: tuple[str
 
 
 def examine(config: Any, cpus: Any, *, measure_disk: bool) -> list[Any]:
-    """The doctor's findings."""
+    """Return the doctor's findings."""
     from ringmq.doctor.examine import check, gather
 
     return check(gather(config, cpus, measure_disk=measure_disk), config)
 
 
 def examine_name_server(path: Path) -> list[Any]:
-    """The findings for a name server with this namesrv.conf. Raises ClickException."""
+    """Return the findings for a name server with this namesrv.conf. Raises ClickException."""
     from ringmq.doctor.check_doors import check_doors
     from ringmq.namesrv.config import ConfigError, NamesrvConfig
     from ringmq.remoting.doors import name_server_doors

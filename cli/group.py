@@ -30,7 +30,9 @@ def list_groups(everything: bool, access: Access, output: str) -> None:
 
 @group.command()
 @click.argument("name")
-@click.option("--retry-max-times", type=click.IntRange(0), default=16, show_default=True, help="Before the DLQ.")
+@click.option(
+    "--retry-max-times", type=click.IntRange(0), default=16, show_default=True, help="Retries before the DLQ."
+)
 @click.option("--retry-queues", type=click.IntRange(0, 65535), default=1, show_default=True)
 @click.option("--broadcast/--no-broadcast", default=True, show_default=True, help="Broadcasting is allowed.")
 @click.option("--orderly", is_flag=True, help="Consumed in order.")
@@ -53,7 +55,7 @@ def create(name: str, access: Access, output: str, cluster: str | None, **settin
 
 @group.command()
 @click.argument("name")
-@click.option("--keep-offsets", is_flag=True, help="Keep how far the group has consumed.")
+@click.option("--keep-offsets", is_flag=True, help="Keep the group's offsets.")
 @click.option("--cluster", help="Only in this cluster.")
 @client_options
 def delete(name: str, keep_offsets: bool, cluster: str | None, access: Access, output: str) -> None:
@@ -67,7 +69,7 @@ def delete(name: str, keep_offsets: bool, cluster: str | None, access: Access, o
 @click.option("--topic", help="Only this topic.")
 @client_options
 def progress(name: str, topic: str | None, access: Access, output: str) -> None:
-    """How far a group has consumed each queue."""
+    """Show a group's progress in each queue."""
     rows = run(_progress(access, name, topic))
     columns = ["topic", "broker", "queueId", "brokerOffset", "consumerOffset", "lag", "inFlight", "lastConsumedMs"]
     print_rows(output, rows, columns)

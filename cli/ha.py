@@ -1,4 +1,4 @@
-"""`ringmq ha`: how replication stands, and what becomes of a slave's log that its master does not have."""
+"""`ringmq ha`: the state of replication, and decisions about a slave's log that differs from its master's."""
 
 from __future__ import annotations
 
@@ -21,19 +21,21 @@ SLAVE_COLUMNS = [
 ]  # fmt: skip
 _slave_option = click.option("--slave", "slave_id", type=int, help="brokerId of the slave; default: the only one.")
 _address_option = click.option(
-    "--address", default="", metavar="HOST:PORT", help="Of the slave's broker, where several slaves have one brokerId."
+    "--address", default="", metavar="HOST:PORT", help="Address of the slave's broker, if slaves share a brokerId."
 )
 _broker_option = click.option("--broker", metavar="NAME", help="Only this broker (brokerName).")
 
 
 @click.group()
 def ha() -> None:
-    """See how replication stands, and decide about slaves whose log differs."""
+    """Show the state of replication, and decide about slaves whose log differs."""
 
 
 @ha.command()
 @_broker_option
-@click.option("--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Again and again, until interrupted.")
+@click.option(
+    "--watch", type=click.FloatRange(0.1), metavar="SECONDS", help="Repeat at this interval until interrupted."
+)
 @server_options
 def status(broker: str | None, watch: float | None, access: Access, output: str) -> None:
     """Offsets, lag, state, window and rate of masters and slaves."""
@@ -53,7 +55,7 @@ def status(broker: str | None, watch: float | None, access: Access, output: str)
 @_address_option
 @server_options
 def adopt(broker: str | None, slave_id: int | None, address: str, access: Access, output: str) -> None:
-    """Take over what a slave has and its master has lost. The master closes and opens its store for it."""
+    """Adopt the log that a slave has and its master has lost. The master closes and reopens its store for it."""
     _decide(access, output, broker, (slave_id, address), ADOPT)
 
 
@@ -63,7 +65,7 @@ def adopt(broker: str | None, slave_id: int | None, address: str, access: Access
 @_address_option
 @server_options
 def salvage(broker: str | None, slave_id: int | None, address: str, access: Access, output: str) -> None:
-    """Let the master's log count: the slave puts what it has beyond it into its salvage folder."""
+    """Keep the master's log. The slave moves its extra part of the log into its salvage folder."""
     _decide(access, output, broker, (slave_id, address), SALVAGE)
 
 
@@ -89,7 +91,7 @@ async def _watch(access: Access, broker: str | None, seconds: float, output: str
 
 
 async def _ask_all(admin: Admin, broker: str | None) -> list[dict[str, Any]]:
-    """Every registered broker's status, masters first; `error` where there is none."""
+    """Return every registered broker's status, masters first. `error` replaces a missing status."""
     info = await admin.cluster_info()
     if broker is not None and broker not in info.brokers:
         there = ", ".join(sorted(info.brokers)) or "none"
@@ -175,7 +177,7 @@ def _print_slave(head: str, entry: dict[str, Any]) -> None:
 
 
 def _decide(access: Access, output: str, broker: str | None, slave: tuple[int | None, str], choice: str) -> None:
-    """`slave`: brokerId (None = any) and address ("" = any)."""
+    """Send a decision about a slave. `slave` is (brokerId, address), where None and "" mean any."""
     chosen = run(_send_decision(access, broker, slave, choice))
     name, divergence = chosen["broker"], chosen["divergence"]
     who = f"slave {divergence['brokerId']}"

@@ -1,7 +1,7 @@
-"""The `ringmq` command: one table of commands, each loaded when it is called.
+"""The `ringmq` command: one table of commands, each loaded on its first use.
 
-Help comes from the table, so `ringmq --help` loads none of them. To add a command: write a module with a click
-command and add a line to `COMMANDS`.
+Help comes from the table, so `ringmq --help` loads no command. To add a command, write a module with a click command
+and add a line to `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import click
 
 
 class Entry(NamedTuple):
-    """Where a command lives and its line of help."""
+    """A command's module and its line of help."""
 
     module: str
     attribute: str
@@ -42,11 +42,11 @@ class LazyGroup(click.Group):
     """A group whose commands are imported on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table."""
+        """Return the commands in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module; a part that is not installed is a clear error."""
+        """Import the command's module. A part that is not installed gives an error that names it."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -58,14 +58,14 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; many import what they need only now."""
+        """Run the command. Many commands import their parts only now."""
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
             raise _not_installed(ctx.invoked_subcommand or "ringmq", error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The command list, from the table."""
+        """Write the command list from the table."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 

@@ -1,4 +1,4 @@
-"""Reads what a broker's /metrics says: the Prometheus text format, bounded."""
+"""Reads a broker's /metrics: the Prometheus text format, bounded."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Labels = dict[str, str]
 
 @dataclass(slots=True)
 class Samples:
-    """The series of one scrape by name. `at` is when it was taken, in seconds of any steady clock."""
+    """The series of one scrape by name. `at` is the time of the scrape in seconds of any steady clock."""
 
     at: float
     series: dict[str, list[tuple[Labels, float]]] = field(default_factory=lambda: defaultdict(list))
 
     def rows(self, name: str) -> list[tuple[Labels, float]]:
-        """Every series of that name."""
+        """Return every series of that name."""
         return self.series.get(name, [])
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of the series that have these labels."""
+        """Return the sum of the series with these labels."""
         return sum(value for found, value in self.rows(name) if labels.items() <= found.items())
 
     def by(self, name: str, *keys: str) -> dict[tuple[str, ...], float]:
-        """Sums by the values of some labels."""
+        """Return sums by the values of some labels."""
         sums: dict[tuple[str, ...], float] = defaultdict(float)
         for labels, value in self.rows(name):
             sums[tuple(labels.get(key, "") for key in keys)] += value
@@ -41,7 +41,7 @@ class Samples:
 
 
 def parse(text: str, at: float) -> Samples:
-    """What the text says. Raises ValueError for a line that is no sample."""
+    """Return the samples in the text. Raises ValueError for a line that is no sample."""
     found = Samples(at)
     for line in text.splitlines():
         if not line or line.startswith("#"):
@@ -55,7 +55,7 @@ def parse(text: str, at: float) -> Samples:
 
 
 def fetch(url: str) -> str:
-    """The page. Raises OSError; HTTPException for what is no answer; ValueError when it is too long."""
+    """Return the page. Raises OSError, HTTPException for an invalid answer, ValueError for a page that is too long."""
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         data: bytes = answer.read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:
@@ -64,7 +64,10 @@ def fetch(url: str) -> str:
 
 
 def quantile(before: Samples, now: Samples, name: str, share: float, **labels: str) -> float | None:
-    """The upper bound of the bucket that holds that share of what was counted in between; None when nothing was."""
+    """Return the upper bound of the bucket that holds that share of the observations between two scrapes.
+
+    None if there were no observations.
+    """
     grown = sorted(_grown_buckets(before, now, f"{name}_bucket", labels))
     if not grown or grown[-1][1] <= 0:
         return None

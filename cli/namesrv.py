@@ -10,7 +10,7 @@ import click
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), help="Port (listenPort), default 9876; 0 = any free.")
 @click.option("--host", metavar="ADDRESS", help="Address to listen on (bindAddress), default 127.0.0.1.")
-@click.option("--kv-config", metavar="FILE", help="Where key-value configuration is kept (kvConfigPath).")
+@click.option("--kv-config", metavar="FILE", help="File of the key-value configuration (kvConfigPath).")
 @click.option("-c", "--config", metavar="FILE", help="namesrv.conf with RocketMQ's property names.")
 @click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Set one property; repeatable.")
 def namesrv(

@@ -21,7 +21,7 @@ output_option = click.option(
 
 
 def print_rows(output: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
-    """A JSON list of all rows' fields, or a table of `columns`."""
+    """Print a JSON list of all rows' fields, or a table of `columns`."""
     if output == "json":
         click.echo(json.dumps(list(rows), ensure_ascii=False, indent=2))
         return
@@ -32,12 +32,12 @@ def print_rows(output: str, rows: Sequence[Row], columns: Sequence[str]) -> None
 
 
 def print_result(output: str, result: Row, sentence: str) -> None:
-    """The outcome of a change: a JSON object, or one sentence."""
+    """Print the outcome of a change: a JSON object, or one sentence."""
     click.echo(json.dumps(dict(result), ensure_ascii=False) if output == "json" else sentence)
 
 
 def print_line(value: Row) -> None:
-    """One JSON object on one line, for streams."""
+    """Print one JSON object on one line, for streams."""
     click.echo(json.dumps(dict(value), ensure_ascii=False))
 
 

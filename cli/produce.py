@@ -22,7 +22,7 @@ IN_FLIGHT = 256
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """What all messages of one call have in common. `number_keys` adds each message's number as a key."""
+    """The fields that all messages of one call share. `number_keys` adds each message's number as a key."""
 
     topic: str
     tag: str | None
@@ -31,14 +31,14 @@ class MessageForm:
     number_keys: bool
 
     def message(self, body: bytes, number: int) -> Message:
-        """The message for one body. Raises ValueError."""
+        """Return the message for one body. Raises ValueError."""
         keys = [*self.keys, str(number)] if self.number_keys else self.keys
         return compose_message(self.topic, body, tags=self.tag, keys=keys, properties=self.properties)
 
 
 @click.command()
 @click.argument("topic")
-@click.option("-m", "--message", "messages", multiple=True, help="A message; repeatable. Without any, lines are read.")
+@click.option("-m", "--message", "messages", multiple=True, help="A message; repeatable. Without -m, lines are read.")
 @click.option("-f", "--file", "source", type=click.File("rb"), default="-", help="File of lines, - for standard input.")
 @click.option("-t", "--tag", help="TAGS of every message.")
 @click.option("-k", "--key", "keys", multiple=True, help="A key of every message; repeatable.")
@@ -121,8 +121,10 @@ async def _given(messages: Iterable[str]) -> AsyncIterator[list[bytes]]:
 
 
 async def _lines(source: IO[bytes]) -> AsyncIterator[list[bytes]]:
-    """Lists of lines as they become available; a pipe that is still written to is sent from at once. Empty lines are
-    skipped: brokers refuse a message without a body."""
+    """Yield lists of lines as they become available, so lines of an open pipe are sent at once.
+
+    Empty lines are skipped: brokers refuse a message without a body.
+    """
     read = getattr(source, "read1", source.read)
     rest = b""
     while data := await asyncio.to_thread(read, READ_BYTES):

@@ -1,4 +1,4 @@
-"""Running a command's coroutine: what the other side refuses, and bad input, end as one line and exit status 1."""
+"""Runs a command's coroutine. Refusals of the other side and bad input end as one line and exit status 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The coroutine's result."""
+    """Return the coroutine's result."""
     try:
         return asyncio.run(work)
     except (RingmqError, RemotingError, ValueError, OSError) as error:
@@ -26,7 +26,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def _hint(error: Exception) -> str:
-    """What to do about an error that the address of a name server, or its absence, explains."""
+    """Return advice for an error that a wrong or missing address of a name server explains."""
     cause = error.cause if isinstance(error, SendError) else error
     if isinstance(cause, NameServerConnectError | NameServerTimeoutError):
         return "; `ringmq serve` starts one on this machine, --namesrv or RINGMQ_NAMESRV names another"
@@ -34,7 +34,7 @@ def _hint(error: Exception) -> str:
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Await `work`; SIGINT and SIGTERM cancel it and are no error, so that what it holds open is closed in order."""
+    """Await `work`. SIGINT and SIGTERM cancel it without an error, so that its connections are closed in order."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -23,7 +23,7 @@ _shared = (
     click.option("--set", "assignments", multiple=True, metavar="NAME=VALUE", help="Set one property; repeatable."),
     click.option(
         "--accept-unserved", is_flag=True,
-        help="Start on a stock broker's store in which something waits that is not served here yet.",
+        help="Start on a stock broker's store with data that RingMQ does not serve yet.",
     ),
     click.option("--cpus", default="", metavar="0,1", help="CPUs for the workers; default: those of this process."),
 )  # fmt: skip
@@ -31,7 +31,7 @@ _shared = (
 
 @dataclass(frozen=True, slots=True)
 class _Start:
-    """What the shared options say."""
+    """The values of the shared options."""
 
     store: Path | None
     port: int | None
@@ -42,7 +42,7 @@ class _Start:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The assignments, with that of --accept-unserved behind them."""
+        """The assignments, followed by that of --accept-unserved."""
         return (*self.assignments, "ringmqAcceptUnserved=true") if self.accept_unserved else self.assignments
 
 
@@ -56,13 +56,13 @@ class _NameServer:
 
     @property
     def words(self) -> list[str]:
-        """The options again, for a process that serves."""
+        """Return the options again, for a process that serves."""
         words = ["--namesrv-port", str(self.port)]
         words += ["--namesrv-config", str(self.config_file)] if self.config_file is not None else []
         return words + [word for assignment in self.assignments for word in ("--namesrv-set", assignment)]
 
     def properties(self) -> dict[str, str]:
-        """Property -> text, from file and assignments; assignments win. Raises the broker's ConfigError."""
+        """Return property -> text, from file and assignments. Assignments win. Raises the broker's ConfigError."""
         from ringmq.broker.config.broker_config import ConfigError
         from ringmq.broker.config.sources import from_assignments, from_file
         from ringmq.namesrv.config import ConfigError as NamesrvConfigError
@@ -106,7 +106,7 @@ def _with_shared_options(command: click.decorators.FC) -> click.decorators.FC:
     metavar="NAME=VALUE",
     help="Set one of the name server's properties; repeatable.",
 )
-@click.option("--slaves", type=click.IntRange(0, 4), default=0, help="Slaves beside it, for trying out.")
+@click.option("--slaves", type=click.IntRange(0, 4), default=0, help="Slaves on this machine, for trials.")
 def serve(
     namesrv_port: int,
     namesrv_config: Path | None,
@@ -205,7 +205,10 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
 
 
 def _configured(start: _Start) -> tuple[Any, list[str]]:
-    """The BrokerConfig of options, file and environment, its store named, and the notices. Raises ConfigError."""
+    """Return the BrokerConfig of options, file and environment, its store named, and the notices.
+
+    Raises ConfigError.
+    """
     from ringmq.broker.config.sources import default_store, read_config
 
     settings = [*start.settings]
@@ -220,7 +223,7 @@ def _configured(start: _Start) -> tuple[Any, list[str]]:
 
 
 def cpu_numbers(text: str) -> tuple[int, ...]:
-    """The CPUs of a `--cpus` option; empty = no choice."""
+    """Return the CPUs of a `--cpus` option, empty without a choice."""
     try:
         numbers = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:

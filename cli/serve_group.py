@@ -24,7 +24,7 @@ _BROKER = re.compile(r"ready: broker \S+ on (\S+:\d+)")
 
 
 class GroupError(RuntimeError):
-    """A broker of the group did not start; it has said why itself. `status` is its exit status."""
+    """A broker of the group did not start and has printed the reason itself. `status` is its exit status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -32,12 +32,12 @@ class GroupError(RuntimeError):
 
 
 def slave_store(store: Path, broker_id: int) -> Path:
-    """Where a slave's store lies: beside its master's."""
+    """Return the path of a slave's store, beside its master's."""
     return store.with_name(f"{store.name}-slave-{broker_id}")
 
 
 def run_group(master: Sequence[str], slaves: Sequence[Sequence[str]]) -> int:
-    """Run `ringmq` with these arguments, the slaves with `--namesrv` added; the exit status of the group."""
+    """Run `ringmq` with these arguments, the slaves with `--namesrv` added. Return the exit status of the group."""
     return asyncio.run(_run(master, slaves))
 
 
@@ -69,7 +69,7 @@ async def _run(master: Sequence[str], slaves: Sequence[Sequence[str]]) -> int:
 
 
 async def _start(arguments: Sequence[str]) -> Process:
-    """Its own session: the terminal's Ctrl-C is for us alone, who end the group in order."""
+    """Start a broker in its own session: Ctrl-C reaches the parent alone, which stops the group in order."""
     prctl = ctypes.CDLL(None).prctl
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "ringmq.cli.main", *arguments, stdout=PIPE, start_new_session=True,
@@ -78,7 +78,7 @@ async def _start(arguments: Sequence[str]) -> Process:
 
 
 async def _ready(broker: Process, stop: asyncio.Event) -> str:
-    """The line that says that it serves; empty when a stop is wanted before."""
+    """Return the line with `ready`, empty if a stop is requested before."""
     assert broker.stdout is not None
     stopping = asyncio.ensure_future(stop.wait())
     try:
@@ -107,7 +107,7 @@ async def _until_one_ends(brokers: Sequence[Process], stop: asyncio.Event) -> No
 
 
 async def _end(brokers: Sequence[Process]) -> list[int]:
-    """Stop the master first, so that its last messages still find the slaves; the exit statuses."""
+    """Stop the master first, so that its last messages still reach the slaves. Return the exit statuses."""
     statuses = []
     for broker in brokers:
         if broker.returncode is None:

@@ -1,6 +1,7 @@
-"""`ringmq store inspect|unserved|verify`: look at a store folder, whether its broker runs or not.
+"""`ringmq store inspect|unserved|verify`: look at a store folder while its broker runs or not.
 
-Beside a live owner everything is bounded by the confirm offset of its watermark page, else by the end of the queues.
+Beside a running broker the confirm offset of its watermark page bounds every read. Without one the end of the queues
+does.
 """
 
 from __future__ import annotations

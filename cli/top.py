@@ -27,7 +27,7 @@ DEFAULT_URL = "http://127.0.0.1:5557"
 def top(url: str, interval: float, once: bool, output: str) -> None:
     """Show rates, topics, groups with lag, workers, stages of sends and replication, live. Ends with ^C.
 
-    A broker that ends meanwhile is waited for.
+    `top` waits for a broker that ends meanwhile.
     """
     from ringmq.cli.top_view import screen, view_of
 
@@ -52,7 +52,7 @@ def top(url: str, interval: float, once: bool, output: str) -> None:
 
 
 def _watch(console: Any, pairs: Iterator[tuple[Samples, Samples]], address: str, interval: float) -> None:
-    """Until ^C. Raises ClickException when nothing could be shown yet."""
+    """Show screens until ^C. Raises ClickException if nothing could be shown yet."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
@@ -82,7 +82,7 @@ def _follow(
     show: Callable[[View], None],
     tell: Callable[[str], None],
 ) -> None:
-    """For ever: what comes is shown, what does not is told and tried again."""
+    """Show each pair of scrapes, or report why a scrape failed and try again, without end."""
     from ringmq.cli.top_view import view_of
 
     while True:
@@ -96,7 +96,7 @@ def _follow(
 
 
 def _pairs(address: str, interval: float) -> Iterator[tuple[Samples, Samples]]:
-    """Two scrapes after another, for ever."""
+    """Yield successive pairs of scrapes, without end."""
     before = _look(address)
     while True:
         time.sleep(interval)

@@ -1,4 +1,4 @@
-"""What `ringmq top` shows: numbers out of two scrapes, and the screen made of them."""
+"""The view of `ringmq top`: numbers out of two scrapes, and the screen made of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """Sends of the interval up to a stage; times are upper bounds of buckets."""
+    """Sends of the interval up to a stage. Times are upper bounds of buckets."""
 
     stage: str
     per_second: float
@@ -63,7 +63,7 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class SlaveRow:
-    """One slave of the master that is looked at."""
+    """One slave of the shown master."""
 
     slave: str
     in_sync: bool
@@ -74,7 +74,7 @@ class SlaveRow:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Everything on the screen."""
+    """All values on the screen."""
 
     broker: str
     cluster: str
@@ -98,12 +98,12 @@ class View:
     slaves: tuple[SlaveRow, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the view as JSON for programs."""
         return asdict(self)
 
 
 def view_of(before: Samples, now: Samples) -> View:
-    """Rates are those between the two."""
+    """Return the view of two scrapes. Rates are those between them."""
     seconds = max(now.at - before.at, 1e-9)
 
     def rate(name: str) -> float:
@@ -212,7 +212,7 @@ def _slaves(now: Samples) -> tuple[SlaveRow, ...]:
 
 
 def screen(view: View) -> Group:
-    """As tables under each other; long ones are cut at ROWS_MAX."""
+    """Return tables one below another. Long ones are cut at ROWS_MAX."""
     parts: list[Any] = [_head(view)]
     parts.append(_table("Topics", view.topics, _TOPIC_COLUMNS))
     parts.append(_table("Groups", view.groups, _GROUP_COLUMNS))
@@ -240,7 +240,7 @@ def _head(view: View) -> Text:
 
 
 def short(number: float) -> str:
-    """1234567 -> 1.23M."""
+    """Return a number in short form: 1234567 -> 1.23M."""
     for limit, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= limit:
             return f"{number / (limit if letter != 'k' else 1e3):.3g}{letter}"
@@ -248,7 +248,7 @@ def short(number: float) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes with a binary unit."""
+    """Return bytes with a binary unit."""
     for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "K")):
         if count >= 1024**power:
             return f"{count / 1024**power:.1f} {letter}iB"
@@ -256,7 +256,7 @@ def size(count: float) -> str:
 
 
 def duration(ms: float) -> str:
-    """A time as people say it."""
+    """Return a time with a readable unit."""
     if ms <= 0:
         return "-"
     if ms < 1000:

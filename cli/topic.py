@@ -80,7 +80,7 @@ def delete(name: str, cluster: str | None, access: Access, output: str) -> None:
 @click.argument("name")
 @client_options
 def route(name: str, access: Access, output: str) -> None:
-    """Where a topic lives."""
+    """Show a topic's brokers and queues."""
     rows = run(_route(access, name))
     print_rows(output, rows, ["cluster", "broker", "addresses", "readQueues", "writeQueues", "perm"])
 
@@ -109,7 +109,7 @@ async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
 
 
 async def _server_names(admin: Admin) -> set[str]:
-    """Clusters and brokers have topics of their own name."""
+    """Return the names of clusters and brokers, which have topics of the same names."""
     info = await admin.cluster_info()
     return set(info.clusters) | set(info.brokers) | {f"{cluster}_REPLY_TOPIC" for cluster in info.clusters}
 
