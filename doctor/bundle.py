@@ -1,4 +1,4 @@
-"""The debug bundle: what somebody needs who was not there, in one archive of bounded size, without message bodies."""
+"""The debug bundle: one archive of bounded size for a person who cannot reach the machine, without message bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 ENTRY_BYTES_MAX = 1 << 20
 BUNDLE_BYTES_MAX = 16 << 20
-"""Before compression."""
+"""Limit of the bundle before compression."""
 HIDDEN = "(hidden)"
 _SECRET_NAME = r"[\w.-]*(?:secret|password|passwd|credential|access_?key|token)[\w.-]*"
 _SECRET = re.compile(rf"(?im)(?P<name>\b{_SECRET_NAME})(?P<sign>[\"']?\s*[=:]\s*)(?P<value>\S[^\r\n]*)")
@@ -28,33 +28,33 @@ class Entry:
     name: str
     data: bytes
     note: str = ""
-    """What was left out of it."""
+    """The part of the file that was left out."""
 
 
 def text_entry(name: str, text: str) -> Entry:
-    """A text without the values of what is named like a secret, and without what is over the limit."""
+    """Return a text without the values of keys that are named like secrets, cut to the limit."""
     return cut(Entry(name, redacted(text).encode("utf-8", "replace")))
 
 
 def json_entry(name: str, value: Any) -> Entry:
-    """A value as JSON."""
+    """Return a value as JSON."""
     return text_entry(name, json.dumps(value, ensure_ascii=False, indent=2, default=str))
 
 
 def cut(entry: Entry) -> Entry:
-    """At most ENTRY_BYTES_MAX of it, the end, where the newest lines of a log are."""
+    """Return the last ENTRY_BYTES_MAX of an entry: the newest lines of a log are at its end."""
     if len(entry.data) <= ENTRY_BYTES_MAX:
         return entry
     return Entry(entry.name, entry.data[-ENTRY_BYTES_MAX:], f"the last {ENTRY_BYTES_MAX} of {len(entry.data)} bytes")
 
 
 def redacted(text: str) -> str:
-    """`text` with the rest of each line behind `secretKey=`, `"password": ` and the like hidden."""
+    """Return `text` with the rest of each line behind `secretKey=`, `"password": ` and the like hidden."""
     return _SECRET.sub(lambda found: f"{found['name']}{found['sign']}{HIDDEN}", text)
 
 
 def within(entries: Iterable[Entry], limit: int = BUNDLE_BYTES_MAX) -> tuple[list[Entry], list[Entry]]:
-    """(what fits in order, what is left out)."""
+    """Return (entries that fit, in order; entries that do not fit)."""
     kept: list[Entry] = []
     left: list[Entry] = []
     room = limit
@@ -68,7 +68,7 @@ def within(entries: Iterable[Entry], limit: int = BUNDLE_BYTES_MAX) -> tuple[lis
 
 
 def listing(kept: Sequence[Entry], left: Sequence[Entry]) -> list[dict[str, object]]:
-    """One row per file: name, bytes, what was left out."""
+    """Return one row per file: name, bytes, note about the part that was left out."""
     rows: list[dict[str, object]] = [
         {"name": entry.name, "bytes": len(entry.data), "note": entry.note or None} for entry in kept
     ]
@@ -76,7 +76,7 @@ def listing(kept: Sequence[Entry], left: Sequence[Entry]) -> list[dict[str, obje
 
 
 def write_bundle(path: Path, entries: Iterable[Entry], now_s: float | None = None) -> list[dict[str, object]]:
-    """Write a .tar.gz that only this user may read, and return its listing. Raises OSError, also when it exists."""
+    """Write a .tar.gz that only this user may read, and return its listing. Raises OSError, also if the file exists."""
     kept, left = within(entries)
     rows = listing(kept, left)
     manifest = Entry("MANIFEST.json", json.dumps(rows, indent=2).encode())

@@ -1,4 +1,4 @@
-"""Finds the listeners of a broker that every network may use, and names the property that shuts each."""
+"""Finds the listeners of a broker that every network may use, and names the property that restricts each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from ringmq.remoting.doors import Door, address, broker_doors, served_name_serve
 
 
 def doors_of(config: BrokerConfig) -> list[Door]:
-    """The doors that a broker with this configuration has. Without namesrvAddr `ringmq serve` starts a name server."""
+    """Return the endpoints of a broker with this configuration.
+
+    Without namesrvAddr `ringmq serve` starts a name server, whose endpoints count as well.
+    """
     host, port = config.bind_address, config.listen_port
     http_host = config.metrics_prom_exporter_host or host
     http = address(http_host, config.metrics_prom_exporter_port or METRICS_PORT)
@@ -32,7 +35,7 @@ def doors_of(config: BrokerConfig) -> list[Door]:
 
 
 def check_doors(doors: Iterable[Door]) -> Iterator[Finding]:
-    """A warning per open door."""
+    """Yield a finding per endpoint, a warning for one that every network may use."""
     for door in doors:
         state = door.networks if door.networks else "empty: every network" if door.is_open else "loopback"
         yield judged(

@@ -1,4 +1,4 @@
-"""What the machine's facts mean for a broker: io_uring, limits, memory, kernel settings, CPUs, clock."""
+"""Checks of the machine for a broker: io_uring, limits, memory, kernel settings, CPUs, clock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ringmq.doctor.finding import FAIL, OK, WARN, Finding, judged, ok
 
 MIB = 1 << 20
 SHM_MIN_BYTES = 64 * MIB
-"""Tables and arenas of an ordinary broker under load; a start needs 4 MiB."""
+"""Shared memory for tables and arenas of an ordinary broker under load. A start needs 4 MiB."""
 FILES_WANTED = 65_536
 MEMLOCK_WANTED_BYTES = 8 * MIB
 BACKLOG = 1024
@@ -22,7 +22,9 @@ SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 
 
 def check_engine(facts: EngineFacts) -> Iterator[Finding]:
-    """io_uring: the kernel, who forbids it, each thing that is used of it, and a trial of the whole."""
+    """Check io_uring: the kernel, the settings that forbid it, each operation and flag in use, and a trial of the
+    whole.
+    """
     area = "io_uring"
     yield ok(area, "kernel", facts.kernel, "RingMQ needs Linux 6.0 or later")
     yield judged(
@@ -74,7 +76,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
 
 
 def check_limits(facts: LimitFacts) -> Iterator[Finding]:
-    """Limits of a process, shared memory, memory."""
+    """Check limits of a process, shared memory and memory."""
     area = "limits"
     whose = f", of the running broker ({facts.broker})" if facts.broker else ""
     files = facts.files_hard  # who needs more than the soft limit raises it
@@ -115,7 +117,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
 
 
 def check_memory_max(max_bytes: int, memory_bytes: int) -> Iterator[Finding]:
-    """ringmqMemoryMax beside the memory of the machine, in bytes."""
+    """Compare ringmqMemoryMax with the memory of the machine, in bytes."""
     yield judged(
         "limits",
         "ringmqMemoryMax",
@@ -127,7 +129,7 @@ def check_memory_max(max_bytes: int, memory_bytes: int) -> Iterator[Finding]:
 
 
 def check_sysctls(values: Mapping[str, str], memory_bytes: int) -> Iterator[Finding]:
-    """Kernel settings that matter to a broker; those that are not there are left out."""
+    """Check the kernel settings that matter to a broker. Absent settings are left out."""
     yield from _dirty_pages(values, memory_bytes)
     numbers = {
         "net.core.somaxconn": (
@@ -185,7 +187,7 @@ def _dirty_pages(values: Mapping[str, str], memory_bytes: int) -> Iterator[Findi
 
 
 def check_cpus(facts: CpuFacts) -> Iterator[Finding]:
-    """CPUs and the plan for the workers."""
+    """Check the CPUs and the plan for the workers."""
     count = len(facts.usable)
     yield judged(
         "CPUs",
@@ -213,7 +215,7 @@ def check_cpus(facts: CpuFacts) -> Iterator[Finding]:
 
 
 def check_clock(facts: ClockFacts, newest_ms: int) -> Iterator[Finding]:
-    """Wall clock. `newest_ms`: the newest store time of the log, 0 without one."""
+    """Check the wall clock. `newest_ms` is the newest store time of the log, 0 without one."""
     words = {True: "synchronized", False: "not synchronized", None: "cannot be asked"}
     yield judged(
         "clock",

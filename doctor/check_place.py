@@ -1,4 +1,4 @@
-"""What the facts about disk, ports, name servers and store mean for a broker."""
+"""Checks of the surroundings of a broker: disk, ports, name servers, store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ UNSAFE_FILESYSTEMS = {
 def check_disk(
     facts: DiskFacts, *, log_file_bytes: int, full_ratio: int, clean_ratio: int, sync_flush: bool
 ) -> Iterator[Finding]:
-    """Space and speed. `full_ratio`: diskSpaceWarningLevelRatio, `clean_ratio`: diskMaxUsedSpaceRatio, in per cent."""
+    """Check space and speed.
+
+    `full_ratio` is diskSpaceWarningLevelRatio, `clean_ratio` diskMaxUsedSpaceRatio, in per cent.
+    """
     kind = facts.filesystem
     danger = UNSAFE_FILESYSTEMS.get(kind) or UNSAFE_FILESYSTEMS.get(kind.split(".")[0])
     yield judged(
@@ -94,7 +97,7 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
 
 
 def check_ports(ports: Sequence[PortFacts], *, is_running: bool) -> Iterator[Finding]:
-    """`is_running`: a broker has the store open, so its own ports are taken as they should be."""
+    """Check the ports. If `is_running`, a broker has the store open and rightly holds its own ports."""
     for port in ports:
         taken = f"{port.error}" + (f", by {port.owner}" if port.owner else "")
         level = OK if not port.error or is_running else FAIL if port.is_needed else WARN
@@ -109,7 +112,7 @@ def check_ports(ports: Sequence[PortFacts], *, is_running: bool) -> Iterator[Fin
 
 
 def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:
-    """Whether the name servers can be reached from here."""
+    """Check that this machine can reach the name servers."""
     for peer in peers:
         yield judged(
             "network",
@@ -122,7 +125,7 @@ def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:
 
 
 def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding]:
-    """The store: who has it, how its last owner ended, whether it can be read."""
+    """Check the store: its owner, the end of its last owner, the readability of its files."""
     if not facts.exists and facts.error:
         yield Finding(
             "store", "folder", FAIL, facts.error, "the store cannot be looked at",

@@ -1,4 +1,4 @@
-"""What goes into the bundle: the doctor's findings, settings, versions, the store from outside, processes, /proc."""
+"""Content of the bundle: the doctor's findings, settings, versions, the store from outside, processes, /proc."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MARKER_FILES = (
 def collect(
     config: BrokerConfig, values: Sequence[EffectiveValue], findings: Sequence[Finding], proc: Path = Path("/proc")
 ) -> Iterator[Entry]:
-    """Everything that this machine tells; the most telling first, for a bundle that gets full."""
+    """Yield all entries about this machine, the most useful first: a full bundle loses the last ones."""
     yield json_entry("doctor.json", [dataclasses.asdict(finding) for finding in findings])
     lines = render(findings, 110, verbose=True, paint=lambda text, colour: text)
     yield text_entry("doctor.txt", "\n".join(lines) + "\n")
@@ -68,7 +68,7 @@ def collect(
 
 
 def versions() -> dict[str, Any]:
-    """RingMQ, Python, the kernel and the packages that are installed."""
+    """Return the versions of RingMQ, Python, the kernel and the installed packages."""
     packages = {found.metadata["Name"]: found.version for found in metadata.distributions() if found.metadata["Name"]}
     return {
         "ringmq": packages.get("ringmq", "unknown"),
@@ -89,7 +89,7 @@ def _os_release() -> str:
 
 
 def _store(config: BrokerConfig, root: Path) -> Iterator[Entry]:
-    """Names, sizes and ranges; no record is decoded beyond its times."""
+    """Yield names, sizes and ranges. Of a record only the times are decoded."""
     for name in MARKER_FILES:
         yield from _file(root / name, f"store/{name}")
     rows = [_listed(path, root) for path in itertools.islice(_walk(root), LISTED_FILES_MAX)]
@@ -132,7 +132,7 @@ def _listed(path: Path, root: Path) -> str:
 
 
 def _processes(proc: Path, owner: int) -> Iterator[Entry]:
-    """/proc of the broker's main process and its workers."""
+    """Yield /proc of the broker's main process and its workers."""
     for pid in broker_processes(owner) if owner else ():
         for name in PROCESS_FILES:
             yield from _file(proc / str(pid) / name, f"processes/{pid}/{name}")
@@ -160,7 +160,7 @@ def _file(path: Path, name: str) -> Iterable[Entry]:
 
 
 def log_tail(path: Path) -> Entry:
-    """The end of a log file. Raises OSError."""
+    """Return the end of a log file. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - ENTRY_BYTES_MAX))

@@ -1,4 +1,4 @@
-"""Gather everything, check everything: the doctor's round."""
+"""The doctor's round: gathers all facts and runs all checks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ringmq.ipc.workers import WORKERS, is_read
 
 
 def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
-    """The facts for a broker with `config`, which names its store. Takes some seconds for disk and name servers."""
+    """Return the facts for a broker with `config`, which names its store. Disk and name servers take some seconds."""
     store = store_config(config)
     return Facts(
         engine=gather_engine(),
@@ -43,14 +43,14 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
 
 
 def memory_max_of(config: BrokerConfig, cpus: CpuFacts) -> int:
-    """ringmqMemoryMax of a broker with this configuration, its default worked out."""
+    """Return ringmqMemoryMax of a broker with this configuration, in bytes. Computes the default if it is not set."""
     readers = sum(map(is_read, cpus.plan))
     capacity = capacity_of(config, WORKERS.rows(readers, slave=config.broker_role == "SLAVE"))
     return memory_max_bytes(config, plane_bytes(capacity), sum(port.arena_bytes for port in capacity.ports))
 
 
 def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
-    """Every finding, in the order in which an operator would look."""
+    """Return every finding, in the order in which an operator would look."""
     tail = facts.store.tail
     return [
         *check_engine(facts.engine),

@@ -1,4 +1,4 @@
-"""Facts about a machine and a store, as the gatherers find them. None: could not be found out."""
+"""Facts about a machine and a store, as the gatherers find them. None means unknown."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class EngineFacts:
     disabled: int | None
     """kernel.io_uring_disabled; None before Linux 6.6."""
     setup_errno: int
-    """0 where a ring can be made."""
+    """errno of a ring's setup, 0 if it succeeds."""
     missing_flags: tuple[str, ...] = ()
-    """Setup flags that are refused."""
+    """Setup flags that the kernel refuses."""
     missing_operations: tuple[str, ...] = ()
     refusal: str = ""
-    """What the engine's own trial says; empty where it works."""
+    """Error of the engine's own trial, empty if it succeeds."""
     seccomp: int = 0
-    """2: the process has a seccomp filter."""
+    """Seccomp mode of the process, 2 for a filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitFacts:
-    """Resource limits of a process, -1 = none; and shared memory."""
+    """Resource limits of a process (-1 = none), shared memory and memory."""
 
     memlock_bytes: int
     files_soft: int
@@ -38,9 +38,11 @@ class LimitFacts:
     shm_total_bytes: int
     memory_bytes: int
     memory_free_bytes: int
-    """MemAvailable, or what the memory cgroup leaves of it."""
+    """MemAvailable, or the remainder of the memory cgroup's limit if smaller."""
     broker: int = 0
-    """The running broker whose limits they are; 0: those of this process, which a broker started here would have."""
+    """The process of the running broker with these limits. 0: the limits are this process's, as a broker started here
+    has.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class CpuFacts:
     online: int
     usable: tuple[int, ...]
     quota_cpus: float | None
-    """What the cgroup allows, in CPUs; None without a limit."""
+    """CPUs that the cgroup allows, None without a limit."""
     plan: Mapping[str, tuple[int, ...]]
     spin_pauses: int
 
@@ -72,14 +74,14 @@ class DiskFacts:
     filesystem: str
     options: str
     used_percent: int
-    """As retention counts it, -1 where unknown."""
+    """Use as retention counts it, -1 if unknown."""
     free_bytes: int
-    """For this user."""
+    """Space that is free for this user."""
     inodes_free: int
     sync_ms: tuple[float, ...] = ()
     write_mib_per_s: float | None = None
     error: str = ""
-    """Why it could not be measured."""
+    """Reason why the disk could not be measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +91,9 @@ class PortFacts:
     name: str
     address: str
     error: str = ""
-    """Why it cannot be bound; empty = free."""
+    """Reason why the address cannot be bound, empty if it is free."""
     owner: str = ""
-    """The process that has it, where that can be told."""
+    """The process that listens on the address, empty if unknown."""
     is_needed: bool = True
 
 
@@ -111,9 +113,9 @@ class TailFacts:
     bytes: int
     end_offset: int
     newest_ms: int
-    """Store time of the last one, 0 without any."""
+    """Store time of the last record, 0 without any."""
     damage: str = ""
-    """Where and why the walk ended early."""
+    """Position and reason of an early end of the walk."""
     not_indexed: NotIndexed | None = None
     """Records with impossible values."""
 
@@ -124,7 +126,7 @@ class StoreFacts:
 
     root: str
     exists: bool
-    """False with an `error`: it cannot be told."""
+    """False with an `error` if it is unknown."""
     is_writable: bool = True
     is_locked: bool = False
     has_abort: bool = False
@@ -132,21 +134,21 @@ class StoreFacts:
     failed_cause: str | None = None
     format_number: int = 0
     error: str = ""
-    """Why it cannot be read as the configuration says."""
+    """Reason why the store cannot be read with the configuration."""
     foreign_files: int = 0
-    """Files that belong to another user."""
+    """Number of files of other users."""
     cut_files: int = 0
     salvage_files: int = 0
     unserved: tuple[Unserved, ...] = ()
     tail: TailFacts | None = None
     dispatch_lag_bytes: int = 0
-    """Of a live broker: appended and not in queues."""
+    """Bytes of a live broker that are appended but not in queues yet."""
     flush_lag_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything that was gathered."""
+    """All gathered facts."""
 
     engine: EngineFacts
     limits: LimitFacts

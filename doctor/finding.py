@@ -1,4 +1,4 @@
-"""One finding of the doctor: a level, what was found, what it means, what to do."""
+"""One finding of the doctor: a level, a value, its meaning, and advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = (OK, WARN, FAIL)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`fail`: a broker would not start, or what it promises would not hold. `warn`: it serves, but not as well."""
+    """`fail`: a broker would not start, or would break a promise. `warn`: it serves, but not as well."""
 
     area: str
     name: str
@@ -21,20 +21,20 @@ class Finding:
     value: str
     meaning: str
     advice: str = ""
-    """What to do; empty where everything is well."""
+    """The next step of the operator, empty for level `ok`."""
 
 
 def ok(area: str, name: str, value: str, meaning: str) -> Finding:
-    """Everything is well."""
+    """Return a finding of level `ok`."""
     return Finding(area, name, OK, value, meaning)
 
 
 def judged(area: str, name: str, level: str, value: str, meaning: str, advice: str) -> Finding:
-    """A finding of any level; the advice is left out of one that is well."""
+    """Return a finding of any level, without the advice for level `ok`."""
     return Finding(area, name, level, value, meaning, "" if level == OK else advice)
 
 
 def counts(findings: Iterable[Finding]) -> dict[str, int]:
-    """How many there are of each level."""
+    """Return the number of findings of each level."""
     levels = [finding.level for finding in findings]
     return {level: levels.count(level) for level in LEVELS}

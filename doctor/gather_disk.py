@@ -15,7 +15,7 @@ from ringmq.store.retention import used_ratio
 
 SYNC_ROUNDS_MAX = 50
 TRIAL_S = 1.5
-"""For each of the two trials."""
+"""Duration of each of the two trials."""
 BLOCK = 4096
 CHUNK_BYTES = 4 << 20
 WRITTEN_BYTES_MAX = 64 << 20
@@ -24,7 +24,7 @@ Clock = Callable[[], float]
 
 
 def existing_folder(path: Path) -> Path:
-    """`path`, or the nearest folder above it that is there and that this user may see."""
+    """Return `path`, or the nearest existing folder above it that this user may see."""
     return next(folder for folder in (path, *path.parents) if _is_seen(folder))
 
 
@@ -36,7 +36,10 @@ def _is_seen(folder: Path) -> bool:
 
 
 def gather_disk(path: Path, *, measure: bool = True, clock: Clock = time.monotonic) -> DiskFacts:
-    """The disk under `path`, which need not be there yet. The trial writes a nameless file of at most 64 MiB."""
+    """Return facts about the disk under `path`, which need not exist.
+
+    The trial writes an unnamed file of at most 64 MiB.
+    """
     folder = existing_folder(path.absolute())
     room = os.statvfs(folder)
     free = room.f_bavail * room.f_frsize
@@ -84,7 +87,10 @@ def _bandwidth_trial(descriptor: int, clock: Clock) -> float:
 
 
 def _mount_of(folder: Path) -> tuple[str, str]:
-    """Return (file system, options) of the longest mount point above `folder`, of the latest mount there."""
+    """Return (file system, options) of the longest mount point above `folder`.
+
+    Of several mounts there the latest counts.
+    """
     above = {str(path) for path in (folder.resolve(), *folder.resolve().parents)}
     mounts = [mount for mount in psutil.disk_partitions(all=True) if mount.mountpoint in above]
     if not mounts:

@@ -1,4 +1,4 @@
-"""Facts about the machine from psutil, /proc/sys, /sys and a few system calls, without any judgement."""
+"""Facts about the machine from psutil, /proc/sys, /sys and a few system calls, without any grade."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TIMEX_STATUS_AT = 40
 
 
 def read_text(path: str | Path) -> str:
-    """A small file's text without blanks around it, empty when it cannot be read."""
+    """Return a small file's text, stripped, empty if the file cannot be read."""
     try:
         return Path(path).read_text("utf-8", "replace").strip()
     except OSError:
@@ -49,13 +49,13 @@ def read_text(path: str | Path) -> str:
 
 
 def gather_sysctls(names: Iterable[str] = SYSCTLS) -> dict[str, str]:
-    """The kernel settings that are there."""
+    """Return the kernel settings that exist on this machine."""
     texts = {name: read_text(Path("/proc/sys", *name.split("."))) for name in names}
     return {name: text for name, text in texts.items() if text}
 
 
 def gather_engine() -> EngineFacts:
-    """io_uring as this process gets it; makes a ring or two and closes them."""
+    """Return facts about io_uring as this process gets it. Makes a ring or two and closes them."""
     why = ffi.new("char[512]")
     refused = lib.rmq_engine_probe(why, len(why)) < 0
     disabled = read_text("/proc/sys/kernel/io_uring_disabled")
@@ -80,7 +80,10 @@ def _status_number(name: str) -> int:
 
 
 def gather_limits(broker: int = 0) -> LimitFacts:
-    """Limits of the running broker's process where there is one that may be asked, else of this one; memory."""
+    """Return memory and the limits of the running broker's process, or of this process.
+
+    The limits are this process's if no broker runs or its limits cannot be read.
+    """
     try:
         files, locked = (resource.prlimit(broker, which) for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK))
     except (PermissionError, ProcessLookupError):
@@ -105,7 +108,7 @@ def _limit(value: int) -> int:
 
 
 def gather_cpus(config: BrokerConfig, cpus: tuple[int, ...]) -> CpuFacts:
-    """CPUs of this process and the plan that a broker with `config` would use. `cpus`: as for --cpus, empty = all."""
+    """Return the CPUs of this process and the plan of a broker with `config`. `cpus` is as for --cpus, empty = all."""
     usable = tuple(cpus or sorted(os.sched_getaffinity(0)))
     plan = place(
         list(usable),
@@ -120,7 +123,7 @@ def gather_cpus(config: BrokerConfig, cpus: tuple[int, ...]) -> CpuFacts:
 
 
 def gather_clock() -> ClockFacts:
-    """The wall clock's state as the kernel knows it (adjtimex), and the time source."""
+    """Return the wall clock's state as the kernel knows it (adjtimex), and the time source."""
     synchronized = None
     with contextlib.suppress(OSError, AttributeError):
         room = (ctypes.c_char * _TIMEX_BYTES)()  # modes = 0: a question

@@ -1,4 +1,4 @@
-"""Facts about ports: free or taken, by which process; whether the name servers answer."""
+"""Facts about ports and name servers: free ports, the owners of taken ones, servers that answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMESRV_PORT = 9876
 
 
 def wanted_ports(config: BrokerConfig) -> list[tuple[str, str, int]]:
-    """(property, host, port) of everything that a broker with this configuration listens on; ports of 0 are any."""
+    """Return (property, host, port) of every listener of a broker with this configuration. Port 0 means any port."""
     host, port = config.bind_address, config.listen_port
     ports = []
     if port:
@@ -39,7 +39,7 @@ def gather_ports(ports: Iterable[tuple[str, str, int]]) -> tuple[PortFacts, ...]
 
 
 def gather_serve_port(config: BrokerConfig) -> tuple[PortFacts, ...]:
-    """The port of the name server that `ringmq serve` starts: where no other name server is configured."""
+    """Return the port of the name server of `ringmq serve`, which starts one if no other name server is configured."""
     if config.namesrv_addr:
         return ()
     return (replace(_port("--namesrv-port", config.bind_address, NAMESRV_PORT), is_needed=False),)
@@ -60,7 +60,7 @@ def _port(name: str, host: str, port: int) -> PortFacts:
 
 
 def _owner(port: int) -> str:
-    """Return `name (pid)` of a process that listens on `port`, empty where this user may not know."""
+    """Return `name (pid)` of a process that listens on `port`, empty if this user may not know it."""
     with contextlib.suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
             listens = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
@@ -71,7 +71,7 @@ def _owner(port: int) -> str:
 
 
 def gather_name_servers(addresses: str) -> tuple[PeerFacts, ...]:
-    """Connect to each of `host:port;host:port`, one second each."""
+    """Connect to each of `host:port;host:port`, with a time-out of one second each."""
     return tuple(_peer(address) for address in [*filter(None, addresses.split(";"))][:NAME_SERVERS_MAX])
 
 

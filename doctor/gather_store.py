@@ -1,4 +1,4 @@
-"""Facts about a store folder; nothing is written, and a live broker is not disturbed."""
+"""Facts about a store folder. Nothing is written, and a live broker is not disturbed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TAIL_BYTES = 8 << 20
 
 
 def gather_store(config: StoreConfig) -> StoreFacts:
-    """What stands in the store's root and in the newest part of its log."""
+    """Return facts about the store's root and the newest part of its log."""
     root = config.root
     try:
         if not root.is_dir():
@@ -54,13 +54,19 @@ def gather_store(config: StoreConfig) -> StoreFacts:
 
 
 def _foreign_files(root: Path) -> int:
-    """Entries that are not this user's; asked by root, those that are not the folder's owner's, as a service's."""
+    """Return the number of entries of other users.
+
+    root counts the entries that do not belong to the folder's owner, such as a service's user.
+    """
     owner = os.geteuid() or root.stat().st_uid
     return sum(entry.stat(follow_symlinks=False).st_uid != owner for entry in os.scandir(root))
 
 
 def _cut_folders(config: StoreConfig) -> set[Path]:
-    """Where recoveries keep what they have cut; earlier versions kept it beside the log's folder."""
+    """Return the folders in which recoveries save truncated bytes.
+
+    Earlier versions saved them beside the log's folder.
+    """
     return {place / CUT_FOLDER for place in (config.root, config.commit_log_directories[0].parent)}
 
 
@@ -86,7 +92,7 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
 
 
 def running_broker(root: Path) -> int:
-    """The main process of the broker that serves this store, 0 without one."""
+    """Return the main process of the broker that serves this store, 0 without one."""
     try:
         marks = read_watermarks(root)
     except OSError:
@@ -95,9 +101,10 @@ def running_broker(root: Path) -> int:
 
 
 def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:
-    """Read the records in the last 8 MiB in front of `end_offset`, checksums included; None for an empty log.
+    """Read the records in the last 8 MiB in front of `end_offset`, checksums included. None for an empty log.
 
-    Begins at a record border, which the queues know: nothing to find where no queue has a unit there.
+    Reading begins at a record border, which the queues know. Without a unit of a queue in that range nothing is
+    found.
     """
     log = store.commit_log
     border = store.tail_border(end_offset, TAIL_BYTES)

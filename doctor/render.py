@@ -1,4 +1,4 @@
-"""Findings as a terminal shows them."""
+"""Findings as text for a terminal."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ Paint = Callable[[str, str], str]
 
 
 def render(findings: Sequence[Finding], width: int, *, verbose: bool, paint: Paint) -> Iterator[str]:
-    """Lines of at most `width` columns, where words allow: what is well in one, the rest with what it means and what
-    to do. `verbose` says of everything what it means."""
+    """Yield lines of at most `width` columns, unless a word is longer.
+
+    Findings of level `ok` take one line. The others add their meaning and advice. With `verbose` all add their
+    meaning.
+    """
     names = max((len(finding.name) for finding in findings), default=0)
     for area, group in groupby(findings, key=lambda finding: finding.area):
         yield paint(area, "bold")

@@ -1,4 +1,4 @@
-"""What the kernel's io_uring offers, asked by the two system calls themselves (their ABI: linux/io_uring.h)."""
+"""Survey of the kernel's io_uring by the two system calls themselves (their ABI: linux/io_uring.h)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUPPORTED = 1
 
 @dataclass(frozen=True, slots=True)
 class RingSurvey:
-    """`setup_errno` 0 where a plain ring can be made; then what of ours is missing."""
+    """`setup_errno` is 0 if a plain ring can be made. Only then the missing operations and flags are known."""
 
     setup_errno: int
     missing_flags: tuple[str, ...] = ()
@@ -28,7 +28,10 @@ class RingSurvey:
 
 
 def survey_ring() -> RingSurvey:
-    """Make a plain ring, ask for its operations, make one with our flags; all are closed again."""
+    """Make a plain ring, ask for its operations, and make a ring with the engine's flags.
+
+    All rings are closed again.
+    """
     descriptor, error = _setup(0)
     if error:
         return RingSurvey(error)
@@ -46,7 +49,7 @@ def survey_ring() -> RingSurvey:
 
 
 def _is_refused(flag: int) -> bool:
-    """Alone; two of the flags need another one."""
+    """Try one flag alone. Two of the flags need another one beside them."""
     needs = {FLAGS["TASKRUN_FLAG"]: FLAGS["COOP_TASKRUN"], FLAGS["DEFER_TASKRUN"]: FLAGS["SINGLE_ISSUER"]}
     descriptor, error = _setup(flag | needs.get(flag, 0))
     if not error:
@@ -55,7 +58,7 @@ def _is_refused(flag: int) -> bool:
 
 
 def _setup(flags: int) -> tuple[int, int]:
-    """(descriptor, 0) or (-1, errno)."""
+    """Return (descriptor, 0) or (-1, errno)."""
     numbers = [0] * 10
     numbers[_PARAMS_FLAGS] = flags
     params = ctypes.create_string_buffer(_PARAMS.pack(*numbers), _PARAMS.size)

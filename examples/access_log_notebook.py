@@ -1,6 +1,6 @@
-"""An access log explored cell by cell: opens as a notebook where `# %%` is known, runs as a script everywhere.
+"""An access log explored cell by cell: a notebook in editors that know `# %%`, a script everywhere else.
 
-Plots go to the folder that PLOTS names (default: `plots`) as SVG.
+The script writes plots as SVG to the folder that PLOTS names (default: `plots`).
 """
 
 # %% [markdown]

@@ -1,9 +1,9 @@
-"""Real input through the whole product: what `make run` shows.
+"""Real input through the whole product. `make run` runs this script.
 
-Starts `ringmq serve` on a store folder (or uses a running one), sends the 10,000 lines of examples/data/access.log
-through the SDK, consumes them with a consumer group, reads them once more in Spark straight from the mapped log, and
-prints status classes, busiest hours and rates. Three ways of counting (consumer, Spark, source file) must agree: the
-exit status is 1 when they do not.
+Starts `ringmq serve` on a store folder (or uses a running one). Sends the 10,000 lines of examples/data/access.log
+through the SDK, and consumes them with a consumer group. Reads them once more in Spark straight from the mapped log.
+Prints status classes, busiest hours and rates. Three ways of counting (consumer, Spark, source file) must agree, or
+the exit status is 1.
 """
 
 import argparse
@@ -29,12 +29,12 @@ CONSUME_TIMEOUT_S = 60.0
 
 
 class PipelineError(Exception):
-    """The pipeline cannot go on; the message says why."""
+    """The pipeline cannot go on. The message names the reason."""
 
 
 @dataclass(eq=True)
 class Counts:
-    """What one way of counting found."""
+    """Lines, clients and status classes, counted in one way."""
 
     lines: int = 0
     body_bytes: int = 0
@@ -43,7 +43,7 @@ class Counts:
     clients: set[str] = field(default_factory=set)
 
     def add(self, line: bytes, client: str, status: str) -> None:
-        """Count one line; its client and status class come as the message carries them."""
+        """Count one line, with the client and status class that the message carries."""
         self.lines += 1
         self.body_bytes += len(line)
         self.by_status[status] += 1
@@ -52,7 +52,7 @@ class Counts:
 
 
 def hour_of(line: bytes) -> str:
-    """The hour of a line as "2015-05-17 10h"."""
+    """Return the hour of a line as "2015-05-17 10h"."""
     found = TIME.search(line)
     if found is None:
         raise PipelineError(f"no time stamp in line {line[:80]!r}")
@@ -60,13 +60,13 @@ def hour_of(line: bytes) -> str:
 
 
 def client_and_status(line: bytes) -> tuple[str, str]:
-    """(first field, status class from the ninth field) of a combined log line."""
+    """Return (first field, status class from the ninth field) of a combined log line."""
     fields = line.split(b" ", 9)
     return fields[0].decode(), f"{fields[8][:1].decode()}xx"
 
 
 def read_lines(path: Path, limit: int | None) -> list[bytes]:
-    """The lines without their newlines."""
+    """Return the lines without their newlines."""
     return path.read_bytes().splitlines()[:limit]
 
 
@@ -74,7 +74,7 @@ def read_lines(path: Path, limit: int | None) -> list[bytes]:
 
 
 def count_file(lines: list[bytes]) -> Counts:
-    """The source file itself."""
+    """Count the source file itself."""
     counts = Counts()
     for line in lines:
         counts.add(line, *client_and_status(line))
@@ -82,7 +82,7 @@ def count_file(lines: list[bytes]) -> Counts:
 
 
 async def send_lines(namesrv: str, topic: str, lines: list[bytes]) -> float:
-    """Send each line as a message of its own, pipelined; returns messages per second."""
+    """Send each line as a message, pipelined. Return messages per second."""
 
     def messages() -> Iterator[Message]:
         for line in lines:
@@ -97,7 +97,7 @@ async def send_lines(namesrv: str, topic: str, lines: list[bytes]) -> float:
 
 
 async def consume_lines(namesrv: str, topic: str, expected: int) -> tuple[Counts, float]:
-    """Read them back as a member of a consumer group, by tag; returns the counts and messages per second."""
+    """Read the lines back as a member of a consumer group, by tag. Return the counts and messages per second."""
     counts = Counts()
     async with Consumer(
         {topic: "2xx || 3xx || 4xx || 5xx"}, namesrv, GROUP, consume_from=ConsumeFrom.FIRST
@@ -115,7 +115,10 @@ async def consume_lines(namesrv: str, topic: str, expected: int) -> tuple[Counts
 
 
 def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
-    """Once more in Spark, from the broker's log files; returns the counts and the seconds of the query."""
+    """Count the lines once more in Spark, from the broker's log files.
+
+    Return the counts and the seconds of the query.
+    """
     from pyspark.sql import functions as sql
 
     from ringmq.spark_bridge import session
@@ -162,7 +165,7 @@ def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
 
 
 def report(source: Counts, ways: dict[str, Counts]) -> bool:
-    """Print what was counted and whether all ways agree."""
+    """Print the counts. True if all ways agree."""
     print("\nstatus classes")
     for status, count in sorted(source.by_status.items()):
         print(f"  {status}  {count:6d}  {100 * count / source.lines:5.1f} %")
@@ -177,7 +180,7 @@ def report(source: Counts, ways: dict[str, Counts]) -> bool:
 
 
 def run(store: Path, namesrv: str, lines: list[bytes], topic: str) -> bool:
-    """Send, consume, count; True when all ways agree."""
+    """Send, consume and count. True if all ways agree."""
     source = count_file(lines)
     print(f"sending {source.lines} lines of {DATA.name} to topic {topic}")
     sent_rate = asyncio.run(send_lines(namesrv, topic, lines))
@@ -190,7 +193,7 @@ def run(store: Path, namesrv: str, lines: list[bytes], topic: str) -> bool:
 
 
 def main() -> int:
-    """Parse the command line and run; the exit status."""
+    """Parse the command line, run, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--store", type=Path, help="store folder (default: a new one, removed afterwards)")
     parser.add_argument("--namesrv", help="use a running broker by its name server; --store is its folder then")

@@ -1,4 +1,5 @@
-"""Ask over a topic and wait for the answer. The broker has to know request and reply, as RocketMQ 5.3 does.
+"""Sends requests over a topic and waits for the replies. The broker has to know request and reply, as RocketMQ 5.3
+does.
 
 python examples/ask_and_answer.py --namesrv 127.0.0.1:9876
 """
@@ -10,7 +11,7 @@ from ringmq.client import Consumer, Message, Producer
 
 
 async def main(namesrv: str, topic: str) -> None:
-    """One side answers what it reads, the other waits for each answer."""
+    """A consumer replies to each message that it reads. The producer waits for each reply."""
     async with Producer(namesrv, "asking") as asking, Producer(namesrv, "answering") as answering:
         await asking.send(Message(topic, b"makes the topic"))
         async with Consumer(topic, namesrv, f"answering_{topic}") as consumer:

@@ -1,9 +1,9 @@
-"""One client with all that can be set around it: credentials, TLS, a namespace, message trace, metrics, interceptors.
+"""One client with all of its settings: credentials, TLS, a namespace, message trace, metrics, interceptors.
 
     RINGMQ_NAMESRV=127.0.0.1:9876 python examples/client_settings.py
 
-Credentials come from the environment (RINGMQ_ACCESS_KEY, ...) and TLS from the file that CA_FILE names; without them it
-talks to a broker that wants neither, as `ringmq serve`.
+Credentials come from the environment (RINGMQ_ACCESS_KEY, ...) and TLS from the file that CA_FILE names. Without them
+the client suits a broker without either, such as `ringmq serve`.
 """
 
 import logging
@@ -35,13 +35,13 @@ class SlowSends(Interceptor):
         self.limit_s = limit_s
 
     def before_send(self, group: str, messages: Sequence[Message]) -> object:
-        """When it began is the scope that `after_send` gets."""
+        """Return the start time as the scope that `after_send` gets."""
         return time.monotonic()
 
     def after_send(
         self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
     ) -> None:
-        """Failed ones count as well."""
+        """Log a slow send. Failed sends count as well."""
         assert isinstance(scope, float)
         spent_s = time.monotonic() - scope
         if spent_s > self.limit_s:
@@ -49,7 +49,7 @@ class SlowSends(Interceptor):
 
 
 def make_settings(metrics: ClientMetrics, ca_file: str | None) -> ConnectionSettings:
-    """Settings for all clients of the program."""
+    """Return the settings of all clients of the program."""
     return ConnectionSettings(
         connect_timeout_ms=2000,
         tls=None if ca_file is None else TlsSettings(ca_file=ca_file, server_name=os.environ.get("TLS_SERVER_NAME")),
@@ -62,7 +62,7 @@ def make_settings(metrics: ClientMetrics, ca_file: str | None) -> ConnectionSett
 
 
 def main() -> None:
-    """Send some messages, read them back, show what was counted."""
+    """Send some messages, read them back, show the metrics."""
     logging.basicConfig(level=logging.WARNING)
     namesrv = os.environ.get("RINGMQ_NAMESRV", "127.0.0.1:9876")
     metrics = ClientMetrics()

@@ -1,9 +1,9 @@
-"""Alerts out of Spark: requests that failed at the server go to a topic of their own, where anybody may consume them.
+"""Alerts out of Spark: a query copies requests that failed at the server to a topic of their own, for any consumer.
 
-Sends the lines of examples/data/access.log, lets a Structured Streaming query pick those with status 5xx and write them
-to a topic, and receives them with a plain consumer of the SDK that knows nothing of Spark. The query runs twice with
-one checkpoint, as after a restart: the second run finds nothing new and adds nothing. The exit status is 1 when the
-consumer did not get exactly the file's alerts.
+Sends the lines of examples/data/access.log. A Structured Streaming query selects those with status 5xx and writes
+them to a topic. A plain consumer of the SDK, which knows nothing of Spark, receives them. The query runs twice with
+one checkpoint, as after a restart: the second run finds nothing new and adds nothing. The exit status is 1 unless the
+consumer got exactly the file's alerts.
 """
 
 import argparse
@@ -27,7 +27,7 @@ CONSUME_TIMEOUT_S = 30.0
 
 
 def alerts_of(lines: list[bytes], status: str) -> Counter[tuple[str, bytes]]:
-    """What must arrive: (client address, line) of each line with this status class."""
+    """Return the expected alerts: (client address, line) of each line with this status class."""
     found: Counter[tuple[str, bytes]] = Counter()
     for line in lines:
         client, line_status = client_and_status(line)
@@ -37,7 +37,7 @@ def alerts_of(lines: list[bytes], status: str) -> Counter[tuple[str, bytes]]:
 
 
 def write_alerts(spark: Any, store: Path, namesrv: str, source: str, alerts: str, status: str, checkpoint: Path) -> int:
-    """Run the query over what is there now; how many messages it looked at."""
+    """Run the query over the current messages. Return the number of messages that it looked at."""
     failed = (
         spark.readStream.format("ringmq")
         .option("store", str(store))
@@ -60,7 +60,7 @@ def write_alerts(spark: Any, store: Path, namesrv: str, source: str, alerts: str
 
 
 async def receive(namesrv: str, topic: str, expected: int) -> Counter[tuple[str, bytes]]:
-    """What a consumer group gets, until `expected` have come and no more follow."""
+    """Return the messages of a consumer group, until `expected` have come and no more follow."""
     found: Counter[tuple[str, bytes]] = Counter()
     deadline = time.monotonic() + CONSUME_TIMEOUT_S
     async with Consumer({topic: "alert"}, namesrv, GROUP, consume_from=ConsumeFrom.FIRST) as consumer:
@@ -73,7 +73,7 @@ async def receive(namesrv: str, topic: str, expected: int) -> Counter[tuple[str,
 
 
 def run(store: Path, namesrv: str, lines: list[bytes], status: str) -> bool:
-    """Send, pick, write, receive; True when exactly the alerts of the file arrived."""
+    """Send, select, write and receive. True if exactly the alerts of the file arrived."""
     from ringmq.spark_bridge import session
 
     stamp = time.time_ns() // 1_000_000
@@ -98,7 +98,7 @@ def run(store: Path, namesrv: str, lines: list[bytes], status: str) -> bool:
 
 
 def main() -> int:
-    """Parse the command line and run; the exit status."""
+    """Parse the command line, run, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--store", type=Path, help="store folder (default: a new one, removed afterwards)")
     parser.add_argument("--namesrv", help="use a running broker by its name server; --store is its folder then")

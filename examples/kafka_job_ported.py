@@ -1,8 +1,8 @@
 """A Kafka job, ported: word counts of a topic, once as a batch and once as a stream that resumes.
 
-The job is what such jobs look like: `kafka.bootstrap.servers`, `subscribe`, offsets as JSON, `CAST(value AS STRING)`,
-explode, groupBy, a checkpoint. Ported means: `--format ringmq` in place of `kafka` and the name server's address in
-place of Kafka's; no line of `batch_counts` and `stream_counts` knows the difference.
+The job is typical: `kafka.bootstrap.servers`, `subscribe`, offsets as JSON, `CAST(value AS STRING)`, explode,
+groupBy, a checkpoint. Two options change: `--format ringmq` replaces `kafka`, and the name server's address replaces
+Kafka's. No line of `batch_counts` and `stream_counts` knows the difference.
 
     python kafka_job_ported.py                                                       # a broker and data of its own
     python kafka_job_ported.py --servers HOST:9876 --topic Access                    # a running RocketMQ or RingMQ
@@ -33,7 +33,7 @@ SHOWN = 10
 
 
 def words_of(messages: "DataFrame") -> "DataFrame":
-    """A row per word of each message."""
+    """Return a row per word of each message."""
     from pyspark.sql.functions import col, explode, split
 
     text = messages.selectExpr("CAST(key AS STRING)", "CAST(value AS STRING)")
@@ -41,7 +41,7 @@ def words_of(messages: "DataFrame") -> "DataFrame":
 
 
 def batch_counts(spark: "SparkSession", source: str, servers: str, topic: str) -> "DataFrame":
-    """Words of everything that is in the topic now."""
+    """Count the words of all messages in the topic."""
     messages = (
         spark.read.format(source)
         .option("kafka.bootstrap.servers", servers)
@@ -54,7 +54,7 @@ def batch_counts(spark: "SparkSession", source: str, servers: str, topic: str) -
 
 
 def last_offsets(spark: "SparkSession", source: str, servers: str, topic: str) -> dict[str, int]:
-    """The end of each partition, for a job that notes how far it came."""
+    """Return the end offset of each partition, for a job that records its progress."""
     options = {"kafka.bootstrap.servers": servers, "subscribe": topic}
     messages = spark.read.format(source).options(**options).load()
     ends = messages.groupBy("partition").agg({"offset": "max"}).collect()
@@ -62,7 +62,7 @@ def last_offsets(spark: "SparkSession", source: str, servers: str, topic: str) -
 
 
 def stream_counts(spark: "SparkSession", source: str, servers: str, topic: str, folder: Path) -> "DataFrame":
-    """The same in steps of 2,000 messages, with a checkpoint in `folder`; words go to Parquet files."""
+    """Count the words in steps of 2,000 messages, with a checkpoint in `folder` and Parquet files as sink."""
     messages = (
         spark.readStream.format(source)
         .option("kafka.bootstrap.servers", servers)
@@ -88,7 +88,7 @@ def stream_counts(spark: "SparkSession", source: str, servers: str, topic: str, 
 
 
 def run(source: str, servers: str, topic: str) -> tuple[Counter[str], Counter[str]]:
-    """The job; word counts of the batch and of the stream."""
+    """Run the job. Return the word counts of the batch and of the stream."""
     from ringmq.spark_bridge import session
 
     with tempfile.TemporaryDirectory(prefix="ringmq-spark-") as scratch:
@@ -102,7 +102,7 @@ def run(source: str, servers: str, topic: str) -> tuple[Counter[str], Counter[st
 
 
 def main() -> int:
-    """Parse the command line and run; the exit status."""
+    """Parse the command line, run, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--format", default="ringmq", help="ringmq (default) or kafka")
     parser.add_argument("--servers", help="the name server (or Kafka's servers); default: a broker of its own")

@@ -11,7 +11,7 @@ from ringmq.client import Message, Producer
 
 
 async def send_many(namesrv: str, topic: str, count: int, linger_ms: int) -> float:
-    """Messages per second of `count` tasks."""
+    """Return messages per second of `count` tasks."""
     async with Producer(namesrv, "measured", linger_ms=linger_ms) as producer:
         await producer.send(Message(topic, b"makes the topic and the connection"))
         began = time.perf_counter()
@@ -20,7 +20,7 @@ async def send_many(namesrv: str, topic: str, count: int, linger_ms: int) -> flo
 
 
 async def main(namesrv: str, topic: str, count: int) -> None:
-    """The same with and without."""
+    """Compare the rates with and without a linger time."""
     for linger_ms in (0, 5):
         rate = await send_many(namesrv, topic, count, linger_ms)
         print(f"linger {linger_ms} ms: {rate:,.0f} messages/s")

@@ -1,4 +1,4 @@
-"""Steps of an order, in order: one queue for each order by its sharding key, an ordered consumer, no event loop.
+"""Steps of orders, in order: the sharding key selects a queue per order, an ordered consumer reads, no event loop.
 
 python examples/ordered_steps.py --namesrv 127.0.0.1:9876
 """
@@ -14,7 +14,7 @@ STEPS = ("placed", "paid", "packed", "sent")
 
 
 def main(namesrv: str, topic: str, orders: int) -> None:
-    """Orders take turns; within each the steps stay in order, whatever fails on the way."""
+    """Send the steps of all orders in turn. The steps of each order stay in order, even if a handler fails."""
     with Producer(namesrv, "shop") as producer:
         for step in STEPS:
             for order in range(orders):

@@ -1,9 +1,9 @@
 """Requests per minute over an access log while it is being produced.
 
-Starts `ringmq serve` on a store folder (or uses a running one), sends the lines of examples/data/access.log at a steady
-rate, and counts them per minute in a Structured Streaming query that follows the topic. Each batch prints how much has
-come, how old its newest line was and the newest minute's count; the end compares all minutes with the source file: the
-exit status is 1 when they differ.
+Starts `ringmq serve` on a store folder (or uses a running one), and sends the lines of examples/data/access.log at a
+steady rate. A Structured Streaming query follows the topic and counts the lines per minute. Each batch prints the
+lines so far, the age of its newest line and the newest minute's count. At the end all minutes are compared with the
+source file: the exit status is 1 if they differ.
 """
 
 import argparse
@@ -29,7 +29,7 @@ QUERY_TIMEOUT_S = 120.0
 
 
 def minutes_of(lines: list[bytes]) -> Counter[datetime]:
-    """What the query must find: lines per minute, by their own time stamps."""
+    """Return the expected counts: lines per minute, by their own time stamps."""
     counts: Counter[datetime] = Counter()
     for line in lines:
         found = MINUTE.search(line)
@@ -50,13 +50,13 @@ def send_steadily(producer: Producer, topic: str, lines: list[bytes], rate: int)
 
 
 class MinuteCounts:
-    """What the query has counted so far; each batch brings the minutes that changed."""
+    """The counts of the query so far. Each batch brings the minutes that changed."""
 
     def __init__(self) -> None:
         self.counts: Counter[datetime] = Counter()
 
     def take(self, changed: Any, batch_id: int) -> None:
-        """Take one batch's minutes and say a line about it; Spark calls it on the driver."""
+        """Add one batch's minutes and print a line about it. Spark calls this on the driver."""
         rows = changed.collect()
         if not rows:
             return
@@ -93,7 +93,7 @@ def count_per_minute(spark: Any, store: Path, topic: str, counts: MinuteCounts, 
 
 
 def run(store: Path, namesrv: str, lines: list[bytes], topic: str, rate: int) -> bool:
-    """Produce and count at the same time; True when the query found what the file holds."""
+    """Produce and count at the same time. True if the counts of query and file agree."""
     from pyspark_ringmq.session import local_session
 
     expected, counts = minutes_of(lines), MinuteCounts()
@@ -118,7 +118,7 @@ def run(store: Path, namesrv: str, lines: list[bytes], topic: str, rate: int) ->
 
 
 def main() -> int:
-    """Parse the command line and run; the exit status."""
+    """Parse the command line, run, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--store", type=Path, help="store folder (default: a new one, removed afterwards)")
     parser.add_argument("--namesrv", help="use a running broker by its name server; --store is its folder then")

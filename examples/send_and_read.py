@@ -10,7 +10,7 @@ from ringmq.client import ConsumeFrom, Consumer, Producer, compose_message
 
 
 async def main(namesrv: str, topic: str, count: int) -> None:
-    """Many sends are in flight at once; the results come in their order."""
+    """Send messages with many sends in flight, in order of results, then read them back."""
     async with Producer(namesrv, "shop") as producer:
         messages = [compose_message(topic, f"order {n}".encode(), tags="new", keys=f"order-{n}") for n in range(count)]
         results = await producer.send_all(messages)

@@ -1,4 +1,4 @@
-"""A broker of one's own for an example: `ringmq serve` on a store folder, started, waited for and stopped cleanly."""
+"""A private broker for an example: starts `ringmq serve` on a store folder, waits for it and stops it cleanly."""
 
 import os
 import re
@@ -19,12 +19,12 @@ STOP_TIMEOUT_S = 60.0
 
 
 class ServeError(Exception):
-    """`ringmq serve` did not start, ended too early or did not stop; the message carries what it printed."""
+    """`ringmq serve` did not start, ended too early or did not stop. The message carries its output."""
 
 
 @contextmanager
 def serving(store: Path) -> Iterator[str]:
-    """Run `ringmq serve` on `store`; gives the name server's address, ends with a clean stop. Raises `ServeError`."""
+    """Run `ringmq serve` on `store`, yield the name server's address, then stop cleanly. Raises `ServeError`."""
     ringmq = Path(sys.executable).with_name("ringmq")
     command = [
         str(ringmq if ringmq.exists() else shutil.which("ringmq") or "ringmq"),
@@ -49,8 +49,10 @@ def serving(store: Path) -> Iterator[str]:
 
 @contextmanager
 def store_and_broker(store: Path | None, namesrv: str | None) -> Iterator[tuple[Path, str]]:
-    """The store's folder and the name server's address: of the running broker at `namesrv`, or of one that is started
-    here, on `store` or on a folder that is removed afterwards."""
+    """Yield the store's folder and the name server's address.
+
+    With `namesrv` these are the running broker's. Otherwise a broker is started on `store`, or on a temporary folder.
+    """
     if namesrv is not None:
         if store is None:
             raise ServeError("a running broker needs its store folder too: Spark reads the broker's files")
@@ -71,7 +73,7 @@ def _text_of(output: BinaryIO) -> str:
 
 
 def _wait_ready(server: subprocess.Popen[bytes], output: BinaryIO) -> str:
-    """Wait for the line that says `ready`; the name server's address stands in it."""
+    """Wait for the line that says `ready`, and return the name server's address in it."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not (ready := READY.search(_text_of(output))):
         if server.poll() is not None:

@@ -8,7 +8,7 @@ from ringmq.client.blocking import Consumer, Producer
 
 
 def place_order(producer: Producer, topic: str, item: str) -> str:
-    """The program under test: its order's id."""
+    """The program under test. Returns its order's id."""
     return producer.send(Message(topic, item.encode(), {"TAGS": "order"})).message_id
 
 

@@ -1,4 +1,4 @@
-"""A message that is seen only if a local transaction succeeded. The broker has to know half messages, as RocketMQ 5.3.
+"""A message that becomes visible only if a local transaction succeeded. The broker has to know half messages, as 5.3.
 
 python examples/transfer.py --namesrv 127.0.0.1:9876
 """
@@ -11,7 +11,7 @@ from ringmq.client.blocking import Consumer, TransactionProducer
 
 
 def main(namesrv: str, topic: str) -> None:
-    """The accounts and the message agree: what is not booked is never read."""
+    """Book transfers and send messages. Messages of transfers that were not booked are never read."""
     with sqlite3.connect(":memory:", check_same_thread=False) as accounts:
         accounts.execute("create table booked (id text primary key, amount int check (amount <= 100))")
 
@@ -24,7 +24,10 @@ def main(namesrv: str, topic: str) -> None:
             return TransactionState.COMMIT
 
         def check(message: MessageExt) -> TransactionState:
-            """Asked by the broker when it was not told, perhaps after a crash of this program."""
+            """Return a transaction's state.
+
+            The broker asks for it if no commit arrived, such as after a crash of this program.
+            """
             found = accounts.execute("select 1 from booked where id = ?", (message.keys[0],)).fetchone()
             return TransactionState.COMMIT if found else TransactionState.ROLLBACK
 

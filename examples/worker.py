@@ -11,7 +11,7 @@ from ringmq.client import ConsumeFrom, Consumer, MessageExt
 
 
 async def main(namesrv: str, topic: str, group: str) -> None:
-    """Up to eight messages at a time; whoever owns the queues next goes on behind what was handled here."""
+    """Handle up to eight messages at a time. The next owner of a queue continues behind the handled messages."""
     handled = 0
 
     async def handle(message: MessageExt) -> None:
