@@ -13,23 +13,23 @@ from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
 
 SLOTS = 6
-"""Appends under way at a time: what staged writes have in flight, a decision and a done record."""
+"""Appends in flight at a time: those of staged writes, a decision and a done record."""
 PAGE_BYTES = 4096
 PROPERTIES_BYTES = 4096
-"""Of a slot, behind the body."""
+"""Bytes of a slot behind the body."""
 
 T = TypeVar("T")
 
 
 def arena_bytes(config: BrokerConfig) -> int:
-    """Size of the arena: each slot takes the largest body. Sparse until used."""
+    """Size of the arena. Each slot takes the largest body. Unused pages take no memory."""
     slot = config.max_message_size + PROPERTIES_BYTES
     return SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who made a message: what its records say as born time and born host."""
+    """The origin of a message: the born time and born host of its records."""
 
     born_time_ms: int
     born_host: bytes
@@ -38,7 +38,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Answered(Generic[T]):
-    """What became of an append: in the log with code 0, 10 (not synced in time), 11 or 12 (replicas lost, or late)."""
+    """The result of an append. Code 0, 10 (not synced in time), 11 or 12 (replicas lost, or late): the record is in the
+    log."""
 
     what: T
     code: int
@@ -49,7 +50,7 @@ class Answered(Generic[T]):
 
 
 class Appends(Generic[T]):
-    """The way from a service to write. `what` of an append comes back with its answer."""
+    """The access of a service to write. The answer to an append carries its `what`."""
 
     def __init__(self, plane: Plane, port: int) -> None:
         self._plane = plane
@@ -66,21 +67,21 @@ class Appends(Generic[T]):
         return self._slot_bytes - PROPERTIES_BYTES
 
     def settled(self) -> int | None:
-        """End of the log behind everything that a predecessor asked for; None while write still has some of it."""
+        """End of the log behind all requests of a predecessor. None while write has not processed all of them."""
         return self._port.settled_end
 
     @property
     def has_answers(self) -> bool:
-        """An answer waits."""
+        """True if an answer waits."""
         return self._port.has_answers
 
     def rest(self) -> None:
-        """Give the arena's memory back. No append may be under way."""
+        """Return the arena's memory to the system. No append may be in flight."""
         assert not self._waiting, "an append is under way"
         self._plane.free_arena(self._port.number)
 
     def own_origin(self) -> Origin:
-        """Of messages that the broker makes itself."""
+        """Origin of messages that the broker itself makes."""
         settings = self._plane.header.settings
         host = bytes(settings.store_host)[: settings.store_host_bytes]
         return Origin(time.time_ns() // 1_000_000, host, int(settings.store_port))
@@ -94,8 +95,11 @@ class Appends(Generic[T]):
         origin: Origin,
         mark: int | None = None,
     ) -> bool:
-        """Ask write to append `body` to `queue` (topic id, queue slot, queue id); with a `mark` it is the body of a
-        batch whose records carry the mark. False when no slot is free or the body is larger than one."""
+        """Submit an append of `body` to `queue` (topic id, queue slot, queue id).
+
+        With a `mark`, `body` is that of a batch whose records carry the mark. False if no slot is free or the body
+        exceeds one.
+        """
         if not self._free or len(body) > self.body_bytes_max or len(properties) > PROPERTIES_BYTES:
             return False
         slot = self._free.pop()
@@ -120,7 +124,7 @@ class Appends(Generic[T]):
         return True
 
     def answers(self) -> Iterator[Answered[T]]:
-        """What has become of appends since the last call."""
+        """The results of appends since the last call."""
         while found := self._port.take():
             what = self._waiting.pop(found.token)
             self._free.append(found.token)

@@ -1,4 +1,4 @@
-"""The arena of a service's port, used in a circle: bytes of a batch are free when all before it have their answers."""
+"""The arena of a service's port as a ring. Bytes of a batch are free when all batches before it have their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Bytes of one batch: `start` to the start of the next one. Over when `stored[lane]` has reached `end`."""
+    """The bytes of one batch, from `start` to the start of the next. The batch is over when `stored[lane]` reaches
+    `end`."""
 
     lane: int
     end: int
@@ -18,7 +19,7 @@ class Taken:
 
 
 class ArenaRing:
-    """Which bytes are free. Batches are given back in the order in which they were taken."""
+    """The free bytes of the arena. Batches are freed in the order in which they were allocated."""
 
     def __init__(self, size_bytes: int) -> None:
         self._size = size_bytes
@@ -27,7 +28,7 @@ class ArenaRing:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Free bytes in one piece: from, to."""
+        """The free bytes in one piece: from, to."""
         if not self._taken:
             return 0, self._size
         first = self._taken[0].start
@@ -36,7 +37,7 @@ class ArenaRing:
         return self._head, self._size if self._head > first else first
 
     def wrap(self) -> bool:
-        """Leave the rest up to the arena's end unused, as the next copy does not fit into it. False: it is all that is
+        """Skip the rest up to the arena's end, because the next copy does not fit into it. False if nothing else is
         free."""
         start, end = self.span
         if end < self._size or not self._taken or not self._taken[0].start or start == end:
@@ -45,7 +46,7 @@ class ArenaRing:
         return True
 
     def take(self, lane: int, end: int, upto: int) -> None:
-        """The span is in use up to this byte."""
+        """Allocate the span up to this byte."""
         self._taken.append(Taken(lane, end, self.span[0]))
         self._head = upto % self._size
 
@@ -55,6 +56,6 @@ class ArenaRing:
             self._taken.popleft()
 
     def clear(self) -> None:
-        """Free everything: no request is under way."""
+        """Free everything. No request may be in flight."""
         self._taken.clear()
         self._head = 0

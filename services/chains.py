@@ -1,22 +1,23 @@
-"""Chains that a power cut or a failover has parted, and what completes them.
+"""Chains that a power cut or a failover has parted, and their completion.
 
-`write` stores tied requests as a whole over deaths of processes (native/src/layout.h, 3). A power cut, or a master that
-is lost with the tail of its log, may leave the first records of a chain without the others. So each record before the
-last carries the pair CHAIN_PAIR, which names the last one by its mark. A mark (native/src/published_marks.h) says which
-source record the chain comes from; the service makes the records that are missing from that source again.
+Write stores tied requests as a whole over deaths of processes (native/src/layout.h, 3). A power cut, or the loss of a
+master with the tail of its log, may leave the first records of a chain without the others. So each record before the
+last carries the pair CHAIN_PAIR, which names the last record by its mark. A mark (native/src/published_marks.h) names
+the source record of the chain. From that source the service makes the missing records again.
 
 A service that uses chains follows these rules:
 
-- Every record of a chain has a prepared transaction offset that is not 0: its mark, or the place of its half message.
+- Every record of a chain has a prepared transaction offset that is not 0: its mark, or the offset of its half message.
   Read workers store 0 there, so a client that sends CHAIN_PAIR begins no chain.
-- A copy of a client's message must not keep the pair: it has a mark. `Republisher` takes the pair off every copy.
-- The scan passes over records with the mark of another service. Staged writes have the role of a place, so a commit of
-  messages with the pair is refused.
+- A copy of a client's message must not keep the pair, because the copy has a mark. `Republisher` takes the pair off
+  every copy.
+- The scan skips records with the mark of another service. The mark of a staged write has the role of a log offset, so
+  a commit of messages with the pair is refused.
 - The last record has the chain's mark and not the pair.
-- Every request of a chain is a single message. The records of a batch have the pair in common, so a part of a batch
-  cannot be told from the whole.
+- Every request of a chain is a single message. The records of a batch share the pair, so part of a batch would look
+  like the whole.
 - A starting service waits until its port is answered. Then it feeds a scan with the records from its checkpoint on, up
-  to the end of the log, submits `missing` as chains, and feeds the scan with new records until no chain is open.
+  to the end of the log. It submits `missing` as chains, and feeds the scan with new records until no chain is open.
 - A checkpoint is never behind `scan_from`.
 
 The pair is a property of a stored message, so consumers see it, as they see the pairs of a delayed message.
@@ -33,13 +34,13 @@ CHAIN_MAX: int = lib.RMQ_CHAIN_MAX
 PAIR_BYTES_MAX = len(CHAIN_PAIR) + len("63/64/0123456789abcdef") + 2
 """Bytes that the pair adds to the properties of a record, separators included."""
 PLACE_IN_LOG = 0
-"""The role in the place of a half message, read as a mark."""
+"""The role in the offset of a half message, read as a mark."""
 _VALUE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9a-f]{16})")
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The place of a record in its chain: `index` of `length` requests, and the mark of the last one."""
+    """The position of a record in its chain: `index` of `length` requests, and the mark of the last one."""
 
     index: int
     length: int
@@ -52,9 +53,9 @@ class Link:
 
 
 def links(mark: int, length: int, first: int = 0) -> list[Link | None]:
-    """The links of the requests `first` .. `length` - 1; the last request has none.
+    """The links of the requests `first` .. `length` - 1. The last request has none.
 
-    ValueError when a chain cannot have this length or this mark.
+    Raises ValueError if no chain can have this length or this mark.
     """
     if not 0 <= first < length <= CHAIN_MAX or not 0 < mark < 1 << 63:
         raise ValueError(f"no chain has the requests {first} to {length - 1} and the mark {mark}")
@@ -62,7 +63,7 @@ def links(mark: int, length: int, first: int = 0) -> list[Link | None]:
 
 
 def link_of(value: str | None) -> Link | None:
-    """The link that a value of CHAIN_PAIR names, None without one."""
+    """The link in a value of CHAIN_PAIR. None if the value holds none."""
     found = _VALUE.fullmatch(value) if value else None
     if not found:
         return None
@@ -72,7 +73,7 @@ def link_of(value: str | None) -> Link | None:
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """A chain without its end: the service has to submit the requests `following` .. `length` - 1, tied."""
+    """A chain without its end. The service has to submit the requests `following` .. `length` - 1, tied."""
 
     mark: int
     following: int
@@ -87,17 +88,17 @@ class _Open:
 
 
 class ChainScan:
-    """The chains of the service `role` that lack their end, from the records of the log in their order."""
+    """The chains of the service `role` that lack their end, found from the records of the log in order."""
 
     def __init__(self, role: int) -> None:
         self._role = role
         self._open: dict[int, _Open] = {}
         self._end = 0
         self.unsound = 0
-        """Links that do not follow the ones before: the log has lost records in its middle, or has one twice."""
+        """Links that do not follow the previous link: the log has lost records in its middle, or has a record twice."""
 
     def feed(self, position: int, end: int, prepared_transaction_offset: int, value: str | None) -> None:
-        """The record at [position, end) of the log; `value`: of its CHAIN_PAIR."""
+        """Add the record at [position, end) of the log. `value`: the value of its CHAIN_PAIR."""
         self._end = end
         link = link_of(value)
         of_role = parts_of_mark(prepared_transaction_offset)[0]
@@ -114,10 +115,11 @@ class ChainScan:
 
     @property
     def missing(self) -> list[Parted]:
-        """What has to be submitted, in the order of the log."""
+        """The chains to complete, in the order of the log."""
         return [Parted(mark, chain.following, chain.length) for mark, chain in self._open.items()]
 
     @property
     def scan_from(self) -> int:
-        """Where the next start has to begin: at the first record of the oldest open chain, or behind everything fed."""
+        """First position of the next start's scan: the first record of the oldest open chain, or the end of the records
+        fed."""
         return min((chain.position for chain in self._open.values()), default=self._end)

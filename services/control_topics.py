@@ -1,4 +1,6 @@
-"""Asks control for topics that services need (`TopicMaker`). Control answers when the plane has them, or why not."""
+"""Asks control for topics that services need (`TopicMaker`). Control answers when the plane has them, or with a
+refusal.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ TOKENS = 1 << 31
 
 
 class ControlAsker(Protocol):
-    """The methods of `ringmq.ipc.asks.Asker` that are used."""
+    """The methods of `ringmq.ipc.asks.Asker` that this module calls."""
 
     @property
     def has_answers(self) -> bool: ...
@@ -28,22 +30,23 @@ class ControlAsker(Protocol):
 
 
 class ControlTopics:
-    """`turn` takes what control has told; an ask that is not answered in PATIENCE_MS is refused as busy."""
+    """The topics that services have asked control for. An ask without an answer after PATIENCE_MS is refused as
+    busy."""
 
     def __init__(self, asker: ControlAsker) -> None:
         self._asker = asker
         self._token = 0
         self._waiting: dict[int, tuple[int, Then]] = {}
-        """Token -> (when it is refused, whom to tell)."""
+        """Token -> (time of the refusal, callback)."""
 
     @property
     def has_news(self) -> bool:
-        """Control has told something."""
+        """True if an answer of control waits."""
         return self._asker.has_answers
 
     @property
     def is_waiting(self) -> bool:
-        """Some ask has no answer yet."""
+        """True if an ask has no answer yet."""
         return bool(self._waiting)
 
     def make(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
@@ -56,7 +59,7 @@ class ControlTopics:
             then(_refusal(ResponseCode.SYSTEM_BUSY, LATE))
 
     def turn(self, now_ms: int) -> bool:
-        """Pass on what control has told, and what it has not told in time. True if there was any."""
+        """Pass on answers of control, and refuse asks whose time is over. True if there was any."""
         told = self._asker.answers()
         for answer in told:
             _, then = self._waiting.pop(answer.pending, (0, None))

@@ -1,4 +1,4 @@
-"""The broker's configuration as control has it now: control replaces the file beside the plane when a key changes."""
+"""The broker's current configuration. Control replaces the file beside the plane when a key changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ringmq.broker.config.run_config import read_run_config
 
 
 class FollowedConfig:
-    """Reads the file again when it has been replaced. One look costs a system call."""
+    """Reads the file again after control has replaced it. A check costs one system call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -18,7 +18,7 @@ class FollowedConfig:
         self._config = read_run_config(path)
 
     def __call__(self) -> BrokerConfig:
-        """The configuration as of now; the last one that could be read when the file cannot."""
+        """The current configuration. If the file cannot be read, the last one that could."""
         try:
             version = _version(self._path)
             if version != self._seen:

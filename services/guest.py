@@ -1,4 +1,6 @@
-"""What the worker `services` asks of a guest. A guest takes what it needs by name when it is made."""
+"""The interface of a guest of the worker `services`. The constructor of a guest gets the objects that it needs by
+name.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +10,37 @@ from ringmq.broker.requests.request import Answer, Request, Slices
 
 
 class Guest(Protocol):
-    """One service. Nothing in here waits; each call takes a few milliseconds at most."""
+    """One service. No call waits; each takes a few milliseconds at most."""
 
     name: str
-    """For log lines."""
+    """The name in log lines."""
     codes: frozenset[int]
-    """Request codes that the guest answers; the row of `services` in the worker table names them all."""
+    """Request codes that the guest answers. The row of `services` in the worker table names them all."""
 
     def on_request(self, request: Request) -> Answer | Slices:
-        """Answer a request, or `Wait` and answer it later through the outbox. RequestError becomes an answer.
+        """Answer a request, or return `Wait` and answer it later through the outbox. A RequestError becomes an answer.
 
-        The guest bounds the requests that wait, and drops their bodies: the worker does not count them.
+        The guest limits the requests that wait, and drops their bodies. The worker does not count them.
         """
 
     def turn(self, now_ms: int) -> bool:
-        """Do what there is. True if more may follow at once."""
+        """Do the work that is due. True if more may follow at once."""
 
     @property
     def has_news(self) -> bool:
-        """There is something to do now: the worker must not sleep."""
+        """True if there is work now, so the worker must not sleep."""
 
     @property
     def is_polling(self) -> bool:
-        """It waits for words of the plane that ring no bell: its next turn is due within milliseconds."""
+        """True if the guest waits for words of the plane that ring no bell. Its next turn is due within
+        milliseconds."""
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way and everything is saved: the worker may rest."""
+        """True if nothing is in flight and everything is saved, so the worker may end."""
 
     def save_if_due(self, now_ms: int) -> None:
-        """Write what has changed to disk, when its time has come. Raises OSError."""
+        """Write changes to disk if it is time. Raises OSError."""
 
     def close(self) -> None:
-        """The worker stops: answer the requests that still wait."""
+        """Answer the requests that still wait, because the worker stops."""

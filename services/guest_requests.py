@@ -1,4 +1,4 @@
-"""Requests of clients at guests: each goes to the guest that answers its code, if its sender may send it."""
+"""Requests of clients to guests. Each goes to the guest that answers its code, if its sender may send it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from ringmq.services.guest import Guest
 
 
 class GuestRequests(Runner):
-    """Runs requests over the guests. `refusal`: why a peer may not send a request; `answered`: called with each request
-    that is answered, or waits from now on; `tell_failure`: the trace of a defect, for the operator."""
+    """Runs requests on the guests.
+
+    `refusal`: the reason why a peer may not send a request. `answered`: called with each request that is answered or
+    begins to wait. `tell_failure`: logs the trace of a defect.
+    """
 
     def __init__(
         self,
@@ -34,11 +37,11 @@ class GuestRequests(Runner):
         self._answered = answered
 
     def take_effects(self) -> list[Effect]:
-        """The effects so far, late answers of guests with them."""
+        """The effects so far, including late answers of guests."""
         return [*super().take_effects(), *self._outbox.take()]
 
     def begin(self, request: Request) -> Answer | Slices:
-        """Have the guest of the request's code answer it, if its sender may send it; RequestErrors become answers."""
+        """Have the guest of the request's code answer it, if its sender may send it. RequestErrors become answers."""
         code = request.command.code
         guest = self._guests.get(code)
         if request.command.is_response:
@@ -54,7 +57,7 @@ class GuestRequests(Runner):
         return replace(answer, steps=_guarded(request, answer.steps)) if isinstance(answer, Slices) else answer
 
     def complete(self, request: Request, answer: Answer, mark: int) -> None:
-        """The answer of a request is there."""
+        """Accept the answer to a request."""
         self.effects += self._outbox.take()
         verdict = verdict_of(request, answer)
         if verdict is not None:

@@ -1,4 +1,4 @@
-"""The log and its queues as services read them: bounded by the live confirm offset, which is taken anew each time."""
+"""The log and its queues as services read them, up to the live confirm offset, which each call reads again."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class LogBounds:
 
 
 class LogView:
-    """Reads a store beside its owner. Bytes are borrowed from the mapped log."""
+    """Reads a store beside its owner. Returned bytes are views of the mapped log."""
 
     def __init__(self, plane: Plane, store: MessageStore) -> None:
         self._plane = plane
         self._store = store
 
     def bounds(self) -> LogBounds:
-        """As of now."""
+        """The current bounds."""
         marks = self._plane.watermarks
         return LogBounds(int(marks.min_offset), int(marks.append_offset), self._plane.confirm_offset())
 
     def record(self, commit_log_offset: int) -> memoryview | None:
-        """The bytes at an offset, as many as their first four say, unchecked; None when they are not readable."""
+        """The bytes at an offset, as many as the first four give, unchecked. None if they are not readable."""
         return self._store.commit_log.raw_at(commit_log_offset, self._plane.confirm_offset())
 
     def file(self, commit_log_offset: int) -> tuple[int, Any] | None:
@@ -40,11 +40,11 @@ class LogView:
         return self._store.commit_log.files.find(commit_log_offset)
 
     def crc(self, offset: int, length: int) -> int | None:
-        """CRC-32 of a range of the log, None when a byte of it is not there."""
+        """CRC-32 of a range of the log. None if a byte of it is missing."""
         return window_crc(self._store.commit_log, offset, length)
 
     def units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int]]:
-        """(commit-log offset, size) of the readable records of a queue from `queue_offset` on, at most `count`."""
+        """(commit-log offset, size) of at most `count` readable records of a queue from `queue_offset` on."""
         queue = self._store.queue(topic, queue_id)
         if queue is None:
             return []
@@ -53,5 +53,5 @@ class LogView:
         return [(unit.commit_log_offset, unit.size) for unit in found if unit and unit.end <= confirm_offset]
 
     def look_again(self) -> None:
-        """Let go of files that retention has unlinked. Called some times a minute."""
+        """Unmap files that retention has deleted. Called several times a minute."""
         self._store.look_again()

@@ -1,7 +1,7 @@
-"""The loop of the worker `services`: takes requests out of its inbox, has guests answer them, puts answers back.
+"""The loop of the worker `services`: takes requests out of its inbox, has guests answer them, returns the answers.
 
 One turn: answers that did not fit -> requests, while there is time -> slices of long requests -> the guests' own work
--> what is due by time -> answers. Nothing waits: `TurnClock` says how long a turn may take.
+-> timed work -> answers. Nothing waits. `TurnClock` limits the time of a turn.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ringmq.services.log_view import LogView
 
 TICK_MS = 250
 POLL_MS = 2
-"""While a guest waits for words that ring no bell."""
+"""Time between two turns while a guest waits for words that ring no bell."""
 STORE_LOOK_MS = 10_000
-"""Blocks of a log file that retention has unlinked stay used for so long, if this process had it mapped."""
+"""Time for which the blocks of a deleted log file stay in use, if this process has it mapped."""
 LINES_PER_MINUTE = 10
-"""Any peer can send failing requests at any rate."""
+"""Limit of log lines. Any peer can send failing requests at any rate."""
 
 
 class ServiceLoop:
-    """Owns the guests and their way in and out. `turn` does one round; the caller parks between rounds."""
+    """Owns the guests and their requests and answers. `turn` does one round; the caller parks between rounds."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class ServiceLoop:
         self._next_tick_ms = 0
         self._next_store_look_ms = 0
         self._worked_ms = 0
-        """When there was work last."""
+        """Time of the last work."""
 
     # ---- one round ----
 
     def turn(self, now_ms: int) -> bool:
-        """Do what there is. True if more may follow at once."""
+        """Do one round of work. True if more may follow at once."""
         self._now_ms = now_ms
         self._clock.begin()
         self._outlets.send_waiting()
@@ -109,16 +109,18 @@ class ServiceLoop:
         self._intake.park(timeout_ms, lambda: self._maker.has_news or any(guest.has_news for guest in self._guests))
 
     def may_rest(self, now_ms: int) -> bool:
-        """True if there has been no work for a while, and there is none now: the process may end. What comes later has
-        the worker started again."""
+        """True if there has been no work for a while, and there is none now, so the process may end. Later work starts
+        the worker again."""
         if now_ms - self._worked_ms < self._rest_after_ms:
             return False
         rest(self._plane, self._role)
         return self._is_idle and not self._inbox.is_blocked
 
     def close(self, now_ms: int, *, takes_more: bool) -> None:
-        """The worker ends: answer what is in the inbox and what waits. Without `takes_more` the inbox is left to the
-        replacement, which a late ask has started."""
+        """Answer the requests in the inbox and those that wait, because the worker ends.
+
+        Without `takes_more`, the inbox is left to the replacement, which a late ask has started.
+        """
         while takes_more and (self.turn(now_ms) or self._requests.has_work):
             self._requests.finish()
         for guest in self._guests:
@@ -134,14 +136,14 @@ class ServiceLoop:
     # ---- in ----
 
     def before_request(self, now_ms: int) -> None:
-        """A request of a client is about to be decoded."""
+        """Called before a request of a client is decoded."""
 
     def on_junk(self, text: str) -> None:
-        """A peer has sent bytes that are no request."""
+        """Called after a peer has sent bytes that are no request."""
         self._tell(text)
 
     def on_reader_restart(self, reader: int, generation: int) -> None:
-        """A read worker was started again: `Outlets` drops the answers for its old connections."""
+        """Called after a read worker has been started again. `Outlets` drops the answers for its old connections."""
 
     def _refusal(self, code: int, connection: Connection) -> str | None:
         return access.refusal(self._config(), code, connection)
@@ -164,7 +166,7 @@ class ServiceLoop:
     # ---- trouble ----
 
     def _guard(self, what: str, action: Callable[[], object]) -> None:
-        """Files and defects must not end the worker: tell once, try again at the next chance."""
+        """Log failures of files and defects once and try again later. Neither may end the worker."""
         try:
             action()
         except (OSError, RuntimeError) as error:

@@ -1,6 +1,6 @@
-"""Whether the store holds work for the worker `services`: its row names `has_open_work` as `needed_at_once`.
+"""Tells if the store holds work for the worker `services`. The worker's row names `has_open_work` as `needed_at_once`.
 
-Every start of a broker asks. So a store that has nothing of a guest costs a look into the plane, and no imports.
+Every start of a broker calls it. For a store without work of a guest it costs a look into the plane, and no imports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ringmq.services.topics import Topics
 
 
 def has_open_work(config: BrokerConfig, root: Path) -> bool:
-    """Ask each guest. The store is recovered and the plane is filled; no worker runs yet. Raises OSError."""
+    """True if a guest has open work. The store must be recovered and the plane filled; no worker runs yet. Raises
+    OSError."""
     plane = Plane.open(plane_name(root))
     topics = Topics(plane)
     return topics.find(COMMITS_TOPIC) is not None and _has_open_commits(config, root, plane, topics)

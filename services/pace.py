@@ -1,24 +1,25 @@
-"""How fast a service may publish beside clients: as they leave it room, and never slower than a rate of its own.
+"""The rate at which a service may publish beside clients: the share that they leave, but never less than its own
+minimum.
 
-A batch of write is shared by weight, but the requests of clients come one by one: a service with a backlog would have
-every place that they leave, and with it the processor time of the workers that serve them. 64x16 kept 0.4 of their
-rate beside such a service on two CPUs.
+A batch of write is shared by weight, but the requests of clients arrive one by one. A service with a backlog would take
+every free slot, and with it the CPU time of the workers that serve clients. 64x16 kept 0.4 of their rate beside such a
+service on two CPUs.
 """
 
 from __future__ import annotations
 
 WINDOW_MS = 10
 BUSY_PER_S = 20_000
-"""Requests of clients, from which on they are busy."""
+"""Requests of clients a second above which the clients count as busy."""
 IDLE_WINDOWS = 10
-"""Windows in a row without busy clients until the service takes what it can."""
+"""Windows in a row without busy clients after which the rate of the service is unlimited."""
 RATE_MIN = 60_000
 """Records a second beside busy clients, however few requests they have. Stock's timer publishes 45,000 of a slot."""
 UNLIMITED = 1 << 30
 
 
 class Pace:
-    """`share`: of the clients' requests, what the service may publish beside them: its weight, divided by theirs."""
+    """Limits the records that a service publishes. `share`: its weight, divided by that of the clients."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -28,7 +29,7 @@ class Pace:
         self._credit = 0.0
 
     def allowance(self, now_ms: int, taken: int) -> int:
-        """Records that may be published now. `taken`: requests that write has taken from other ports, ever."""
+        """Records that may be published now. `taken`: total of requests that write has taken from other ports."""
         if self._since_ms is None:
             self._since_ms, self._taken = now_ms, taken
         elapsed_ms = now_ms - self._since_ms
@@ -41,5 +42,5 @@ class Pace:
         return UNLIMITED if self._calm >= IDLE_WINDOWS else max(0, int(self._credit))
 
     def published(self, count: int) -> None:
-        """So many were."""
+        """Count published records."""
         self._credit = max(self._credit - count, 0)

@@ -1,7 +1,7 @@
-"""When a service may publish stored records again, and from which source offset on: the policy, without IO.
+"""The policy for publishing stored records again, without IO: the time of the next copy, and its source offset.
 
-The port is ordered, so the log holds the copies of a lane up to some source offset and none behind it. Two events make
-the service forget what it has submitted, and go on behind what was stored: its own death, and a refusal.
+The port is ordered, so the log holds the copies of a lane up to some source offset and none behind it. Two events reset
+the service to the offset behind the last stored copy: its own death, and a refusal.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import Enum
 from ringmq.services.arena_ring import ArenaRing
 
 PAUSE_MS, PAUSE_MAX_MS = 10, 1000
-"""Behind a refusal: doubled for each further one, until a copy is stored again."""
+"""Pause after a refusal. Each further refusal doubles it, until a copy is stored again."""
 
 
 class State(Enum):
-    """What the owner of the port does next."""
+    """The next step of the port's owner."""
 
     SETTLING = "waits until every request has its completion: only then is it known what was stored"
     FLOWING = "submits copies"
@@ -25,7 +25,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why write has stored nothing."""
+    """The reason why write has stored nothing."""
 
     code: int
     cause: int
@@ -40,7 +40,7 @@ class RepublishFlow:
     def __init__(self, lanes: int, arena_bytes: int) -> None:
         self.state = State.SETTLING
         self.next = [0] * lanes
-        """The source offset that each lane submits next; valid while FLOWING."""
+        """The next source offset of each lane. Valid while FLOWING."""
         self.arena = ArenaRing(arena_bytes)
         self._stored = [0] * lanes
         self._pause_ms = 0
@@ -49,16 +49,16 @@ class RepublishFlow:
 
     @property
     def is_settling(self) -> bool:
-        """Its death or a refusal is not settled yet."""
+        """True if a death or a refusal is not settled yet."""
         return self.state is State.SETTLING
 
     def may_submit(self, now_ms: int) -> bool:
-        """Neither settling nor pausing behind a refusal."""
+        """True if the flow neither settles nor pauses after a refusal."""
         return self.state is State.FLOWING and now_ms >= self._resume_ms
 
     def tallied(self, stored: Sequence[int], refusal: Refusal | None, now_ms: int) -> str:
-        """Completions were taken: `stored` is one behind the largest stored source offset of each lane. Returns the
-        line to log, if there is one."""
+        """Accept completions. `stored`: one behind the largest stored source offset of each lane. Returns the line to
+        log, or ""."""
         said = ""
         if self._refused_since_ms is not None and list(stored) != self._stored:
             said = f"publishes again after {(now_ms - self._refused_since_ms) / 1000:.1f} s"
@@ -76,14 +76,14 @@ class RepublishFlow:
         return said
 
     def settled(self, stored: Sequence[int]) -> None:
-        """Every request has its completion, and the refusal is acknowledged: go on behind what was stored."""
+        """Go on behind the stored copies. Every request has its completion, and the refusal is acknowledged."""
         self.state = State.FLOWING
         self._stored, self.next = list(stored), list(stored)
         self.arena.clear()
 
     def submitted(self, lane: int, following: int, end: int | None, arena_end: int) -> None:
-        """The lane goes on at source offset `following`. `end` is one behind the last one that was copied; None: none
-        of the batch could be."""
+        """Move the lane to source offset `following`. `end`: one behind the last copied offset; None if the batch had
+        no copy."""
         if end is not None:
             self.arena.take(lane, end, arena_end)
         self.next[lane] = following

@@ -1,7 +1,7 @@
-"""Publishes stored records again through an ordered port: what every service that does so has in common.
+"""Publishes stored records again through an ordered port. All services that republish share this module.
 
-The token of a request is the mark of its record (native/src/published_marks.h). So a replacement finds in the
-completions of its predecessor how far the copies have come, and after a loss of the plane in the copies on disk.
+The token of a request is the mark of its record (native/src/published_marks.h). A replacement finds the progress of the
+copies in the completions of its predecessor. After a loss of the plane it finds it in the copies on disk.
 `RepublishFlow` decides; this module reads, copies and submits, with one C call for each step of a batch.
 """
 
@@ -39,25 +39,28 @@ FILES = 4
 ARENA_BYTES_MIN = 4 << 20
 PROPERTIES_BYTES_MAX = 1 << 16
 RECOVER_MS = 20
-"""That `collect` looks for the last copy: the loop of a service has to turn."""
+"""Time limit of one search of `collect` for the last copy, because the loop of a service has to turn."""
 LINES_PER_MINUTE = 4
 TICK_MS = 1000
-"""Between two looks for mapped files that retention has deleted: their blocks are not free until they are unmapped."""
+"""Time between two checks for mapped files that retention has deleted. Their blocks are not free until they are
+unmapped.
+"""
 REFUSED, INHERITED, SKIPPED, SUBMITTED, PROGRESS = range(5)
-"""Words of the role block. Refused requests; completions of dead predecessors; records that cannot be copied; requests.
-From PROGRESS on, one a lane: the source offset that follows what is stored + 1, 0 = the plane is new."""
+"""Words of the role block: refused requests; completions of dead predecessors; records that cannot be copied; requests.
+From PROGRESS on, one word a lane: the source offset behind the stored copies + 1. 0 = the plane is new.
+"""
 RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
 
 
 def arena_bytes(config: Any) -> int:
-    """For `PortRow.arena`: room for two of the largest messages."""
+    """Size of the arena (`PortRow.arena`): two of the largest messages fit."""
     return max(ARENA_BYTES_MIN, 2 * (int(config.max_message_size) + PROPERTIES_BYTES_MAX))
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A queue as the plane knows it."""
+    """A queue of the plane."""
 
     topic_id: int
     queue_slot: int
@@ -65,19 +68,19 @@ class Place:
 
 
 def find_place(plane: Plane, topic: str, queue_id: int = 0) -> Place | None:
-    """None until control has made the queue."""
+    """The queue. None until control has made it."""
     topic_id = plane.topic_find(topic)
     slot = None if topic_id is None else plane.queue_find(topic_id, queue_id)
     return None if topic_id is None or slot is None else Place(topic_id, slot, queue_id)
 
 
 def following_copies(plane: Plane, reader: QueueReader, slot: int, role: int, lane: int = 0) -> Steps[int]:
-    """Look for the source offset behind the last one that a copy in this queue names; 0 when no copy is left.
+    """Find the source offset behind the last one that a copy in this queue names. 0 if no copy is left.
 
-    A step looks at one unit: clients may have written millions behind the last copy.
+    A step reads one unit, because clients may have written millions behind the last copy.
 
-    Retention deletes the log from its front, and a copy stands behind its source: when the last copy is deleted, so are
-    the sources of all copies.
+    Retention deletes the log from its front, and a copy follows its source. Once the last copy is deleted, so are the
+    sources of all copies.
     """
     queue = plane.queue(slot)
     offset = int(queue.max_offset)
@@ -95,12 +98,12 @@ def following_copies(plane: Plane, reader: QueueReader, slot: int, role: int, la
 
 
 class Republisher:
-    """The port of `role`, which the process must be alone to use.
+    """The port of `role`. No other code of the process may use it.
 
-    `recover` comes to a lane's next source offset in steps after a loss of the plane. It is called with the reader and
-    the lane, when the queues hold every record of the log. `say` writes a line to the log. `edits` are those of every
-    copy; the pair of a chain is taken off before them, so that a client's message begins none (`chains`).
-    `batch` is the largest number of records of one call.
+    `recover` finds a lane's next source offset in steps after a loss of the plane. It is called with the reader and the
+    lane, when the queues hold every record of the log. `say` writes a line to the log. `edits` apply to every copy. The
+    pair of a chain is taken off first, so that a client's message begins none (`chains`). `batch` is the largest number
+    of records of one call.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class Republisher:
     # -- what was stored -----------------------------------------------------------------------------------
 
     def collect(self) -> bool:
-        """Take completions. True: records may be published now."""
+        """Take completions. True if records may be published now."""
         now_ms = _now_ms()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
@@ -154,11 +157,11 @@ class Republisher:
         return self._allowance > 0 and self._flow.may_submit(now_ms)
 
     def next_offset(self, lane: int = 0) -> int:
-        """The source offset that the lane publishes next, while `collect` says True."""
+        """The source offset that the lane publishes next. Valid after `collect` has returned True."""
         return self._flow.next[lane]
 
     def progress(self, lane: int = 0) -> int:
-        """The source offset behind those whose copies are stored; -1 while it is not known."""
+        """The source offset behind those with stored copies. -1 while it is unknown."""
         return int(self.words[PROGRESS + lane]) - 1
 
     def _take_completions(self) -> None:
@@ -186,7 +189,7 @@ class Republisher:
         return list(self._stored[0 : self._lanes])
 
     def _settle(self) -> None:
-        """Behind a death or a refusal: go on behind what was stored, when every request has its completion."""
+        """After a death or a refusal: go on behind the stored copies, once every request has its completion."""
         if not self._flow.is_settling or not self.port.answered:
             return
         self._take_completions()
@@ -218,7 +221,8 @@ class Republisher:
     # -- what is published ---------------------------------------------------------------------------------
 
     def read(self, slot: int, lane: int = 0) -> int:
-        """Hold the next records of a lane in `batch`; how many. The source is the queue in this slot of the plane."""
+        """Read the next records of a lane into `batch`. Returns their number. The source is the queue in this slot of
+        the plane."""
         self.batch.release()
         try:
             if count := self.reader.hold(self.batch, slot, self._flow.next[lane]):
@@ -235,8 +239,8 @@ class Republisher:
         return 0
 
     def publish(self, count: int, target: Place, lane: int = 0) -> int:
-        """Publish the first `count` records of `batch`; how many requests that were. Fewer where ring or arena have no
-        room: the rest is read again."""
+        """Publish the first `count` records of `batch`. Returns the number of requests. If ring or arena are full there
+        are fewer, and the rest is read again."""
         self._aim(target)
         count = min(count, self.port.room, self._allowance)
         done = self._copy(count) if count else 0
@@ -263,7 +267,7 @@ class Republisher:
             copy.topic_id, copy.queue_slot, copy.queue_id = target.topic_id, target.queue_slot, target.queue_id
 
     def _copy(self, count: int) -> int:
-        """The number of records that were copied or cannot be."""
+        """The number of records that were copied or cannot be copied."""
         native, arena = self._native, self._flow.arena
         lib.rmq_record_copies_read(native.copies, self.batch.units, self.batch.records, count)
         while True:
@@ -278,7 +282,7 @@ class Republisher:
     # -- sleep ---------------------------------------------------------------------------------------------
 
     def wait(self, wait_ms: int) -> None:
-        """Sleep until a completion comes, at most so long."""
+        """Sleep until a completion arrives, at most `wait_ms`."""
         self._plane.arm(self._role)
         if self.port.has_answers:
             self._plane.disarm(self._role)
@@ -286,7 +290,7 @@ class Republisher:
             self._plane.wait(self._role, wait_ms)
 
     def _complain(self, text: str) -> None:
-        """Of what comes again at each turn."""
+        """Log a failure that may recur at each turn."""
         self._speak(self._trouble.line(text, _now_ms()) or "")
 
     def _speak(self, text: str) -> None:

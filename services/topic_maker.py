@@ -1,4 +1,4 @@
-"""Topics that services need and control makes: a question to control, and what came of it."""
+"""Topics that services need and control makes: an ask to control, and its result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
 
 Then = Callable[[RequestError | None], None]
-"""Called once: with None when the topics are there, else with the refusal."""
+"""Callback, called once: with None if the topics exist, else with the refusal."""
 
 
 class TopicMaker(Protocol):
     """Has control make topics."""
 
     def make(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
-        """Ask control for topics that are not there. Topics that are there stay as they are."""
+        """Ask control for topics that do not exist. Existing topics stay as they are."""

@@ -1,4 +1,4 @@
-"""Topics as services see them: what control has published in the plane."""
+"""Topics as services see them: the entries that control has published in the plane."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOSED = lib.RMQ_TOPIC_RESERVED | lib.RMQ_TOPIC_BATCH_QUEUE
 
 
 class TopicPlane(Protocol):
-    """The methods of `ringmq.ipc.plane.Plane` that topics are looked up with."""
+    """The methods of `ringmq.ipc.plane.Plane` that look up topics."""
 
     def topic_find(self, name: str) -> int | None: ...
     def topic(self, topic_id: int) -> Any: ...
@@ -22,7 +22,7 @@ class TopicPlane(Protocol):
 
 
 class Topic(NamedTuple):
-    """A topic that clients may know: its word in the plane (struct rmq_topic), taken apart."""
+    """A topic that clients may use: its word in the plane (struct rmq_topic), decoded."""
 
     name: str
     topic_id: int
@@ -33,7 +33,7 @@ class Topic(NamedTuple):
 
     @property
     def is_reserved(self) -> bool:
-        """Services publish no client's messages to it."""
+        """True if services publish no client's messages to it."""
         return bool(self.flags & _CLOSED) or (
             names.is_system_topic(self.name)
             or names.is_send_forbidden(self.name)
@@ -42,7 +42,7 @@ class Topic(NamedTuple):
         )
 
     def __str__(self) -> str:
-        """As stock prints a topic in remarks, as far as the plane knows it."""
+        """The text of stock for a topic in remarks, as far as the plane has its fields."""
         perm = "".join(letter if self.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
         return (
             f"TopicConfig [topicName={self.name}, readQueueNums={self.read_queues}, "
@@ -51,13 +51,13 @@ class Topic(NamedTuple):
 
 
 class Topics:
-    """Looks topics and queues up, each time anew: control may change them at any time."""
+    """Looks up topics and queues, each time anew, because control may change them at any time."""
 
     def __init__(self, plane: TopicPlane) -> None:
         self._plane = plane
 
     def find(self, name: str) -> Topic | None:
-        """The topic; None when clients know none of this name."""
+        """The topic. None if clients may use none of this name."""
         topic_id = self._plane.topic_find(name)
         if topic_id is None:
             return None
@@ -68,17 +68,17 @@ class Topics:
         return Topic(name, topic_id, word & 0xFF, word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, flags)
 
     def is_writable(self, topic: Topic, broker_permission: int) -> bool:
-        """Clients may send to it, and services publish their messages."""
+        """True if clients may send to it and services may publish clients' messages to it."""
         return bool(topic.perm & broker_permission & Perm.WRITE) and not topic.is_reserved
 
     def queue(self, name: str, queue_id: int) -> tuple[int, int, int] | None:
-        """(topic id, queue slot, queue id) of a queue that write takes requests for; None when there is none."""
+        """(topic id, queue slot, queue id) of a queue that write appends to. None if there is none."""
         topic_id = self._plane.topic_find(name)
         slot = None if topic_id is None else self._plane.queue_find(topic_id, queue_id)
         return None if topic_id is None or slot is None else (topic_id, slot, queue_id)
 
     def queue_bounds(self, name: str, queue_id: int) -> tuple[int, int] | None:
-        """(minimum, maximum) queue offset as dispatch has published them; None when there is no such queue."""
+        """(minimum, maximum) queue offset as dispatch has published them. None if there is no such queue."""
         found = self.queue(name, queue_id)
         if found is None:
             return None

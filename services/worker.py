@@ -26,21 +26,21 @@ from ringmq.services.topics import Topics
 from ringmq.store.message_store import MessageStore
 
 REST_AFTER_MS = 30_000
-"""Without any work for so long, the worker ends. Its next start takes some 0.2 s."""
+"""Time without work after which the worker ends. Its next start takes some 0.2 s."""
 
 
 def log(text: str) -> None:
-    """One line for the operator."""
+    """Write a log line."""
     print(f"ringmq: services: {text}", file=sys.stderr, flush=True)
 
 
 def now_ms() -> int:
-    """Every deadline of the worker goes by it. A wall clock that is set back would stop them all."""
+    """The monotonic clock of all deadlines of the worker. A wall clock that is set back would delay them all."""
     return time.monotonic_ns() // 1_000_000
 
 
 def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appends[Effect]]:
-    """The loop with all guests, the worker's inbox, and its way to write. A new guest is made here."""
+    """The loop with all guests, the worker's inbox, and its port. A new guest is constructed here."""
     config = FollowedConfig(Path(spec.config_path))
     port = plane.port_of(spec.role)
     plane.map_arena(port)

@@ -1,6 +1,6 @@
-"""Staged chunks as they stand in the log: whether one is what a commit says it is, and its bytes for publication.
+"""Staged chunks in the log: the check of a chunk against its commit, and its bytes for publication.
 
-Everything that could make write refuse a piece later is looked at here, before the decision: a decision is kept.
+The check covers every reason for which write could refuse a piece later, because a decision is final.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class StagedBody:
-    """A chunk for publication. `body` borrows the mapped log."""
+    """A chunk for publication. `body` is a view of the mapped log."""
 
     body: memoryview
     origin: Origin
 
 
 class StagedBodies:
-    """Reads the log. `settings`: struct rmq_settings of the plane, by which write judges."""
+    """Reads the log. `settings`: struct rmq_settings of the plane, by which write checks requests."""
 
     def __init__(self, log: LogView, topics: Topics, config: Callable[[], BrokerConfig], settings: Any) -> None:
         self._log = log
@@ -51,7 +51,7 @@ class StagedBodies:
         self._view = ffi.new("struct rmq_record_view *")
 
     def inspect(self, request: CommitRequest, chunk: StagedChunk) -> Piece | Unsound:
-        """The piece that a chunk is, or why it is none."""
+        """The piece of a chunk, or the reason why there is none."""
         where = f"partition {chunk.partition}, chunk {chunk.sequence}"
         found = self._properties(chunk)
         if isinstance(found, str) and self._is_unconfirmed(chunk):
@@ -74,8 +74,8 @@ class StagedBodies:
         return Piece(chunk.commit_log_offset, topic, int(queue), measured)
 
     def body(self, commit_log_offset: int, skip: int = 0) -> StagedBody | None:
-        """The chunk at a place where an inspected one was, without its first `skip` messages; None when retention has
-        taken it since."""
+        """The inspected chunk at this offset, without its first `skip` messages. None if retention has deleted it
+        since."""
         raw = self._log.record(commit_log_offset)
         if raw is None or not self._parse(raw, check_crc=False):
             return None
@@ -91,7 +91,7 @@ class StagedBodies:
         return bool(found == lib.RMQ_RECORD_OK)
 
     def _properties(self, chunk: StagedChunk) -> tuple[memoryview, dict[str, str]] | str:
-        """(body, properties) of the staged message, or what is wrong with it."""
+        """(body, properties) of the staged message, or its defect."""
         offset = chunk.commit_log_offset
         state = self._log.bounds()
         if offset < state.min_offset:
@@ -112,7 +112,8 @@ class StagedBodies:
         return raw[view.body_at : view.body_at + view.body_length], decode_properties(text)
 
     def _is_unconfirmed(self, chunk: StagedChunk) -> bool:
-        """Its message may be in the log, but not readable yet: a send can be answered when fewer replicas have it."""
+        """True if the message may be in the log, but not readable yet. A send can be answered while fewer replicas have
+        it."""
         offset, state = chunk.commit_log_offset, self._log.bounds()
         end_max = offset + chunk.body_bytes + lib.RMQ_RECORD_OVERHEAD_MAX
         if not state.min_offset <= offset < state.append_offset:
@@ -120,7 +121,7 @@ class StagedBodies:
         return state.confirm_offset < min(end_max, state.append_offset) and self._log.record(offset) is None
 
     def _target(self, topic: str, queue_id: int) -> Unsound | None:
-        """Why messages may not be written to this queue."""
+        """The reason why messages may not be written to this queue. None if they may."""
         found = self._topics.find(topic)
         if found is None:
             return Unsound(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:127]}] not exist, apply first please!")
@@ -131,7 +132,7 @@ class StagedBodies:
         return None
 
     def _measure(self, body: memoryview, topic: str) -> Unsound | int:
-        """The number of messages, or why write would refuse the body."""
+        """The number of messages, or the reason why write would refuse the body."""
         settings = self._settings
         bytes_max = int(settings.message_bytes_max)
         if len(body) > bytes_max:
@@ -155,8 +156,11 @@ class StagedBodies:
 
 
 def _element_of_chain(body: memoryview) -> int | None:
-    """The element of a sound body that has the pair of a chain. Its copy has a mark of role 0, as a committed half
-    message has: a service's scan would take the pair for its own (services/chains.py)."""
+    """The element of a valid body that has the pair of a chain. None if there is none.
+
+    Its copy has a mark of role 0, as a committed half message has. The scan of a service would take the pair for its
+    own (services/chains.py).
+    """
     pair = CHAIN_PAIR.encode() + b"\x01"
     if pair not in bytes(body):
         return None
@@ -171,7 +175,7 @@ def _element_of_chain(body: memoryview) -> int | None:
 
 
 def _size_of_messages(body: memoryview, count: int) -> int:
-    """Bytes of the first `count` elements of a sound body (native/src/batch_body.h)."""
+    """Bytes of the first `count` elements of a valid body (native/src/batch_body.h)."""
     at = 0
     for _ in range(count):
         at += 20 + int.from_bytes(body[at + 16 : at + 20], "big")

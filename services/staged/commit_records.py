@@ -1,6 +1,6 @@
-"""The bodies of the messages in `COMMITS_TOPIC`: what was decided, and that all of it is published.
+"""The bodies of the messages in `COMMITS_TOPIC`: a decision, or the note that all of it is published.
 
-A commit's number is the queue offset of its message. JSON, so that an operator can read the topic.
+A commit's number is the queue offset of its message. The format is JSON, so that an operator can read the topic.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import NamedTuple
 from ringmq.remoting import json_body
 
 CHUNK_BITS = 16
-"""Of a mark; more than `CHUNKS_MAX` needs."""
+"""Bits of a mark for the chunk. `CHUNKS_MAX` needs fewer."""
 PIECE_BYTES_MAX = 192
-"""Of a record, for each piece: its numbers (19, 5, 10 and 10 digits) and a topic of 127 bytes that no other names."""
+"""Bytes of a record for each piece: its numbers (19, 5, 10 and 10 digits) and a topic of 127 bytes of its own."""
 HEAD_BYTES_MAX = 1024
-"""Of a record: names of fields, batch id, and a query id of 128 characters that all take six bytes as JSON."""
+"""Bytes of a record's head: names of fields, batch id, and a query id of 128 characters of six bytes each in JSON."""
 
 
 class Piece(NamedTuple):
-    """One staged chunk that was found sound: where its record is, where its messages go, and how many they are."""
+    """One valid staged chunk: the offset of its record, the target of its messages, and their number."""
 
     commit_log_offset: int
     topic: str
@@ -53,7 +53,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True)
 class DoneRecord:
-    """Every piece of commit `number` is published, but for `lost` ones that never can be."""
+    """Every piece of commit `number` is published, except `lost` ones that never can be."""
 
     number: int
     lost: int = 0
@@ -64,7 +64,7 @@ class DoneRecord:
 
 
 def pieces_max(record_bytes: int) -> int:
-    """How many pieces a record of that size has room for, whatever they are."""
+    """The number of pieces that fit into a record of that size in any case."""
     return max(0, record_bytes - HEAD_BYTES_MAX) // PIECE_BYTES_MAX
 
 
@@ -95,7 +95,7 @@ def _natural(value: object) -> int:
 
 
 def mark_of(number: int, chunk: int) -> int:
-    """What the published records of a piece carry; never 0, which ordinary messages have."""
+    """The mark of the published records of a piece. It is never 0, the mark of ordinary messages."""
     return (number + 1) << CHUNK_BITS | chunk
 
 

@@ -1,9 +1,9 @@
-"""Which staged writes become messages: the rule of `STAGED_WRITES` without IO.
+"""The rule of `STAGED_WRITES` by which staged writes become messages, without IO.
 
-Every micro-batch (query id, batch id) is decided once: the first commit in the order of the log wins, a later one of
-the same or an older batch adds nothing and is told so. A decision is a record in the log; what follows from it (pieces
-published, a done record) is done again after any crash until it is complete. `step(event, now) -> effects`; what
-control does with effects stands in `staged_writes`.
+Every micro-batch (query id, batch id) is decided once. The first commit in the order of the log wins. A later commit of
+the same or an older batch adds nothing, and its answer says so. A decision is a record in the log. Its consequences
+(pieces published, a done record) are repeated after any crash until they are complete. `step(event, now) -> effects`;
+`writes` performs the effects.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from ringmq.services.staged.events import (
 )
 
 IN_FLIGHT_MAX = 4
-"""Pieces that write has at a time, of all commits together."""
+"""Pieces of all commits that write has at a time."""
 INSPECTED_AT_ONCE = 8
 ASKED_MAX = 16
-"""Requests that may wait for their turn, and for one commit: a large one takes 4 MB."""
+"""Requests that may wait for their turn, and requests that may wait for one commit. A large one takes 4 MB."""
 OPEN_MAX = 16
-"""Commits that may be under way: with as many no further one is decided."""
+"""Open commits. While there are as many, no further one is decided."""
 ANSWER_WITHIN_MS = 20_000
 RETRY_MS = 500
 BEFORE = "the batch was committed before"
 QUERIES_MAX = 10_000
-"""Queries whose last batch is remembered; beyond it the one that has not committed for longest is forgotten."""
+"""Queries whose last batch is remembered. Beyond it, the query whose last commit is the oldest is forgotten."""
 
 
 @dataclass(slots=True)
 class _Candidate:
-    """The request that is being decided on."""
+    """The request that is next to be decided."""
 
     asked: Asked
     pieces: list[Piece] = field(default_factory=list)
@@ -60,10 +60,10 @@ class _Commit:
     record: CommitRecord
     commit_log_offset: int
     commit_log_end: int
-    """End of what is known to be stored of it."""
+    """End of its records that are known to be stored."""
     missing: deque[int]
     found: dict[int, int] = field(default_factory=dict)
-    """Chunk -> how many of its messages recovery has found in the log."""
+    """Chunk -> number of its messages that recovery has found in the log."""
     in_flight: set[int] = field(default_factory=set)
     asked: list[Asked] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -77,29 +77,29 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """What is remembered of a query."""
+    """The last batch of a query."""
 
     batch_id: int
     commit_log_end: int
     """End of the last record that was stored for it."""
     lost: int = 0
-    """Chunks of it that never can be published."""
+    """Number of its chunks that never can be published."""
 
 
 class StagedCommits:
-    """All decisions of one broker. Starts `recovering`: until `finish_recovery` requests wait."""
+    """All decisions of one broker. It starts `recovering`: requests wait until `finish_recovery`."""
 
     def __init__(self) -> None:
         self.recovering = True
         self.dirty = False
-        """What `snapshot` says has changed."""
+        """True if the value of `snapshot` has changed."""
         self._last: OrderedDict[str, LastBatch] = OrderedDict()
         self._open: dict[int, _Commit] = {}
         self._next_number = 0
         self._commit_log_end = 0
         """End of the last record that is known to be stored."""
         self._record: tuple[int, ...] = ()
-        """Commit log offset and bytes of the last decision or done record."""
+        """Commit-log offset and bytes of the last decision or done record."""
         self._asked: deque[Asked] = deque()
         self._candidate: _Candidate | None = None
         self._in_flight = 0
@@ -107,13 +107,13 @@ class StagedCommits:
 
     @property
     def is_idle(self) -> bool:
-        """No commit is under way, and no request waits for one."""
+        """True if no commit is open and no request waits for one."""
         return not (self.recovering or self._asked or self._candidate or self._open)
 
     # ---- events ----
 
     def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
-        """What follows from `event`. `confirm_offset` is the end of what consumers may see."""
+        """The effects of `event`. `confirm_offset`: the end of the log that consumers may see."""
         match event:
             case Asked():
                 self._on_asked(event)
@@ -133,7 +133,7 @@ class StagedCommits:
         return effects
 
     def abandon(self, remark: str) -> list[Effect]:
-        """The worker stops: everybody who waits is told; the next start goes on where the log ends."""
+        """Answer all waiting requests, because the worker stops. The next start goes on at the end of the log."""
         waiting = [*self._asked, *(asked for commit in self._open.values() for asked in commit.asked)]
         if self._candidate is not None:
             waiting.append(self._candidate.asked)
@@ -143,7 +143,7 @@ class StagedCommits:
         return [Answer(asked.token, ResponseCode.SERVICE_NOT_AVAILABLE, remark) for asked in waiting]
 
     def overload(self, coming: int) -> str:
-        """Why a request that arrives behind `coming` others cannot wait for its turn; empty when it can."""
+        """The reason why a request behind `coming` others cannot wait for its turn. Empty if it can."""
         full = len(self._asked) + coming >= ASKED_MAX
         return f"[OVERLOAD]{ASKED_MAX} commits wait already, try again later" if full else ""
 
@@ -263,7 +263,7 @@ class StagedCommits:
                 self._complete(commit, confirm_offset)
 
     def _publish(self, commit: _Commit) -> None:
-        """The next pieces; of one queue only one is under way at a time, so that a refused one keeps its place."""
+        """Submit the next pieces. Each queue has only one piece in flight, so that a refused one keeps its position."""
         pieces = commit.record.pieces
         busy = {(pieces[chunk].topic, pieces[chunk].queue_id) for chunk in commit.in_flight}
         held: list[int] = []
@@ -295,7 +295,8 @@ class StagedCommits:
     def _answer_complete(
         self, asked: Asked, commit_log_end: int, confirm_offset: int, remark: str, lost: int = 0
     ) -> None:
-        """Published means readable: a disk that is slow, or replicas, may still have to take it."""
+        """Answer a complete commit. Published means readable; a slow disk, or replicas, may still have to store the
+        messages."""
         if lost:
             stands = f"the commit stands, but chunks that could not be published: {lost} (the broker's log names them)"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, f"{stands}; {remark}")
@@ -318,7 +319,8 @@ class StagedCommits:
     # ---- recovery ----
 
     def load(self, value: dict[str, Any], log_end: int) -> int:
-        """Take over a `snapshot`; the number of the first record to replay. What lies behind `log_end` was lost."""
+        """Apply a `snapshot`, except for entries behind `log_end`, which were lost. Returns the number of the first
+        record to replay."""
         for entry in value.get("queries", ()):
             query_id, batch_id, commit_log_end = str(entry[0]), int(entry[1]), int(entry[2])
             if commit_log_end <= log_end:
@@ -331,7 +333,7 @@ class StagedCommits:
     def replay(
         self, number: int, record: CommitRecord | DoneRecord, commit_log_offset: int, commit_log_end: int
     ) -> None:
-        """A record of the log, in order."""
+        """Apply a record of the log. Records come in order."""
         self._commit_log_end = max(self._commit_log_end, commit_log_end)
         self._record = commit_log_offset, commit_log_end - commit_log_offset
         if isinstance(record, CommitRecord):
@@ -343,12 +345,15 @@ class StagedCommits:
             self._remember(commit.record, commit_log_end, record.lost)
 
     def open_since(self) -> int | None:
-        """Commit-log offset from which the log may hold pieces of commits that are not done; None without such."""
+        """Commit-log offset from which the log may hold pieces of open commits. None if there is none."""
         return min((commit.commit_log_offset for commit in self._open.values()), default=None)
 
     def saw_published(self, mark: int, messages: int, log_end: int) -> None:
-        """So many more records below `log_end` carry this mark. All of a piece's, or its first ones: a batch is one
-        append, but when the whole broker is killed in it, or the power is cut, the log may end between two records."""
+        """Count `messages` more records below `log_end` with this mark: all of a piece's, or its first ones.
+
+        A batch is one append. But after a kill of the whole broker or a power cut the log may end between two of its
+        records.
+        """
         number, chunk = piece_of_mark(mark)
         commit = self._open.get(number)
         if commit is None or chunk not in commit.missing:
@@ -359,11 +364,11 @@ class StagedCommits:
             commit.missing.remove(chunk)
 
     def finish_recovery(self) -> None:
-        """Everything that the log says is known."""
+        """End recovery: the whole log has been read."""
         self.recovering = False
 
     def snapshot(self) -> tuple[dict[str, Any], int]:
-        """(the table for a file, end of the log that has to be on disk before the file may say so)."""
+        """(the table for a file, end of the log that must be on disk before the file is written)."""
         queries = [[query_id, last.batch_id, last.commit_log_end, last.lost] for query_id, last in self._last.items()]
         self.dirty = False
         replay_from = min(self._open, default=self._next_number)
@@ -374,5 +379,5 @@ class StagedCommits:
 
 
 def _without_chunks(asked: Asked) -> Asked:
-    """The decision has them: a request that waits for its publication holds no more than its token."""
+    """A copy without chunks. The decision has them, and a request that waits for publication needs only its token."""
     return replace(asked, request=replace(asked.request, chunks=()))

@@ -1,4 +1,4 @@
-"""What happens to staged writes, and what is to be done about them: events and effects of `staged_commits`."""
+"""Events and effects of staged writes (`commits`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piec
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Event: a commit was asked for. `token` is whatever `Answer` is to be sent to."""
+    """Event: a client asks for a commit. `token` names the recipient of its `Answer`."""
 
     token: Any
     request: CommitRequest
@@ -20,14 +20,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """Event: the chunks that `Inspect` named are sound."""
+    """Event: the chunks that `Inspect` named are valid."""
 
     pieces: tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Unsound:
-    """Event: one of them is not, so nothing of the request is committed."""
+    """Event: a chunk is invalid, so nothing of the request is committed."""
 
     code: int
     remark: str
@@ -35,7 +35,7 @@ class Unsound:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Event: what was to be appended is in the log. `number` is its queue offset."""
+    """Event: the appended record is in the log. `number` is its queue offset."""
 
     what: Effect
     number: int
@@ -45,7 +45,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class NotStored:
-    """Event: write refused it, nothing of it is in the log. `final`: it will refuse it again."""
+    """Event: write has refused the record, and nothing of it is in the log. `final`: write would refuse it again."""
 
     what: Effect
     code: int
@@ -63,7 +63,7 @@ Event = Asked | Inspected | Unsound | Stored | NotStored | Tick
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Effect: look whether these staged chunks are there and are what they should be."""
+    """Effect: check that these staged chunks exist and match the request."""
 
     request: CommitRequest
     chunks: tuple[StagedChunk, ...]
@@ -88,7 +88,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class AppendDone:
-    """Effect: append that a commit is complete."""
+    """Effect: append the record that a commit is complete."""
 
     record: DoneRecord
 
@@ -104,7 +104,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Effect: a line for the operator."""
+    """Effect: write a log line."""
 
     text: str
 

@@ -1,6 +1,6 @@
-"""Whether the log may hold commits that are not complete: a look at the newest records of `COMMITS_TOPIC`.
+"""Tells if the log may hold incomplete commits, by a look at the newest records of `COMMITS_TOPIC`.
 
-It costs a file and a few records. Where the answer would cost more, or is unknown, the worker starts and finds out.
+It costs a file and a few records. If the answer would cost more, or is unknown, the worker starts and reads the log.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ringmq.store.config_files import ConfigFileError, load_config
 from ringmq.store.staged_table import FILE
 
 RECORDS_MAX = 1024
-"""Some 20 ms. After a clean stop the snapshot is a few seconds old."""
+"""Records that are read, in some 20 ms. After a clean stop the snapshot is a few seconds old."""
 
 
 def has_open_commits(root: Path, plane: Plane, log: LogView, topics: Topics) -> bool:
-    """False only if every commit that the log holds is known to be complete."""
+    """False only if every commit in the log is known to be complete."""
     bounds = topics.queue_bounds(COMMITS_TOPIC, 0)
     if bounds is None or topics.find(COMMITS_TOPIC) is None:
         return False  # no client has used staged writes

@@ -1,7 +1,7 @@
-"""What the log says about commits of staged writes, read in small steps when the worker starts.
+"""Recovery of the commits of staged writes from the log, in small steps when the worker starts.
 
-The table of queries comes from a snapshot file and the records of `COMMITS_TOPIC` behind it; which pieces of a commit
-without done record are published say the marks in the log from that commit on.
+The table of queries comes from a snapshot file and the records of `COMMITS_TOPIC` behind it. For a commit without a
+done record, the marks in the log from that commit on show the pieces that are published.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ MARKS_PER_STEP = 4096
 
 
 def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -> tuple[int, str | None]:
-    """(number of the first record to replay, why the file could not be used). Without a file all there are.
+    """(number of the first record to replay, reason why the file could not be used). Without a file, all records are
+    replayed.
 
-    Of a file that is of another history than the log only that is believed which the log has no more.
+    If the file has another history than the log, it counts only for records that the log does not hold any more.
     """
     rebuilt = f"the table is built again from topic {COMMITS_TOPIC}"
     core.dirty = True  # written anew even so: an old file might be believed when retention has taken what betrays it
@@ -48,7 +49,7 @@ def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -
 
 
 def is_of_this_log(value: dict[str, Any], log: LogView, min_offset: int, log_end: int) -> bool:
-    """The newest record that the snapshot knows is where it was, or retention has taken it."""
+    """True if the newest record of the snapshot is at its offset, or if retention has deleted it."""
     if "record" not in value:
         return False
     offset, size, crc = map(int, value["record"])

@@ -1,4 +1,6 @@
-"""`STAGED_WRITES`: where writers may stage their chunks (describe), and which of them become messages (commit)."""
+"""`STAGED_WRITES`: the operations describe (where writers may stage their chunks) and commit (the chunks to
+publish).
+"""
 
 from __future__ import annotations
 
@@ -21,18 +23,19 @@ from ringmq.services.topics import Topics
 
 STAGED_QUEUES = 4
 SEGMENT_SHARE = 8
-"""A chunk takes at most this part of a log file: its messages need several times its bytes when they are small."""
+"""Part of a log file that a chunk may take. Small messages need several times the bytes of their chunk."""
 WAITING_MAX = 256
 """Requests that may wait until control has made the topics."""
 OWN_TOPICS = (
     TopicConfig(STAGED_TOPIC, STAGED_QUEUES, STAGED_QUEUES, int(Perm.WRITE)),
     TopicConfig(COMMITS_TOPIC, 1, 1, int(Perm.READ)),
 )
-"""Hidden from consumers by their permission; only the broker writes decisions."""
+"""The topics of staged writes. Their permission hides them from consumers, and only the broker writes decisions."""
 
 
 class StagedRequests:
-    """Reads requests. `asked`: commits for the core, in order. `overload`: why a commit behind so many cannot wait."""
+    """Reads requests. `asked`: commits for the core, in order. `overload`: the reason why a commit behind so many
+    cannot wait."""
 
     def __init__(
         self,
@@ -49,20 +52,20 @@ class StagedRequests:
         self._outbox = outbox
         self._overload = overload
         self._waiting: list[tuple[Request, Callable[[], Answer]]] = []
-        """Requests that wait until control has made the topics, and what answers them then."""
+        """Requests that wait until control has made the topics, and the functions that answer them then."""
 
     @property
     def has_topics(self) -> bool:
-        """Both topics are there."""
+        """True if both topics exist."""
         return all(self._topics.find(topic.topic_name) is not None for topic in OWN_TOPICS)
 
     @property
     def has_decisions(self) -> bool:
-        """The topic of the decisions is there: an open commit needs no other."""
+        """True if the topic of the decisions exists. An open commit needs no other."""
         return self._topics.find(COMMITS_TOPIC) is not None
 
     def refuse_asked(self) -> None:
-        """The topic of the decisions has gone since these commits came."""
+        """Refuse the waiting commits, because the topic of the decisions is gone."""
         while self.asked:
             request = self.asked.popleft().token
             remark = f"[OVERLOAD]topic {COMMITS_TOPIC} was deleted just now, try again"
@@ -70,11 +73,11 @@ class StagedRequests:
 
     @property
     def is_idle(self) -> bool:
-        """No request waits in here."""
+        """True if no request waits in this object."""
         return not (self.asked or self._waiting)
 
     def on_request(self, request: Request) -> Answer:
-        """Both operations; the first of them has the two topics made. Raises RequestError."""
+        """Answer either operation. The first request has control make the two topics. Raises RequestError."""
         config = self._config()
         if not config.broker_permission & Perm.WRITE:
             remark = f"the broker[{config.broker_ip1}] sending message is forbidden"
@@ -101,7 +104,7 @@ class StagedRequests:
         return Wait()
 
     def _behind_topics(self, request: Request, answer: Callable[[], Answer]) -> Answer:
-        """The answer, at once or when control has made the topics."""
+        """The answer, now or when control has made the topics."""
         if self.has_topics:
             return answer()
         self._waiting.append((request, answer))
@@ -130,5 +133,5 @@ def _place(config: BrokerConfig) -> dict[str, object]:
 
 
 def _chunks_max(config: BrokerConfig) -> int:
-    """Chunks of one commit: its decision has to fit into one message."""
+    """Chunks of one commit. Its decision has to fit into one message."""
     return min(staged_writes.CHUNKS_MAX, pieces_max(config.max_message_size))

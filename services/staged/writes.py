@@ -1,7 +1,7 @@
-"""Staged writes: what `commits` decides, done with the log (docs/staged-writes.md).
+"""The guest of staged writes: performs the effects of `commits` on the log (docs/staged-writes.md).
 
-A turn takes what write has answered and what clients have asked, and does what follows; nothing waits. Inspections run
-once per turn, so that a large commit does not keep other requests waiting.
+A turn takes the answers of write and the requests of clients, and performs the effects. Nothing waits. Each turn does
+at most one inspection, so that a large commit does not delay other requests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ringmq.services.topic_maker import TopicMaker
 from ringmq.services.topics import Topics
 
 WORK_MS = 5
-"""Recovery and inspections of one turn stop after this long."""
+"""Time limit of recovery and inspections in one turn."""
 LOST = "retention has taken the staged message before it could be published"
 NO_ROOM = "no room for requests to write: try again"
 GONE = "the queue is gone: its topic was deleted or changed"
@@ -56,18 +56,20 @@ IN_THE_LOG = (
     ResponseCode.SLAVE_NOT_AVAILABLE,
     ResponseCode.FLUSH_SLAVE_TIMEOUT,
 )
-"""Whether it is safe says the confirm offset alone: it moves when disk and replicas have caught up."""
+"""Codes of appends that are in the log. A record is safe once it is below the confirm offset, which moves when disk and
+replicas have it.
+"""
 REFUSALS = {
     lib.RMQ_CAUSE_IN_SYNC_REPLICAS: "in-sync replicas not enough",
     lib.RMQ_CAUSE_HELD: "a slave's log is longer than this master's, or differs: an operator has to choose",
 }
 
 PASSING = (lib.RMQ_CAUSE_SEGMENT_LATE, lib.RMQ_CAUSE_IN_SYNC_REPLICAS)
-"""Refused with code 1, which clients of sends try again and those of commits do not."""
+"""Refusals with code 1 that pass. Clients retry such a send, but not such a commit."""
 
 
 class StagedWrites:
-    """The guest. It looks at the log when `COMMITS_TOPIC` exists, so not before the first client has asked for it."""
+    """The guest. It reads the log once `COMMITS_TOPIC` exists, so not before the first request of a client."""
 
     name = "staged writes"
     codes = frozenset({int(RequestCode.STAGED_WRITES)})
@@ -152,7 +154,8 @@ class StagedWrites:
             self._perform(effect)
 
     def save_if_due(self, now_ms: int) -> None:
-        """Write the table of queries when it changed, once the log that it speaks of is on disk. Raises OSError."""
+        """Write the table of queries after a change, once the part of the log that it names is on disk. Raises
+        OSError."""
         is_due = now_ms - self._saved_ms >= self._config().flush_consumer_offset_interval
         if self._unsaved is None and self._core.dirty and not self._core.recovering and is_due:
             self._unsaved = self._core.snapshot()
@@ -166,7 +169,7 @@ class StagedWrites:
     # ---- recovery ----
 
     def _recover_some(self) -> bool:
-        """Go on for a while; whether there was something to read."""
+        """Continue recovery for a while. True if there was something to read."""
         if self._recovery is None:
             return False
         deadline = time.monotonic() + WORK_MS / 1000
@@ -179,7 +182,7 @@ class StagedWrites:
         return True
 
     def _recover(self) -> Iterator[bool]:
-        """Yields True between steps, False when others have to move first."""
+        """Yields True between steps, False while other processes have to progress first."""
         while (log_end := self._appends.settled()) is None:
             yield False
         while int(self._plane.watermarks.dispatched_offset) < log_end:
