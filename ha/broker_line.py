@@ -1,4 +1,4 @@
-"""A remoting connection to another broker: made when needed, given up at the first fault, one question at a time."""
+"""A remoting connection to another broker: made when needed, closed at the first fault, one request at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECEIVE_BYTES = 262_144
 
 
 class BrokerLine:
-    """To `address`, host:port. Used by one thread; `close` it."""
+    """A connection to `address`, host:port. One thread uses it and calls `close`."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -23,9 +23,10 @@ class BrokerLine:
         self._opaque = 0
 
     def ask(self, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> RemotingCommand:
-        """The answer, whatever its code. A kept connection may be stale: tried once more. OSError, RemotingError.
+        """The answer, whatever its code. Raises OSError, RemotingError.
 
-        `kept_only`: not over a new connection, ConnectionError where there is none.
+        An open connection may be stale, so a request that fails on it is sent once more. With `kept_only`, the request
+        uses no new connection: ConnectionError if none is open.
         """
         if kept_only:
             if self._socket is None:
@@ -38,16 +39,16 @@ class BrokerLine:
 
     @property
     def descriptor(self) -> int | None:
-        """Of the kept connection, None without one."""
+        """Descriptor of the open connection. None if none is open."""
         return None if self._socket is None else self._socket.fileno()
 
     @property
     def peer_host(self) -> str:
-        """The address at the other end of the kept connection, as text; "" without one."""
+        """The peer's address of the open connection, as text. "" if none is open."""
         return "" if self._socket is None else peer_host(self._socket)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -79,7 +80,7 @@ class BrokerLine:
 
 
 def peer_host(connection: socket.socket) -> str:
-    """The address at the other end as text; "" when the connection has ended."""
+    """The peer's address as text. "" if the connection has ended."""
     try:
         return str(connection.getpeername()[0])
     except OSError:

@@ -1,19 +1,20 @@
 """Two RingMQ peers compare themselves before the stream begins: request 270002, slave to its master's broker port.
 
-RocketMQ's stream carries an offset alone, so a slave whose log differs from its master's below that offset would be
-fed as if nothing had happened. The slave therefore says who it is and sends checksums of windows of its log's tail;
-the master judges (pure: `checksum_of` reads its log) and answers with a Verdict:
+RocketMQ's stream carries only an offset. A slave whose log differs from its master's below that offset would be fed as
+if the logs were equal. The slave therefore identifies itself and sends checksums of windows of its log's tail. The
+master decides (pure: `checksum_of` reads its log) and answers with a Verdict:
 
-    compare    the windows do not fit: it sends those that end at `offset`, in another request
-    accept     the slave's log is a beginning of the master's: the stream goes on at its end
-    start_at   the slave has nothing that the stream could go on from: it starts afresh at `offset`, its files go
-    cut        everything at and above `offset` goes to the slave's salvage folder, then it asks again
-    hold       the slave's log is longer than the master's, or differs: the master takes no sends until someone chooses
-    refuse     this slave does not belong here
+    compare    the windows do not fit: the slave sends those that end at `offset`, in another request
+    accept     the slave's log is a prefix of the master's: the stream goes on at its end
+    start_at   the slave has no records from which the stream could go on: it starts at `offset`, its files are removed
+    cut        everything at and above `offset` goes to the slave's salvage folder, then the slave asks again
+    hold       the slave's log is longer than the master's, or differs: the master holds writes until an operator
+      decides
+    refuse     the slave does not belong to this master
 
-A slave that is longer than its master first sends windows that reach beyond the master's end, and say nothing of the
-bytes right below it: hence compare. A cut is always followed by another handshake, so that a guess of where two logs
-part that was too high is corrected; what is accepted is equal in every window that both have, its end included.
+A slave that is longer than its master first sends windows that reach beyond the master's end. They do not cover the
+bytes right below that end: hence compare. A cut is always followed by another handshake. It corrects a cut that was too
+high. An accepted log is equal in every window that both have, its end included.
 """
 
 from __future__ import annotations
@@ -35,30 +36,30 @@ HOLD = "hold"
 REFUSE = "refuse"
 
 LEVELS = ("cached", "flushed")
-"""What a slave's reports may stand for."""
+"""The levels that a slave's reports may have."""
 UNNAMED = "haAllowedNetworks of the master does not name"
-"""The beginning of the reason when a slave's log would hold writes, but its network is not named."""
+"""The beginning of the reason if a slave's log would hold writes, but haAllowedNetworks does not name its network."""
 REASON_CHARS_MAX = 140
-"""A reason fits into news for control, whatever its characters."""
+"""A reason of this length fits into an event for control, whatever its characters."""
 
 REFUSE_WRITES = "refuse"
 ADOPT = "adopt"
 SALVAGE = "salvage"
-"""haDivergenceRule, and what an operator may decide (HA_DECIDE) for one broker id."""
+"""haDivergenceRule, and the decision of an operator (HA_DECIDE) for one broker id."""
 
 
 Checksum = Callable[[int, int], int | None]
-"""(commit log offset, length) -> CRC-32 of the master's bytes, None when one of them is gone by now."""
+"""(commit-log offset, length) -> CRC-32 of the master's bytes. None if one of them is gone by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerClaim:
-    """What a slave says of itself. Offsets of its CommitLog; `tail` as ringmq.store.tail_checksums gives it, for the
-    log's end or for the offset that the master wants compared.
+    """The identity and log of a slave, as the slave reports them. Offsets are of its CommitLog.
 
-    start_id: of its process, hexadecimal text. broker_addr: host:port that its log can be read at. ha_port: local port
-    of the socket that it has connected to the HA port. report_level: cached or flushed. operation: "join" before the
-    stream, "confirm" to ask for the confirm offset again (only who it is counts then).
+    start_id: of its process, hexadecimal text. broker_addr: host:port where its log can be read. ha_port: local port of
+    its connection to the HA port. report_level: cached or flushed. tail: the result of ringmq.store.tail_checksums, for
+    the log's end or for the offset that the master wants compared. operation: "join" before the stream, "confirm" to
+    ask for the confirm offset again (only the identity counts then).
     """
 
     cluster: str
@@ -77,22 +78,23 @@ class PeerClaim:
 
     @property
     def empty(self) -> bool:
-        """It holds no byte of any log."""
+        """True if it has no byte of any log."""
         return self.min_offset >= self.max_offset
 
     @property
     def windows_end(self) -> int:
-        """Where its newest window ends."""
+        """End of its newest window."""
         return max((offset + length for offset, length, _ in self.tail), default=0)
 
 
 @dataclass(frozen=True, slots=True)
 class MasterView:
-    """What the judge has to know of the master. decided: broker id -> ADOPT or SALVAGE, by an operator.
+    """The facts about the master that the decision needs.
 
-    rule: haDivergenceRule. from_newest_file: haStartFromNewestFile. allowed: haAllowedReplicas; a slave that may not
-    count may follow, but neither hold the master's writes nor be adopted. peer_host: the address that the slave's
-    connection comes from. is_named: haAllowedNetworks names it; any other slave may follow, and changes nothing here.
+    decided: broker id -> ADOPT or SALVAGE, by an operator. rule: haDivergenceRule. from_newest_file:
+    haStartFromNewestFile. allowed: haAllowedReplicas. A slave that may not count may follow, but it neither holds the
+    master's writes nor is adopted. peer_host: the address of the slave's connection. is_named: haAllowedNetworks names
+    it. Any other slave may follow, and changes nothing on the master.
     """
 
     cluster: str
@@ -110,23 +112,24 @@ class MasterView:
 
     @property
     def first_offset(self) -> int:
-        """Where an empty slave's log begins."""
+        """First offset of an empty slave's log."""
         return LogRange(self.min_offset, self.max_offset).first_offset(self.file_bytes, self.from_newest_file)
 
     def counts(self, peer: PeerClaim) -> bool:
-        """haAllowedReplicas lets this slave count. Its host is that of its connection, not one that it says."""
+        """True if haAllowedReplicas lets this slave count. Its host is that of its connection, not one that it
+        reports."""
         return not self.allowed or not {str(peer.broker_id), self.peer_host}.isdisjoint(self.allowed)
 
     def choice(self, broker_id: int) -> str:
-        """What is to be done about a slave whose log is longer or differs."""
+        """The decision about a slave whose log is longer or differs."""
         return self.decided.get(broker_id, self.rule)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """kind: COMPARE ... REFUSE. offset: of compare, start_at and cut; with hold, where the logs part as far as known.
+    """kind: COMPARE ... REFUSE. offset: of compare, start_at and cut; with hold, the known end of the common log.
 
-    adopt: with hold, the master is to fetch [offset, the slave's end) and go on from there.
+    adopt: with hold, the master is to fetch [offset, the slave's end) and to go on from there.
     """
 
     kind: str
@@ -137,7 +140,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeAnswer:
-    """The master's answer as it travels. Offsets of the master's CommitLog."""
+    """The master's answer as sent. Offsets are of the master's CommitLog."""
 
     verdict: str
     offset: int
@@ -150,7 +153,7 @@ class HandshakeAnswer:
 
 
 def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
-    """Compare a slave with this master. checksum_of(offset, length) is the CRC-32 of this master's log there."""
+    """Compare a slave with this master. checksum_of(offset, length): CRC-32 of that range of this master's log."""
     stranger = _stranger(peer, own)
     if stranger:
         return Verdict(REFUSE, reason=stranger)
@@ -175,7 +178,7 @@ def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
 
 
 def _stranger(peer: PeerClaim, own: MasterView) -> str:
-    """Why the peer is no slave of this master; empty when it is one."""
+    """The reason why the peer is no slave of this master. Empty if it is one."""
     if (peer.cluster, peer.broker_name) != (own.cluster, own.broker_name):
         return f"it is of {peer.cluster}/{peer.broker_name}, this is {own.cluster}/{own.broker_name}"
     if peer.start_id == own.start_id:
@@ -196,7 +199,7 @@ class _Agreement:
 
 
 def _compare(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> _Agreement:
-    """From the oldest window on. Those that reach below a minimum or above the master's end say nothing."""
+    """Compare from the oldest window on. Windows that reach below a minimum or above the master's end do not count."""
     low, high = max(own.min_offset, peer.min_offset), min(own.max_offset, peer.max_offset)
     end_offset = low
     for offset, length, crc in sorted(peer.tail):
@@ -212,7 +215,8 @@ def _compare(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> _Agreem
 
 
 def _parted(peer: PeerClaim, own: MasterView, common: int) -> Verdict:
-    """Both have written at the same offsets. A rule never drops the master's bytes: only an operator may adopt here."""
+    """The verdict on two logs that differ at the same offsets. A rule never drops the master's bytes: only an operator
+    may adopt here."""
     reason = f"the logs of the master and of slave {peer.broker_id} differ above {common}"
     if own.choice(peer.broker_id) != SALVAGE:
         return _held(peer, own, common, reason, own.decided.get(peer.broker_id) == ADOPT)
@@ -232,7 +236,7 @@ def _longer(peer: PeerClaim, own: MasterView) -> Verdict:
 
 
 def _held(peer: PeerClaim, own: MasterView, common: int, reason: str, adopt: bool) -> Verdict:
-    """A slave whose log begins above `common` has a hole there: nothing can be adopted from it."""
+    """The hold. If the slave's log begins above `common`, it has a gap there and cannot be adopted."""
     if not own.counts(peer):
         return Verdict(REFUSE, reason=f"{reason}, and haAllowedReplicas does not name it")
     if not own.is_named:
@@ -248,7 +252,7 @@ def body(message: PeerClaim | HandshakeAnswer) -> bytes:
 
 
 def claim_of(data: bytes) -> PeerClaim:
-    """A request's body; OrderError says what is wrong with it."""
+    """Decode a request's body. Raises OrderError, which names the defect."""
     found = read_object(data)
     tail = found.pop("tail", [])
     if not isinstance(tail, list) or len(tail) > WINDOWS_MAX or not all(map(_is_window, tail)):
@@ -269,14 +273,14 @@ def claim_of(data: bytes) -> PeerClaim:
 
 
 def answer_of(data: bytes) -> HandshakeAnswer:
-    """An answer's body; OrderError says what is wrong with it."""
+    """Decode an answer's body. Raises OrderError, which names the defect."""
     answer = read_fields(HandshakeAnswer, read_object(data))
     _check_numbers(answer.offset, answer.min_offset, answer.max_offset, answer.confirm_offset)
     return replace(answer, reason=answer.reason[:REASON_CHARS_MAX])
 
 
 def _check_numbers(*numbers: int) -> None:
-    """They go into 64-bit words."""
+    """Raise OrderError unless all numbers fit into 64-bit words."""
     if not all(0 <= number < 1 << 63 for number in numbers):
         raise OrderError(f"{max(numbers, key=abs)} is no offset, size or id")
 

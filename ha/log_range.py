@@ -1,4 +1,4 @@
-"""What a log holds, and where a slave without one begins."""
+"""The range of a log, and the first offset of a slave without one."""
 
 from dataclasses import dataclass
 
@@ -11,6 +11,6 @@ class LogRange:
     append_offset: int
 
     def first_offset(self, file_bytes: int, from_newest_file: bool) -> int:
-        """Where an empty slave's log begins: stock gives it the newest file alone (haStartFromNewestFile)."""
+        """First offset of an empty slave's log. Stock gives it the newest file alone (haStartFromNewestFile)."""
         newest = self.append_offset - self.append_offset % file_bytes
         return max(newest, self.min_offset) if from_newest_file else self.min_offset

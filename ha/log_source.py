@@ -1,4 +1,4 @@
-"""The log of another broker, read from outside by request HA_READ_LOG: where an adoption gets its bytes."""
+"""The log of another broker, read by request HA_READ_LOG. An adoption gets its bytes from it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ TIMEOUT_MS = 10_000
 @contextlib.contextmanager
 def open_log_source(address: str, timeout_ms: int = TIMEOUT_MS) -> Iterator[ReadChunk]:
     """A reader of the log of the broker at `address`, host:port: (offset, length) -> at least one byte, at most 1 MiB.
-    `timeout_ms` is for each call.
 
-    The reader raises OSError: nothing is there at the offset, no answer, or none that can be understood; so does this
-    for what is no host:port.
+    `timeout_ms` is for each call. The reader raises OSError if the log has no byte at the offset, or if there is no
+    valid answer. This function raises OSError if `address` is no host:port.
     """
     try:
         line = BrokerLine(address)

@@ -1,7 +1,7 @@
-"""What a slave asks of its master from outside the stream, on a thread of its own: the HA connection, the private
+"""Requests of a slave to its master beside the stream, on a thread of its own: the HA connection, the private
 handshake, and the confirm offset.
 
-One job at a time. A job belongs to an attempt; what comes back for an attempt that was given up meanwhile is dropped.
+One job runs at a time. A job belongs to an attempt. The outcome of an abandoned attempt is dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
 
 CALL_ERRORS = (OSError, RemotingError, ValueError, OverflowError)
-"""What a call ends with: no answer, one that does not read, an address that is none."""
+"""Errors of a call: no answer, an invalid answer, an invalid address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class _Outcome:
 
 
 class MasterCalls:
-    """Calls are begun by one thread, which also takes the outcomes. `close` it."""
+    """The calls. One thread begins them and takes their outcomes; it calls `close`."""
 
     def __init__(self, on_outcome: Callable[[], None]) -> None:
-        """`on_outcome` is called on the thread, to ring the owner's bell."""
+        """`on_outcome`: called on the thread of the calls, to ring the owner's bell."""
         self._on_outcome = on_outcome
         self._attempt = 0
         self._jobs: queue.SimpleQueue[tuple[int, Callable[[], _Outcome]] | None] = queue.SimpleQueue()
@@ -58,35 +58,38 @@ class MasterCalls:
     # -- the owner's side ----------------------------------------------------------------------------------------------
 
     def connect(self, address: str) -> None:
-        """Begin an attempt: connect to the HA port. Connected or ConnectFailed follows."""
+        """Begin an attempt: connect to the HA port. The outcome is Connected or ConnectFailed."""
         self.give_up()
         attempt = self._attempt
         self._jobs.put((attempt, lambda: _connect(attempt, address)))
 
     def shake_hands(self, address: str, claim: Callable[[], PeerClaim]) -> None:
-        """Answered, NotSupported or HandshakeFailed follows. `claim` is called on the thread: it may take long."""
+        """Begin the handshake. The outcome is Answered, NotSupported or HandshakeFailed.
+
+        `claim` is called on the thread of the calls, because it may take long.
+        """
         attempt = self._attempt
         self._jobs.put((attempt, lambda: _Outcome(attempt, self._shake_hands(address, claim))))
 
     def ask_confirm(self, address: str, claim: Callable[[], PeerClaim]) -> None:
-        """Confirmed or ConfirmFailed follows."""
+        """Ask for the confirm offset. The outcome is Confirmed or ConfirmFailed."""
         attempt = self._attempt
         self._jobs.put((attempt, lambda: _Outcome(attempt, self._ask_confirm(address, claim))))
 
     def take_link(self) -> socket.socket | None:
-        """The connection of this attempt, which is the caller's from now on."""
+        """The connection of this attempt. The caller owns it from now on."""
         link, self._link = self._link, None
         return link
 
     def give_up(self) -> None:
-        """Nothing more of this attempt is wanted."""
+        """Abandon this attempt and close its connection."""
         self._attempt += 1
         link = self.take_link()
         if link is not None:
             link.close()
 
     def outcomes(self) -> Iterator[Event]:
-        """What has come back for the attempt under way."""
+        """The outcomes for the current attempt so far."""
         while True:
             try:
                 outcome = self._outcomes.get_nowait()
@@ -99,7 +102,7 @@ class MasterCalls:
                 outcome.link.close()
 
     def close(self) -> None:
-        """End; a call under way is not waited for."""
+        """End the thread. A running call is not awaited."""
         self.give_up()
         self._jobs.put(None)
 

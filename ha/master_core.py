@@ -1,4 +1,4 @@
-"""A master's decisions about its slaves: `step(event, now_ms) -> effects`, no sockets and no shared memory in here.
+"""A master's decisions about its slaves: `step(event, now_ms) -> effects`, without sockets and shared memory.
 
 One connection:
 
@@ -7,8 +7,8 @@ One connection:
         |           +--offset that cannot be, or beyond the end---+--> Close
         +--haAllowedNetworks does not allow the host--> Close
 
-A slave without a handshake whose log is longer is told to control, which holds writes, when haAllowedNetworks names
-its host. Any other host that asks for an offset beyond the end changes nothing.
+If a slave without a handshake has a longer log and haAllowedNetworks names its host, the core notifies control, which
+holds writes. Any other host that asks for an offset beyond the end changes nothing.
 
 The group (replication_state):
 
@@ -16,8 +16,9 @@ The group (replication_state):
     OK --fewer in sync than needed, enough connected--> STALLED (12)
     LOST, STALLED --enough in sync--> OK
 
-needed = the replica policy; with enableAutoInSyncReplicas lowered to what is live, but not below minInSyncReplicas. It
-is in degraded mode while the policy as configured cannot be met, whatever the lowered one says.
+needed = the replica policy. With enableAutoInSyncReplicas it is lowered to the live replicas, but not below
+minInSyncReplicas. The group is in degraded mode while the policy as configured cannot be met, even if the lowered one
+can.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from ringmq.ha.watermark import PEERS_MAX
 IDENTITIES_MAX = 64
 IDENTITIES_PER_HOST = 16
 IDENTITY_KEPT_MS = 30_000
-"""An identity whose connection does not come is forgotten: the port may be another slave's by then."""
+"""Time after which an identity without a connection is forgotten. Another slave may have the port by then."""
 
 
 @dataclass(slots=True)
@@ -84,14 +85,14 @@ class MasterCore:
         self.policy = ReplicaPolicy.from_settings(self.settings)
 
     def due_ms(self) -> int | None:
-        """When a Tick matters next; None: not before another event."""
+        """Time of the next Tick that matters. None if none does before another event."""
         due = [at for peer in self._peers.values() if peer.watch and (at := peer.watch.due_ms()) is not None]
         within_ms = places.first_report_ms(self.settings)
         due += [peer.connected_ms + within_ms for peer in self._peers.values() if peer.watch is None]
         return min(due, default=None)
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event, return what is to be done, in order. The first Tick says what holds without a slave."""
+        """The effects of one event, in order. Those of the first Tick are the state without a slave."""
         effects: list[Effect] = []
         match event:
             case Connected(peer=place, host=host) if not self.settings.allowed_networks.allows(host):
@@ -144,9 +145,9 @@ class MasterCore:
         return []
 
     def _identify(self, peer: MasterPeer, identity: Identity | None, now_ms: int) -> list[Effect]:
-        """A slave's process has one connection: an older one of the same process is half-open, and ends.
+        """Set the identity of a connection. An older connection of the same slave process is half-open, and is closed.
 
-        The host must be the same: every peer can ask for the process id of another broker.
+        The host must be the same, because any peer can ask for the process id of another broker.
         """
         peer.identity = identity
         if identity is None:
@@ -168,7 +169,7 @@ class MasterCore:
         return host in self._known_hosts or host in settings.allowed_replicas or settings.allowed_networks.names(host)
 
     def _make_room(self, newcomer: MasterPeer | None, now_ms: int) -> list[Effect]:
-        """Keep a place free as long as a connection is there that does not count."""
+        """Keep one slot free, as long as there is a connection that does not count."""
         counting = standing(self._peers.values(), self.settings, now_ms)
         is_late = newcomer is not None and now_ms < self._reserved_until_ms and not self._is_known(newcomer.host)
         if is_late and len(self._peers) >= PEERS_MAX:
@@ -225,7 +226,8 @@ class MasterCore:
         ]
 
     def _beyond_end(self, peer: MasterPeer, offset: int, log: LogRange) -> list[Effect]:
-        """Within a file of the end it may be a slave that kept what this master has lost; farther off it is junk."""
+        """The effects of a first report beyond the end. Within a file of the end, the slave may have kept records that
+        this master has lost. Farther off, the report is junk."""
         if offset - log.append_offset > self.settings.file_bytes:
             return _let_go(peer, f"it asks for {offset}, the log ends at {log.append_offset}: no slave of this master")
         why = f"its log ends at {offset}, this one at {log.append_offset}"
@@ -239,7 +241,7 @@ class MasterCore:
     # -- the group -----------------------------------------------------------------------------------------------------
 
     def _settle(self, now_ms: int) -> list[Effect]:
-        """Bring rows, requirements and state up to what is known now; only what changed is said."""
+        """Bring rows, requirements and state up to date. Only changes become effects."""
         counting = standing(self._peers.values(), self.settings, now_ms)
         effects: list[Effect] = []
         for peer in sorted(self._peers.values(), key=lambda peer: peer.place in counting):
@@ -274,7 +276,8 @@ class MasterCore:
         return [Log(f"{peer.name} is {'in sync' if mark.in_sync else 'out of sync'}, {behind} bytes behind")]
 
     def _trust_log(self, peer: MasterPeer) -> list[Effect]:
-        """Stock slaves are anonymous: under an empty list any host that reports offsets counts. An operator sees it."""
+        """The line about a stock slave that counts. Stock slaves are anonymous: if the list is empty, any host that
+        reports offsets counts."""
         if not self.policy.waits or self.settings.allowed_networks:
             return []
         text = f"sends are answered on the word of {peer.host}, which counts as in sync: haAllowedNetworks is empty"
@@ -317,6 +320,6 @@ def _let_go(peer: MasterPeer, why: str) -> list[Effect]:
 
 
 def _turn_away(place: int, host: str, why: str, counter: str) -> list[Effect]:
-    """Of a peer that no longer has an entry. The line is the same for every connection of the host."""
+    """The effects for a peer that no longer has an entry. The line is the same for every connection of the host."""
     text = f"a connection from {host} to the replication port is closed: {why}"
     return [Log(text, is_of_peer=True), Count(counter), Close(place, why)]

@@ -1,7 +1,7 @@
-"""What happens to a master's HA writer (events) and what is to be done about it (effects).
+"""Events and effects of a master's HA writer.
 
-A peer is a place in the plane's table ha_peers (0..15); a place is not given to another connection before its Closed
-has been stepped. Offsets are of the CommitLog.
+A peer is a slot of the plane's table ha_peers (0..15). Another connection gets the slot only after the Closed of the
+first has been stepped. Offsets are of the CommitLog.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from ringmq.ha.watermark import Requirement
 
 @dataclass(frozen=True, slots=True)
 class PeerProgress:
-    """How far one peer in TRANSFER is. silent_since_ms: sent bytes wait, no report has grown since; 0 = none do."""
+    """The progress of one peer in TRANSFER. silent_since_ms: start of the time with sent bytes and without a higher
+    report; 0 = no sent byte waits."""
 
     peer: int
     reported_offset: int
@@ -25,7 +26,7 @@ class PeerProgress:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """A new connection on the HA port; host as text."""
+    """A new connection on the HA port. host: as text."""
 
     peer: int
     host: str
@@ -34,21 +35,21 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
-    """A connection of this host was closed: every place was taken."""
+    """A connection of this host was closed, because every slot was taken."""
 
     host: str
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """Control has accepted a slave's handshake. Orders are to be stepped before connections and reports."""
+    """Control has accepted a slave's handshake. The shell steps commands before connections and reports."""
 
     identity: Identity
 
 
 @dataclass(frozen=True, slots=True)
 class FirstReport:
-    """The first 8 bytes of a connection: where the slave wants the stream to begin."""
+    """The first 8 bytes of a connection: the offset at which the slave wants the stream to begin."""
 
     peer: int
     offset: int
@@ -57,7 +58,7 @@ class FirstReport:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All peers in TRANSFER at one moment."""
+    """The progress of all peers in TRANSFER at one moment."""
 
     peers: tuple[PeerProgress, ...]
     log: LogRange
@@ -65,7 +66,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The connection is gone, whoever ended it."""
+    """The connection has ended, on either side."""
 
     peer: int
     why: str
@@ -96,7 +97,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Require:
-    """Compute replicated_offset by `answer` and confirm_limit by `confirm` from now on, first at once."""
+    """Compute replicated_offset by `answer` and confirm_limit by `confirm`, from now on and at once."""
 
     answer: Requirement
     confirm: Requirement
@@ -104,7 +105,7 @@ class Require:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Store replication_state (0, 11, 12) and in_sync_replicas (the master counted); ring the completer's bell."""
+    """Store replication_state (0, 11, 12) and in_sync_replicas (the master counted), and ring the completer's bell."""
 
     replication_state: int
     in_sync_replicas: int
@@ -120,7 +121,7 @@ class StartTransfer:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """End the connection; Closed follows."""
+    """Close the connection. Closed follows."""
 
     peer: int
     why: str
@@ -128,14 +129,14 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """For control (Plane.ha_news_put)."""
+    """Notify control (Plane.ha_news_put)."""
 
     news: News
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Tell the operator. is_of_peer: any peer can cause this line, so it is throttled apart from other lines."""
+    """Write a log line. is_of_peer: any peer can cause this line, so it is throttled apart from other lines."""
 
     text: str
     is_of_peer: bool = False
@@ -143,7 +144,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One more of something, by the name of its counter."""
+    """Add 1 to the counter of this name."""
 
     name: str
 
@@ -153,9 +154,9 @@ DEGRADED_LEFT = "degraded_left"
 REFUSED_NETWORK = "refused_network"
 """A connection of a host that haAllowedNetworks does not allow."""
 REFUSED_SILENT = "refused_silent"
-"""A connection without a first report in its time."""
+"""A connection without a first report within its time limit."""
 REFUSED_REPLACED = "refused_replaced"
-"""A connection that gave its place up for another one."""
+"""A connection whose slot another one has got."""
 REFUSED_UNNAMED = "refused_unnamed"
 """A longer log of a host that haAllowedNetworks does not name."""
 

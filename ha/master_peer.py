@@ -1,4 +1,4 @@
-"""One connection to a master's HA port, as the master's core knows it."""
+"""One connection to a master's HA port, as the master's core sees it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ringmq.ha.watermark import LEVEL_CACHED, LEVEL_FLUSHED
 
 @dataclass(slots=True)
 class MasterPeer:
-    """number: of the connection, growing. identity: None = stock, or has not said. watch: None before the stream.
+    """number: of the connection, growing. identity: None = stock, or not sent yet. watch: None before the stream.
 
-    connected_ms, counts_since_ms: of the clock of the core's steps; None = it does not count as in sync.
+    connected_ms, counts_since_ms: times of the core's clock. None = the peer does not count as in sync.
     """
 
     place: int
@@ -26,53 +26,54 @@ class MasterPeer:
     identity: Identity | None = None
     watch: SyncWatch | None = None
     mark: Mark | None = None
-    """What its row was told last."""
+    """The last Mark written to its row."""
     connected_ms: int = 0
     counts_since_ms: int | None = None
 
     @property
     def name(self) -> str:
-        """For the operator."""
+        """The name in log lines."""
         address = f"{self.host}:{self.port}"
         return f"slave {self.identity.broker_id} ({address})" if self.identity else f"stock slave {address}"
 
     @property
     def broker_id(self) -> int:
-        """-1 = did not say."""
+        """The broker id. -1 = not sent."""
         return self.identity.broker_id if self.identity else STOCK_BROKER_ID
 
     @property
     def level(self) -> int:
-        """What its reports stand for; a stock slave's never for more than its page cache."""
+        """The level of its reports. Those of a stock slave only stand for its page cache."""
         return LEVEL_FLUSHED if self.identity and self.identity.level == "flushed" else LEVEL_CACHED
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What properties call it: a stock slave by its address alone."""
+        """The names by which properties refer to it. A stock slave has only its address."""
         return (str(self.identity.broker_id), self.host) if self.identity else (self.host,)
 
     def room(self, settings: HaSettings) -> str:
-        """What it said, else haReplicaRooms; "" = not known."""
+        """The room that it has sent, else that of haReplicaRooms. "" = unknown."""
         if self.identity and self.identity.room:
             return self.identity.room
         rooms = dict(settings.replica_rooms)
         return next((rooms[name] for name in self.names if name in rooms), "")
 
     def allowed(self, settings: HaSettings) -> bool:
-        """haAllowedReplicas lets it count."""
+        """True if haAllowedReplicas lets it count."""
         return not settings.allowed_replicas or any(name in settings.allowed_replicas for name in self.names)
 
     def in_sync(self, now_ms: int) -> bool:
-        """Its stream runs and it keeps up."""
+        """True if its stream runs and it keeps up."""
         return self.watch is not None and self.watch.in_sync(now_ms)
 
 
 def standing(peers: Iterable[MasterPeer], settings: HaSettings, now_ms: int) -> set[int]:
-    """Places of the connections that count: replicas are counted, never connections.
+    """Slots of the connections that count. Replicas are counted, never connections.
 
-    Of one replica's connections the newest with a stream counts. A RingMQ slave is known by its broker id, a stock one
-    by its host; beside a RingMQ slave on the same host it does not count: it may be that slave, without a handshake.
-    A connection that counts as in sync is not displaced from another host: a broker id is the peer's own claim.
+    Of one replica's connections, the newest with a stream counts. A RingMQ slave is identified by its broker id, a
+    stock one by its host. A stock slave beside a RingMQ slave on the same host does not count: it may be that slave,
+    without a handshake. A connection of another host does not displace one that counts as in sync, because peers choose
+    the broker id they send.
     """
     streaming = [peer for peer in peers if peer.watch is not None and peer.allowed(settings)]
     known_hosts = {peer.host for peer in streaming if peer.identity}

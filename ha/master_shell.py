@@ -1,7 +1,7 @@
-"""The master's HA writer in its process: what C has seen goes into the core, what the core decides goes back into C.
+"""The master's HA writer in its process: passes events of the C loop to the core, and the core's effects to C.
 
-The C loop (native/src/ha_sender.c) moves the bytes and comes back here when something has happened to a connection,
-when control has an order, or when its slice is over. Per message nothing passes through here.
+The C loop (native/src/ha_sender.c) moves the bytes. It returns when the state of a connection has changed, when control
+has a command, or when its slice is over. This module does no work per message.
 """
 
 import errno
@@ -27,10 +27,10 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
 
 SLICE_MS = 100
-"""Longest time between two looks of the core at how far the slaves are."""
+"""Longest time between two progress events of the core."""
 PEER_LINES_PER_MINUTE = 60
 NEWS_KEPT = 1024
-"""While control does not take any, the newest ones."""
+"""Events kept while control takes none. The newest ones are kept."""
 COUNTERS = {
     events.DEGRADED_ENTERED: lib.RMQ_HA_DEGRADED_ENTERED,
     events.DEGRADED_LEFT: lib.RMQ_HA_DEGRADED_LEFT,
@@ -52,20 +52,20 @@ _LIES = (lib.RMQ_HA_WHY_JUNK, lib.RMQ_HA_WHY_BACKWARD, lib.RMQ_HA_WHY_BEYOND)
 
 
 class MasterShell:
-    """Owned by the worker `ha` of a master."""
+    """The shell. The worker `ha` of a master owns it."""
 
     def __init__(self, plane: Plane, sender: Any, core: MasterCore) -> None:
         self._plane = plane
         self._sender = sender
         self._core = core
         self._untold: deque[bytes] = deque(maxlen=NEWS_KEPT)
-        """News that did not fit into control's inbox yet."""
+        """Events that did not fit into control's inbox yet."""
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._ordered_away: dict[int, str] = {}
-        """Why the core closes a peer, until C has done it."""
+        """The reason why the core closes a peer, until C has closed it."""
 
     def run(self) -> None:
-        """Serve until the clean stop is complete. RoleError when the C loop cannot go on."""
+        """Serve until the clean stop is complete. Raises RoleError if the C loop cannot go on."""
         while True:
             reason = int(lib.rmq_ha_sender_run(self._sender, self._slice_ns()))
             if reason < 0:
@@ -77,7 +77,7 @@ class MasterShell:
                 return
 
     def look(self) -> None:
-        """Let the core see how far the slaves are and what time it is."""
+        """Step the core with the slaves' progress and the time."""
         self._step(self._progress())
         self._step(events.Tick())
         self._tell_rest()

@@ -1,10 +1,10 @@
-"""What control and ha tell each other: one JSON object each, at most 1020 bytes.
+"""The messages of control and ha to each other: one JSON object each, at most 1020 bytes.
 
     control -> ha  Plane.ha_order_put   {"order": "identity" | "master", ...}
     ha -> control  Plane.ha_news_put    {"news": "longer" | "peer" | "link", ...}
 
-Fields are those of the dataclasses; a field that is missing has its default, a field that is not known is passed over,
-so that a worker started by an upgraded supervisor understands its elder.
+Fields are those of the dataclasses. A missing field has its default, an unknown field is ignored. So a worker of an
+upgraded build understands a process of the older one.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, TypeVar
 
 JSON_BYTES_MAX = 1020
 STOCK_BROKER_ID = -1
-"""The id of a slave that did not say one."""
+"""The id of a slave that has sent none."""
 
 
 class OrderError(ValueError):
-    """Bytes that are no order or news of ours; the message says what is wrong with them."""
+    """Bytes that are no command or event. The message names the defect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A slave has said who it is (request 270002) and was accepted: its HA connection will come from host:port.
+    """A slave has identified itself (request 270002) and was accepted. Its HA connection will come from host:port.
 
-    level: "cached" or "flushed", what its reports stand for. start_id: of its process, as hexadecimal text.
+    level: "cached" or "flushed", the level of its reports. start_id: of its process, as hexadecimal text.
     """
 
     host: str
@@ -40,10 +40,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """Where a slave's master is: its HA port, and its broker port for the private handshake ("" = not known:
-    what was said before for the same HA port stands).
+    """The addresses of a slave's master: its HA port, and its broker port for the private handshake.
 
-    ha = "" takes the address back: the slave stops looking for a master.
+    "" as broker port = unknown; the earlier address for the same HA port stays valid. ha = "" withdraws the address:
+    the slave stops looking for a master.
     """
 
     ha: str
@@ -52,7 +52,7 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class LongerSlave:
-    """A slave without a private handshake asked for an offset beyond this master's end: writes must be held."""
+    """A slave without a private handshake has asked for an offset beyond this master's end. Writes must be held."""
 
     host: str
     port: int
@@ -62,7 +62,7 @@ class LongerSlave:
 
 @dataclass(frozen=True, slots=True)
 class PeerNews:
-    """A slave's connection changed. event: "transfer" (its stream began at `offset`) or "closed" (`why`).
+    """A slave's connection has changed. event: "transfer" (its stream began at `offset`) or "closed" (`why`).
 
     is_named: haAllowedNetworks names its host.
     """
@@ -78,7 +78,7 @@ class PeerNews:
 
 @dataclass(frozen=True, slots=True)
 class LinkNews:
-    """A slave's connection to its master changed. event: "transfer", or with `why` "closed", "held", "waits"."""
+    """A slave's connection to its master has changed. event: "transfer", or with `why` "closed", "held", "waits"."""
 
     master: str
     event: str
@@ -94,27 +94,27 @@ _Message = TypeVar("_Message")
 
 
 def order_bytes(order: Order) -> bytes:
-    """For Plane.ha_order_put. OrderError when it is over JSON_BYTES_MAX."""
+    """Encode a command for Plane.ha_order_put. Raises OrderError if it exceeds JSON_BYTES_MAX."""
     return _encode("order", _ORDERS, order)
 
 
 def news_bytes(news: News) -> bytes:
-    """For Plane.ha_news_put. OrderError when it is over JSON_BYTES_MAX."""
+    """Encode an event for Plane.ha_news_put. Raises OrderError if it exceeds JSON_BYTES_MAX."""
     return _encode("news", _NEWS, news)
 
 
 def order_of(data: bytes) -> Order:
-    """What Plane.ha_order_take gave; OrderError."""
+    """Decode the result of Plane.ha_order_take. Raises OrderError."""
     return _decode("order", _ORDERS, data)
 
 
 def news_of(data: bytes) -> News:
-    """The payload of an RMQ_INBOX_HA record; OrderError."""
+    """Decode the payload of an RMQ_INBOX_HA record. Raises OrderError."""
     return _decode("news", _NEWS, data)
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """A JSON object; OrderError for anything else."""
+    """Decode a JSON object. Raises OrderError for anything else."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -125,7 +125,7 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def read_fields(kind: type[_Message], found: Mapping[str, Any], **given: Any) -> _Message:
-    """A dataclass of whole numbers, text and booleans from a JSON object, `given` ones apart. OrderError."""
+    """A dataclass of whole numbers, text and booleans from a JSON object, except `given` fields. Raises OrderError."""
     values: dict[str, Any] = dict(given)
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name in given:

@@ -1,7 +1,7 @@
-"""Places of slaves on the replication port: the plane has 16 for all of them.
+"""Slots of slaves on the replication port. The plane has 16 for all of them.
 
-A slave is known when haAllowedNetworks or haAllowedReplicas names its host, or when a stream to its host has counted as
-in sync for a minute. A full table never costs a known slave its place:
+A slave is known if haAllowedNetworks or haAllowedReplicas names its host, or if a stream to its host has counted as in
+sync for a minute. A full table never costs a known slave its slot:
 
     a newcomer makes it full           a connection that does not count goes, of the host with most connections
     a known slave is turned away       a stream of an unknown host goes, and unknown newcomers wait for RESERVED_MS
@@ -17,14 +17,16 @@ from ringmq.ha.settings import HaSettings
 from ringmq.ha.watermark import PEERS_MAX
 
 FIRST_REPORT_MS = 10_000
-"""A stock slave reports within its heartbeat interval (5 s), a RingMQ slave after its handshake."""
+"""Time limit of the first report. A stock slave reports within its heartbeat interval (5 s), a RingMQ slave after its
+handshake.
+"""
 RESERVED_MS = 10_000
 KNOWN_AFTER_MS = 60_000
 HOSTS_KEPT = 64
 
 
 def first_report_ms(settings: HaSettings) -> int:
-    """Time from the connection to its first report, in ms; later it is closed."""
+    """Time from the connection to its first report, in ms. Without one the connection is closed."""
     return min(settings.housekeeping_ms, max(FIRST_REPORT_MS, 2 * settings.heartbeat_ms))
 
 
@@ -34,10 +36,10 @@ def victim(
     is_known: Callable[[str], bool],
     newcomer: MasterPeer | None = None,
 ) -> MasterPeer | None:
-    """The connection that goes; None when nothing has to, or nothing may.
+    """The connection to close. None if none has to be closed, or none may be.
 
-    `counting`: places whose reports count. `newcomer`: has just taken the last place; None: a known slave was turned
-    away, which may cost an unknown host its stream.
+    `counting`: slots whose reports count. `newcomer`: the connection that has just taken the last slot. None: a known
+    slave was turned away, which may cost an unknown host its stream.
     """
     if len(peers) < PEERS_MAX:
         return None
@@ -60,5 +62,5 @@ def known_hosts(before: Iterable[str], streams: Iterable[MasterPeer], now_ms: in
 
 
 def _weight(peer: MasterPeer, load: Counter[str]) -> tuple[int, bool, int]:
-    """The largest goes: of the busiest host, first one without a handshake, then the oldest."""
+    """Sort key; the largest is closed first: of the busiest host, first one without a handshake, then the oldest."""
     return load[peer.host], peer.identity is None, -peer.number

@@ -1,9 +1,9 @@
-"""Which replicas must have a byte: replicationPolicy x replicaPolicy x the replicas that are there, as requirements.
+"""The replicas that must have a byte: replicationPolicy x replicaPolicy x the live replicas, as requirements.
 
 A policy asks for `need` replicas, the master counted, or for one slave in the master's room and one in another. While
-fewer are in sync the policy is lowered, never below minInSyncReplicas: the confirm offset always follows the lowered
-one, answers to producers only with enableAutoInSyncReplicas. Rules of need and minimum: RocketMQ's CommitLog
-(calcNeedAckNums); RingMQ applies them without controller mode, too.
+fewer are in sync, the policy is lowered, but never below minInSyncReplicas. The confirm offset always follows the
+lowered policy. Answers to producers follow it only with enableAutoInSyncReplicas. Rules of need and minimum: RocketMQ's
+CommitLog (calcNeedAckNums). RingMQ applies them without controller mode, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaPolicy:
-    """need and minimum count the master. level NONE or need 1: answers wait for no slave."""
+    """need and minimum count the master. With level NONE or need 1, answers wait for no slave."""
 
     level: int
     need: int
@@ -38,7 +38,8 @@ class ReplicaPolicy:
 
     @staticmethod
     def from_settings(settings: HaSettings) -> ReplicaPolicy:
-        """SYNC_MASTER asks for one slave at least, unless told otherwise in words; ASYNC_MASTER for none."""
+        """The policy of the properties. Without the two policy properties, SYNC_MASTER asks for at least one slave, and
+        ASYNC_MASTER for none."""
         words = (settings.replication_policy, settings.replica_policy)
         if settings.broker_role != "SYNC_MASTER" or "none" in words:
             return ReplicaPolicy(LEVEL_NONE, 1)
@@ -60,16 +61,16 @@ class ReplicaPolicy:
 
     @property
     def waits(self) -> bool:
-        """Answers wait for slaves."""
+        """True if answers wait for slaves."""
         return self.level > LEVEL_NONE and self.need > 1
 
     @property
     def wanted(self) -> str:
-        """What it asks for, in words."""
+        """The policy in words."""
         return f"one in room {self.own_room} and one in another" if self.rooms else str(self.need)
 
     def full(self, replicas: Iterable[Replica]) -> Requirement:
-        """What the policy asks for, whoever is there."""
+        """The requirement of the policy, whatever replicas are live."""
         if not self.waits:
             return Requirement()
         able = self._able(replicas)
@@ -80,7 +81,7 @@ class ReplicaPolicy:
         return Requirement(tuple(Condition(_mask(group), 1, self.level) for group in (own, other)))
 
     def lowered(self, replicas: Iterable[Replica]) -> Requirement:
-        """What it asks for while fewer are in sync: what these can give, and minInSyncReplicas in any case."""
+        """The requirement while fewer are in sync: the replicas that are, and minInSyncReplicas in any case."""
         able = self._able(replicas)
         full, in_sync = self.full(able), _mask(replica for replica in able if replica.in_sync)
         if can_meet(full, in_sync):
@@ -92,16 +93,16 @@ class ReplicaPolicy:
         return Requirement(kept)
 
     def answers(self, replicas: Iterable[Replica]) -> Requirement:
-        """What an answer to a producer waits for."""
+        """The requirement for an answer to a producer."""
         return self.lowered(replicas) if self.auto else self.full(replicas)
 
     def _able(self, replicas: Iterable[Replica]) -> list[Replica]:
-        """Those whose reports can stand for the level."""
+        """Replicas whose reports reach the level."""
         return [replica for replica in replicas if replica.level >= self.level]
 
 
 def can_meet(requirement: Requirement, places: int) -> bool:
-    """The peers in the mask `places` are enough for every condition, once they have the bytes."""
+    """True if the peers in the mask `places` are enough for every condition, once they have the bytes."""
     return all((part.peers & places).bit_count() >= part.count for part in requirement.conditions)
 
 

@@ -1,7 +1,7 @@
-"""The properties that the cores of replication decide by, typed.
+"""The properties on which the cores of replication decide, typed.
 
-Names, ranges and contradictions are the broker's (docs/properties.md): what comes here has passed them. A property that
-is missing has the broker's default.
+The broker checks names, ranges and contradictions before (docs/properties.md). A missing property has the broker's
+default.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _pairs(text: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class HaSettings:
-    """Times in ms, sizes in bytes; numbers of replicas count the master."""
+    """Times in ms, sizes in bytes. Numbers of replicas count the master."""
 
     broker_cluster_name: str = _word("brokerClusterName", "DefaultCluster")
     broker_name: str = _word("brokerName", "broker-a")
@@ -47,9 +47,9 @@ class HaSettings:
     broker_role: str = _word("brokerRole", "ASYNC_MASTER")
     flush_disk_type: str = _word("flushDiskType", "ASYNC_FLUSH")
     replication_policy: str = _word("replicationPolicy", "")
-    """none, handed, sent, received, cached, flushed; "" = as brokerRole says."""
+    """none, handed, sent, received, cached, flushed. "" = by brokerRole."""
     replica_policy: str = _word("replicaPolicy", "")
-    """none, one, majority, all, rooms; "" = as brokerRole and inSyncReplicas say."""
+    """none, one, majority, all, rooms. "" = by brokerRole and inSyncReplicas."""
     in_sync_replicas: int = _number("inSyncReplicas", 1)
     min_in_sync_replicas: int = _number("minInSyncReplicas", 1)
     total_replicas: int = _number("totalReplicas", 1)
@@ -63,11 +63,11 @@ class HaSettings:
     replica_rooms: tuple[tuple[str, str], ...] = _property("haReplicaRooms", (), _pairs)
     """(brokerId or address, room)."""
     allowed_replicas: tuple[str, ...] = _property("haAllowedReplicas", (), _parts)
-    """brokerIds and addresses; none = every slave counts."""
+    """brokerIds and addresses. None = every slave counts."""
     allowed_networks: Networks = field(
         default_factory=Networks, metadata={"name": "haAllowedNetworks", "read": Networks.parse}
     )
-    """Networks that may connect to the replication port; empty = every peer."""
+    """Networks that may connect to the replication port. Empty = every peer."""
     divergence_rule: str = _word("haDivergenceRule", "refuse")
     master_address: str = _word("haMasterAddress", "")
     namesrv_addr: str = _word("namesrvAddr", "")
@@ -75,7 +75,7 @@ class HaSettings:
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> HaSettings:
-        """Property name -> text, as in a properties file; others are passed over."""
+        """Property name -> text, as in a properties file. Other properties are ignored."""
         entries = {entry.name: entry.metadata for entry in fields(HaSettings)}
         return HaSettings(
             **{

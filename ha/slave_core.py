@@ -1,4 +1,4 @@
-"""A slave's decisions about its master: `step(event, now_ms) -> effects`, no sockets and no log in here.
+"""A slave's decisions about its master: `step(event, now_ms) -> effects`, without sockets and log.
 
     idle --MasterIs--> waiting --Tick, when due--> connecting --Connected--> handshake --accept, or stock--> transfer
       ^                   ^                            |                        |   |                           |
@@ -7,17 +7,17 @@
 
     faulty: the own store takes no bytes; back to waiting when it does.
 
-The first attempt is made at once, later ones after up to 5 s as in stock's DefaultHAClient, where a link that carried
-anything counts as a success. Without the address of the master's broker port there is no handshake: where no name
-server is set that could say it (haMasterAddress alone), the stream starts on the word of the offset. With one there is
-no stream before it has said it: what a stream without a handshake puts behind a tail that the master does not have, no
-later handshake need find. A stream that runs already starts again with a handshake when the address becomes known.
+The first attempt is made at once, later ones after up to 5 s as in stock's DefaultHAClient. There, a link that carried
+anything counts as a success. Without the address of the master's broker port there is no handshake. If no name server
+is set that could give the address (haMasterAddress alone), the stream starts on the offset alone. If one is set, the
+stream waits for it. Otherwise a stream might append behind a tail that the master does not have, and no later handshake
+need find that. When the address of a running stream's master becomes known, the stream starts again with a handshake.
 
-What consumers may see here (confirm_limit): the confirm offset that a RingMQ master has said last, the part of it that
-both have while it holds this slave off, everything when the master is stock. A master that may not cut this log hides
-nothing that was here before its link. A lost link does not tell that the master is gone: everything that has come is
-shown when attempts have brought no word of one for MASTER_UNKNOWN_MS. A slave whose own store takes no bytes makes no
-attempts, and learns nothing of its master.
+confirm_limit is the end of the log that consumers may see here. With a RingMQ master it is the last confirm offset of
+the master. While the master holds this slave off, it is the part of that which both have. With a stock master it is
+everything. A master that may not cut this log hides no record that was here before its link. A lost link does not mean
+that the master is gone. The slave shows everything received after MASTER_UNKNOWN_MS of attempts without a sign of one.
+A slave whose own store takes no bytes makes no attempts, and learns nothing of its master.
 """
 
 from __future__ import annotations
@@ -60,20 +60,24 @@ from ringmq.store.store_order import CUT, REBASE, StoreOrder
 
 BACK_OFF_MS = (0, 250, 500, 1000, 2000, 4000, 5000)
 STOCK_ADDRESS_CHARS_MIN = 6
-"""Shorter values of haMasterAddress count as none, as in stock."""
+"""Length below which a value of haMasterAddress counts as none, as in stock."""
 HELD_OFF_MS = 5000
-"""A master that holds or refuses this slave needs a person first; one that cannot be asked, a name server."""
+"""Pause after a hold or refusal, which an operator has to resolve, and while the broker address of the master is
+unknown.
+"""
 CONNECT_TIMEOUT_MS = 3000
 HANDSHAKE_TIMEOUT_MS = 10_000
 COMPARES_MAX = 4
-"""Questions in one handshake: the master's end moves while it is compared."""
+"""Requests in one handshake. The master's end moves during the comparison."""
 START_OFFSET_MAX = 1 << 62
-"""Behind it offsets of the log would not fit into 64 bits."""
+"""Largest start of a log. Above it, offsets of the log would not fit into 64 bits."""
 FLUSH_LOOK_MS = 5
 CONFIRM_PERIOD_MS = 100
 CONFIRM_TIMEOUT_MS = 3000
 MASTER_UNKNOWN_MS = 5000
-"""So long without a word of a master, and it counts as gone; so long a name server has to say its broker port."""
+"""Time without a sign of a master after which it counts as gone, and time that a name server has to give its broker
+port.
+"""
 
 
 @dataclass(slots=True)
@@ -86,7 +90,7 @@ class SlaveCore:
     _master: MasterIs = field(default=MasterIs("", ""))
     _since_ms: int | None = None
     _alone_since_ms: int | None = None
-    """Since when nothing tells that a master lives; None: one does, or nobody looks."""
+    """Start of the time without a sign of a live master. None: a master lives, or the slave looks for none."""
     _failures: int = 0
     _due_ms: int = 0
     _local_port: int = 0
@@ -97,16 +101,17 @@ class SlaveCore:
     _confirm_due_ms: int = 0
     _limit: int | None = None
     _floor: int = 0
-    """Readers see at least this much: an unnamed master withholds no record that was here before its link."""
+    """Lower bound of confirm_limit: an unnamed master hides no record that was here before its link."""
     _told: str = ""
 
     def due_ms(self) -> int | None:
-        """When a Tick matters next; None: not before another event."""
+        """Time of the next Tick that matters. None if none does before another event."""
         due = [at_ms for at_ms in (self._state_due_ms(), self._gone_ms()) if at_ms is not None]
         return min(due, default=None)
 
     def _gone_ms(self) -> int | None:
-        """When the master counts as gone. A connection that stands is waited for: it has its own time limits."""
+        """Time at which the master counts as gone. An open connection is awaited, because it has time limits of its
+        own."""
         if self._alone_since_ms is None or self._limit == NO_LIMIT or self.state in ("handshake", "transfer"):
             return None
         return self._alone_since_ms + MASTER_UNKNOWN_MS
@@ -128,7 +133,7 @@ class SlaveCore:
         return None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event, return what is to be done, in order."""
+        """The effects of one event, in order."""
         if self.state == "restarting":
             return []
         if self._since_ms is None:
@@ -194,7 +199,7 @@ class SlaveCore:
         return self._tick(now_ms)
 
     def _alone(self, now_ms: int) -> None:
-        """Nothing tells that a master lives, from now on or already."""
+        """Record that there is no sign of a live master, from now on or already."""
         if self._alone_since_ms is None:
             self._alone_since_ms = now_ms
 
@@ -221,7 +226,8 @@ class SlaveCore:
         return self._tick_transfer(now_ms)
 
     def _unflushed(self) -> bool:
-        """The first report says where the stream goes on, and stands for the disk where reports are flushed offsets."""
+        """True if the log has bytes to flush first. The first report gives the start of the stream. Under SYNC_FLUSH it
+        also stands for the disk."""
         flushes = self.settings.flush_disk_type == "SYNC_FLUSH"
         return flushes and self.snapshot.flushed_offset < self.snapshot.append_offset
 
@@ -234,7 +240,7 @@ class SlaveCore:
         return [Handshake(self._master.broker, port)]
 
     def _nobody_to_ask(self, now_ms: int) -> list[Effect]:
-        """The master lives; the name servers are silent, or do not know it (yet)."""
+        """Wait: the master lives, but the name servers do not answer, or do not know it (yet)."""
         self._alone_since_ms = None
         why = (
             f"master {self._master.ha} is there, this slave waits for the name servers to say its broker's address: "
@@ -270,11 +276,12 @@ class SlaveCore:
         return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
 
     def _may_start_at(self, offset: int) -> bool:
-        """A log begins where a file can: an order for another place would fail at each start of the broker."""
+        """True if a log file can begin at this offset. A restart with another offset would fail at each start of the
+        broker."""
         return offset % self.settings.file_bytes == 0 and offset <= START_OFFSET_MAX
 
     def _impossible(self, answer: HandshakeAnswer) -> str:
-        """For the operator: why a verdict over this log cannot be followed; "" for any other verdict."""
+        """The reason, in a log line, why a verdict over this log cannot be applied. "" for any other verdict."""
         if answer.verdict == handshake.START_AT:
             return f" at {answer.offset}, where no file of {self.settings.file_bytes} bytes can begin"
         if answer.verdict == handshake.CUT:
@@ -283,7 +290,8 @@ class SlaveCore:
         return ""
 
     def _may_cut(self, host: str) -> bool:
-        """haAllowedNetworks names the master, or it is the host of haMasterAddress, where the HA connection goes to.
+        """True if haAllowedNetworks names the master, or if it has the host of haMasterAddress, to which the HA
+        connection goes.
 
         An address from a name server is not enough: any peer may register a master there.
         """
@@ -305,7 +313,7 @@ class SlaveCore:
     # -- the stream ----------------------------------------------------------------------------------------------------
 
     def _transfer(self, start_id: str, confirm_offset: int, now_ms: int) -> list[Effect]:
-        """start_id: "" = a stock master, or one that was not asked."""
+        """Start the stream. start_id: "" = a stock master, or one without a handshake."""
         self.state, self._since_ms, self._master_start_id = "transfer", now_ms, start_id
         self._asked_ms, self._confirm_due_ms, self._alone_since_ms = None, now_ms + CONFIRM_PERIOD_MS, None
         self._told, self.snapshot = "", replace(self.snapshot, received_bytes=0)
@@ -335,7 +343,8 @@ class SlaveCore:
         return max(self.snapshot.last_read_ms, self._since_ms or 0)
 
     def _stream_starts_at(self, offset: int, now_ms: int) -> list[Effect]:
-        """Stock gives an empty slave its newest file alone. A slave with records never starts afresh by itself."""
+        """The effects of a stream that starts elsewhere. Stock gives an empty slave its newest file alone. A slave with
+        records never starts afresh by itself."""
         why = f"the stream starts at {offset}, this log ends at {self.snapshot.append_offset}"
         if self.snapshot.empty and offset > 0 and self._may_start_at(offset):
             return self._restart(StoreOrder(REBASE, offset), why)
@@ -354,7 +363,7 @@ class SlaveCore:
         return [Disconnect(why), *self._lost(why, now_ms)]
 
     def _lost(self, why: str, now_ms: int) -> list[Effect]:
-        """The connection, or the attempt, is over. Whether the master is, too, other attempts tell."""
+        """The connection, or the attempt, has ended. Later attempts show if the master is gone, too."""
         was_linked = self.state == "transfer"
         if was_linked and self.snapshot.received_bytes:
             self._failures = 0
@@ -380,7 +389,7 @@ class SlaveCore:
         return [Limit(offset)]
 
     def _said(self, why: str) -> list[Effect]:
-        """Once for each reason until the stream runs again: attempts come every few seconds."""
+        """The log line of a reason, once until the stream runs again. Attempts come every few seconds."""
         if why == self._told:
             return []
         self._told = why

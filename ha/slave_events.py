@@ -1,7 +1,7 @@
-"""What happens to a slave's HA client (events) and what is to be done about it (effects).
+"""Events and effects of a slave's HA client.
 
-Offsets are of the CommitLog. A Tick with a fresh snapshot is stepped before every other event; where it ends the
-attempt that the event is about (Disconnect), the event is dropped.
+Offsets are of the CommitLog. The shell steps a Tick with a fresh snapshot before every other event. If that Tick ends
+the attempt of the event (Disconnect), the event is dropped.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,13 @@ from ringmq.ha.orders import News
 from ringmq.store.store_order import StoreOrder
 
 NO_LIMIT = 2**64 - 1
-"""confirm_limit: nothing but the slave's own end bounds what consumers may see."""
+"""confirm_limit without a limit: consumers may see the log up to the slave's own end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The slave at one moment. received_bytes: of this connection, heartbeats too; last_read_ms: as `now_ms`."""
+    """The slave at one moment. received_bytes: of this connection, heartbeats too. last_read_ms: by the clock of
+    `now_ms`."""
 
     min_offset: int
     append_offset: int
@@ -26,7 +27,7 @@ class Snapshot:
 
     @property
     def empty(self) -> bool:
-        """No byte of any log is here."""
+        """True if no byte of any log is here."""
         return self.append_offset <= self.min_offset
 
 
@@ -35,7 +36,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class MasterIs:
-    """Where the master is, "host:port" each: its HA port ("" = nowhere) and its broker port ("" = not known)."""
+    """The master's addresses, "host:port" each: its HA port ("" = no master) and its broker port ("" = unknown)."""
 
     ha: str
     broker: str
@@ -43,7 +44,7 @@ class MasterIs:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """The HA connection stands: its own port, and the master's address that it goes to."""
+    """The HA connection is open: its local port, and the master's address."""
 
     local_port: int
     host: str = ""
@@ -51,7 +52,7 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class ConnectFailed:
-    """It does not."""
+    """The HA connection could not be opened."""
 
     why: str
 
@@ -71,21 +72,21 @@ class NotSupported:
 
 @dataclass(frozen=True, slots=True)
 class HandshakeFailed:
-    """No answer, or none that can be read."""
+    """The handshake got no answer, or an invalid one."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStartsAt:
-    """The first frame is not for the end of this log: it was not taken."""
+    """The first frame does not start at the end of this log. It was not appended."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """The HA connection is gone, by the master, by an error, or by the receiver that refused what came."""
+    """The HA connection has ended: by the master, by an error, or by the receiver because of invalid data."""
 
     why: str
 
@@ -100,21 +101,21 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class ConfirmFailed:
-    """No answer to AskConfirm."""
+    """AskConfirm got no answer."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFault:
-    """The slave's own store takes no more bytes."""
+    """The slave's own store takes no bytes any more."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSound:
-    """It does again."""
+    """The slave's own store takes bytes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,36 +147,37 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Connect to the master's HA port; Connected or ConnectFailed follows."""
+    """Connect to the master's HA port. Connected or ConnectFailed follows."""
 
     address: str
 
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """Ask the broker at `address` (270002, join); Answered, NotSupported or HandshakeFailed follows."""
+    """Send the handshake (270002, join) to the broker at `address`. Answered, NotSupported or HandshakeFailed
+    follows."""
 
     address: str
     local_port: int
     windows_end: int | None = None
-    """Where the windows of checksums end, None = where the log does."""
+    """End of the windows of checksums. None = the log's end."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartTransfer:
-    """Report the log's end and take the stream."""
+    """Report the log's end and accept the stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disconnect:
-    """End the connection, or the attempt to make one. Nothing of it is stepped any more, no Closed either."""
+    """Close the connection, or abandon the attempt. No further event of it is stepped, not even Closed."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskConfirm:
-    """Ask the broker at `address` for its confirm offset; Confirmed or ConfirmFailed follows."""
+    """Ask the broker at `address` for its confirm offset. Confirmed or ConfirmFailed follows."""
 
     address: str
 
@@ -189,21 +191,21 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class RestartStore:
-    """Leave the order for the closed store and end with EXIT_RESTART_STORE. Nothing follows."""
+    """Leave the order for the closed store and end with EXIT_RESTART_STORE. It is the last effect."""
 
     order: StoreOrder
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """For control (Plane.ha_news_put)."""
+    """Notify control (Plane.ha_news_put)."""
 
     news: News
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Tell the operator."""
+    """Write a log line."""
 
     text: str
 

@@ -1,8 +1,8 @@
-"""The worker `ha-slave`: the C receiver, the core's decisions about the master, and what carries them out.
+"""The worker `ha-slave`: the C receiver, the core's decisions about the master, and the code that performs them.
 
-The C loop (native/src/ha_receiver.c) takes the stream and comes back when its slice is over, control has given an order
-or the connection has ended. The core (slave_core.py) is then told what has happened, and its effects are performed.
-What the master is asked outside the stream is asked by a thread (master_calls.py).
+The C loop (native/src/ha_receiver.c) receives the stream. It returns when its slice is over, control has sent a command
+or the connection has ended. The shell steps the core (slave_core.py) with the events and performs its effects. A thread
+(master_calls.py) sends the requests beside the stream.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ringmq.store.tail_checksums import tail_checksums
 
 SLICE_MS = 100
 CALL_SLICE_MS = 10
-"""While a call is under way: its outcome may come while the C loop is busy, and then does not wake it."""
+"""Slice while a call runs. Its outcome does not wake a busy C loop."""
 FAULT_REST_MS = 5000
-"""A store that has refused bytes is not tried again before."""
+"""Pause after a store fault before the next append."""
 _FAULTS = {
     lib.RMQ_FAULT_FSYNC: "an fsync of the log failed",
     lib.RMQ_FAULT_DISK_FULL: "the disk is full",
@@ -45,7 +45,7 @@ _FAULTS = {
 
 
 class SlaveShell:
-    """Owned by the worker; all calls on its main thread."""
+    """The shell. The worker owns it; all calls come from its main thread."""
 
     def __init__(self, plane: Plane, properties: Mapping[str, str], receiver: Any) -> None:
         self._plane = plane
@@ -64,7 +64,8 @@ class SlaveShell:
         self._restarting = False
 
     def run(self) -> int:
-        """Serve until the clean stop, or until the store has to be closed; the exit status. RoleError."""
+        """Serve until the clean stop, or until the store has to be closed. Returns the exit status. Raises
+        RoleError."""
         while True:
             reason = int(lib.rmq_receiver_run(self._receiver, self._slice_ns()))
             if reason < 0:
@@ -83,7 +84,7 @@ class SlaveShell:
                 return EXIT_CLEAN
 
     def close(self) -> None:
-        """Leave the master. What consumers may see stays as it was said last."""
+        """Disconnect from the master. confirm_limit keeps its last value."""
         self._calls.close()
         lib.rmq_receiver_detach(self._receiver)
 
@@ -182,7 +183,7 @@ class SlaveShell:
         self._restarting = True
 
     def _who(self) -> PeerClaim:
-        """This slave, without its tail. Called by the thread of the calls."""
+        """The claim of this slave, without its tail. The thread of the calls calls it."""
         settings, marks = self._settings, self._marks
         return PeerClaim(
             cluster=settings.broker_cluster_name,
@@ -198,7 +199,8 @@ class SlaveShell:
         )
 
     def _claim(self, local_port: int, windows_end: int | None) -> PeerClaim:
-        """With checksums of the windows before `windows_end`, None = the log's end. No stream runs meanwhile."""
+        """The claim with checksums of the windows before `windows_end`, None = the log's end. No stream runs
+        meanwhile."""
         claim = self._who()
         log = MessageStore(self._store_config).commit_log
         end = claim.max_offset if windows_end is None else windows_end
@@ -206,7 +208,7 @@ class SlaveShell:
 
 
 def link_text(reason: int, offset: int, error: int) -> str:
-    """Why a connection ended, for the operator: RMQ_LINK_*, the place in the log that is meant, errno."""
+    """The reason for the end of a connection, in a log line: RMQ_LINK_*, the log offset concerned, errno."""
     return {
         lib.RMQ_LINK_EOF: "the master closed it",
         lib.RMQ_LINK_ERROR: os.strerror(error),
@@ -219,7 +221,7 @@ def link_text(reason: int, offset: int, error: int) -> str:
 
 
 def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
-    """Run the worker until the clean stop that `stop` and the watermark page announce; its exit status."""
+    """Run the worker until the clean stop that `stop` and the watermark page announce. Returns its exit status."""
     properties = json.loads(Path(spec.config_path).read_text())
     error = ffi.new("int *")
     receiver = opened(spec.name, lib.rmq_receiver_open(plane.struct, error), error)

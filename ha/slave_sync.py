@@ -1,17 +1,17 @@
-"""Slave synchronisation: what a slave asks its master for beside the log, and what the answers say. No IO.
+"""Slave synchronisation: the requests of a slave to its master beside the log, and their answers. No IO.
 
     idle --due--> log's end --> topics --> consumer offsets --> delay offsets --> groups --> idle, until the next pass
                       |          ^  |
      idle <--too short+          +--+ next page
 
-A table is taken over whole, so a master that has lost its disk would take everything away here, too. A RingMQ master
-holds such a slave off; a stock one goes on as if nothing had happened, its log's end alone tells.
+The slave replaces a whole table at a time. A master that has lost its disk would thus empty the slave's tables, too. A
+RingMQ master holds such a slave off. A stock one goes on as before; only its log's end shows the loss.
 
-One request is under way at a time. A table that could not be had is left for the next pass, the others go on; when the
-master does not answer at all, the pass ends and is tried again with growing pauses. Requests are RocketMQ's
-(`SlaveSynchronize`): 5.3.3 answers topics (21) and groups (201) whole, later versions in pages of at most 2000 where
-the request says which. Differences: the first pass is made as soon as the master is known, the next every
-`period_ms` (stock: after a minute, every minute), and no entry of a last page is left out.
+One request is in flight at a time. A table whose request fails is left for the next pass, and the others go on. If the
+master does not answer at all, the pass ends and is repeated after growing pauses. Requests are RocketMQ's
+(`SlaveSynchronize`): 5.3.3 answers topics (21) and groups (201) whole. Later versions send pages of at most 2000
+entries if the request asks for a page. Differences: the first pass begins as soon as the master is known, the next
+every `period_ms` (stock: after a minute, every minute), and no entry of a last page is left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PERIOD_MS = 10_000
 RETRY_FIRST_MS = 1000
 PAGE_ENTRIES_MAX = 2000
 PASS_MS_MAX = 60_000
-"""A pass that pages for longer (the table changes all the time) is given up."""
+"""Time limit of a pass, because pages never end while the table keeps changing."""
 TIMEOUT_MS = {
     RequestCode.GET_BROKER_HA_STATUS: 3000,
     RequestCode.GET_ALL_TOPIC_CONFIG: 30_000,
@@ -39,7 +39,7 @@ TIMEOUT_MS = {
     RequestCode.GET_ALL_DELAY_OFFSET: 3000,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: 30_000,
 }
-"""The requests of one pass in their order, with stock's timeouts; the first is ours."""
+"""The requests of one pass in order, with stock's timeouts. The first request is ours."""
 _ORDER = tuple(TIMEOUT_MS)
 _PAGED = {
     RequestCode.GET_ALL_TOPIC_CONFIG: ("topicSeq", "maxTopicNum", "totalTopicNum"),
@@ -60,7 +60,7 @@ class ConsumerOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DelayOffsets:
-    """The answer to 45, as the text that `delayOffset.json` is to have."""
+    """The answer to 45, as the text for `delayOffset.json`."""
 
     text: str
 
@@ -71,7 +71,7 @@ Synced = TopicConfigTable | ConsumerOffsets | DelayOffsets | GroupConfigTable
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request to make now; `answered` or `failed` says how it ended."""
+    """A request to send now. `answered` or `failed` reports its outcome."""
 
     address: str
     code: int
@@ -85,14 +85,14 @@ class Ask:
 
 @dataclass(slots=True)
 class SlaveSync:
-    """Whom to ask for what, and when."""
+    """The schedule of requests to the master."""
 
     period_ms: int = PERIOD_MS
     master: str = ""
     passes: int = 0
-    """Passes that ended with every table taken."""
+    """Passes that have updated every table."""
     next_ms: int = 0
-    """When the next pass begins."""
+    """Start of the next pass."""
     _own_end: int = 0
     _began_ms: int = 0
     _place: int = 0
@@ -102,7 +102,7 @@ class SlaveSync:
     _pages: _Pages = field(default_factory=lambda: _Pages())
 
     def master_is(self, address: str, now_ms: int) -> None:
-        """The master's broker address, "" while none is known. A new one is asked at once."""
+        """Set the master's broker address, "" while none is known. A pass with a new master begins at once."""
         if address == self.master:
             return
         self.master = address
@@ -110,7 +110,7 @@ class SlaveSync:
         self._end(now_ms)
 
     def due(self, now_ms: int, own_end: int = 0) -> Ask | None:
-        """The request to make now, if any. `own_end`: where our log ends now."""
+        """The request to send now. None if there is none. `own_end`: the current end of our log."""
         if not self.master or self._is_asking or now_ms < self.next_ms:
             return None
         if self._place == 0 and not self._pages.count:
@@ -120,9 +120,11 @@ class SlaveSync:
         return Ask(self.master, code, self._pages.ext_fields(code), TIMEOUT_MS[code])
 
     def answered(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> Synced | None:
-        """The table that the answer completes; None for a page in the middle. Raises `RemotingError` when it does not
-        read, the pass goes on all the same; and for a master whose log is too short or whose log's end does not read,
-        there the pass ends."""
+        """The table that the answer completes. None for a page in the middle.
+
+        Raises RemotingError if the answer is invalid; the pass goes on all the same. Raises it, too, if the master's
+        log is too short or the answer about its end is invalid; then the pass ends.
+        """
         if ask.address != self.master:
             return None
         self._is_asking = False
@@ -142,13 +144,13 @@ class SlaveSync:
         return synced
 
     def refused(self, ask: Ask, now_ms: int) -> None:
-        """The master answered with an error: this table is left out of the pass."""
+        """Leave this table out of the pass, because the master has answered with an error."""
         if ask.address == self.master:
             self._is_asking = False
             self._skip(now_ms)
 
     def failed(self, ask: Ask, now_ms: int) -> None:
-        """The master did not answer: again from the start, after a pause."""
+        """End the pass, because the master has not answered. The next pass begins after a pause."""
         if ask.address != self.master:
             return
         pause_ms = min(RETRY_FIRST_MS << min(self._failures, 6), self.period_ms)
@@ -204,7 +206,7 @@ class SlaveSync:
 
 @dataclass(slots=True)
 class _Pages:
-    """Pages of one table so far."""
+    """The pages of one table so far."""
 
     entries: dict[str, Any] = field(default_factory=dict)
     count: int = 0
@@ -218,7 +220,7 @@ class _Pages:
         return {names[0]: str(self.count), "dataVersion": version, names[1]: str(PAGE_ENTRIES_MAX)}
 
     def add(self, page: dict[str, Any], data_version: DataVersion, total: int | None) -> dict[str, Any] | None:
-        """The whole table when this page completes it. A changed version means to begin anew with its first page."""
+        """The whole table if this page completes it. After a change of version the pages begin again with the first."""
         if total is None:
             return page
         if self.data_version is not None and data_version != self.data_version:
@@ -232,13 +234,13 @@ class _Pages:
 
 
 def _total(code: int, answer: RemotingCommand) -> int | None:
-    """How many entries the whole table has, None from a master that does not page."""
+    """Number of entries of the whole table. None from a master without pages."""
     text = (answer.ext_fields or {}).get(_PAGED[RequestCode(code)][2])
     return None if text is None else json_body.as_integer(text, "total")
 
 
 def decode_consumer_offsets(body: bytes) -> ConsumerOffsets:
-    """The body of the answer to 43. Raises `BadBody`."""
+    """Decode the body of the answer to 43. Raises `BadBody`."""
     value = json_body.read_object(body, "ConsumerOffsetSerializeWrapper")
     offsets: dict[OffsetKey, dict[int, int]] = {}
     for name, queues in json_body.mapping(value, "offsetTable").items():
@@ -253,6 +255,6 @@ def decode_consumer_offsets(body: bytes) -> ConsumerOffsets:
 
 
 def decode_delay_offsets(body: bytes) -> DelayOffsets:
-    """The body of the answer to 45: a JSON object that is kept as it is. Raises `BadBody`."""
+    """Decode the body of the answer to 45: a JSON object that stays as it is. Raises `BadBody`."""
     json_body.read_object(body, "DelayOffsetSerializeWrapper")
     return DelayOffsets(body.decode("utf-8", "replace"))

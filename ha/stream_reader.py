@@ -1,10 +1,10 @@
-"""What a slave makes of its master's stream, byte by byte: the plain twin of native/src/ha_receiver.c, without IO.
+"""The rule by which a slave parses its master's stream: the plain twin of native/src/ha_receiver.c, without IO.
 
     head (12 bytes: i64 offset, i32 size) --size > 0--> body --size bytes--> head ...
       |  size 0: a heartbeat                              |
       +---------------------- a broken rule: `reason`, nothing more is taken
 
-Whatever the pieces are in which the stream comes, the log and the append offset are the same (spec ha.md 2.1, 2.3).
+Log and append offset are the same, however the stream is split into pieces (spec ha.md 2.1, 2.3).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _RECORD_BYTES_MIN = 91
 
 
 class StreamReader:
-    """A log that grows by what `feed` is given. `log` begins at `append_offset` as it was at the start."""
+    """A log that grows by the bytes given to `feed`. `log` begins at the `append_offset` of the start."""
 
     def __init__(self, append_offset: int, file_bytes: int) -> None:
         self.append_offset = append_offset
         """End of the last whole record."""
         self.log = bytearray()
         self.reason = 0
-        """Why nothing more is taken, 0 = all is well; `reason_offset` is the place in the log that is meant."""
+        """The reason why the reader takes no more bytes. 0 = none. `reason_offset` is the log offset concerned."""
         self.reason_offset = 0
         self._first = append_offset
         self._file_bytes = file_bytes
@@ -46,11 +46,11 @@ class StreamReader:
 
     @property
     def received_offset(self) -> int:
-        """End of what has come; beyond append_offset: part of a record."""
+        """End of the received bytes. Beyond append_offset is part of a record."""
         return self._first + len(self.log)
 
     def feed(self, data: bytes) -> None:
-        """Take the next bytes of the stream."""
+        """Parse the next bytes of the stream."""
         while data and not self.reason:
             if self._body_left:
                 body, data = data[: self._body_left], data[self._body_left :]
@@ -65,7 +65,7 @@ class StreamReader:
                     self._head = b""
 
     def end(self) -> bytes:
-        """The connection has ended: the part of a record that has come goes. The log as it stays."""
+        """End of the connection: drop a partial record. Returns the remaining log."""
         del self.log[self.append_offset - self._first :]
         self._head, self._body_left, self._in_stream = b"", 0, False
         return bytes(self.log)
@@ -86,7 +86,7 @@ class StreamReader:
             pass
 
     def _pass_record(self) -> bool:
-        """Whether the record at append_offset was whole, and sound."""
+        """True if the record at append_offset was whole and valid."""
         at = self.append_offset - self._first
         left = len(self.log) - at
         room = self._file_bytes - self.append_offset % self._file_bytes

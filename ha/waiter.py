@@ -1,4 +1,4 @@
-"""What becomes of a send that waits: the plain-Python twin of the completer's verdict (native/src/completer.c).
+"""The decision about a send that waits: the plain-Python twin of the completer's verdict (native/src/completer.c).
 
     refused (nothing appended) <-- send --> parked --both conditions hold--> 0
                                               |--fsync failed--> 14
@@ -28,12 +28,12 @@ REPLICATION_LOST = SLAVE_NOT_AVAILABLE
 REPLICATION_STALLED = FLUSH_SLAVE_TIMEOUT
 """replication_state (RMQ_REPLICATION_*)."""
 STOP_MS = 3000
-"""A stop waits no longer for replicas, whatever slaveTimeout says."""
+"""Time limit of a stop for replicas, whatever slaveTimeout is."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitSettings:
-    """What every send of this broker waits for, unless it says WAIT=false; times in ms."""
+    """The conditions for the answer to every send of this broker, unless the send has WAIT=false. Times in ms."""
 
     sync_flush: bool
     sync_replication: bool
@@ -53,7 +53,7 @@ class Marks:
 
 
 def refusal(waits: WaitSettings, marks: Marks, held: bool, wait: bool = True) -> int | None:
-    """The answer of a send that is not to be appended, None for one that is. wait: not WAIT=false."""
+    """The answer to a send that is not to be appended. None if it is to be. wait: not WAIT=false."""
     if held:
         return SERVICE_NOT_AVAILABLE
     too_few = waits.sync_replication and marks.replication_state != REPLICATION_OK
@@ -61,7 +61,7 @@ def refusal(waits: WaitSettings, marks: Marks, held: bool, wait: bool = True) ->
 
 
 def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Marks, now_ms: int) -> int | None:
-    """The answer of an entry that was parked at `parked_ms`, None while it goes on waiting."""
+    """The answer to an entry that was parked at `parked_ms`. None while it goes on waiting."""
     flush_lacks = waits.sync_flush and marks.flushed_offset < end_offset
     replicas_lack = waits.sync_replication and marks.replicated_offset < end_offset
     if not flush_lacks and not replicas_lack:
@@ -84,13 +84,13 @@ _Token = TypeVar("_Token")
 
 @dataclass(slots=True)
 class Waiter(Generic[_Token]):
-    """Parked entries in the order of their ends; they are answered from the front."""
+    """Parked entries in the order of their ends. They are answered from the front."""
 
     waits: WaitSettings
     _parked: deque[tuple[_Token, int, int]] = field(default_factory=deque)
 
     def park(self, token: _Token, end_offset: int, now_ms: int) -> None:
-        """The entry's record ends at `end_offset` and was appended now."""
+        """Park an entry whose record ends at `end_offset` and was appended now."""
         self._parked.append((token, end_offset, now_ms))
 
     def step(self, marks: Marks, now_ms: int) -> Iterator[tuple[_Token, int]]:

@@ -1,6 +1,6 @@
-"""How far the replicas are: the plain-Python twin of rmq_ha_watermark (native/src/ha_watermark.c).
+"""The watermark of the replicas: the plain-Python twin of rmq_ha_watermark (native/src/ha_watermark.c).
 
-A requirement has at most four conditions; each asks that `count` of the peers in its mask have a byte at a level. The
+A requirement has at most four conditions. Each asks that `count` of the peers in its mask have a byte at a level. The
 watermark is the largest offset for which all conditions hold. Level numbers are RMQ_HA_LEVEL_* of replication_layout.h.
 """
 
@@ -31,7 +31,7 @@ LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`count` of the peers whose bit (1 << place) is set in `peers` have it at `level`."""
+    """`count` of the peers whose bit (1 << place) is set in `peers` have the byte at `level`."""
 
     peers: int
     count: int
@@ -40,7 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """All conditions at once; none at all asks for nothing."""
+    """All conditions together. Without a condition, every byte meets it."""
 
     conditions: tuple[Condition, ...] = ()
 
@@ -51,7 +51,7 @@ class Requirement:
 
 @dataclass(slots=True)
 class PeerOffsets:
-    """The table's row of one place. transfer: its state is TRANSFER; level: what its reports stand for."""
+    """The row of one slot of the table. transfer: its state is TRANSFER. level: of its reports."""
 
     transfer: bool = False
     counts: bool = False
@@ -61,7 +61,7 @@ class PeerOffsets:
     reported_offset: int = 0
 
     def at_level(self, level: int, append_offset: int) -> int | None:
-        """Its offset at a level; None when it does not count there."""
+        """Its offset at a level. None if it does not count there."""
         if not (self.transfer and self.counts):
             return None
         if level <= LEVEL_HANDED:
@@ -74,7 +74,7 @@ class PeerOffsets:
 
 
 def watermark(requirement: Requirement, peers: Sequence[PeerOffsets], append_offset: int) -> int:
-    """Everything below it meets the requirement. 0 when a condition cannot be met by the peers that are there."""
+    """The offset below which every byte meets the requirement. 0 if the live peers cannot meet a condition."""
     lowest = append_offset
     for condition in requirement.conditions:
         if condition.count <= 0:

@@ -11,7 +11,7 @@ from ringmq.ipc.worker import StopFlag, WorkerSpec
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
-    """Run the worker of that name; the exit status."""
+    """Run the worker of that name. Returns the exit status."""
     match spec.name:
         case "ha":
             from ringmq.ha.master_shell import serve_master
