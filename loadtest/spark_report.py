@@ -67,7 +67,7 @@ def _cell(row: Document, metric: str) -> str:
 
 
 def markdown_table(report: Document) -> list[str]:
-    """The table for docs/spark.md; goals that are missed are bold."""
+    """The table for docs/spark-performance.md; goals that are missed are bold."""
 
     def goal(found: dict[str, Any]) -> str:
         text = "-" if found["value"] is None else f"{found['value']:.3g}"

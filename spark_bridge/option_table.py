@@ -35,6 +35,7 @@ class Option:
         return OptionError(f"option {self.name}={given!r} {reason or 'is not accepted'}; accepted: {self.form}")
 
 
+_QUEUES = 'JSON {"topic": ["broker:queue", queue]}'
 _OFFSETS = 'JSON {"topic": {"broker:queue": offset}}'
 _TIMES = 'JSON {"topic": {"broker:queue": milliseconds since 1970}}'
 _SWITCH = "true or false"
@@ -42,21 +43,31 @@ _COUNT = "a whole number from 1 on"
 _TIME = "milliseconds since 1970, a whole number"
 
 OPTIONS: tuple[Option, ...] = (
-    Option("store", "-", "a folder that holds commitlog", "the store to read on this host; `path` means the same"),
+    Option("store", "-", "a folder that holds commitlog", "folder of the store on this host; `path` means the same"),
     Option(
         "bootstrap",
         "-",
         "host:port of name servers, separated by ; or ,",
-        "where brokers are asked for; with `store` it is the way for tasks that cannot see the store's files",
+        "name servers, host:port; with `store`: for tasks that cannot see the store's files",
     ),
-    Option("subscribe", "all user topics", "topic names separated by ,", "the topics to read"),
-    Option("subscribePattern", "-", "a regular expression for whole topic names", "the topics to read"),
-    Option("assign", "-", 'JSON {"topic": ["broker:queue", queue]}', "the queues to read, and no others"),
+    Option("subscribe", "all user topics", "topic names separated by ,", "topics to read, separated by ,"),
+    Option(
+        "subscribePattern",
+        "-",
+        "a regular expression for whole topic names",
+        "topics to read: a regular expression for whole names",
+    ),
+    Option(
+        "assign",
+        "-",
+        _QUEUES,
+        f"queues to read, and no others: {_QUEUES}",
+    ),
     Option(
         "startingOffsets",
         "earliest; streams: latest",
         f"earliest, latest (streams only) or {_OFFSETS}, every queue named; -2 is earliest, -1 latest (streams only)",
-        "first offset of each queue; a stream that has a checkpoint goes on from there",
+        "first offset of each queue; a checkpoint of a stream overrides it",
     ),
     Option(
         "endingOffsets",
@@ -65,50 +76,52 @@ OPTIONS: tuple[Option, ...] = (
         "offset behind the last one of each queue",
         Reads.BATCH,
     ),
-    Option("startingTimestamp", "-", _TIME, "read each queue from its first message stored then or later"),
-    Option("endingTimestamp", "-", _TIME, "read each queue up to its first message stored then or later", Reads.BATCH),
+    Option("startingTimestamp", "-", _TIME, "each queue from its first message stored at this time or later"),
+    Option(
+        "endingTimestamp", "-", _TIME, "each queue up to its first message stored at this time or later", Reads.BATCH
+    ),
     Option(
         "startingOffsetsByTimestamp",
         "-",
         f"{_TIMES}, every queue named",
-        "as startingTimestamp, by queue; goes before startingOffsets, and startingTimestamp before it",
+        "startingTimestamp for each queue; overrides startingOffsets",
     ),
     Option(
         "endingOffsetsByTimestamp",
         "-",
         f"{_TIMES}, every queue named",
-        "as endingTimestamp, by queue; goes before endingOffsets, and endingTimestamp before it",
+        "endingTimestamp for each queue; overrides endingOffsets",
         Reads.BATCH,
     ),
     Option(
         "startingOffsetsByTimestampStrategy",
         "error",
         "error or latest",
-        "what a queue without a message that late does: fail the read, or start at its end",
+        "no message that late: error fails the read, latest starts at the end",
     ),
     Option(
         "failOnDataLoss",
         "true",
         _SWITCH,
-        "whether offsets that are gone or not there yet fail the read; otherwise it is narrowed, with a warning",
+        "missing offsets fail the read; false: a warning, and the rows that exist",
     ),
-    Option("minPartitions", "-", _COUNT, "at least so many tasks, as far as there are rows to share"),
+    Option("minPartitions", "-", _COUNT, "at least so many tasks, if there are enough rows"),
     Option("maxRecordsPerPartition", "-", _COUNT, "at most so many offsets in one task"),
     Option("includeHeaders", "false", _SWITCH, "adds the column headers"),
     Option(
         "groupIdPrefix",
         "spark-ringmq",
         "up to 200 letters, digits, - _ % |",
-        "the consumer group, as given, in whose name all tasks pull over tcp",
+        "consumer group of all pulls over tcp, up to 200 letters, digits, - _ % |",
     ),
-    Option("columns", "the default columns", "column names separated by ,", "read these columns only"),
-    Option("verifyCrc", "false", _SWITCH, "check each body's CRC; a wrong one fails the read"),
-    Option("includeSystemTopics", "false", _SWITCH, "also the system's own topics, %RETRY% and %DLQ%"),
+    Option("columns", "the default columns", "column names separated by ,", "columns to read, separated by ,"),
+    Option("verifyCrc", "false", _SWITCH, "checks each body's CRC; a wrong one fails the read"),
+    Option("includeSystemTopics", "false", _SWITCH, "adds the system's own topics, %RETRY% and %DLQ%"),
     Option(
         "transport",
         "auto",
         "auto, shm or tcp",
-        "read mapped files (shm), pull from brokers (tcp), or let each task take what it can see (auto)",
+        "shm: mapped files; tcp: pulls from brokers; auto: shm where the task sees the store",
     ),
     Option(
         "maxOffsetsPerTrigger",
@@ -121,21 +134,21 @@ OPTIONS: tuple[Option, ...] = (
         "minOffsetsPerTrigger",
         "-",
         _COUNT,
-        "wait until so many offsets are there, but no longer than maxTriggerDelay",
+        "wait for so many offsets, but no longer than maxTriggerDelay",
         Reads.STREAM,
     ),
     Option(
         "maxTriggerDelay",
         "15m",
         "a number with ms, s, m, h or d (no unit: ms)",
-        "how long minOffsetsPerTrigger may hold a micro-batch back",
+        "longest wait of minOffsetsPerTrigger, in ms, s, m, h or d (no unit: ms)",
         Reads.STREAM,
     ),
     Option(
         "commitGroup",
         "-",
         "the name of a consumer group",
-        "the group that the stream's progress is committed to, for monitoring; never read back",
+        "group to which the stream commits its progress, for monitoring; never read back",
         Reads.STREAM,
     ),
 )
@@ -145,9 +158,6 @@ BY_LOWER_NAME: dict[str, Option] = {option.name.lower(): option for option in OP
 
 
 def markdown_rows(options: Sequence[Option] = OPTIONS) -> list[str]:
-    """The table as docs/spark.md shows it, a line per option."""
+    """The table as docs/spark.md shows it, a line per option. The page tells accepted values below the table."""
     scope = {Reads.BOTH: "", Reads.BATCH: " (batch)", Reads.STREAM: " (stream)"}
-    return [
-        f"| `{o.name}`{scope[o.reads]} | {o.default} | {o.form.replace('|', chr(92) + '|')} | {o.meaning} |"
-        for o in options
-    ]
+    return [f"| `{o.name}`{scope[o.reads]} | {o.default} | {o.meaning.replace('|', chr(92) + '|')} |" for o in options]

@@ -12,34 +12,38 @@ AUTO, EXACTLY_ONCE, AT_LEAST_ONCE = "auto", "exactly-once", "at-least-once"
 CHUNK_BYTES_MIN, CHUNK_BYTES_MAX = 4096, 4 << 20
 
 WRITE_OPTIONS: tuple[Option, ...] = (
-    Option("bootstrap", "-", "host:port of name servers, separated by ; or ,", "where brokers are asked for"),
-    Option("topic", "-", "a topic's name", "the topic of every row; goes before the column topic"),
+    Option(
+        "bootstrap",
+        "-",
+        "host:port of name servers, separated by ; or ,",
+        "name servers, host:port, separated by ; or ,",
+    ),
+    Option("topic", "-", "a topic's name", "topic of every row; overrides the column topic"),
     Option(
         "broker",
         "-",
         "a broker's name",
-        "write to this broker's queues only; a stream needs it where a topic has several",
+        "only this broker's queues; a stream needs it where a topic has several brokers",
     ),
     Option(
         "delivery",
         AUTO,
         f"{AUTO}, {EXACTLY_ONCE} or {AT_LEAST_ONCE}",
-        "streams: each micro-batch once and whole (exactly-once), or sent straight to its topics and again after a "
-        "failure (at-least-once); auto takes the first where the broker can do it. Batch writes are at least once",
+        f"streams: {EXACTLY_ONCE}, {AT_LEAST_ONCE}, or {AUTO}: the first where the broker can do it",
     ),
     Option(
         "chunkBytes",
         str(1 << 20),
         f"{CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}",
-        "how many bytes of rows go in one request",
+        f"bytes of rows in one request, {CHUNK_BYTES_MIN} to {CHUNK_BYTES_MAX}",
     ),
-    Option("producerGroup", "spark-ringmq-sink", "a group's name", "the producer group that brokers see"),
-    Option("sendTimeoutMs", "30000", "a whole number from 1 on", "how long one chunk may take, repetitions included"),
+    Option("producerGroup", "spark-ringmq-sink", "a group's name", "producer group that brokers see"),
+    Option("sendTimeoutMs", "30000", "a whole number from 1 on", "longest time for one chunk, retries included"),
     Option(
         "commitTimeoutMs",
         "120000",
         "a whole number from 1 on",
-        "how long the commit of a micro-batch may take, repetitions included",
+        "longest time for the commit of a micro-batch, retries included",
     ),
 )
 
