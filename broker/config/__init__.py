@@ -1,1 +1,1 @@
-"""Properties: their table, where their values come from, what is wrong with them, what a running broker was given."""
+"""Properties: their table, the sources of their values, the checks, and the configuration of a running broker."""

@@ -1,7 +1,7 @@
 """The broker's configuration: one table of properties under RocketMQ's names.
 
-Names without a counterpart in RocketMQ begin with `ringmq`. A property of RocketMQ that is not in this table
-is known (`stock_names`) but means nothing here. Where values come from: `config_sources`.
+Names without a counterpart in RocketMQ begin with `ringmq`. A property of RocketMQ that is not in this table is known
+(`stock_names`) but has no effect here. `sources` has the sources of values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HOST = r"[^\s;/]{0,255}"
 _DAY_MS = 86_400_000
 _INT32 = 2_147_483_647
 NAME_CHARS_MAX = 128
-"""The longest name that is compared with the known ones."""
+"""The longest name that is compared with the known names."""
 _LATER = "not built yet"
 _REPLICAS_MAX = 17
 """The master and the slaves that fit into the plane (RMQ_HA_PEERS_MAX)."""
@@ -40,7 +40,7 @@ RETENTION = frozenset(
         "diskSpaceCleanForciblyRatio", "diskSpaceWarningLevelRatio", "fileReservedTime",
     }
 )  # fmt: skip
-"""Properties that decide which log files are deleted: a change by any peer would empty the store."""
+"""Properties that decide which log files are deleted. A peer that could change them could empty the store."""
 _WHICH = "a slave is named by its brokerId or its address"
 _BY_ROLE = "empty = by brokerRole"
 
@@ -130,7 +130,7 @@ class BrokerConfig:
     # name servers
     register_name_server_period: int = number("registerNameServerPeriod", 30_000, 10_000, 60_000, live=True)
     enable_single_topic_register: bool = switch("enableSingleTopicRegister", True, live=True)
-    """A changed topic is announced alone (217), else with the whole table (103)."""
+    """True if a changed topic is registered alone (217), else with the whole table (103)."""
     register_broker_timeout_mills: int = number("registerBrokerTimeoutMills", 24_000, 100, 600_000, live=True)
 
     # store: places and sizes
@@ -151,7 +151,7 @@ class BrokerConfig:
         "mapperFileSizeBatchConsumeQueue", 13_800_000, 46, 1_380_000_000, step=46
     )
     accept_unserved: bool = switch("ringmqAcceptUnserved", False)
-    """Start on a stock broker's store in which something waits that is not served yet, and leave that alone."""
+    """Start on a stock broker's store with pending work that RingMQ does not serve yet, and leave that work alone."""
     max_message_size: int = number("maxMessageSize", 4_194_304, 1, 16_000_000)
     message_index_enable: bool = switch("messageIndexEnable", True)
     max_hash_slot_num: int = number("maxHashSlotNum", 5_000_000, 1, 100_000_000)
@@ -177,21 +177,22 @@ class BrokerConfig:
     ha_flow_control_enable: bool = switch("haFlowControlEnable", False)
     max_ha_transfer_byte_in_second: int = number("maxHaTransferByteInSecond", 104_857_600, 4096, 1 << 40)
     ha_start_from_newest_file: bool = switch("haStartFromNewestFile", False)
-    """What an empty slave gets: true as stock, false everything from the master's minimum offset on."""
+    """True: an empty slave gets the newest file alone, as in stock. False: everything from the master's minimum offset
+    on."""
     ha_divergence_rule: str = choice("haDivergenceRule", "refuse", ("refuse", "adopt", "salvage"))
-    """What a master does with what a slave's log has beyond its own."""
+    """The action of a master on records that a slave's log has beyond the master's."""
     slave_sync_period: int = number("ringmqSlaveSyncPeriod", 10_000, 100, _DAY_MS)
-    """How often a slave takes topics, groups and offsets over from its master, in ms."""
+    """Period in ms of a slave's synchronisation of topics, groups and offsets with its master."""
     ha_window_bytes: int = number("ringmqHaWindowBytes", 16_777_216, 65_536, 1 << 32)
-    """Sent to a slave and not reported by it yet."""
+    """Bytes sent to a slave and not reported by it yet."""
 
     # replication: the policy
     replication_policy: str = choice(
         "replicationPolicy", "", ("none", "handed", "sent", "received", "cached", "flushed"), why=_BY_ROLE
     )
-    """How far a byte must have come to count as replicated."""
+    """The level at which a byte counts as replicated."""
     replica_policy: str = choice("replicaPolicy", "", ("none", "one", "majority", "all", "rooms"), why=_BY_ROLE)
-    """How many replicas must have it."""
+    """The number of replicas that must have a byte."""
     in_sync_replicas: int = number("inSyncReplicas", 1, 1, _REPLICAS_MAX)
     min_in_sync_replicas: int = number("minInSyncReplicas", 1, 1, _REPLICAS_MAX)
     total_replicas: int = number("totalReplicas", 1, 1, _REPLICAS_MAX)
@@ -214,14 +215,14 @@ class BrokerConfig:
 
     # metrics
     metrics_exporter_type: str = choice("metricsExporterType", "PROM", ("PROM", "DISABLE"))
-    """PROM costs nothing before the first connection; stock's default is DISABLE."""
+    """PROM costs nothing before the first connection. Stock's default is DISABLE."""
     metrics_prom_exporter_port: int = number("metricsPromExporterPort", 5557, 0, 65535, note="0 = any free")
     metrics_prom_exporter_host: str = words("metricsPromExporterHost", "", _HOST, "an address, empty = bindAddress")
     metrics_label: str = words("metricsLabel", "", r"([a-zA-Z_]\w*:[^:,]*(,|$)){0,32}", "name:value joined by commas")
     metrics_otel_cardinality_limit: int = number("metricsOtelCardinalityLimit", 50_000, 1, 1_000_000)
-    """Series of one metric; a histogram counts once."""
+    """Series of one metric. A histogram counts as one."""
     slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = none is told")
-    """Sends and requests to control that took longer get a line in the log, a few a second."""
+    """Sends and requests to control that take longer get a log line, a few a second."""
 
     # features whose absence must not pass silently
     authentication_enabled: bool = switch("authenticationEnabled", False, only=False, why="ACL is " + _LATER)
@@ -231,11 +232,11 @@ class BrokerConfig:
 
     # RingMQ's own
     readers: int = number("ringmqReaders", 0, 0, 16)
-    """Read workers; 0 = by the number of CPUs."""
+    """Number of read workers. 0 = by the number of CPUs."""
     connections_max: int = number("ringmqConnectionsMax", 65_536, 16, 1_048_576)
     """Connections per read worker."""
     host_connections_max: int = number("ringmqHostConnectionsMax", 0, 0, 1_048_576)
-    """Connections of one host per read worker; 0 = fifteen sixteenths of ringmqConnectionsMax."""
+    """Connections of one host per read worker. 0 = fifteen sixteenths of ringmqConnectionsMax."""
     receive_buffer_bytes: int = number("ringmqReceiveBufferBytes", 65_536, 4096, 1_048_576, step=4096)
     receive_buffer_count: int = number("ringmqReceiveBufferCount", 256, 16, 32_768)
     reassembly_bytes_max: int = number("ringmqReassemblyBytesMax", 67_108_864, 33_554_432, _INT32)
@@ -243,11 +244,11 @@ class BrokerConfig:
     partial_frame_timeout_ms: int = number("ringmqPartialFrameTimeoutMs", 30_000, 100, _DAY_MS)
     send_queue_bytes_max: int = number("ringmqSendQueueBytesMax", 33_554_432, 1_048_576, _INT32)
     answer_bytes_max: int = number("ringmqAnswerBytesMax", 134_217_728, 8_388_608, _INT32)
-    """Memory of answers that wait to be sent, over all connections; each read worker has an equal part."""
+    """Memory of answers that wait to be sent, over all connections. Each read worker has an equal share."""
     send_stall_timeout_ms: int = number("ringmqSendStallTimeoutMs", 30_000, 100, _DAY_MS)
     populate_window_bytes: int = number("ringmqPopulateWindowBytes", 8_388_608, 65_536, 1_073_741_824, step=4096)
     spin_pauses: int = number("ringmqSpinPauses", -1, -1, 1_000_000)
-    """Before a worker parks; -1 = 0 where CPUs are shared, else the plan's choice."""
+    """Pauses that a worker spins before it parks. -1 = 0 on shared CPUs, else the choice of the placement."""
     memory_max: int = number("ringmqMemoryMax", 0, 0, 1 << 50, note="0 = tables, arenas and 688 MiB")
     """Bytes of all processes: private pages, and each shared page once. Page cache does not count."""
     topics_max: int = number("ringmqTopicsMax", 65_536, 1024, 16_777_216)
@@ -264,7 +265,7 @@ class BrokerConfig:
 
 
 class ConfigError(ValueError):
-    """A name or value is refused; `name` is the property's."""
+    """A name or value is invalid. `name` is the property's."""
 
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
@@ -282,7 +283,7 @@ def property_table() -> dict[str, tuple[str, Property]]:
 
 
 def parse_value(name: str, text: str) -> Value:
-    """The value of property `name` from its text. Raises ConfigError naming the accepted range."""
+    """The value of property `name` from its text. Raises ConfigError, which names the accepted range."""
     _, entry = property_table()[name]
     try:
         return entry.parse(text)
@@ -291,7 +292,7 @@ def parse_value(name: str, text: str) -> Value:
 
 
 def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
-    """A copy with the known names of `values` set. Raises ConfigError, also for values that contradict."""
+    """A copy with the known names of `values` set. Raises ConfigError, also if values contradict each other."""
     table = property_table()
     parsed: dict[str, Value] = {table[name][0]: parse_value(name, text) for name, text in values.items()}
     result: BrokerConfig = dataclasses.replace(config, **parsed)  # type: ignore[arg-type]
@@ -301,7 +302,7 @@ def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
 
 
 def nearest_name(name: str) -> str | None:
-    """The known property name most like `name`, or None when nothing is near."""
+    """The known property name most similar to `name`. None if none is similar."""
     if len(name) > NAME_CHARS_MAX:
         return None
     known = {entry.lower(): entry for entry in (*STOCK_PROPERTY_NAMES, *property_table())}
@@ -310,7 +311,7 @@ def nearest_name(name: str) -> str | None:
 
 
 def relations(config: BrokerConfig) -> Iterator[Contradiction]:
-    """Everything that `config` says against itself."""
+    """The contradictions in `config`."""
     if config.listen_port in (1, 2):
         yield Contradiction("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
     if config.listen_port == 65_535 and not config.ha_listen_port:

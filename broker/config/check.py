@@ -1,4 +1,4 @@
-"""Everything that is wrong in a broker's configuration, and where each value in use comes from."""
+"""All problems of a broker's configuration, and the source of each value in use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringmq.remoting.properties_text import PropertyLine
 
 @dataclass(frozen=True, slots=True)
 class EffectiveValue:
-    """One property as a broker would use it."""
+    """One property with the value that a broker would use."""
 
     name: str
     value: str
@@ -26,7 +26,7 @@ class EffectiveValue:
 
 
 def check_lines(lines: Sequence[PropertyLine]) -> list[Problem]:
-    """Every problem of a broker.conf, by line. How values fit together is judged once each of them is possible."""
+    """Every problem of a broker.conf, by line. Relations between values are checked once each value is valid."""
     problems = list(repeated(lines))
     table = property_table()
     values: dict[str, Value] = {}
@@ -63,9 +63,9 @@ def _value_of(line: PropertyLine) -> tuple[Value | None, list[Problem]]:
 
 
 def effective_values(settings: Iterable[Setting]) -> list[EffectiveValue]:
-    """Each property in the table's order. `settings`: later ones win, names that are no property are passed over.
+    """Each property in the table's order. `settings`: later ones win, and unknown names are ignored.
 
-    Raises ConfigError for an impossible value.
+    Raises ConfigError for an invalid value.
     """
     last = {setting.name: setting for setting in settings}
     values = []

@@ -10,7 +10,7 @@ from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How this broker is known; `host` and `ha_host` are the addresses in routes (brokerIP1, brokerIP2)."""
+    """The addresses of this broker. `host` and `ha_host` are the addresses in routes (brokerIP1, brokerIP2)."""
 
     host: str
     port: int
@@ -18,9 +18,9 @@ class Identity:
     started_ms: int
     store_path: str = ""
     memory_window_bytes: int = 1 << 62
-    """What counts as still in memory, back from the end of the log."""
+    """Bytes back from the end of the log that count as still in memory."""
     store_folder: GetBrokerRuntimeInfoResponseHeader | None = None
-    """Which folder the store is, for readers on this host; None when `store_path` holds no commit log."""
+    """The folder of the store, for readers on this host. None if `store_path` holds no commit log."""
 
     @property
     def address(self) -> str:
@@ -28,5 +28,5 @@ class Identity:
         return f"{self.host}:{self.port}"
 
     def ha_address(self, config: BrokerConfig) -> str:
-        """ip:port where slaves connect; a slave announces one too, as stock does."""
+        """ip:port where slaves connect. A slave registers one too, as in stock."""
         return f"{self.ha_host}:{config.ha_listen_port}"

@@ -1,4 +1,4 @@
-"""The configuration in use, shared by everything that follows its changes."""
+"""The configuration in use, shared by all objects that apply its changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 
 @dataclass(slots=True)
 class LiveConfig:
-    """Holds the newest configuration: request 25 replaces it, so readers keep this object and never the value."""
+    """Holds the newest configuration. Request 25 replaces the value, so users keep this object and never the value."""
 
     config: BrokerConfig
 

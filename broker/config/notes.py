@@ -1,4 +1,4 @@
-"""What a property means where its name does not come from RocketMQ, and where it means something else here."""
+"""The meaning of properties that do not come from RocketMQ, and of those that differ from RocketMQ's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DIFFERENCES = {
     "metricsPromExporterHost": "same name; empty is brokerIP1 there",
     "storePathCommitLog": "same name; several folders joined by , there",
 }
-"""Property of RocketMQ -> how it differs there; properties that are not here mean the same."""
+"""Property of RocketMQ -> its difference there. Properties that are not here mean the same."""
 
 MEANINGS = {
     "adminAddresses": "hosts that may change topics, groups and settings; adopt is for these and loopback alone",
@@ -69,11 +69,11 @@ MEANINGS = {
     "ringmqClientLocksMax": "queue locks of one client id",
     "ringmqOffsetsMax": "room of the shared table of consumer offsets",
 }
-"""Property of ours -> what it means; RocketMQ has none of that name."""
+"""Property of ours -> its meaning. RocketMQ has no property of that name."""
 
 
 def note(name: str) -> str:
-    """How `name` stands to RocketMQ."""
+    """The relation of `name` to RocketMQ."""
     if name in MEANINGS:
         return f"{OURS}: {MEANINGS[name]}"
     return DIFFERENCES.get(name, SAME)

@@ -1,4 +1,4 @@
-"""What a property may hold: parse text, say the accepted range, print it back."""
+"""Types of properties: parse text, name the accepted range, format the value."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Value = bool | int | str
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """One name: `parse` gives the value or raises ValueError; `accepted` is the range in words."""
+    """One name. `parse` returns the value or raises ValueError. `accepted` is the range in words."""
 
     name: str
     default: Value
     accepted: str
     parse: Callable[[str], Value]
     live: bool = False
-    """May be changed while the broker runs (UPDATE_BROKER_CONFIG)."""
+    """True if it may change while the broker runs (UPDATE_BROKER_CONFIG)."""
     kind: str = "text"
-    """What its text is: number, switch, choice or text."""
+    """Kind of its text: number, switch, choice or text."""
 
     def text(self, value: Value) -> str:
-        """The value as it stands in a properties file."""
+        """The value as text of a properties file."""
         return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -43,7 +43,7 @@ def number(
 ) -> Any:
     """A dataclass field for a whole number in low..high that is a multiple of `step`.
 
-    `cut`: the bounds to which stock silently brings what lies outside. `note`: what a special value means.
+    `cut`: bounds to which stock silently moves values outside of them. `note`: the meaning of a special value.
     """
     accepted = f"a whole number {low}..{high}"
     accepted += f", a multiple of {step}" if step > 1 else ""
@@ -62,7 +62,7 @@ def number(
 
 
 def switch(name: str, default: bool, *, live: bool = False, only: bool | None = None, why: str = "") -> Any:
-    """A dataclass field for true or false. `only`: the one value that this build can honour, and why."""
+    """A dataclass field for true or false. `only`: the one value that this build supports, with the reason `why`."""
     accepted = "true or false" if only is None else f"{str(only).lower()} ({why})"
 
     def parse(text: str) -> bool:
@@ -75,7 +75,7 @@ def switch(name: str, default: bool, *, live: bool = False, only: bool | None = 
 
 
 def choice(name: str, default: str, choices: tuple[str, ...], *, live: bool = False, why: str = "") -> Any:
-    """A dataclass field for one of some words, or the empty one where that is the default."""
+    """A dataclass field for one of some words, or for the empty text if that is the default."""
     accepted = " or ".join(choices) + (f" ({why})" if why else "")
 
     def parse(text: str) -> str:

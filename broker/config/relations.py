@@ -1,4 +1,4 @@
-"""Properties of replication that fit only together: what a configuration says against itself."""
+"""Relations between properties of replication: the contradictions of a configuration."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """What does not fit, and the property to change first."""
+    """A contradiction, and the property to change first."""
 
     message: str
     name: str
 
 
 def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
-    """Among the properties of replication, at most one of each kind; none where they agree."""
+    """Contradictions among the properties of replication, at most one of each kind."""
     yield from (found for rule in (_of_role, _of_link, _of_policy) if (found := rule(config)) is not None)
 
 
 def _of_role(config: BrokerConfig) -> Contradiction | None:
-    """Stock (`BrokerStartup`) refuses a slave with id 0, too; a master's other id it silently makes 0."""
+    """Stock (`BrokerStartup`) refuses a slave with id 0, too. It silently sets any other id of a master to 0."""
     if config.broker_role == "SLAVE" and not config.broker_id:
         return Contradiction(
             "brokerRole = SLAVE with brokerId = 0: 0 is its master's, give a number above 0", "brokerId"
@@ -76,7 +76,7 @@ def _of_policy(config: BrokerConfig) -> Contradiction | None:
 
 
 def _of_minimum(config: BrokerConfig) -> Contradiction | None:
-    """A send may not ask for fewer replicas than there must be for it to be taken. The master is counted."""
+    """A send may not require fewer replicas than the minimum for which it is accepted. The master counts."""
     total, policy = config.total_replicas, config.replica_policy
     asked = {"one": 2, "majority": total // 2 + 1, "all": total, "rooms": 3}.get(policy, config.in_sync_replicas)
     if policy == "none" or asked >= config.min_in_sync_replicas:
@@ -86,10 +86,11 @@ def _of_minimum(config: BrokerConfig) -> Contradiction | None:
 
 
 def waits_for_replicas(config: BrokerConfig) -> bool:
-    """Whether this broker's answer to a send depends on its slaves."""
+    """True if this broker's answer to a send depends on its slaves."""
     return config.broker_role == "SYNC_MASTER" and "none" not in (config.replication_policy, config.replica_policy)
 
 
 def needs_ha_at_once(config: BrokerConfig, store_root: Path) -> bool:
-    """Whether a master's ha starts before the first slave connects: it counts the replicas that sends wait for."""
+    """True if a master's ha starts before the first slave connects, because it counts the replicas that sends wait
+    for."""
     return waits_for_replicas(config)

@@ -1,4 +1,4 @@
-"""What a changed configuration means for a broker that runs: which keys it can take over, which need a restart."""
+"""A changed configuration and a running broker: the keys that it can apply, and the keys that need a restart."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from ringmq.broker.config.broker_config import BrokerConfig, property_table
 
 FOUND_OUT = {"brokerIP1": "", "haListenPort": "0", "listenPort": "0", "storePathRootDir": ""}
-"""With this value a start finds a value of its own."""
+"""Property -> value for which a start determines the value itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One key whose value in the configuration is not the broker's. Values as text."""
+    """One key whose value in the configuration differs from the broker's. Values as text."""
 
     name: str
     running: str
     wanted: str
     live: bool
-    """The broker can take it over as it runs."""
+    """True if the running broker can apply it."""
 
 
 def differences(wanted: BrokerConfig, running: Mapping[str, str], *, has_own_namesrv: bool = False) -> list[Difference]:
-    """In the order of the table. `running`: the broker's own properties; what it does not name is not compared.
+    """The differences in the order of the table. `running`: the broker's own properties; others are not compared.
 
-    `has_own_namesrv`: `ringmq serve` has put its own name server behind those of the configuration.
+    `has_own_namesrv`: `ringmq serve` has appended its own name server to those of the configuration.
     """
     values = wanted.as_properties()
     found_out = dict(FOUND_OUT)

@@ -1,4 +1,4 @@
-"""The resolved configuration on its way from the server to its workers: one private file beside the plane."""
+"""The resolved configuration for the workers: one private file beside the plane, which the server writes."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from ringmq.store.config import StoreConfig
 
 
 def run_config_path(plane_name: str) -> Path:
-    """Where the configuration of a running broker stands."""
+    """Path of the configuration of a running broker."""
     return segment_path(plane_name, "config")
 
 
 def write_run_config(plane_name: str, config: BrokerConfig) -> Path:
-    """Write every property, replacing the file as a whole; only the owner may read it."""
+    """Write every property, replacing the file as a whole. Only the owner may read it."""
     path = run_config_path(plane_name)
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
@@ -27,10 +27,10 @@ def write_run_config(plane_name: str, config: BrokerConfig) -> Path:
 
 
 def read_run_config(path: Path) -> BrokerConfig:
-    """The configuration that the server resolved."""
+    """The configuration that the server has resolved."""
     return changed(BrokerConfig(), json.loads(path.read_text()))
 
 
 def store_config(config: BrokerConfig) -> StoreConfig:
-    """What the store has to know of it. storePathRootDir must be set."""
+    """The part of the configuration that the store needs. storePathRootDir must be set."""
     return StoreConfig.from_properties(Path(config.store_path_root_dir), config.as_properties())

@@ -1,7 +1,7 @@
-"""Where configuration comes from: `broker.conf`, the environment, `--set name=value`; later ones win.
+"""Sources of configuration: `broker.conf`, the environment, `--set name=value`. Later ones win.
 
-An environment variable is RINGMQ_ and the property's name, in any case, with or without underscores:
-RINGMQ_LISTEN_PORT sets listenPort.
+An environment variable is RINGMQ_ and the property's name, in any case, with or without underscores: RINGMQ_LISTEN_PORT
+sets listenPort.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PREFIX = "RINGMQ_"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One assignment as text, and where it stands (for messages)."""
+    """One assignment as text, and its source (for messages)."""
 
     name: str
     value: str
@@ -30,10 +30,10 @@ class Setting:
 def read_config(
     file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[BrokerConfig, list[str]]:
-    """The configuration and the notices about names that mean nothing here.
+    """The configuration, and the notices about names without effect.
 
-    Raises ConfigError: unreadable file, unknown name (with the nearest known one), impossible value (with its
-    range), `--set` without `=`.
+    Raises ConfigError for an unreadable file, an unknown name (with the nearest known one), an invalid value (with its
+    range), and `--set` without `=`.
     """
     settings, notices = read_settings(file, assignments, environ)
     config, more = resolve(settings)
@@ -42,21 +42,21 @@ def read_config(
 
 
 def default_store(environ: Mapping[str, str]) -> str:
-    """The store where no source names one: the service manager's StateDirectory, else a folder of the user."""
+    """The store if no source names one: the service manager's StateDirectory, else a folder of the user."""
     return environ.get("STATE_DIRECTORY", "").partition(":")[0] or str(Path(DEFAULT_STORE).expanduser())
 
 
 def read_settings(
     file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
 ) -> tuple[list[Setting], list[str]]:
-    """The assignments of all three, in the order in which they apply, and notices about variables of no property."""
+    """The assignments of all three sources in the order in which they apply, and notices about unknown variables."""
     settings, notices = from_environment(environ)
     in_file = from_file(file) if file is not None else []
     return [*in_file, *settings, *from_assignments(assignments)], notices
 
 
 def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
-    """Apply settings in order over the defaults; one notice for each name that means nothing here."""
+    """Apply settings in order over the defaults. Adds one notice for each name without effect."""
     values: dict[str, Setting] = {}
     nothing: dict[str, str] = {}
     table = property_table()
@@ -77,7 +77,7 @@ def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
 
 
 def from_file(path: Path) -> list[Setting]:
-    """The assignments of a properties file. Raises ConfigError when it cannot be read or parsed."""
+    """The assignments of a properties file. Raises ConfigError if it cannot be read or parsed."""
     try:
         lines = parse_properties(read_properties_text(path))
     except OSError as error:
@@ -102,7 +102,7 @@ def from_assignments(assignments: Sequence[str]) -> list[Setting]:
 def from_environment(environ: Mapping[str, str]) -> tuple[list[Setting], list[str]]:
     """Settings from RINGMQ_* variables, and a notice for each that names no property.
 
-    Not refused: other programs of the same machine may use the prefix.
+    Such a variable is no error, because other programs of the machine may use the prefix.
     """
     known = {name.lower(): name for name in (*STOCK_PROPERTY_NAMES, *property_table())}
     known |= {attribute.replace("_", ""): name for name, (attribute, _) in property_table().items()}
@@ -141,7 +141,8 @@ _NOT_PROPERTIES = frozenset(
 
 
 def _without_tilde(folder: str) -> str:
-    """No shell has seen the text of a file. Raises ConfigError for a user who is not there."""
+    """The folder without a leading `~`, which no shell has expanded in a file. Raises ConfigError for an unknown
+    user."""
     if not folder.startswith("~"):
         return folder
     try:
