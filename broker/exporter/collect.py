@@ -1,4 +1,4 @@
-"""One scrape: every family from one look at the plane, as text."""
+"""One scrape: every family from one read of the plane, as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ringmq.store.retention import used_ratio
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What a scrape gave."""
+    """The result of a scrape."""
 
     text: PageText
     series: int
@@ -31,7 +31,7 @@ class Scrape:
 
 
 class Collector:
-    """Of one broker. Not thread-safe."""
+    """Collects the metrics of one broker. It is not thread-safe."""
 
     def __init__(self, plane: Plane, config: BrokerConfig, beats: Heartbeats, http: HttpPort) -> None:
         self._plane = plane
@@ -50,7 +50,7 @@ class Collector:
         self._last = Scrape(PageText(), 0, 0.0)
 
     def scrape(self) -> Scrape:
-        """Look at everything. What it took shows at the next one."""
+        """Read all values and format them. The duration is part of the next scrape."""
         began = time.perf_counter()
         self._store.look_again()
         plane, config = self._plane, self._config

@@ -94,7 +94,7 @@ TABLES = ("topic", "queue", "group", "subscription", "offset")
 
 
 def add_requests(page: Page, plane: Plane) -> None:
-    """Stages and readers' counters."""
+    """Add the stages of requests and the counters of readers."""
     readers = plane.readers
     rows = [plane.header.ports.port[reader.port] for reader in readers]
     histograms = []
@@ -124,7 +124,7 @@ def add_requests(page: Page, plane: Plane) -> None:
 
 
 def add_log(page: Page, plane: Plane, disk_path: Path, earliest_store_time_ms: int, now_ms: int) -> None:
-    """Watermarks, what the roles count, the disk."""
+    """Add the watermarks, the counters of the roles and the disk."""
     marks, header = plane.watermarks, plane.header
     readable = plane.confirm_offset()
     page.add("rocketmq_storage_flush_behind_bytes", [(LOCAL_DISK, _behind(marks.append_offset, marks.flushed_offset))])
@@ -162,19 +162,19 @@ def add_log(page: Page, plane: Plane, disk_path: Path, earliest_store_time_ms: i
 
 
 def add_tables(page: Page, plane: Plane) -> None:
-    """How full the shared tables are: what is deleted keeps its place until the next start."""
+    """Add the use of the shared tables. Deleted entries keep their slots until the next start."""
     for name, what in (("ringmq_table_entries", "count"), ("ringmq_table_capacity", "capacity")):
         values = {table: int(getattr(plane.header.tables, f"{table}_{what}")) for table in TABLES}
         page.add(name, [({"table": f"{table}s"}, value) for table, value in values.items()])
 
 
 def replicas_wanted(config: BrokerConfig) -> int:
-    """How many the policy asks for, the master counted."""
+    """Number of replicas that the policy requires, the master counted."""
     return ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties())).need
 
 
 def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int) -> None:
-    """The policy, who is there, how far. `wanted`: replicas_wanted, which takes 0.4 ms."""
+    """Add policy, replicas and their progress. `wanted`: the result of replicas_wanted, which takes 0.4 ms."""
     view = ReplicationView(plane)
     marks, is_slave = view.marks(), config.broker_role == "SLAVE"
     role = config.broker_role.lower()
@@ -209,7 +209,7 @@ def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int)
 
 
 def _refused(plane: Plane) -> dict[str, int]:
-    """Reason -> slaves and connections that were refused, by the HA worker or by control."""
+    """Reason -> slaves and connections that the HA worker or control has refused."""
     ha, control = plane.role(lib.RMQ_ROLE_HA).counters, plane.role(lib.RMQ_ROLE_CONTROL).counters
     counts = {reason: int(ha[number]) for reason, number in HA_REFUSED.items()}
     for reason, number in refusals.COUNTERS.items():
@@ -218,7 +218,7 @@ def _refused(plane: Plane) -> dict[str, int]:
 
 
 def add_clients(page: Page, tables: Tables, report: ControlReport | None, config: BrokerConfig) -> None:
-    """What control reports, and the sizes of its tables."""
+    """Add the values of control's report, and the sizes of control's tables."""
     report = report or ControlReport(config.broker_permission)
     page.add("rocketmq_broker_permission", report.permission)
     page.add("rocketmq_topic_number", int(live_topics(tables.topics).sum()))
@@ -259,7 +259,7 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
 
 
 def add_name_server(page: Page, plane: Plane) -> None:
-    """Add the counters of the name server of `ringmq serve`, where there is one."""
+    """Add the counters of the name server of `ringmq serve`, if there is one."""
     role = plane.role(lib.RMQ_ROLE_NAMESRV)
     if role.generation:
         page.add("ringmq_name_server_requests_refused_total", int(role.counters[namesrv_counters.REFUSED]))
@@ -268,7 +268,7 @@ def add_name_server(page: Page, plane: Plane) -> None:
 
 
 def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], readiness: Readiness) -> None:
-    """Health, and what the processes use."""
+    """Add health, and the resources of the processes."""
     page.add("ringmq_ready", int(readiness.ready))
     page.add("ringmq_writable", int(readiness.writable))
     started = [worker for worker in workers if not worker.is_dormant]
@@ -289,7 +289,7 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
 
 
 def add_memory(page: Page, plane: Plane) -> None:
-    """The memory of all processes, as the supervisor has sampled it."""
+    """Add the memory of all processes, as the supervisor has sampled it."""
     header = plane.header
     kinds = {"private": header.memory.private_bytes, "shared": header.memory.shared_bytes}
     page.add("ringmq_memory_bytes", [({"kind": kind}, int(size)) for kind, size in kinds.items()])

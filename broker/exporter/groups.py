@@ -1,9 +1,8 @@
-"""Families by consumer group and topic: lag, what is in flight, what went out.
+"""Families by consumer group and topic: lag, messages in flight, messages out.
 
-A pair is shown while its group and topic exist and the group has a committed offset of the topic or a member that
-subscribes to it (stock shows members' subscriptions alone; a group that is down has lag, too). Retry topics are left
-out, as in stock. What was pulled is known since the broker's start; before its first pull a group has all of its lag
-ready.
+A pair is shown while its group and topic exist and the group has a committed offset of the topic, or a member that
+subscribes to it. (Stock shows members' subscriptions alone; but a group without members has lag, too.) Retry topics are
+left out, as in stock. Pulls are known since the broker's start. Before its first pull a group has all of its lag ready.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ LAG = (
 )
 OUT = ("rocketmq_messages_out_total", "rocketmq_throughput_out_total")
 LOOKUPS_PER_SCRAPE = 500
-"""Store times read from disk at one scrape, some 30 us each; the others keep their last value."""
+"""Store times that one scrape reads from disk, some 30 us each. The others keep their last value."""
 StoreTime = Callable[[str, int, int], int]
-"""(topic, queue id, queue offset) -> ms, at most 0 = unknown."""
+"""(topic, queue id, queue offset) -> ms. 0 or less = unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Which (group, topic) pairs there are, and to which of them each entry of the offset table belongs."""
+    """The (group, topic) pairs, and the pair of each entry of the offset table."""
 
     keys: Ints
     of_offset: Ints
@@ -46,11 +45,14 @@ class _Pairs:
 
 
 class StoreTimes:
-    """Times of the messages at which groups wait, by entry of the offset table. A bounded number is read at a time, in
-    turn; an entry whose group has gone on keeps its older time until it is its turn."""
+    """Times of the messages at which groups wait, by entry of the offset table.
+
+    Each scrape reads a limited number of them in turn. An entry whose group has progressed keeps its older time until
+    its turn.
+    """
 
     def __init__(self, read: Callable[[int, int], int], budget: int = LOOKUPS_PER_SCRAPE) -> None:
-        """`read`: (entry, queue offset) -> ms, at most 0 = unknown."""
+        """`read`: (entry, queue offset) -> ms. 0 or less = unknown."""
         self._read = read
         self._budget = budget
         self._offsets = np.zeros(0, np.int64)
@@ -58,7 +60,7 @@ class StoreTimes:
         self._next = 0
 
     def look(self, waiting: NDArray[np.bool_], at: Ints) -> Ints:
-        """For each entry the time of its message at the offset `at`, 0 where it is unknown or nothing waits."""
+        """For each entry, the time of its message at the offset `at`. 0 if it is unknown or no message waits."""
         more = len(at) - len(self._offsets)
         self._offsets = np.concatenate([self._offsets, np.full(more, -1)])
         self._times = np.concatenate([self._times, np.zeros(more, np.int64)])
@@ -73,7 +75,7 @@ class StoreTimes:
 
 
 class GroupFamilies:
-    """Keeps the grouping of offsets from scrape to scrape."""
+    """The families by group. The grouping of offsets is reused from scrape to scrape."""
 
     def __init__(self, tables: Tables, store_time: StoreTime) -> None:
         self._tables = tables
@@ -84,7 +86,7 @@ class GroupFamilies:
         self._lag_times, self._ready_times = StoreTimes(self._time_at), StoreTimes(self._time_at)
 
     def add_to(self, page: Page, now_ms: int) -> None:
-        """Every family of LAG and OUT."""
+        """Add every family of LAG and OUT."""
         tables = self._tables
         # What names others first: whatever an entry names has its place by the time that the others are looked at.
         offsets, subscriptions, pulled = tables.offsets, tables.subscriptions, tables.pulled()
@@ -143,7 +145,7 @@ class GroupFamilies:
         return shown
 
     def _ages(self, times: StoreTimes, waiting: NDArray[np.bool_], at: Ints, of: Ints, count: int, now_ms: int) -> Ints:
-        """Per pair the age of the oldest message at which one of its queues waits."""
+        """Per pair, the age of the oldest message at which one of its queues waits."""
         oldest = np.full(count, now_ms, np.int64)
         found = times.look(waiting, at)
         known = np.flatnonzero(found)

@@ -1,7 +1,7 @@
-"""One answer on its way: the bytes of its head and its pieces, sent as far as the socket takes them.
+"""One answer: the bytes of its head and its pieces, sent as far as the socket accepts them.
 
-At most one piece of a page is kept for each connection, and the kernel keeps at most UNSENT_BYTES_MAX that it has not
-sent, so a slow reader holds little memory.
+A connection holds at most one piece of a page, and the kernel holds at most UNSENT_BYTES_MAX unsent bytes. So a slow
+reader takes little memory.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 class Answer:
-    """An answer that is being sent: the part of it that the socket has not taken yet."""
+    """An answer that is being sent: the part that the socket has not accepted yet."""
 
     def __init__(self, protocol: HttpProtocol, begin: list[Buffer], pieces: Iterable[Buffer] = ()) -> None:
-        """`begin` (bytes that are framed already) goes out first, then `pieces`."""
+        """`begin` (bytes that are framed already) is sent first, then `pieces`."""
         self._protocol = protocol
         self._left = begin
         self._pieces: Iterator[Buffer] = iter(pieces)
         self._is_first, self._is_last = True, False
 
     def send(self, connection: socket.socket) -> int:
-        """Send the rest of the current piece, or the next piece. Returns the number of bytes that the socket took.
+        """Send the rest of the current piece, or the next piece. Returns the number of bytes that the socket has
+        accepted.
 
-        Raises BlockingIOError when it takes none now, and OSError when the peer is gone.
+        Raises BlockingIOError if it accepts none now, and OSError if the peer is gone.
         """
         if self._is_first or not self._left:  # the head goes out together with the first piece
             self._is_first = False
@@ -48,11 +49,11 @@ class Answer:
 
     @property
     def is_done(self) -> bool:
-        """Everything is with the kernel."""
+        """True if all bytes are with the kernel."""
         return self._is_last and not self._left
 
     def _next_piece(self) -> None:
-        """Append the next piece. It ends the life of the piece before, whose buffer the next one may reuse."""
+        """Append the next piece. It ends the life of the previous piece, whose buffer it may reuse."""
         piece = next(self._pieces, None)
         if piece is not None:
             self._left += self._protocol.piece(piece)
@@ -71,12 +72,12 @@ def whole(protocol: HttpProtocol, status: int, kind: str, body: bytes, *, with_b
 
 
 def as_json(protocol: HttpProtocol, good: bool, value: dict[str, Any], *, with_body: bool) -> Answer:
-    """200 or 503 with an object."""
+    """An answer with status 200 or 503 and an object."""
     status = HTTPStatus.OK if good else HTTPStatus.SERVICE_UNAVAILABLE
     body = json.dumps(value).encode() + b"\n"
     return whole(protocol, status, "application/json", body, with_body=with_body)
 
 
 def page(protocol: HttpProtocol, pieces: Iterable[Buffer]) -> Answer:
-    """A page whose length is not known before it is made: chunks, or for HTTP/1.0 the end of the connection, end it."""
+    """A page whose length is unknown before it is made: chunks, or for HTTP/1.0 the end of the connection, end it."""
     return Answer(protocol, [protocol.head(HTTPStatus.OK, CONTENT_TYPE, None)], pieces)

@@ -1,8 +1,8 @@
 """Decides which HTTP connections stay open. A core without IO; times are seconds of the monotonic clock.
 
-A connection is a stranger until its first whole request, then it is known. Each kind has half of the places. So a
-flood of silent connections closes no scraper, and a flood of requests leaves places for new connections. Where a kind
-is full, the host with the most connections of that kind loses the one that was heard from least recently.
+A connection is a stranger until its first whole request, then it is known. Each kind has half of the slots. So a flood
+of silent connections closes no scraper, and a flood of requests leaves slots for new connections. If a kind is full,
+the host with the most connections of that kind loses the one that was heard from least recently.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ipaddress import IPv6Address, ip_address
 
 CONNECTIONS_MAX = 256
 HEAD_TIMEOUT_S = 2.0
-"""From the first byte of a request (of the first one: from the accept) to the end of its head."""
+"""Time from the first byte of a request (for the first request: from the accept) to the end of its head."""
 IDLE_TIMEOUT_S = 60.0
-"""Between two requests. Prometheus scrapes every 15 s to 60 s."""
+"""Time between two requests. Prometheus scrapes every 15 s to 60 s."""
 ANSWER_TIMEOUT_S = 30.0
-"""From a whole request to the last byte of its answer."""
+"""Time from a whole request to the last byte of its answer."""
 STALL_TIMEOUT_S = 5.0
-"""Within an answer: the peer takes no byte."""
+"""Time within an answer for which the peer may take no byte."""
 
 
 class Phase(Enum):
@@ -39,14 +39,14 @@ class _Entry:
     host: str
     phase: Phase
     since: float
-    """When the phase began; for ANSWER and PAGE: when the request was whole."""
+    """Begin of the phase. For ANSWER and PAGE: the time when the request was whole."""
     heard: float
-    """When the peer last sent or took a byte."""
+    """Time when the peer last sent or took a byte."""
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Connections of one kind. The least recently heard stands first."""
+    """Connections of one kind, the least recently heard first."""
 
     places: int
     entries: dict[int, _Entry] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class _Pool:
         return entry
 
     def victim(self) -> int | None:
-        """The connection to close, None while no more than `places` are there."""
+        """The connection to close. None while there are at most `places`."""
         if len(self.entries) <= self.places:
             return None
         most = max(self.by_host.values())
@@ -72,30 +72,32 @@ class _Pool:
 
 
 class HttpConnections:
-    """Phases and deadlines of all connections. A connection is named by a number of the caller's."""
+    """Phases and deadlines of all connections. The caller names each connection by a number."""
 
     def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
         self._strangers = _Pool(connections_max // 2)
         self._known = _Pool(connections_max - connections_max // 2)
 
     def __len__(self) -> int:
-        """Open connections."""
+        """Number of open connections."""
         return len(self._strangers.entries) + len(self._known.entries)
 
     def opened(self, number: int, host: str, now: float) -> int | None:
-        """A connection was accepted. The connection to close for it, which may be itself; None: there is room."""
+        """A connection was accepted. Returns the connection to close for it, which may be itself. None if a slot is
+        free."""
         self._strangers.put(number, _Entry(host_of(host), Phase.HEAD, now, now))
         return self._strangers.victim()
 
     def received(self, number: int, now: float) -> None:
-        """Bytes of a request came, and its head is not whole."""
+        """Bytes of a request have arrived, and its head is incomplete."""
         entry = self._entry(number)
         if entry.phase is Phase.IDLE:
             entry.phase, entry.since = Phase.HEAD, now
         self._heard(number, entry, now)
 
     def requested(self, number: int, now: float, phase: Phase) -> int | None:
-        """A whole request came; the connection is in `phase` now. The connection to close, None: there is room."""
+        """A whole request has arrived, and the connection enters `phase`. Returns the connection to close, None if
+        there is none."""
         pool = self._pool(number)
         entry = pool.take(number)
         entry.phase, entry.since, entry.heard = phase, now, now
@@ -103,22 +105,22 @@ class HttpConnections:
         return self._known.victim() if pool is self._strangers else None
 
     def answering(self, number: int, now: float) -> None:
-        """The answer is made and goes out from now on."""
+        """The answer is made, and sending begins."""
         entry = self._entry(number)
         entry.phase, entry.heard = Phase.ANSWER, now
 
     def progressed(self, number: int, now: float) -> None:
-        """The peer took bytes of the answer."""
+        """The peer has taken bytes of the answer."""
         self._heard(number, self._entry(number), now)
 
     def answered(self, number: int, now: float) -> None:
-        """The whole answer is out, and the connection stays."""
+        """The whole answer is sent, and the connection stays open."""
         entry = self._entry(number)
         entry.phase, entry.since = Phase.IDLE, now
         self._heard(number, entry, now)
 
     def closed(self, number: int) -> None:
-        """The connection is over."""
+        """The connection has ended."""
         self._pool(number).take(number)
 
     def overdue(self, now: float) -> list[int]:

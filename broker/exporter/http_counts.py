@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 CLOSED_REASONS = ("client", "network", "room", "time", "request", "fault")
-"""client: the client ended it, or its last answer is out; network: httpAllowedNetworks names others; room: closed for
-another connection; time: a deadline passed; request: its request was refused; fault: a defect of ours."""
+"""client: the client has ended it, or its last answer is sent. network: httpAllowedNetworks does not name its host.
+room: closed for another connection. time: a deadline has passed. request: its request was refused. fault: a defect of
+ours.
+"""
 
 
 @dataclass(slots=True)
 class HttpCounts:
-    """Written by the server, read by a scrape."""
+    """Counts that the server writes and a scrape reads."""
 
     connections: int = 0
     accepted: int = 0

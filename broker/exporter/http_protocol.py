@@ -1,4 +1,4 @@
-"""HTTP/1.1 of one connection, by h11: which request came, and the framing of its answer. No IO.
+"""HTTP/1.1 of one connection, by h11: parses requests and frames their answers. No IO.
 
 Bodies are not read, so a request that announces one ends its connection.
 """
@@ -24,9 +24,9 @@ class Request:
     """One request without its body."""
 
     path: str
-    """Without the query."""
+    """The path without the query."""
     with_body: bool = True
-    """False for HEAD: the answer has a head only."""
+    """False for HEAD: the answer has no body."""
 
 
 class BadRequest(Exception):
@@ -44,7 +44,7 @@ class HttpProtocol:
         self._h11 = h11.Connection(h11.SERVER, HEAD_BYTES_MAX)
 
     def receive(self, data: bytes) -> None:
-        """Bytes that the peer sent."""
+        """Accept bytes that the peer has sent."""
         self._h11.receive_data(data)
 
     def next_request(self) -> Request | None:
@@ -64,7 +64,7 @@ class HttpProtocol:
         return Request(request.target.decode("latin-1").partition("?")[0], request.method == b"GET")
 
     def head(self, status: int, kind: str, length: int | None) -> bytes:
-        """The head of the answer. `length`: bytes of the body; None: pieces end it."""
+        """The head of the answer. `length`: bytes of the body. None: pieces end it."""
         fields = [("Server", "RingMQ"), ("Content-Type", kind)]
         if length is not None:
             fields.append(("Content-Length", str(length)))
@@ -84,7 +84,7 @@ class HttpProtocol:
 
     @property
     def is_last(self) -> bool:
-        """True when the connection carries no request behind this one. Valid after `end`."""
+        """True if the connection carries no request after this one. Valid after `end`."""
         return not (self._h11.our_state is h11.DONE and self._h11.their_state is h11.DONE)
 
     def start_next(self) -> bool:

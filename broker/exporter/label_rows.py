@@ -12,7 +12,7 @@ from ringmq.broker.exporter.tables import Ints
 
 @dataclass(frozen=True, slots=True)
 class LabelRows:
-    """One text per row, joined; `ends`: where each one ends."""
+    """One text per row, joined. `ends`: the end of each."""
 
     text: bytes = b""
     ends: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -22,7 +22,7 @@ class LabelRows:
 
 
 class LabelBook:
-    """Texts by id. Ids are never used again, so a text stays; they are joined anew only when others are asked for."""
+    """Texts by id. Ids are never reused, so a text stays valid. A call with other ids joins the texts anew."""
 
     def __init__(self) -> None:
         self._texts: dict[int, bytes] = {}
@@ -30,7 +30,7 @@ class LabelBook:
         self._rows = LabelRows()
 
     def rows(self, ids: Ints, text_of: Callable[[int], str]) -> LabelRows:
-        """In the order of `ids`."""
+        """The texts in the order of `ids`."""
         if not np.array_equal(ids, self._ids):
             texts = self._texts
             wanted = ids.tolist()

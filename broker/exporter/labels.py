@@ -1,4 +1,4 @@
-"""What the ids of the plane are called, and which topics and groups are the system's (stock's rules)."""
+"""Names for the ids of the plane, and the topics and groups of the system (stock's rules)."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ _SYSTEM_GROUP_PREFIX = "cid_rmq_sys_"
 
 
 def name_of(entry: NDArray[Any]) -> str:
-    """A topic's or group's name."""
+    """The name of a topic or group."""
     return bytes(entry["name"])[: int(entry["name_length"])].decode("utf-8", "replace")
 
 
 def java_bool(value: bool) -> str:
-    """As Java prints it."""
+    """The text that Java prints for it."""
     return "true" if value else "false"
 
 
 def is_system_group(group: str) -> bool:
-    """`BrokerMetricsManager.isSystemGroup`."""
+    """True for a group of the system (`BrokerMetricsManager.isSystemGroup`)."""
     return group.lower().startswith(_SYSTEM_GROUP_PREFIX)
 
 

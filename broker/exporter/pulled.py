@@ -1,4 +1,4 @@
-"""What groups have pulled, laid beside the tables that its entries name."""
+"""The pulls of groups, matched with the tables that their entries name."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ def _none() -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class PulledIndex:
-    """Every table keeps the places of its entries, and what they name: this holds until there are more of them."""
+    """The match. It stays valid until a table has more entries, because no table ever moves or renames an entry."""
 
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
-    """Of all entries."""
+    """Keys of all entries."""
     counts: tuple[int, int, int] = (0, 0, 0)
-    """Offsets, groups and queues that there were."""
+    """Number of offsets, groups and queues at the time of the match."""
     known: Ints = field(default_factory=_none)
     """Entries whose group and queue are in the tables."""
     pairs: Ints = field(default_factory=_none)
     """group id << 32 | topic id, ascending."""
     pair_of: Ints = field(default_factory=_none)
-    """Of each known entry, its place in `pairs`."""
+    """For each known entry, its index in `pairs`."""
     alone: tuple[Ints, Ints] = field(default_factory=lambda: (_none(), _none()))
-    """Entries that alone tell where their group goes on, and the entries of the offset table that this is about."""
+    """Entries whose group pulls from one reader, and the entries of the offset table that they belong to."""
     together: tuple[Ints, Ints] = field(default_factory=lambda: (_none(), _none()))
-    """The same of entries of which the latest tells it: a group pulls from several readers."""
+    """The same for groups that pull from several readers. The latest of their entries holds the next offset."""
 
     def total(self, values: NDArray[Any]) -> Ints:
-        """Sum for each pair of a column of the entries."""
+        """For each pair, the sum of a column of the entries."""
         return np.bincount(self.pair_of, values[self.known], len(self.pairs)).astype(np.int64)
 
     def next_offsets(self, pulled: NDArray[Any], count: int) -> Ints:
-        """For each of `count` entries of the offset table where its group goes on pulling; -1 = it has not pulled."""
+        """For each of `count` entries of the offset table, the next offset that its group pulls. -1 = it has not
+        pulled."""
         result = np.full(count, -1, np.int64)
         following = pulled["next_offset"]
         entries, about = self.alone
@@ -53,7 +54,7 @@ class PulledIndex:
 def index_of(
     last: PulledIndex, pulled: NDArray[Any], offsets: NDArray[Any], groups: NDArray[Any], queues: NDArray[Any]
 ) -> PulledIndex:
-    """`last` while it holds, else one of these tables: sorting them takes 3 ms for 16,000 entries."""
+    """`last` while it is valid, else an index of these tables. Sorting takes 3 ms for 16,000 entries."""
     counts = (len(offsets), len(groups), len(queues))
     if counts == last.counts and np.array_equal(pulled["key"], last.keys):
         return last

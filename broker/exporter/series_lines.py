@@ -1,5 +1,6 @@
-"""Lines of a large family, written natively when they are sent: a page of 100,000 series is some 25 MB of text, which
-nobody keeps."""
+"""Lines of a large family, written natively when they are sent. A page of 100,000 series is some 25 MB of text, which
+is never held whole.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from ringmq.broker.exporter.tables import Ints
 from ringmq.native import ffi, lib
 
 PIECE_BYTES = 256 << 10
-"""Formatted, then sent. With 64 KiB a scrape of 27 MB waited longer for its reader than it worked (64 ms, 27 ms)."""
+"""Bytes that are formatted and sent at a time. With 64 KiB, a scrape of 27 MB spent more time waiting for its reader
+than working (64 ms, 27 ms).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +25,14 @@ class SeriesLines:
     """A line for each row of `values` and each column: head, labels of the row, tail, value."""
 
     columns: Sequence[tuple[str, str]]
-    """Head and tail."""
+    """Head and tail of each column."""
     rows: LabelRows
-    """At least as many as `values` has."""
+    """At least as many rows as `values` has."""
     values: Ints
-    """(rows, columns)."""
+    """An array of (rows, columns)."""
 
     def pieces(self) -> Iterator[memoryview]:
-        """The text; a piece is there until the next is asked for."""
+        """The text. A piece is valid until the next one."""
         count = len(self.values)
         assert self.values.shape == (count, len(self.columns))
         assert count <= len(self.rows)

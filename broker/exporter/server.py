@@ -1,8 +1,8 @@
-"""The HTTP port: /metrics, /health, /ready. One thread with bounds on connections, time and memory.
+"""The HTTP port: /metrics, /health, /ready. One thread with limits on connections, time and memory.
 
-`http_connections` decides which connections stay, this module moves the bytes. A page of metrics is made by a thread
-of its own, one at a time, and every request that came before it was begun gets the same page. Nothing but GET and HEAD
-is answered, and the body of a request is not read.
+`http_connections` decides which connections stay open, this module moves the bytes. A thread of its own makes pages of
+metrics, one at a time. All requests that arrive before a page is begun get that page. The port answers only GET and
+HEAD, and reads no body.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.networks import Networks, is_loopback
 
 PAGES_MAX = 16
-"""Answers to /metrics that go out at once; more requests wait for their turn."""
+"""Answers to /metrics in transmission at a time. More requests wait for their turn."""
 PAGE_SHARE_S = 2.0
-"""An answer to /metrics that takes longer is closed while other requests wait for its place."""
+"""Time limit of an answer to /metrics while other requests wait. A longer one is closed."""
 ACCEPTS_PER_TURN = 64
 FRESH_S = 0.05
-"""/health and /ready look at the broker at most so often."""
+"""Shortest time between two health checks of the broker for /health and /ready."""
 LOOK_S = 0.25
-"""Between two looks at the deadlines."""
+"""Time between two checks of the deadlines."""
 NO_FILES_PAUSE_S = 0.01
 LINES_PER_MINUTE = 10
 TCP_NOTSENT_LOWAT = 25
@@ -48,7 +48,7 @@ JSON_PATHS = ("/health", "/ready")
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What the paths show."""
+    """The content of the paths."""
 
     metrics: Callable[[], PageText]
     health: Callable[[], tuple[bool, dict[str, Any]]]
@@ -61,7 +61,7 @@ class _Connection:
     number: int
     protocol: HttpProtocol = field(default_factory=HttpProtocol)
     request: Request | None = None
-    """Waits for a page."""
+    """A request that waits for a page."""
     answer: Answer | None = None
     is_refused: bool = False
     events: int = 0
@@ -85,14 +85,14 @@ class ExporterServer:
         self._allowed = allowed or Networks()
         self._table = HttpConnections()
         self._open: dict[int, _Connection] = {}
-        """File descriptor -> connection; the descriptor is its number in the table."""
+        """File descriptor -> connection. The descriptor is its number in the table."""
         self._again: deque[_Connection] = deque()
-        """Connections whose next request came together with the one before."""
+        """Connections whose next request has arrived together with the previous one."""
         self._fresh: dict[str, tuple[float, tuple[bool, dict[str, Any]]]] = {}
         self._waiting: deque[_Connection] = deque()
         self._in_scrape: list[_Connection] = []
         self._paging: dict[int, float] = {}
-        """Answers to /metrics that go out, and when they began."""
+        """Answers to /metrics in transmission -> time when they began."""
         self._scrape: Future[PageText] | None = None
         self._scraper = ThreadPoolExecutor(1, "scrape")
         self._throttle = LogThrottle(LINES_PER_MINUTE)
@@ -103,7 +103,7 @@ class ExporterServer:
         self._epoll.register(listener, select.EPOLLIN)
 
     def serve_forever(self, look_s: float = LOOK_S, look: Callable[[], None] = lambda: None) -> None:
-        """Answer until `shutdown`. `look` is called each turn, at least every `look_s` seconds."""
+        """Answer until `shutdown`. Calls `look` each turn, at least every `look_s` seconds."""
         next_look = 0.0
         while not self._stopped:
             now = time.monotonic()
@@ -117,7 +117,7 @@ class ExporterServer:
         self._scraper.shutdown(wait=False, cancel_futures=True)
 
     def shutdown(self) -> None:
-        """End `serve_forever`; may be called from a signal handler or another thread."""
+        """End `serve_forever`. A signal handler or another thread may call it."""
         self._stopped = True
         os.eventfd_write(self._bell, 1)
 
@@ -129,7 +129,7 @@ class ExporterServer:
                 self._close(self._open[number], "room")
 
     def turn(self, timeout_s: float) -> None:
-        """Handle the events that are there, or wait for some up to `timeout_s` seconds."""
+        """Handle the waiting events, or wait for some up to `timeout_s` seconds."""
         again, self._again = self._again, deque()
         for number, events in self._epoll.poll(timeout_s):
             if number == self._bell:
@@ -197,7 +197,8 @@ class ExporterServer:
         connection.socket.close()  # takes it out of epoll, too
 
     def _guarded(self, action: Callable[..., None], connection: _Connection, *arguments: Any) -> None:
-        """A failure costs one connection. A client that went away is no event; anything else is logged, throttled."""
+        """Run an action whose failure costs one connection. The end of a client is no failure. Other errors are logged,
+        throttled."""
         try:
             action(connection, *arguments)
         except (ConnectionError, TimeoutError):
@@ -314,7 +315,7 @@ class ExporterServer:
             self._send(connection)
 
     def _send(self, connection: _Connection) -> None:
-        """Send at most one piece a turn: other connections, and other processes on this CPU, come in between."""
+        """Send at most one piece a turn, so that other connections, and other processes on this CPU, get their turn."""
         answer = connection.answer
         assert answer is not None
         try:

@@ -1,7 +1,7 @@
-"""Every metric that the broker shows: name, kind, help and labels. docs/monitoring.md is tested against this table.
+"""Every metric of the broker: name, kind, help and labels. A test compares docs/monitoring.md with this table.
 
-Names beginning with rocketmq_ are those that the Prometheus exporter of a stock 5.3.3 broker prints, with its labels;
-what they count is the same unless the help says otherwise.
+Names beginning with rocketmq_ are those of the Prometheus exporter of a stock 5.3.3 broker, with its labels. They count
+the same events, unless the help says otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One family. `labels` are those beside the labels that every series has."""
+    """One family. `labels` are added to the labels of every series."""
 
     name: str
     kind: str

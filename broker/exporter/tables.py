@@ -1,6 +1,6 @@
-"""The plane's tables as numpy arrays over the shared memory itself: reading a column copies nothing but that column.
+"""The plane's tables as numpy arrays over the shared memory itself. A read of a column copies nothing but that column.
 
-Words change while they are read; each is valid by itself. Counts of entries are read before the entries.
+Words change during a read; each is valid by itself. The count of entries is read before the entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS = {"uint64_t": "<u8", "int64_t": "<i8", "uint32_t": "<u4", "int32_t": "<i
 
 
 def struct_dtype(name: str, *fields: str) -> np.dtype[Any]:
-    """Some fields of a C struct, at their places."""
+    """Some fields of a C struct, at their offsets."""
     kind = ffi.typeof(name)
     members = dict(kind.fields)
     formats: list[Any] = []
@@ -38,7 +38,7 @@ def struct_dtype(name: str, *fields: str) -> np.dtype[Any]:
 
 
 class Tables:
-    """Views of one plane. Every property looks anew."""
+    """Views of one plane. Every property reads it anew."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
@@ -91,22 +91,22 @@ class Tables:
 
     @property
     def topics(self) -> NDArray[Any]:
-        """Index = topic id; 0 is unused."""
+        """The topics. Index = topic id; 0 is unused."""
         return self._topics[: int(self._plane.header.tables.topic_count) + 1]
 
     @property
     def groups(self) -> NDArray[Any]:
-        """Index = group id; 0 is unused."""
+        """The groups. Index = group id; 0 is unused."""
         return self._groups[: int(self._plane.header.tables.group_count) + 1]
 
     @property
     def queues(self) -> NDArray[Any]:
-        """Index = queue slot."""
+        """The queues. Index = queue slot."""
         return self._queues[: int(self._plane.header.tables.queue_count)]
 
     @property
     def offsets(self) -> NDArray[Any]:
-        """Consumer offsets; entries keep their places."""
+        """The consumer offsets. An entry never moves."""
         return self._offsets[: int(self._plane.header.tables.offset_count)]
 
     @property
@@ -115,18 +115,18 @@ class Tables:
         return self._subscriptions[: int(self._plane.header.tables.subscription_count)]
 
     def pulled(self) -> NDArray[Any]:
-        """The entries of every reader: a (group, queue) pair may be there twice, and many readers make it a copy."""
+        """The entries of all readers, as a copy if there are several. A (group, queue) pair may occur twice."""
         parts = [table[: int(row.pulled.count)] for table, row in zip(self._pulled, self._rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def live_topics(topics: NDArray[Any]) -> Bools:
-    """Which ids are topics now."""
+    """For each id, True if it is a topic now."""
     live: Bools = ((topics["config"] >> np.uint64(40)) & np.uint64(lib.RMQ_TOPIC_LIVE)) != 0
     return live
 
 
 def live_groups(groups: NDArray[Any]) -> Bools:
-    """Which ids are groups now."""
+    """For each id, True if it is a group now."""
     live: Bools = (groups["config"] & np.uint64(lib.RMQ_GROUP_LIVE)) != 0
     return live

@@ -1,5 +1,6 @@
-"""The Prometheus text format, made so that 100,000 series cost some 10 ms: the text of labels is kept, and the lines
-of the large families are put together natively, while they are sent."""
+"""The Prometheus text format. 100,000 series cost some 10 ms: the text of labels is reused, and the lines of large
+families are written natively while they are sent.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ def parse_labels(text: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page, as often as it is asked for."""
+    """A page that can be read any number of times."""
 
     parts: Sequence[bytes | SeriesLines] = ()
 
     def pieces(self) -> Iterator[bytes | memoryview]:
-        """In order; each is there until the next is asked for."""
+        """The pieces in order. Each is valid until the next one."""
         for part in self.parts:
             if isinstance(part, SeriesLines):
                 yield from part.pieces()
@@ -52,20 +53,20 @@ class PageText:
 
 @dataclass(slots=True)
 class Page:
-    """One answer in the making. Families must be added whole."""
+    """One answer under construction. Families must be added whole."""
 
     common: Mapping[str, str]
     """Labels of every series."""
     limit: int
-    """Series of one family."""
+    """Largest number of series of one family."""
     series: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     _parts: list[bytes | SeriesLines] = field(default_factory=list)
     _lines: list[str] = field(default_factory=list)
-    """What comes behind the parts."""
+    """Lines behind the parts."""
 
     def add(self, name: str, samples: Iterable[tuple[Mapping[str, str], Value]] | Value) -> None:
-        """A family of few series: (labels, value), or one value without labels."""
+        """Add a family of few series: (labels, value) each, or one value without labels."""
         if isinstance(samples, int | float):
             samples = [({}, samples)]
         pairs = list(samples)
@@ -77,7 +78,8 @@ class Page:
     def add_histograms(
         self, name: str, bounds: Sequence[str], histograms: Iterable[tuple[Mapping[str, str], Sequence[int], Value]]
     ) -> None:
-        """(labels, counts by bucket with that of the rest at the end, sum) each; `bounds` without +Inf."""
+        """Add histograms: (labels, counts by bucket with that of the rest at the end, sum) each. `bounds` lacks
+        +Inf."""
         given = list(histograms)
         columns = _histogram_columns(name, bounds)
         for labels, counts, total in given[: self._begin(METRICS[name], len(given))]:
@@ -87,30 +89,30 @@ class Page:
             self._lines += [f"{head}{text}{tail}{value}\n" for (head, tail), value in zip(columns, values, strict=True)]
 
     def label_text(self, labels: Mapping[str, str]) -> str:
-        """Of a series beside its scope: text of a row."""
+        """The label text of one row."""
         return label_text({**self.common, **labels})
 
     def add_rows(self, name: str, rows: LabelRows, values: Ints) -> None:
-        """A family of many series: one value per row."""
+        """Add a family of many series: one value per row."""
         self._add_rows(METRICS[name], [(_head(name), "} ")], rows, values.reshape(-1, 1))
 
     def add_histogram_rows(self, name: str, bounds: Sequence[str], rows: LabelRows, counts: Ints, sums: Ints) -> None:
-        """Many histograms: `counts` has a column per bound and one for the rest. The limit counts histograms, as
-        stock's does."""
+        """Add many histograms. `counts` has a column per bound and one for the rest. The limit counts histograms, as in
+        stock."""
         reached = np.cumsum(counts, axis=1)
         values = np.column_stack([reached[:, -1], sums, reached])
         self._add_rows(METRICS[name], _histogram_columns(name, bounds), rows, values)
 
     def leave_out(self, name: str, count: int) -> None:
-        """So many series of that family are not shown."""
+        """Count series of that family that are not shown."""
         self.left_out[name] = self.left_out.get(name, 0) + count
 
     def text(self) -> PageText:
-        """The whole."""
+        """The whole page."""
         return PageText([*self._parts, "".join(self._lines).encode()])
 
     def _begin(self, metric: Metric, count: int) -> int:
-        """Head a family, unless it is empty. How many of its series are shown."""
+        """Add the head of a family, unless it is empty. Returns the number of its series that are shown."""
         if count > self.limit:
             self.leave_out(metric.name, count - self.limit)
         if count:

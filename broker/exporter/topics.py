@@ -1,4 +1,4 @@
-"""Families by topic: what came in. One series per topic that has had a message."""
+"""Families by topic: incoming messages. One series per topic that has had a message."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ringmq.broker.exporter.text import Page
 
 SIZE_BOUNDS = ("1024.0", "4096.0", "524288.0", "1048576.0", "2097152.0", "4194304.0")
 MESSAGE_TYPE = "normal"
-"""The type of single messages is not counted apart; those of the other types are refused, ordered ones are normal."""
+"""The type of all messages. Messages of other types are refused, and ordered ones are normal."""
 
 
 class TopicFamilies:
-    """Of one plane."""
+    """The families by topic of one plane."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._labels, self._histogram_labels = LabelBook(), LabelBook()
 
     def add_to(self, page: Page) -> None:
-        """rocketmq_messages_in_total, rocketmq_throughput_in_total, rocketmq_message_size."""
+        """Add rocketmq_messages_in_total, rocketmq_throughput_in_total, rocketmq_message_size."""
         topics, queues = self._tables.topics, self._tables.queues
         count = len(topics)
         known = queues["topic_id"] < count

@@ -1,7 +1,7 @@
 """Entry point of the metrics worker: `python -m ringmq.broker.exporter.worker metrics SPEC`.
 
-It starts at the first connection and stays. It reads shared memory and the store, asks nobody, and is nicer than the
-workers whose CPU it shares.
+It starts at the first connection and stays. It reads shared memory and the store, sends no requests, and has a higher
+nice value than the workers whose CPU it shares.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpe
 from ringmq.remoting.networks import networks
 
 NICENESS = 10
-"""With 5 the p99 of sends grows more, and a scrape does not take less time: the CPU that it shares has some left."""
+"""Nice value. With 5 the p99 of sends is higher, and a scrape is no faster, because the shared CPU is not full."""
 LOOK_S = 0.25
-"""Between two looks at the other workers; as often as their idle loops turn."""
+"""Time between two checks of the other workers. It equals the period of their idle loops."""
 
 
 def pages_of(plane: Plane, config: BrokerConfig, beats: Heartbeats, port: HttpPort) -> Pages:
-    """What the server shows of this broker."""
+    """The pages of this broker for the server."""
     collector = Collector(plane, config, beats, port)
 
     def health() -> tuple[bool, dict[str, Any]]:
@@ -70,7 +70,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the worker that the arguments describe."""
+    """Run the worker that the arguments describe. Returns the exit status."""
     spec = WorkerSpec.from_json(arguments[1])
     plane, stop = open_worker(spec)
     serve(spec, plane, stop)
