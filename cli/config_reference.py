@@ -2,44 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import fill
 
-from ringmq.remoting.properties_reference import ReferenceRow
+from ringmq.remoting.networks import ACCEPTED
+from ringmq.remoting.properties_reference import DIFFERS, OURS, ReferenceRow
 
-HEAD = """\
+HEAD = f"""\
 # Properties
 
-Every property that means something here, printed from the tables in `broker/config/` and `namesrv/config.py` by
-`ringmq config reference` (a test compares). Other names of RocketMQ are taken with a notice, unknown ones are refused
-with the nearest known one. "Live" ones can be changed while the server runs (`mqadmin updateBrokerConfig`,
-`mqadmin updateNamesrvConfig`); such a change lasts until the next start. The last column says how the name stands to
-RocketMQ 5.3's: the same name and meaning, what differs there, or none of that name and what ours means.
+The tables list every property that has an effect in RingMQ. `ringmq config reference` prints this page.
 
-`ringmq config check broker.conf` says what is wrong in a file, `ringmq config show -c broker.conf` which values would
-be used and where each comes from.
+- RocketMQ's names mean the same as in RocketMQ 5.3, with the listed differences. RingMQ accepts RocketMQ's other names
+  with a notice. It refuses unknown names and suggests the nearest known name.
+- *live*: `mqadmin updateBrokerConfig` or `mqadmin updateNamesrvConfig` changes it until the next start.
+- *networks*: {ACCEPTED.replace("joined by ; (", "joined by `;` (`").replace(")", "`)")}; empty = every host.
+- *switch*: true or false.
+- `ringmq config check broker.conf` names the faults of a file.
+- `ringmq config show -c broker.conf` prints the values in use and the source of each.
 """
-_COLUMNS = """\
-| Property | Type | Default | Accepted | Live | RocketMQ |
-|---|---|---|---|---|---|
-"""
+LINE_MAX = 121
+"""Characters of a line and its end."""
+_PLACES = {
+    "Broker": "Set these in `broker.conf`, as `RINGMQ_...` in the environment, or with `--set NAME=VALUE`.",
+    "Name server": "Set these in `namesrv.conf` or with `--set NAME=VALUE`.",
+}
 
 
 def markdown(broker: Sequence[ReferenceRow], namesrv: Sequence[ReferenceRow]) -> str:
     """Return the whole page."""
+    return HEAD + _server("Broker", broker) + _server("Name server", namesrv)
+
+
+def _server(title: str, rows: Sequence[ReferenceRow]) -> str:
+    own = [row for row in rows if row.rocketmq.startswith(OURS)]
+    shared = [row for row in rows if row not in own]
+    switches = [row for row in shared if row.kind == "switch"]
+    settable = [row for row in shared if row not in switches or _may_be_set(row)]
+    others = [row for row in shared if row not in switches]
     return (
-        f"{HEAD}\n## Broker\n\nIn `broker.conf`, as `RINGMQ_...` in the environment, or as `--set NAME=VALUE`.\n\n"
-        f"{_table(broker)}\n## Name server\n\nIn `namesrv.conf`, or as `--set NAME=VALUE`.\n\n{_table(namesrv)}"
+        f"\n## {title}\n\n{_PLACES[title]}\n\n### RocketMQ's properties\n\n"
+        + _table("Property", "Default", "Accepted", rows=map(_values, others))
+        + "\n### RocketMQ's switches\n\n"
+        + _switches(switches)
+        + "\n### Differences from RocketMQ\n\n"
+        + _table("Property", "Difference", rows=_differences(settable))
+        + "\n### RingMQ's own properties\n\n"
+        + _table(
+            *("Property", "Default", "Accepted", "Meaning"),
+            rows=((*_values(row), row.rocketmq.removeprefix(OURS)) for row in own),
+        )
     )
 
 
-def _table(rows: Sequence[ReferenceRow]) -> str:
-    lines = (
-        f"| {row.name} | {row.kind} | {_cell(row.default) or '(empty)'} | {_cell(row.accepted)} "
-        f"| {'yes' if row.live else ''} | {_cell(row.rocketmq)} |\n"
-        for row in rows
+def _may_be_set(switch: ReferenceRow) -> bool:
+    return switch.accepted == "true or false"
+
+
+def _switches(rows: Sequence[ReferenceRow]) -> str:
+    """A list of names for each default."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        head = (
+            f"default {row.default}{', live' * row.live}" if _may_be_set(row) else f"{row.default} alone, not built yet"
+        )
+        names.setdefault(head, []).append(row.name)
+    texts = (f"- {head}: {', '.join(its_names)}" for head, its_names in sorted(names.items()))
+    return "".join(fill(text, LINE_MAX - 1, subsequent_indent="  ") + "\n" for text in texts)
+
+
+def _differences(rows: Sequence[ReferenceRow]) -> Iterator[tuple[str, str]]:
+    """Names with the same difference share a row, at most two of them."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.rocketmq.startswith(DIFFERS):
+            names.setdefault(row.rocketmq.removeprefix(DIFFERS), []).append(row.name)
+    for text, its_names in names.items():
+        for first in range(0, len(its_names), 2):
+            yield ", ".join(its_names[first : first + 2]), text
+
+
+def _values(row: ReferenceRow) -> tuple[str, str, str]:
+    text = row.accepted.replace("true or false", "switch").removeprefix("a whole number ")
+    if row.accepted.startswith(ACCEPTED):
+        text = "networks"
+    elif row.kind == "choice":
+        text = text.replace(" or ", ", ")
+    return row.name, row.default or "(empty)", text + (", live" if row.live else "")
+
+
+def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> str:
+    return _line(head) + "|" + "---|" * len(head) + "\n" + "".join(map(_lines, rows))
+
+
+def _lines(cells: tuple[str, ...]) -> str:
+    """One line; two where the last cell would not fit."""
+    line = _line(cells)
+    return line if len(line) <= LINE_MAX else _line((*cells[:-1], "")) + _line(("",) * (len(cells) - 1) + cells[-1:])
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return (
+        "|" + "".join(f" {cell} |".replace("  ", " ") for cell in (text.replace("|", "\\|") for text in cells)) + "\n"
     )
-    return _COLUMNS + "".join(lines)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

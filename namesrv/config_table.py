@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from ringmq.namesrv.config import BLACK_LIST, NamesrvConfig, accepted_text, kind_of, setting_fields
-from ringmq.remoting.properties_reference import ReferenceRow
+from ringmq.remoting.properties_reference import DIFFERS, OURS, SAME, ReferenceRow
 
 _NOTES = {
-    "bindAddress": "same name; 0.0.0.0 there",
-    "kvConfigPath": "same name; a file in $HOME/namesrv there, empty = in memory only here",
-    "adminAddresses": "RingMQ's own: hosts that may change KV, permissions, settings and unregister others' brokers",
-    "brokerAddresses": "RingMQ's own: hosts that may register and unregister brokers",
-    "ringmqMaxFrameBytes": "RingMQ's own: the largest request",
-    "ringmqMaxConnections": "RingMQ's own: connections at a time",
-    "ringmqMaxBufferedBytes": "RingMQ's own: memory for requests and answers that wait, of all connections",
-    "ringmqMaxBrokers": "RingMQ's own: addresses of brokers, one host has at most half",
-    "ringmqMaxTopics": "RingMQ's own: topics, one host's brokers bring at most half",
-    "ringmqMaxQueueDatas": "RingMQ's own: pairs of a topic and a broker name, one host's brokers bring at most half",
-    "ringmqMaxKvEntries": "RingMQ's own: keys and namespaces of the KV configuration",
-    "ringmqMaxKvBytes": "RingMQ's own: text of the KV configuration",
+    "bindAddress": DIFFERS + "RocketMQ's default is 0.0.0.0",
+    "kvConfigPath": DIFFERS + "RocketMQ's default is a file in $HOME/namesrv; empty here means memory only",
+    "adminAddresses": OURS + "hosts that may change KV, permissions and settings, and unregister others' brokers",
+    "brokerAddresses": OURS + "hosts that may register and unregister brokers",
+    "ringmqMaxFrameBytes": OURS + "the largest request",
+    "ringmqMaxConnections": OURS + "connections at a time",
+    "ringmqMaxBufferedBytes": OURS + "memory for waiting requests and answers of all connections",
+    "ringmqMaxBrokers": OURS + "addresses of brokers; at most half for one host",
+    "ringmqMaxTopics": OURS + "topics; at most half from one host's brokers",
+    "ringmqMaxQueueDatas": OURS + "pairs of a topic and a broker name; at most half from one host's brokers",
+    "ringmqMaxKvEntries": OURS + "keys and namespaces of the KV configuration",
+    "ringmqMaxKvBytes": OURS + "text of the KV configuration",
 }
 
 
@@ -26,7 +26,7 @@ def rows() -> list[ReferenceRow]:
     defaults = NamesrvConfig().to_properties()
     return [
         ReferenceRow(
-            name, kind_of(field), defaults[name], accepted_text(field), name not in BLACK_LIST, _NOTES.get(name, "same")
+            name, kind_of(field), defaults[name], accepted_text(field), name not in BLACK_LIST, _NOTES.get(name, SAME)
         )
         for name, field in setting_fields().items()
     ]

@@ -1,18 +1,25 @@
-"""A row of the reference page about a property, for broker and name server alike."""
+"""Rows of the reference page for the properties of a broker or a name server."""
 
 from dataclasses import dataclass
+
+SAME = "same"
+"""RocketMQ has the property, with the same meaning and default."""
+DIFFERS = "same name; "
+"""RocketMQ has a property of this name; the rest of the text is the difference."""
+OURS = "RingMQ's own: "
+"""RocketMQ has no property of this name; the rest of the text is the meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRow:
-    """The columns of the reference page for one property."""
+    """One property on the reference page."""
 
     name: str
     kind: str
-    """One of number, switch, choice and text."""
+    """number, switch, choice or text"""
     default: str
     accepted: str
     live: bool
     """True if the value may change while the server runs."""
     rocketmq: str
-    """RocketMQ's property of that name: the same, the difference, or none."""
+    """SAME, or DIFFERS and the difference, or OURS and the meaning."""

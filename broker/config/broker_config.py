@@ -106,7 +106,7 @@ class BrokerConfig:
         "messageDelayLevel",
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         r"\d{1,9}[smhd]( \d{1,9}[smhd]){0,63}",
-        "1..64 times like 10s, 5m, 2h, 1d joined by blanks",
+        "1..64 times such as 10s 5m 2h 1d",
     )
 
     # clients
@@ -221,7 +221,7 @@ class BrokerConfig:
     metrics_label: str = words("metricsLabel", "", r"([a-zA-Z_]\w*:[^:,]*(,|$)){0,32}", "name:value joined by commas")
     metrics_otel_cardinality_limit: int = number("metricsOtelCardinalityLimit", 50_000, 1, 1_000_000)
     """Series of one metric. A histogram counts as one."""
-    slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = none is told")
+    slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = no line")
     """Sends and requests to control that take longer get a log line, a few a second."""
 
     # features whose absence must not pass silently

@@ -1,79 +1,79 @@
-"""The meaning of properties that do not come from RocketMQ, and of those that differ from RocketMQ's."""
+"""Differences of properties from RocketMQ's, and meanings of RingMQ's own."""
 
 from __future__ import annotations
 
 from ringmq.broker.config.broker_config import RETENTION
+from ringmq.remoting.properties_reference import DIFFERS, OURS, SAME
 
-SAME = "same"
-OURS = "RingMQ's own"
+NOT_BUILT = "not built yet, so only false"
 
 DIFFERENCES = {
-    "bindAddress": "same name; 0.0.0.0 there",
-    "brokerName": "same name; the host's name there",
-    "storePathRootDir": "same name; $HOME/store there",
-    "brokerId": "same name; a master's other id is made 0 there",
-    "enableSingleTopicRegister": "same name; false there, and false announces the whole table here",
-    "haTransferBatchSize": "same name; up to 4 MiB there",
-    "enablePropertyFilter": "same name; not served here yet, so only false",
-    "enableDLegerCommitLog": "same name; not served here yet, so only false",
-    "authenticationEnabled": "same name; not served here yet, so only false",
-    "authorizationEnabled": "same name; not served here yet, so only false",
-    "aclEnable": "same name; not served here yet, so only false",
-    "enableControllerMode": "same name; not served here yet, so only false",
-    **dict.fromkeys(RETENTION, "same name; live from loopback and networks that adminAddresses names here"),
-    "startAcceptSendRequestTimeStamp": "same name; request 25 sets it at most one day ahead here",
-    "metricsExporterType": "same name; DISABLE there",
-    "metricsPromExporterPort": "same name; where 5557 is taken, any free one here",
-    "metricsPromExporterHost": "same name; empty is brokerIP1 there",
-    "storePathCommitLog": "same name; several folders joined by , there",
+    "bindAddress": "RocketMQ's default is 0.0.0.0",
+    "brokerName": "RocketMQ's default is the host's name",
+    "storePathRootDir": "RocketMQ's default is $HOME/store",
+    "brokerId": "RocketMQ sets another id of a master to 0, RingMQ refuses it",
+    "enableSingleTopicRegister": "RocketMQ's default is false; false announces the whole table here",
+    "haTransferBatchSize": "RocketMQ accepts up to 4 MiB",
+    "enablePropertyFilter": NOT_BUILT,
+    "enableDLegerCommitLog": NOT_BUILT,
+    "authenticationEnabled": NOT_BUILT,
+    "authorizationEnabled": NOT_BUILT,
+    "aclEnable": NOT_BUILT,
+    "enableControllerMode": NOT_BUILT,
+    **dict.fromkeys(RETENTION, "live from loopback and adminAddresses alone"),
+    "startAcceptSendRequestTimeStamp": "request 25 sets it at most one day ahead",
+    "metricsExporterType": "RocketMQ's default is DISABLE",
+    "metricsPromExporterPort": "if 5557 is taken, the broker uses any free port",
+    "metricsPromExporterHost": "empty means brokerIP1 in RocketMQ",
+    "storePathCommitLog": "RocketMQ accepts several folders joined by a comma",
 }
-"""Property of RocketMQ -> its difference there. Properties that are not here mean the same."""
+"""Property of RocketMQ -> difference; a property that is missing here means the same."""
 
 MEANINGS = {
-    "adminAddresses": "hosts that may change topics, groups and settings; adopt is for these and loopback alone",
-    "haAllowedNetworks": "hosts that may connect to the replication port; only a named network's log can hold writes",
+    "adminAddresses": "hosts that may change topics, groups and settings, and adopt",
+    "haAllowedNetworks": "hosts of the group's brokers: they may connect for replication",
     "httpAllowedNetworks": "hosts that may connect to the port of /metrics, /health and /ready",
-    "haStartFromNewestFile": "what an empty slave gets: the newest log file on (as RocketMQ), or everything",
-    "haDivergenceRule": "what a master does with what a slave's log has beyond its own",
+    "haStartFromNewestFile": "an empty slave starts at the newest file, as in RocketMQ",
+    "haDivergenceRule": "choice in advance when a slave's log is longer or differs",
     "replicationPolicy": "how far a byte must have come to count as replicated",
-    "replicaPolicy": "how many replicas must have it before a send is answered",
-    "haRoom": "the failure domain of this broker, for replicaPolicy = rooms",
-    "haReplicaRooms": "the failure domains of its slaves",
-    "haAllowedReplicas": "which slaves may connect and count",
-    "ringmqSlaveSyncPeriod": "how often a slave takes topics, groups and offsets over, in ms",
-    "ringmqHaWindowBytes": "sent to a slave and not reported by it yet",
-    "ringmqSlowRequestMs": "sends and control's requests that took longer get a line in the log, at most ten a second",
-    "ringmqAcceptUnserved": "start on a store in which a stock broker has left what is not served yet (take-over.md)",
+    "replicaPolicy": "replicas that a send waits for",
+    "haRoom": "failure domain for replicaPolicy = rooms",
+    "haReplicaRooms": "failure domains of slaves",
+    "haAllowedReplicas": "slaves that may connect and count",
+    "ringmqSlaveSyncPeriod": "ms between two copies of topics, groups and offsets to a slave",
+    "ringmqHaWindowBytes": "bytes that are sent to a slave and not reported by it yet",
+    "ringmqSlowRequestMs": "slower sends and control requests get a log line",
+    "ringmqAcceptUnserved": "start on a store with messages that RingMQ does not serve yet",
     "ringmqReaders": "read workers; 0 = by the number of CPUs",
     "ringmqConnectionsMax": "connections per read worker",
     "ringmqReceiveBufferBytes": "size of one receive buffer",
     "ringmqReceiveBufferCount": "receive buffers per read worker, a power of two",
-    "ringmqReassemblyBytesMax": "memory for frames that do not end in their receive buffer, per read worker",
-    "ringmqPartialFrameTimeoutMs": "how long a frame may take, or less when it is slow and others need its room",
-    "ringmqAnswerBytesMax": "memory of answers that wait to be sent, over all connections; the largest are closed",
-    "ringmqHostConnectionsMax": "connections of one host per read worker; 0 = 15/16 of ringmqConnectionsMax",
-    "ringmqSendQueueBytesMax": "answers that wait for a slow connection before it is closed",
-    "ringmqSendStallTimeoutMs": "how long a connection may take nothing before it is closed",
-    "ringmqPopulateWindowBytes": "pages of the log that are faulted in ahead of the append position",
-    "ringmqSpinPauses": "spinning before a worker sleeps; -1 = by the number of CPUs",
-    "ringmqMemoryMax": "memory of all processes, without page cache; near it new entries are refused",
-    "ringmqTopicsMax": "room of the shared topic table",
-    "ringmqQueuesMax": "room of the shared queue table",
-    "ringmqGroupsMax": "room of the shared group table",
-    "ringmqSubscriptionsMax": "room of the shared subscription table",
+    "ringmqReassemblyBytesMax": "memory for frames under way, per read worker",
+    "ringmqPartialFrameTimeoutMs": "time for a frame; less for slow frames when memory is short",
+    "ringmqAnswerBytesMax": "unsent answers of all connections; the largest are closed",
+    "ringmqHostConnectionsMax": "those of one host per read worker; 0 = 15/16 of ringmqConnectionsMax",
+    "ringmqSendQueueBytesMax": "unsent answers of a connection before it is closed",
+    "ringmqSendStallTimeoutMs": "time without a byte taken before a connection is closed",
+    "ringmqPopulateWindowBytes": "log pages faulted in ahead of appends",
+    "ringmqSpinPauses": "spins before a worker sleeps; -1 = by the number of CPUs",
+    "ringmqMemoryMax": "memory of all processes, less page cache",
+    "ringmqTopicsMax": "entries of the shared topic table",
+    "ringmqQueuesMax": "entries of the shared queue table",
+    "ringmqGroupsMax": "entries of the shared group table",
+    "ringmqSubscriptionsMax": "entries of the shared subscription table",
     "ringmqHeartbeatGroupsMax": "consumer and producer groups of one heartbeat",
-    "ringmqHeartbeatSubscriptionsMax": "subscriptions of one heartbeat, over all of its groups",
+    "ringmqHeartbeatSubscriptionsMax": "subscriptions of all groups of one heartbeat",
     "ringmqProducerGroupsMax": "producer groups of all clients",
-    "ringmqMembershipsMax": "pairs of a connection and a group that its heartbeats name, of all clients",
+    "ringmqMembershipsMax": "pairs of a connection and a group in its heartbeats",
     "ringmqLocksMax": "queue locks of all orderly consumers",
     "ringmqClientLocksMax": "queue locks of one client id",
-    "ringmqOffsetsMax": "room of the shared table of consumer offsets",
+    "ringmqOffsetsMax": "entries of the shared table of consumer offsets",
 }
-"""Property of ours -> its meaning. RocketMQ has no property of that name."""
+"""Property of RingMQ -> meaning; RocketMQ has no property of that name."""
 
 
 def note(name: str) -> str:
-    """The relation of `name` to RocketMQ."""
+    """`ReferenceRow.rocketmq` of the property."""
     if name in MEANINGS:
-        return f"{OURS}: {MEANINGS[name]}"
-    return DIFFERENCES.get(name, SAME)
+        return OURS + MEANINGS[name]
+    return DIFFERS + DIFFERENCES[name] if name in DIFFERENCES else SAME
