@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from textwrap import wrap
 
 from ringmq.remoting.codes import RequestCode
+
+LINE_CHARS = 118
+"""A line of docs/access.md."""
 
 
 class Access(Enum):
@@ -136,14 +140,13 @@ def refusal_text(code: int, host: str, why: str) -> str:
 
 
 def markdown_rows() -> list[str]:
-    """The table of docs/access.md, without its head."""
-    found = [
-        (list(Access).index(access), int(code), server)
-        for server, table in (("broker", BROKER), ("name server", NAMESRV))
-        for code, access in table.items()
-    ]
-    classes = list(Access)
-    return [
-        f"| {classes[place].value} | {code} | {RequestCode(code).name} | {server} |"
-        for place, code, server in sorted(found)
-    ]
+    """The lists of docs/access.md: one for each class and server that has requests of it."""
+    lines: list[str] = []
+    for access in Access:
+        for server, table in (("broker", BROKER), ("name server", NAMESRV)):
+            codes = sorted(int(code) for code, its_class in table.items() if its_class is access)
+            if codes:
+                lines += ["", f"### {access.value.capitalize()}, {server}", ""]
+                text = ", ".join(f"{code}\0{RequestCode(code).name}" for code in codes)
+                lines += [line.replace("\0", " ") for line in wrap(text, LINE_CHARS)]
+    return lines[1:]
