@@ -15,7 +15,7 @@ EVERY_SERIES = {"cluster", "node_id", "node_type", "instance", "job"}
 
 def test_the_page_has_the_table_of_the_code() -> None:
     page = (ROOT / "docs" / "monitoring.md").read_text()
-    table = page.partition("| Metric | Kind | Labels | What |\n|---|---|---|---|\n")[2]
+    table = page.partition("| Metric | Meaning |\n|---|---|\n")[2]
     assert table.splitlines() == markdown_rows()
 
 
