@@ -75,6 +75,16 @@ def unreachable_note(host: str, namesrv_addr: str) -> str:
     )
 
 
+def unregistered_note(namesrv_addr: str) -> str:
+    """Return the log line of a broker that registers nowhere, empty if it has a name server."""
+    if namesrv_addr:
+        return ""
+    return (
+        "no name server is set, so no client finds this broker: give --namesrv HOST:PORT (namesrvAddr), or run "
+        "ringmq serve, which starts one"
+    )
+
+
 def _host_of(address: str) -> str:
     return address.rpartition(":")[0].strip("[]")
 

@@ -6,6 +6,8 @@ from ringmq.broker.config.broker_config import BrokerConfig
 
 FILES_BESIDE = 4096
 """What a read worker may need beside its connections: mapped files while they are opened, its own descriptors."""
+FEW_CONNECTIONS = 4096
+"""A start with fewer connections per reader is logged, although nobody has set ringmqConnectionsMax."""
 
 
 def fit_connections(config: BrokerConfig, hard_limit: int) -> tuple[BrokerConfig, str]:

@@ -30,9 +30,10 @@ from ringmq.broker.listening import (
     listen_pair,
     listener_per_reader,
     unreachable_note,
+    unregistered_note,
 )
 from ringmq.broker.memory_watch import MemoryWatch
-from ringmq.broker.open_files import fit_connections
+from ringmq.broker.open_files import FEW_CONNECTIONS, fit_connections
 from ringmq.broker.reader_watch import ReaderWatch
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
@@ -87,6 +88,8 @@ class ServeOptions:
     """The name server's properties that were set. Without adminAddresses here the broker's value holds."""
     cpus: tuple[int, ...] = ()
     """CPUs to use; empty = those of the process's affinity mask."""
+    connections_given: bool = False
+    """Whether ringmqConnectionsMax was set, so that a start with fewer connections is logged."""
     announce: Callable[[str], None] = print
 
 
@@ -157,7 +160,8 @@ def recover_store(
         ) from error
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
     seconds = time.monotonic() - began
-    log(f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}: {stages}")
+    text = f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}"
+    log(f"{text}: {stages}" if stages else text)
     for reason in recovered.reasons:
         log(f"recovery: {reason}")
     return recovered
@@ -355,7 +359,7 @@ class House:
 def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     """Lock, listeners, plan. Raises StartError before anything was changed for good."""
     config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    if too_few_files:
+    if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
         log(too_few_files)
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
@@ -377,7 +381,8 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
         slave=is_slave,
         listening=own,
     )
-    if note := unreachable_note(config.broker_ip1, config.namesrv_addr):
+    notes = (unregistered_note(config.namesrv_addr), unreachable_note(config.broker_ip1, config.namesrv_addr))
+    for note in filter(None, notes):
         log(note)
     metrics = own.get("metrics")
     is_usual = config.metrics_prom_exporter_port == METRICS_PORT and not request.any_port

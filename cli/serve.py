@@ -133,7 +133,7 @@ def _run_group(start: _Start, name_server: _NameServer, slaves: int) -> int:
     from ringmq.remoting.networks import is_loopback
 
     try:
-        config, _ = _configured(start)  # the master tells the notices
+        config, _, _ = _configured(start)  # the master tells the notices
     except ConfigError as error:
         click.echo(f"Error: {error}", err=True)
         return EXIT_BAD_CONFIG
@@ -181,7 +181,7 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
         raise click.ClickException(f"{error}; {how_to_install('broker')}") from error
 
     try:
-        config, notices = _configured(start)
+        config, notices, given = _configured(start)
         for notice in notices:
             log(notice)
         properties = {} if name_server is None else name_server.properties()
@@ -190,6 +190,7 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
             None if name_server is None else name_server.port,
             properties,
             cpu_numbers(start.cpus),
+            connections_given="ringmqConnectionsMax" in given,
             announce=lambda text: click.echo(text),
         )
         status = serve_broker(options)
@@ -204,12 +205,12 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
     sys.exit(status)
 
 
-def _configured(start: _Start) -> tuple[Any, list[str]]:
-    """Return the BrokerConfig of options, file and environment, its store named, and the notices.
+def _configured(start: _Start) -> tuple[Any, list[str], set[str]]:
+    """Return the BrokerConfig, the notices, and the names of the properties that were set.
 
-    Raises ConfigError.
+    The configuration comes from options, file and environment, and names its store. Raises ConfigError.
     """
-    from ringmq.broker.config.sources import default_store, read_config
+    from ringmq.broker.config.sources import default_store, read_config, read_settings
 
     settings = [*start.settings]
     if start.port is not None:
@@ -219,7 +220,8 @@ def _configured(start: _Start) -> tuple[Any, list[str]]:
     config, notices = read_config(start.config_file, settings, os.environ)
     if not config.store_path_root_dir:
         config = replace(config, store_path_root_dir=default_store(os.environ))
-    return config, notices
+    given, _ = read_settings(start.config_file, settings, os.environ)
+    return config, notices, {setting.name for setting in given}
 
 
 def cpu_numbers(text: str) -> tuple[int, ...]:

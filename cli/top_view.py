@@ -13,6 +13,7 @@ from rich.text import Text
 from ringmq.cli.metrics_text import Samples, quantile
 
 ROWS_MAX = 10
+KEYS = "q ends, ? explains the columns"
 STAGES = ("queued", "appended", "flushed", "replicated", "answered", "control")
 
 
@@ -211,15 +212,48 @@ def _slaves(now: Samples) -> tuple[SlaveRow, ...]:
 # ---- the screen ----
 
 
-def screen(view: View) -> Group:
-    """Return tables one below another. Long ones are cut at ROWS_MAX."""
-    parts: list[Any] = [_head(view)]
+def screen(view: View, keys: str = "") -> Group:
+    """Return tables one below another. Long ones are cut at ROWS_MAX. `keys` names the keys of the live screen."""
+    parts: list[Any] = [_head(view).append(f"\n{keys}", "dim") if keys else _head(view)]
     parts.append(_table("Topics", view.topics, _TOPIC_COLUMNS))
     parts.append(_table("Groups", view.groups, _GROUP_COLUMNS))
     parts.append(_table("Stages since received", view.stages, _STAGE_COLUMNS))
     parts.append(_table("Workers", view.workers, _WORKER_COLUMNS))
     parts.append(_table("Slaves", view.slaves, _SLAVE_COLUMNS))
     return Group(*(line for part in parts if part is not None for line in (part, "")))
+
+
+def help_screen() -> Group:
+    """Return the meaning of keys and columns."""
+    parts: list[Any] = [Text("q ends, any other key goes back", "bold"), ""]
+    for title, lines in _HELP.items():
+        parts.append(Text(title, "bold"))
+        parts += [Text(f"  {name:<10}{meaning}") for name, meaning in lines.items()]
+    return Group(*parts)
+
+
+_HELP = {
+    "Head": {
+        "refused": "sends per second that the broker refused or asked to try again",
+        "not flushed": "bytes of the log that a power cut would take",
+    },
+    "Topics": {"in/s": "messages stored per second", "messages": "stored since the topic was made"},
+    "Groups": {
+        "out/s": "messages pulled per second",
+        "lag": "messages behind the committed offset",
+        "in flight": "messages pulled and not yet committed",
+        "oldest": "age of the oldest message that is not committed",
+    },
+    "Stages": {
+        "stage": "a send from its receipt to here: queued, appended, flushed, replicated, answered",
+        "p50, p99": "upper bounds: so many of the sends were faster",
+    },
+    "Workers": {
+        "starts": "processes started so far; more than 1: the worker has died",
+        "silent": "time since the worker's loop last turned",
+    },
+    "Slaves": {"behind": "bytes of the log that the slave lacks", "for": "time since the slave had everything"},
+}
 
 
 def _head(view: View) -> Text:

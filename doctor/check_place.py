@@ -96,19 +96,43 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
         )
 
 
-def check_ports(ports: Sequence[PortFacts], *, is_running: bool) -> Iterator[Finding]:
-    """Check the ports. If `is_running`, a broker has the store open and rightly holds its own ports."""
+def check_ports(
+    ports: Sequence[PortFacts], *, is_running: bool | None, broker_pids: Sequence[int] = ()
+) -> Iterator[Finding]:
+    """Check the ports. If `is_running`, a broker has the store open and rightly holds its own ports.
+
+    `is_running` is None if this user cannot look at the store. `broker_pids` are the processes of the broker, if known.
+    """
     for port in ports:
-        taken = f"{port.error}" + (f", by {port.owner}" if port.owner else "")
-        level = OK if not port.error or is_running else FAIL if port.is_needed else WARN
-        yield judged(
-            "network",
-            port.name,
-            level,
-            f"{port.address} " + (taken if port.error else "free"),
-            "in use by the broker that runs on this store" if port.error and is_running else "where it would listen",
-            f"stop what has it, or choose another one ({port.name})",
+        yield (
+            _taken_port(port, is_running, broker_pids)
+            if port.error
+            else ok("network", port.name, f"{port.address} free", "where it would listen")
         )
+
+
+def _taken_port(port: PortFacts, is_running: bool | None, broker_pids: Sequence[int]) -> Finding:
+    owner = f", by {port.owner}" if port.owner else ""
+    taken = f"{port.address} {port.error}{owner}"
+    remedy = f"stop what has it, or choose another one ({port.name})"
+    if is_running and not (port.owner_pids and broker_pids):  # it cannot be told who has it
+        return ok("network", port.name, taken, "in use by the broker that runs on this store")
+    if is_running and not set(port.owner_pids).isdisjoint(broker_pids):
+        value = f"{port.address} listens (process {broker_pids[0]})"
+        return ok("network", port.name, value, "in use by the broker that runs on this store")
+    if is_running:
+        return Finding(
+            "network", port.name, WARN if port.is_needed else OK, taken,
+            "in use, but not by the broker of this store, which listens elsewhere",
+            "give doctor the options with which the broker was started (-c, --set)",
+        )  # fmt: skip
+    if is_running is None:
+        return Finding(
+            "network", port.name, WARN, taken,
+            "perhaps in use by the broker of this store, which this user cannot look at",
+            "run doctor as the broker's user, or as root",
+        )  # fmt: skip
+    return Finding("network", port.name, FAIL if port.is_needed else WARN, taken, "where it would listen", remedy)
 
 
 def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:

@@ -20,7 +20,13 @@ from ringmq.doctor.facts import CpuFacts, Facts
 from ringmq.doctor.finding import Finding
 from ringmq.doctor.gather_disk import gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
-from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
+from ringmq.doctor.gather_network import (
+    gather_name_servers,
+    gather_ports,
+    gather_serve_port,
+    process_tree,
+    wanted_ports,
+)
 from ringmq.doctor.gather_store import gather_store, running_broker
 from ringmq.ipc.plane import plane_bytes
 from ringmq.ipc.workers import WORKERS, is_read
@@ -29,14 +35,16 @@ from ringmq.ipc.workers import WORKERS, is_read
 def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bool = True) -> Facts:
     """Return the facts for a broker with `config`, which names its store. Disk and name servers take some seconds."""
     store = store_config(config)
+    broker = running_broker(store.root)
     return Facts(
         engine=gather_engine(),
-        limits=gather_limits(running_broker(store.root)),
+        limits=gather_limits(broker),
         sysctls=gather_sysctls(),
         cpus=gather_cpus(config, cpus),
         clock=gather_clock(),
         ports=(*gather_ports(wanted_ports(config)), *gather_serve_port(config)),
         name_servers=gather_name_servers(config.namesrv_addr),
+        broker_pids=process_tree(broker),
         store=gather_store(store),
         disk=gather_disk(store.commit_log_directories[0], measure=measure_disk),
     )
@@ -66,9 +74,14 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
             clean_ratio=config.disk_max_used_space_ratio,
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         ),
-        *check_ports(facts.ports, is_running=facts.store.is_locked),
+        *check_ports(facts.ports, is_running=_is_running(facts), broker_pids=facts.broker_pids),
         *check_doors(doors_of(config)),
         *check_name_servers(facts.name_servers),
         # a slave's is not judged at the start either: its master delivers
         *check_store(facts.store, accept_unserved=config.accept_unserved or config.broker_role == "SLAVE"),
     ]
+
+
+def _is_running(facts: Facts) -> bool | None:
+    """Return whether a broker has the store open, or None if this user may not look."""
+    return None if facts.store.error and not facts.store.exists else facts.store.is_locked

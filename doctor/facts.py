@@ -94,6 +94,8 @@ class PortFacts:
     """Reason why the address cannot be bound, empty if it is free."""
     owner: str = ""
     """The process that listens on the address, empty if unknown."""
+    owner_pids: tuple[int, ...] = ()
+    """All processes that hold the listener; processes inherit it."""
     is_needed: bool = True
 
 
@@ -159,3 +161,5 @@ class Facts:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[PortFacts, ...] = ()
     name_servers: tuple[PeerFacts, ...] = ()
+    broker_pids: tuple[int, ...] = ()
+    """The processes of the broker that has the store open; none without a broker of ours."""

@@ -53,21 +53,34 @@ def _port(name: str, host: str, port: int) -> PortFacts:
             trial.bind((host, port))
             trial.listen(1)
         except OSError as error:
-            return PortFacts(name, f"{host}:{port}", error.strerror or str(error), _owner(port))
+            return PortFacts(name, f"{host}:{port}", error.strerror or str(error), *_owners(port))
         except OverflowError as error:  # haListenPort is above 65535 where it is listenPort + 1
             return PortFacts(name, f"{host}:{port}", str(error))
     return PortFacts(name, f"{host}:{port}")
 
 
-def _owner(port: int) -> str:
-    """Return `name (pid)` of a process that listens on `port`, empty if this user may not know it."""
+def _owners(port: int) -> tuple[str, tuple[int, ...]]:
+    """Return `name (pid)` of one process that listens on `port`, and the pids of all.
+
+    Both are empty if this user may not know them.
+    """
+    pids: list[int] = []
     with contextlib.suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
-            listens = connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,)
-            if listens and connection.pid:
-                name = psutil.Process(connection.pid).name()
-                return f"{name.encode(errors='replace').decode()} ({connection.pid})"
-    return ""
+            if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
+                pids.append(connection.pid)
+        if pids:
+            name = psutil.Process(pids[0]).name()
+            return f"{name.encode(errors='replace').decode()} ({pids[0]})", tuple(pids)
+    return "", tuple(pids)
+
+
+def process_tree(main_pid: int) -> tuple[int, ...]:
+    """Return the process and all its descendants, or nothing if `main_pid` is 0 or the process has ended."""
+    with contextlib.suppress(psutil.Error):
+        if main_pid:
+            return (main_pid, *(child.pid for child in psutil.Process(main_pid).children(recursive=True)))
+    return ()
 
 
 def gather_name_servers(addresses: str) -> tuple[PeerFacts, ...]:

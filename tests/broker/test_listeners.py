@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from ringmq.broker.listening import listen, listener_per_reader, unreachable_note
+from ringmq.broker.listening import listen, listener_per_reader, unreachable_note, unregistered_note
 from ringmq.broker.start_error import StartError
 
 
@@ -56,3 +56,8 @@ def test_who_sends_clients_of_other_hosts_to_this_one_alone_is_told(
 ) -> None:
     note = unreachable_note(host, namesrv_addr)
     assert note == "" if told is None else f"by the name servers {told}: set bindAddress" in note
+
+
+def test_a_broker_without_a_name_server_says_that_no_client_finds_it() -> None:
+    assert unregistered_note("127.0.0.1:9876") == ""
+    assert "no client finds this broker: give --namesrv" in unregistered_note("")

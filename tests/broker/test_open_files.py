@@ -53,3 +53,19 @@ def test_connections_beyond_the_open_files_are_closed_at_once(tmp_path: Path) ->
         opened[0].setblocking(False)
         with pytest.raises(BlockingIOError):
             opened[0].recv(1)
+
+
+def test_a_start_tells_what_matters_and_nothing_that_nobody_has_set(tmp_path: Path) -> None:
+    """Too few files for the default of ringmqConnectionsMax are no news; a broker that no client finds is."""
+    if shutil.which("prlimit") is None:
+        pytest.skip("prlimit is needed")
+    settings: dict[str, object] = {"mappedFileSizeCommitLog": 16 << 20, "diskMaxUsedSpaceRatio": 95}
+    for name, given in (("default", {}), ("set", {"ringmqConnectionsMax": 65_536})):
+        limited = ("prlimit", "--nofile=20000:20000")
+        with RunningBroker(tmp_path / name, settings | given, prefix=limited, namesrv=None) as broker:
+            lines = broker.log_tail().splitlines()
+        assert any("ringmqConnectionsMax = 65536, but 20000 open files" in line for line in lines) == bool(given)
+        assert any("no name server is set, so no client finds this broker" in line for line in lines)
+        (recovered,) = [line for line in lines if "store recovered in" in line]
+        assert not recovered.rstrip().endswith(":")
+        assert "up to offset 0" in recovered

@@ -2,6 +2,7 @@
 
 import json
 import resource
+import socket
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,8 @@ def test_a_running_brokers_ports_and_store_are_well(broker: RunningBroker) -> No
     findings = {(row["area"], row["name"]): row for row in json.loads(done.stdout)}
     assert findings["network", "listenPort"]["level"] == "ok"
     assert "in use by the broker" in findings["network", "listenPort"]["meaning"]
+    assert findings["network", "listenPort"]["value"] == f"127.0.0.1:{port} listens (process {broker.process.pid})"
+    assert "already in use" not in findings["network", "listenPort - 2 (VIP)"]["value"]
     assert findings["store", "owner"]["value"] == "a live broker has it open"
     assert findings["store", "format"]["value"].startswith("1 ")
     assert done.exit_code == any(row["level"] == "fail" for row in findings.values())
@@ -62,6 +65,15 @@ def test_another_store_on_the_same_port_is_told_who_has_it(broker: RunningBroker
     assert done.exit_code == 1
     assert "FAIL  listenPort" in done.output
     assert "stop what has it" in done.output
+
+
+def test_a_port_that_another_process_has_is_not_taken_for_the_running_brokers(broker: RunningBroker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = doctor("--store", broker.store, *GIVEN, "--set", f"listenPort={port}", "-o", "json")
+    found = next(row for row in json.loads(done.stdout) if row["name"] == "listenPort")
+    assert found["level"] == "warn"
+    assert "not by the broker of this store" in found["meaning"]
 
 
 def test_a_machine_that_is_well_has_exit_status_0_and_a_bad_option_is_named(tmp_path: Path) -> None:

@@ -95,8 +95,15 @@ def test_long_tables_are_cut_and_what_is_wrong_stands_out() -> None:
     assert max(len(line) for line in text.splitlines()) <= 100
 
 
-def terminal(arguments: list[str], is_done: Callable[[list[str]], bool], seconds: float = 60.0) -> list[str]:
-    """What a terminal of 100x40 shows as soon as `is_done`; then ^C."""
+def terminal(
+    arguments: list[str],
+    is_done: Callable[[list[str]], bool],
+    seconds: float = 60.0,
+    keys: Callable[[list[str]], str] = lambda _: "",
+    end_key: str = "",
+) -> list[str]:
+    """What a terminal of 100x40 shows as soon as `is_done`; then `end_key`, or ^C. `keys` says what is typed meanwhile,
+    after each change of the screen."""
     child, descriptor = pty.fork()
     if child == 0:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored in jobs that a script has put in the background
@@ -109,8 +116,13 @@ def terminal(arguments: list[str], is_done: Callable[[list[str]], bool], seconds
     while not is_done(shown.display) and time.monotonic() < deadline:
         if select.select([descriptor], [], [], 0.2)[0]:
             stream.feed(os.read(descriptor, 65_536))
+            if typed := keys(shown.display):
+                os.write(descriptor, typed.encode())
     lines = [line.rstrip() for line in shown.display]
-    os.kill(child, signal.SIGINT)
+    if end_key:
+        os.write(descriptor, end_key.encode())
+    else:
+        os.kill(child, signal.SIGINT)
     _, status = os.waitpid(child, 0)
     os.close(descriptor)
     assert os.waitstatus_to_exitcode(status) == 0
@@ -163,6 +175,25 @@ def test_a_broker_that_ends_is_waited_for(answering: str) -> None:
 
     terminal(["top", "--url", answering, "--interval", "0.2"], is_done)
     assert seen == ["shown", "gone", "shown"]
+
+
+@pytest.mark.parametrize("answering", ["junk\r\n"], indirect=True)
+def test_a_question_mark_explains_the_screen_and_q_ends_it(answering: str) -> None:
+    seen: list[str] = []
+
+    def keys(display: list[str]) -> str:
+        """Shown, explained, shown again."""
+        text = "\n".join(display)
+        stage = "help" if "age of the oldest message" in text else "shown" if "q ends, ? explains" in text else ""
+        if not stage or seen[-1:] == [stage]:
+            return ""
+        seen.append(stage)
+        return "" if len(seen) == 3 else "?" if stage == "shown" else "x"
+
+    arguments = ["top", "--url", answering, "--interval", "0.2"]
+    lines = terminal(arguments, lambda _: len(seen) == 3, keys=keys, end_key="q")
+    assert seen == ["shown", "help", "shown"]
+    assert lines[0].startswith("b of c")
 
 
 def test_lines_of_json_go_on_when_it_is_back(answering: str) -> None:

@@ -176,6 +176,14 @@ def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
     assert of_serve.level == WARN
     (running,) = check_ports(taken, is_running=True)
     assert running.level == OK
+    owned = [dataclasses.replace(taken[0], owner_pids=(77, 78))]
+    (own,) = check_ports(owned, is_running=True, broker_pids=(70, 78))
+    assert (own.level, own.value) == (OK, "127.0.0.1:10911 listens (process 70)")
+    (others,) = check_ports(owned, is_running=True, broker_pids=(70, 71))
+    assert (others.level, others.value) == (WARN, "127.0.0.1:10911 Address already in use, by java (77)")
+    assert "options with which the broker was started" in others.advice
+    (hidden,) = check_ports(owned, is_running=None)
+    assert (hidden.level, hidden.advice) == (WARN, "run doctor as the broker's user, or as root")
     assert [finding.level for finding in check_name_servers([PeerFacts("a:1"), PeerFacts("b:1", "refused")])] == [
         OK,
         WARN,
