@@ -1,5 +1,5 @@
-"""What control knows and who tells the plane: topics, groups, clients, offsets, locks, what waits.
+"""Control's tables: topics, groups, clients, offsets, locks, held requests.
 
-`ports` is what the tables need from outside, `publication` writes them into shared memory, `loading` and
-`persistence` are their way from and to the config files.
+`ports` has the protocols of plane and store, `publication` writes the tables into shared memory, `loading` and
+`persistence` read and write the config files.
 """

@@ -1,8 +1,8 @@
 """Names that clients have made by using them: topics of sends, groups of heartbeats and pulls, retry topics.
 
-They may take half of the shared tables. The other half is for names of administrators and of a master. A name keeps
-its places until the next start, also when it is deleted, as every entry of those tables does. Nothing is removed for
-room. `config/ringmqClientNames.json` keeps the names over starts; names of older stores count as administrators'.
+They may take half of the shared tables. The other half is for names of administrators and of a master. A name keeps its
+entries until the next start, even if it is deleted, as every entry of those tables does. A full table evicts no name.
+`config/ringmqClientNames.json` keeps the names over starts. Names of older stores count as administrators'.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ringmq.remoting.errors import RequestError
 
 FILE = "ringmqClientNames.json"
 SHARE = 2
-"""Clients' names may take one in so many places."""
+"""Clients' names may take one of so many entries."""
 
 
 class ClientNames:
-    """`header` holds the capacities of the shared tables (struct rmq_plane_header)."""
+    """The names. `header` has the capacities of the shared tables (struct rmq_plane_header)."""
 
     def __init__(self, header: Any) -> None:
         self._header = header
@@ -33,7 +33,7 @@ class ClientNames:
         self.dirty = False
 
     def limit(self, table: str) -> int:
-        """Places of `table` (topic, queue, group) that are for clients' names."""
+        """Entries of `table` (topic, queue, group) for clients' names."""
         return int(getattr(self._header.tables, f"{table}_capacity")) // SHARE
 
     def has_group(self, group: str) -> bool:
@@ -41,13 +41,13 @@ class ClientNames:
         return group in self._groups
 
     def check_topic(self, config: TopicConfig) -> None:
-        """Raise RequestError when clients may not make this topic, for want of room."""
+        """Raise RequestError if this topic would exceed the entries for clients."""
         name = f"topic {config.topic_name}"
         self._check(name, "topic", "ringmqTopicsMax", self.topics_used, 1)
         self._check(name, "queue", "ringmqQueuesMax", self.queues_used, config.queue_count)
 
     def check_group(self, group: str) -> None:
-        """Raise RequestError when clients may not make this group, for want of room."""
+        """Raise RequestError if this group would exceed the entries for clients."""
         self._check(f"group {group}", "group", "ringmqGroupsMax", self.groups_used, 1)
 
     def add_topic(self, config: TopicConfig) -> None:
@@ -79,12 +79,12 @@ class ClientNames:
             self.dirty = True
 
     def delete_topic(self, topic: str) -> None:
-        """The topic is deleted; its places are free again after the next start."""
+        """The topic is deleted. Its entries are free again after the next start."""
         self.dirty |= topic in self._topics
         self._topics.pop(topic, None)
 
     def delete_group(self, group: str) -> None:
-        """The group is deleted; its place is free again after the next start."""
+        """The group is deleted. Its entry is free again after the next start."""
         self.dirty |= group in self._groups
         self._groups.pop(group, None)
 
@@ -93,7 +93,7 @@ class ClientNames:
         return {"groups": list(self._groups), "topics": list(self._topics)}
 
     def load(self, value: dict[str, Any], topics: Iterable[TopicConfig], groups: Iterable[str]) -> None:
-        """Take over the names in the file of an earlier run, as far as they exist. Raises BadBody."""
+        """Load the names in the file of an earlier run, as far as they exist. Raises BadBody."""
         known_topics = set(map(str, json_body.items(value, "topics")))
         known_groups = set(map(str, json_body.items(value, "groups")))
         for config in topics:

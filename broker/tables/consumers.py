@@ -1,7 +1,7 @@
-"""Who consumes: groups with their members and subscriptions, told by heartbeats.
+"""Consumer groups with their members and subscriptions, as heartbeats report them.
 
 A member is a connection (two client ids on one connection overwrite each other, as in RocketMQ). `Change` holds the
-effects: the hot path has to be shown the group, or the members be told (NOTIFY_CONSUMER_IDS_CHANGED, 40).
+effects: publish the group in the plane, or notify its members (NOTIFY_CONSUMER_IDS_CHANGED, 40).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ConsumerGroup:
 
     @property
     def is_broadcasting(self) -> bool:
-        """Every member gets every message; nobody shares queues."""
+        """True if every member gets every message and members share no queues."""
         return self.message_model == BROADCASTING
 
     def client_ids(self) -> list[str]:
@@ -61,9 +61,9 @@ class Change:
     """The effects of a client that joins or leaves its group."""
 
     publish: bool = False
-    """True if the hot path's copy of the group is out of date."""
+    """True if the group's entry in the plane is out of date."""
     tell: bool = False
-    """The members have to share their queues anew."""
+    """True if the members have to share their queues anew."""
 
 
 Key = TypeVar("Key")
@@ -84,32 +84,32 @@ class ConsumerTable:
         self.memberships = 0
         """Members of all groups."""
         self.subscriptions = 0
-        """Of all groups."""
+        """Subscriptions of all groups."""
         self.subscription_chars = 0
-        """Their names, expressions and tags."""
+        """Characters of their names, expressions and tags."""
         self.ever_subscribed: set[str] = set()
-        """Topics that some heartbeat named since the start."""
+        """Topics that some heartbeat has named since the start."""
 
     def __iter__(self) -> Iterator[ConsumerGroup]:
         return iter(self._groups.values())
 
     def all_groups(self) -> list[ConsumerGroup]:
-        """The groups as of now: a list that may be walked while they change."""
+        """The current groups, in a list of its own."""
         return list(self._groups.values())
 
     def get(self, group: str) -> ConsumerGroup | None:
-        """The group, None while nobody is online."""
+        """The group. None while it has no member."""
         return self._groups.get(group)
 
     def subscription(self, group: str, topic: object) -> SubscriptionData | None:
-        """What a group with members wants of a topic."""
+        """The subscription of a group with members to a topic."""
         online = self._groups.get(group)
         return online.subscriptions.get(topic) if online is not None and isinstance(topic, str) else None
 
     def register(
         self, connection: Connection, member: Member, data: ConsumerData, *, with_subscriptions: bool
     ) -> Steps[Change]:
-        """One group of a heartbeat."""
+        """Register one group of a heartbeat."""
         group = self._groups.get(data.group_name)
         is_new = group is None
         if group is None:
@@ -131,7 +131,7 @@ class ConsumerTable:
         )
 
     def fingerprint_changed(self, group: str, fingerprint: int) -> bool:
-        """Remember a heartbeat's fingerprint; True when another one was known."""
+        """Remember a heartbeat's fingerprint. True if another one was known."""
         known = self._fingerprints.get(group)
         self._fingerprints[group] = fingerprint
         return known is not None and known != fingerprint
@@ -165,7 +165,7 @@ class ConsumerTable:
         return self._of_connection.keys()
 
     def telling(self, group_name: str) -> Steps[None]:
-        """Notify the members that a member has joined or left, or that the group's subscriptions have changed."""
+        """Notify the members of a joined or left member, or of changed subscriptions."""
         group = self._groups.get(group_name)
         if group is None or group.is_broadcasting:
             return
@@ -175,7 +175,7 @@ class ConsumerTable:
                 yield
 
     def tell(self, group_name: str, connection: Connection) -> None:
-        """Tell one member, if it is one still."""
+        """Notify one member, if it is still one."""
         group = self._groups.get(group_name)
         if group is not None and connection in group.members:
             ext = {"consumerGroup": group_name}
@@ -187,8 +187,8 @@ class ConsumerTable:
         self.subscription_chars += sign * weight(subscription)
 
     def _merge(self, group: ConsumerGroup, told: list[SubscriptionData]) -> Steps[tuple[bool, bool]]:
-        """(an expression was replaced, a topic came or went): per topic only a greater subVersion replaces
-        (`ConsumerGroupInfo.updateSubscription`)."""
+        """(an expression was replaced, a topic came or went). Only a greater subVersion replaces the subscription of a
+        topic (`ConsumerGroupInfo.updateSubscription`)."""
         known = group.subscriptions
         replaced, came = False, False
         topics = {subscription.topic for subscription in told}
@@ -221,12 +221,12 @@ class ConsumerTable:
 
 
 def weight(subscription: SubscriptionData) -> int:
-    """Characters that a subscription keeps in memory."""
+    """Characters that a subscription takes in memory."""
     return len(subscription.topic) + len(subscription.sub_string) + sum(map(len, subscription.tags_set))
 
 
 def _discard(index: dict[Key, dict[str, None]], key: Key, name: str) -> None:
-    """Remove one name of an index; a key without names goes."""
+    """Remove one name of an index. A key without names is removed, too."""
     names = index.get(key)
     if names is not None:
         names.pop(name, None)

@@ -1,8 +1,8 @@
-"""Deleted topics whose queues still stand on disk.
+"""Deleted topics whose queues are still on disk.
 
-Requests that were on their way when a topic was deleted may still be appended and dispatched. So its queues are
-removed, and its name is free again, only when everything appended shortly after the deletion has been dispatched.
-A start goes on with what a run before has not come to (`ringmq.store.pending_deletions`).
+Requests in flight at the deletion of a topic may still be appended and dispatched. So its queues are removed, and its
+name is free again, only after everything appended shortly after the deletion has been dispatched. A start continues the
+deletions of the previous run (`ringmq.store.pending_deletions`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
 
 IN_FLIGHT_MS = 200
-"""A request taken before the deletion has been appended by then, unless write stands still."""
+"""Time after which a request from before the deletion has been appended, unless write makes no progress."""
 
 
 @dataclass(slots=True)
@@ -22,17 +22,18 @@ class _Deletion:
     deleted_ms: int
     write_turns: int
     is_settled: bool = False
-    """Write has begun a batch since then: it cannot hold one any more that was planned before the deletion."""
+    """True if write has begun a batch since the deletion. Such a batch contains no request that was planned before
+    it."""
     dispatch_bound: int | None = None
 
 
 class Deletions:
-    """Topics on their way out, by name."""
+    """Topics that are being deleted, by name."""
 
     def __init__(self) -> None:
         self._topics: dict[str, _Deletion] = {}
         self.write_turns: Callable[[], int] | None = None
-        """How often write has looked for requests; None = it is never in the middle of a batch (a slave, tests)."""
+        """Number of write's polls for requests. None = write is never within a batch (a slave, tests)."""
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
@@ -45,19 +46,19 @@ class Deletions:
         return frozenset(self._topics)
 
     def check_gone(self, topic: str) -> None:
-        """Raise RequestError while the queues of a deleted topic of that name still stand on disk."""
+        """Raise RequestError while the queues of a deleted topic of that name are still on disk."""
         if topic in self._topics:
             raise RequestError(
                 f"the topic[{topic}] is being deleted, try again", field="topic", code=ResponseCode.SYSTEM_BUSY
             )
 
     def add(self, topic: str, now_ms: int) -> None:
-        """The topic was deleted: no request for it is taken from here on."""
+        """The topic was deleted. No request for it is accepted from now on."""
         turns = self.write_turns() if self.write_turns else 0
         self._topics[topic] = _Deletion(now_ms, turns, is_settled=self.write_turns is None)
 
     def due(self, now_ms: int, append_offset: int, dispatched_offset: int) -> list[str]:
-        """Topics whose queues may be removed now; they are forgotten here by `done`."""
+        """Topics whose queues may be removed now. `done` forgets them."""
         ready = []
         for topic, deletion in self._topics.items():
             if not deletion.is_settled:  # the append offset at hand may be older than this look: next time
@@ -69,5 +70,5 @@ class Deletions:
         return ready
 
     def done(self, topic: str) -> None:
-        """Its queues are gone; the name is free."""
+        """The topic's queues are removed, and its name is free."""
         del self._topics[topic]

@@ -1,4 +1,6 @@
-"""Texts of a table's entries, kept until an entry changes: one change among many costs little in files and answers."""
+"""Encoded entries of a table, kept until an entry changes. So one change among many entries costs little in files and
+answers.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,10 @@ from ringmq.remoting import json_body
 from ringmq.store.config_files import encode_config
 
 PART_ENTRIES = 32
-"""Of one part: some 1.5 ms where no text is kept yet."""
+"""Entries of one part of a file: some 1.5 ms if no text is kept yet."""
 
 BODY_ENTRIES = 64
-"""Of one step of an answer: some 0.5 ms where no text is kept yet."""
+"""Entries of one step of an answer: some 0.5 ms if no text is kept yet."""
 
 
 class Bean(Protocol):
@@ -24,7 +26,7 @@ class Bean(Protocol):
 
 
 class EntryTexts:
-    """The member `table` of the config file `file`, and of the answer that has it, too."""
+    """The member `table` of the config file `file`, and of the answer that contains it."""
 
     def __init__(self, file: str, table: str) -> None:
         self._file = file
@@ -33,12 +35,12 @@ class EntryTexts:
         self._bodies: dict[str, bytes] = {}
 
     def forget(self, name: str) -> None:
-        """The entry has changed or is gone."""
+        """Drop the text of an entry that has changed or is gone."""
         self._lines.pop(name, None)
         self._bodies.pop(name, None)
 
     def file_parts(self, head: dict[str, Any], entries: list[tuple[str, Bean]]) -> Iterator[str]:
-        """The file: `head` and the member behind it, in parts of PART_ENTRIES. Entries may change between two parts."""
+        """The file in parts of PART_ENTRIES: `head`, then the member. Entries may change between two parts."""
         yield encode_config(self._file, head).removesuffix("\n}") + f',\n\t"{self._table}":{{'
         for first in range(0, len(entries), PART_ENTRIES):
             part = entries[first : first + PART_ENTRIES]
@@ -47,7 +49,7 @@ class EntryTexts:
         yield "\n\t}\n}" if entries else "}\n}"
 
     def add_member(self, text: bytearray, entries: list[tuple[str, Bean]]) -> Steps[None]:
-        """Add the member as it stands in an answer. Entries may change between two steps."""
+        """Add the member of an answer. Entries may change between two steps."""
         text += b'"%s":{' % self._table.encode()
         for first in range(0, len(entries), BODY_ENTRIES):
             part = entries[first : first + BODY_ENTRIES]

@@ -1,4 +1,4 @@
-"""Entries of config files one by one: an impossible one is left out and named, the others count."""
+"""Entries of config files one by one. An invalid entry is left out and named, the others count."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ringmq.remoting.errors import RemotingError
 
 T = TypeVar("T")
 LeaveOut = Callable[[str], None]
-"""Takes a line about an entry that is left out, without the file's name."""
+"""Callback for a line about an entry that is left out. The line lacks the file's name."""
 NAME_CHARS_SHOWN = 80
 IMPOSSIBLE = (RemotingError, ValueError, TypeError, OverflowError)
 
 
 def ignore(line: str) -> None:
-    """Of a file whose entries have been named before."""
+    """The callback for a file whose entries have been named before."""
 
 
 def possible_entries(
     table: dict[str, Any], what: str, read: Callable[[str, Any], T], leave_out: LeaveOut
 ) -> Iterator[tuple[str, T]]:
-    """Yield (name, value) of each entry that `read` takes; it raises one of IMPOSSIBLE for the others."""
+    """Yield (name, value) of each entry that `read` accepts. For the others `read` raises one of IMPOSSIBLE."""
     for name, entry in table.items():
         try:
             value = read(str(name), entry)
@@ -34,7 +34,7 @@ def possible_entries(
 
 
 def version_of(value: dict[str, Any], now_ms: int, leave_out: LeaveOut) -> DataVersion:
-    """The file's DataVersion, a new one where it has none that can be."""
+    """The file's DataVersion. A new one if the file has no valid one."""
     if not value:
         return DataVersion(0, 0, now_ms)
     try:

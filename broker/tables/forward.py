@@ -1,4 +1,4 @@
-"""Requests that the broker hands on to a client (307, 309) and whose answers it hands back as they come."""
+"""Requests that the broker forwards to a client (307, 309). It returns their answers unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Waiting:
 
 
 class ForwardTable:
-    """Forwarded requests without an answer yet, by the opaque that they went out under."""
+    """Forwarded requests without an answer yet, by the opaque under which they were sent."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}
@@ -31,18 +31,18 @@ class ForwardTable:
 
     @property
     def is_full(self) -> bool:
-        """No further request can wait."""
+        """True if no further request can wait."""
         return len(self._waiting) >= FORWARDS_MAX
 
     def send(
         self, outbox: Outbox, request: Request, target: Connection, client_id: str, command: RemotingCommand
     ) -> None:
-        """Push `command` to the client; its answer, or 207 after 10 s, goes to `request`."""
+        """Push `command` to the client. Its answer, or 207 after 10 s, goes to `request`."""
         opaque = outbox.push(target, command)
         self._waiting[opaque] = _Waiting(request, target, client_id, request.now_ms + FORWARD_TIMEOUT_MS)
 
     def answer(self, outbox: Outbox, connection: Connection, response: RemotingCommand) -> bool:
-        """A client's answer: code, ext fields and body go on as they came. False when nobody waits for it."""
+        """Return a client's answer: code, ext fields and body are unchanged. False if no request waits for it."""
         waiting = self._waiting.get(response.opaque)
         if waiting is None or waiting.target != connection:
             return False
@@ -57,7 +57,7 @@ class ForwardTable:
         return {connection for pair in ends for connection in pair}
 
     def expire(self, outbox: Outbox, now_ms: int) -> None:
-        """Answer what waited too long: 207."""
+        """Answer requests that have waited too long: 207."""
         for opaque in [opaque for opaque, waiting in self._waiting.items() if now_ms >= waiting.deadline_ms]:
             waiting = self._waiting.pop(opaque)
             remark = f"consumer <{waiting.client_id}> did not answer within {FORWARD_TIMEOUT_MS} ms"

@@ -1,4 +1,4 @@
-"""Consumer groups as the hot path sees them: configuration, members, forbidden topics and resets become one entry."""
+"""Consumer groups in the plane: configuration, members, forbidden topics and resets become one entry."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class GroupPublication:
         self._published: dict[str, dict[str, SubscriptionData]] = {}
 
     def publish(self, group: str) -> None:
-        """Show the hot path what a group is and wants, as of now."""
+        """Publish the current state of a group and its subscriptions."""
         finish(self.publishing(group))
 
     def publishing(self, group: str) -> Steps[None]:
-        """The same in steps. The group may change in between: each subscription is shown as it is at its step."""
+        """`publish` in steps. The group may change in between; each subscription is published as it is at its step."""
         online = self._consumers.get(group)
         wanted = () if online is None else online.subscriptions
         # A group of a thousand topics changes one at a time, each in a heartbeat of its own.
@@ -50,7 +50,7 @@ class GroupPublication:
         self._publish_flags(group)
 
     def topic_changed(self, topic: str) -> None:
-        """The topic has a new entry: publish it anew in the groups that it concerns."""
+        """The topic has a new entry. Publish it anew in the groups that subscribe to it."""
         for group in self._consumers.groups_on(topic):
             self._published.get(group, {}).pop(topic, None)
             self._show_subscription(group, topic)
@@ -84,7 +84,7 @@ class GroupPublication:
         self._tables.publish_group(group, flags)
 
     def _may_take_reset(self, group: str, subscriptions: Collection[str]) -> bool:
-        """True if a pull may come for a reset that waits. A reset that no pull takes would keep the group cold."""
+        """True if a pull may come for a waiting reset. A reset that no pull takes would keep the group cold."""
         for topic, queue_ids in self._offsets.resets_of(group).items():
             config = self._topics.get(topic)
             if config is None or (subscriptions and topic not in subscriptions):

@@ -25,7 +25,7 @@ FORBIDDEN_READ = 1 << 2
 
 
 class GroupTable:
-    """All group configurations by name. `on_change(group)` publishes what the hot path needs of it."""
+    """All group configurations by name. `on_change(group)` publishes the group."""
 
     def __init__(self, on_change: Callable[[str], None], client_names: ClientNames) -> None:
         self._on_change = on_change
@@ -37,7 +37,7 @@ class GroupTable:
         self.data_version = DataVersion()
         self.dirty = False
         self.changes = 0
-        """Since the start."""
+        """Number of changes since the start."""
 
     def __iter__(self) -> Iterator[SubscriptionGroupConfig]:
         return iter(self._groups.values())
@@ -52,13 +52,13 @@ class GroupTable:
         return self._sorted
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
-        """The configuration; nothing is made."""
+        """The configuration. Never makes one."""
         return self._groups.get(group)
 
     def find(self, group: str, auto_create: bool, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The configuration, made when it is missing and may be (`findSubscriptionGroupConfig`).
+        """The configuration. A missing one is made if that is allowed (`findSubscriptionGroupConfig`).
 
-        Raises RequestError when clients' names have no room, and PlaneFullError.
+        Raises RequestError if the entries for clients' names are full, and PlaneFullError.
         """
         known = self._groups.get(group)
         if known is not None:
@@ -76,8 +76,11 @@ class GroupTable:
         return made
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
-        """Make or change a group. Raises RequestError for numbers out of range and PlaneFullError when the shared
-        tables have no room; nothing has changed then."""
+        """Make or change a group.
+
+        Raises RequestError for numbers out of range, and PlaneFullError if the shared tables are full. Then nothing has
+        changed.
+        """
         check_possible(config)
         known = self._groups.get(config.group_name)
         self._groups[config.group_name] = config
@@ -92,7 +95,7 @@ class GroupTable:
         self._note_change(config.group_name, now_ms)
 
     def delete(self, group: str, now_ms: int) -> bool:
-        """Forget a group; False when there was none."""
+        """Delete a group. False if there was none."""
         self._forbidden.pop(group, None)
         if self._groups.pop(group, None) is None:
             return False
@@ -103,11 +106,11 @@ class GroupTable:
     # ---- forbidden topics (353) ----
 
     def is_forbidden(self, group: str, topic: str) -> bool:
-        """Whether the group may not read the topic."""
+        """True if the group may not read the topic."""
         return bool(self._forbidden.get(group, {}).get(topic, 0) & FORBIDDEN_READ)
 
     def set_forbidden(self, group: str, topic: str, forbidden: bool, now_ms: int) -> None:
-        """Allow or forbid reading. Raises RequestError when too much is forbidden already."""
+        """Allow or forbid reading. Raises RequestError if FORBIDDEN_MAX pairs are forbidden already."""
         if forbidden and sum(map(len, self._forbidden.values())) >= FORBIDDEN_MAX:
             text = f"group {group}: {FORBIDDEN_MAX} pairs of a group and a forbidden topic are kept already"
             raise RequestError(text, field="group", code=ResponseCode.SYSTEM_ERROR, limit=FORBIDDEN_MAX)
@@ -121,7 +124,7 @@ class GroupTable:
         self._changed(group, now_ms)
 
     def replace_forbidden(self, forbidden: dict[str, dict[str, int]], now_ms: int) -> None:
-        """Take over another broker's table (a slave its master's)."""
+        """Replace the table by another broker's (a slave by its master's)."""
         changed = {
             group for group in self._forbidden.keys() | forbidden if self._forbidden.get(group) != forbidden.get(group)
         }
@@ -130,27 +133,27 @@ class GroupTable:
             self._changed(group, now_ms)
 
     def has_forbidden(self, group: str) -> bool:
-        """Whether any topic is forbidden for the group."""
+        """True if any topic is forbidden for the group."""
         return group in self._forbidden
 
     # ---- file and body ----
 
     def body(self, groups: Iterable[str] | None = None) -> dict[str, Any]:
-        """The content of subscriptionGroup.json, or of it the named groups alone."""
+        """The content of subscriptionGroup.json, or its part for the named groups."""
         chosen = self._groups if groups is None else groups
         return self._head() | {"subscriptionGroupTable": {name: self._groups[name].to_json() for name in chosen}}
 
     @property
     def version(self) -> object:
-        """Another one whenever the text of all is another one."""
+        """A value that differs whenever the text of all groups differs."""
         return self.changes, self.data_version.copy()
 
     def body_json(self, groups: Iterable[str] | None = None) -> bytes:
-        """The text of code 201: everything, or the named groups alone."""
+        """The text of code 201: all groups, or the named ones."""
         return finish(self.body_steps(groups))
 
     def body_steps(self, groups: Iterable[str] | None = None) -> Steps[bytes]:
-        """The same in steps, of the groups as of now."""
+        """`body_json` in steps, of the groups at the first step."""
         chosen = self._groups if groups is None else {name: self._groups[name] for name in groups}
         text = bytearray(json_body.write_body(self._head())[:-1] + b",")
         yield from self._texts.add_member(text, list(chosen.items()))
@@ -161,7 +164,7 @@ class GroupTable:
         return "".join(self.file_parts())
 
     def file_parts(self) -> Iterator[str]:
-        """The same in parts, of the groups as of now."""
+        """`file_text` in parts, of the groups at the first part."""
         return self._texts.file_parts(self._head(), list(self._groups.items()))
 
     def _head(self) -> dict[str, Any]:
@@ -169,7 +172,7 @@ class GroupTable:
         return {"dataVersion": self.data_version.to_json(), "forbiddenTable": forbidden}
 
     def load(self, value: dict[str, Any], now_ms: int, leave_out: LeaveOut = file_entries.ignore) -> None:
-        """Take over subscriptionGroup.json and add the system groups."""
+        """Load subscriptionGroup.json and add the system groups."""
         self.data_version = file_entries.version_of(value, now_ms, leave_out)
         table = json_body.mapping(value, "subscriptionGroupTable")
         self._groups.update(file_entries.possible_entries(table, "group", _from_file, leave_out))
@@ -196,7 +199,7 @@ class GroupTable:
 
 
 def check_possible(config: SubscriptionGroupConfig) -> None:
-    """Raise RequestError for a name that the shared tables cannot hold, and for numbers out of range."""
+    """Raise RequestError for a name that exceeds the shared tables, and for numbers out of range."""
     try:
         is_name = 0 < len(config.group_name.encode()) <= NAME_BYTES_MAX
     except UnicodeEncodeError:  # half a surrogate pair

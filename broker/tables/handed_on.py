@@ -1,4 +1,4 @@
-"""Files of the store that this broker does not read: it hands them on to slaves as they are."""
+"""Files of the store that this broker does not read. It passes them on to slaves unchanged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class HandedOnFile:
-    """The text of delayOffset.json; None without the file."""
+    """The text of delayOffset.json. None without the file."""
 
     text: str | None = None

@@ -1,6 +1,7 @@
-"""Pulls that control serves itself and that found nothing: held until something may match, at most as long as asked.
+"""Pulls that control answers itself and that have found no message. Control holds them until a message may match, at
+most for the requested time.
 
-Only BatchCQ topics and subscriptions with very many tags come here; every other pull is held by its read worker.
+Only pulls of BatchCQ topics and of subscriptions with very many tags are held here. Read workers hold all others.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ HOLD_MAX_MS = 300_000
 
 @dataclass(frozen=True, slots=True)
 class HeldPull:
-    """`is_due()` says whether the queue has grown beyond what was asked for."""
+    """A held pull. `is_due()`: True if the queue has grown beyond the requested offset."""
 
     request: Request
     deadline_ms: int
@@ -24,7 +25,7 @@ class HeldPull:
 
 
 class HeldPulls:
-    """All pulls that wait here."""
+    """All held pulls."""
 
     def __init__(self) -> None:
         self._held: list[HeldPull] = []
@@ -33,14 +34,14 @@ class HeldPulls:
         return len(self._held)
 
     def hold(self, request: Request, suspend_ms: int, is_due: Callable[[], bool]) -> bool:
-        """Keep the pull; False when it must be answered at once."""
+        """Hold the pull. False if it must be answered at once."""
         if suspend_ms <= 0 or len(self._held) >= HELD_MAX:
             return False
         self._held.append(HeldPull(request, request.now_ms + min(suspend_ms, HOLD_MAX_MS), is_due))
         return True
 
     def take_due(self, now_ms: int) -> list[Request]:
-        """Pulls to be run again, without holding."""
+        """Pulls to run again. They may not be held again."""
         due = [held for held in self._held if now_ms >= held.deadline_ms or held.is_due()]
         if due:
             gone = {id(held) for held in due}
@@ -48,9 +49,9 @@ class HeldPulls:
         return [held.request for held in due]
 
     def shorten(self, deadline_ms: int) -> None:
-        """No pull waits beyond `deadline_ms`."""
+        """Let no pull wait beyond `deadline_ms`."""
         self._held = [replace(held, deadline_ms=min(held.deadline_ms, deadline_ms)) for held in self._held]
 
     def drop(self, connection: Connection) -> None:
-        """The client is gone."""
+        """Drop the pulls of a connection that has ended."""
         self._held = [held for held in self._held if held.request.connection != connection]

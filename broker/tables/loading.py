@@ -1,7 +1,7 @@
-"""Filling a fresh plane before any worker runs, and filling control's state from it and from the config files.
+"""Filling a new plane before any worker runs, and filling control's state from the plane and the config files.
 
-At a start `load_into` publishes topics, groups, queue bounds and consumer offsets. Control does the same again from
-the same files when it comes up, which changes nothing, and when it was restarted, where the plane knows better.
+At a start `load_into` publishes topics, groups, queue bounds and consumer offsets. Control loads the same files when it
+comes up, which changes nothing. After a restart of control the plane has newer values than the files.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, keep_damaged, load_config
 
 LINES_TOLD_MAX = 5
-"""Of the entries that are left out of one file."""
+"""Log lines about the entries of one file that are left out."""
 
 
 class QueueBounds(Protocol):
-    """What recovery knows of a queue."""
+    """The bounds of a queue that recovery has found."""
 
     @property
     def min_offset(self) -> int:
-        """First offset that the log still has."""
+        """First offset that the log still holds."""
 
     @property
     def max_offset(self) -> int:
-        """Offset behind the last unit on disk; dispatch adds the rest."""
+        """Offset behind the last unit on disk. Dispatch adds the rest."""
 
     @property
     def is_batch(self) -> bool:
-        """It is a BatchConsumeQueue."""
+        """True for a BatchConsumeQueue."""
 
     def replay_from(self, append_offset: int) -> int:
         """Records of the log below this offset get no unit."""
@@ -65,7 +65,8 @@ def load_into(
     recovered: RecoveredQueues,
     tell: Callable[[str], None] = file_entries.ignore,
 ) -> None:
-    """Publish everything that the store's config files and queues say; `tell` gets a line about each damaged file.
+    """Publish the content of the store's config files and the bounds of its queues. `tell` gets a line about each
+    damaged file.
 
     Raises PlaneFullError, ConfigFileError and OSError.
     """
@@ -100,10 +101,11 @@ def load_state(
     fresh: bool,
     tell: Callable[[str], None] = file_entries.ignore,
 ) -> None:
-    """Read topics.json, subscriptionGroup.json and consumerOffset.json into the tables.
+    """Read topics.json, subscriptionGroup.json and consumerOffset.json into the tables. Raises ConfigFileError,
+    OSError.
 
-    An entry that cannot be is left out. `fresh`: the plane is empty, and a damaged file is kept beside and named by
-    `tell`; else the plane already holds newer consumer offsets, they win. Raises ConfigFileError, OSError.
+    An invalid entry is left out. `fresh` True: the plane is empty, and a damaged file is saved beside it and named by
+    `tell`. False: the plane has newer consumer offsets, and they win.
     """
     with _read(root, topics.FILE, fresh, tell) as (content, leave_out):
         topic_table.load(content, config, now_ms, leave_out)
@@ -117,8 +119,8 @@ def load_state(
 def _read(
     root: Path, file: str, fresh: bool, tell: Callable[[str], None]
 ) -> Iterator[tuple[dict[str, Any], Callable[[str], None]]]:
-    """The file's content, and a callback that takes lines about its entries. An impossible value that concerns all
-    entries is a ConfigFileError that names the file."""
+    """The file's content, and a callback for lines about its entries. An invalid value that concerns all entries raises
+    ConfigFileError, which names the file."""
     lines: list[str] = []
     path = root / layout.CONFIG / file
     content = load_config(root, file, lines.append)

@@ -1,4 +1,6 @@
-"""Queue locks of orderly consumers: who may consume a queue of a group right now (LOCK_BATCH_MQ, UNLOCK_BATCH_MQ)."""
+"""Queue locks of orderly consumers: the client that may consume a queue of a group now (LOCK_BATCH_MQ,
+UNLOCK_BATCH_MQ).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,9 @@ from itertools import islice
 from ringmq.remoting.message_queue import MessageQueue
 
 LOCK_LIVE_MS = 60_000
-"""A lock dies this long after its last renewal (`rocketmq.broker.rebalance.lockMaxLiveTime`)."""
+"""Time from the last renewal of a lock to its end (`rocketmq.broker.rebalance.lockMaxLiveTime`)."""
 FORGET_MAX = 4000
-"""Dead locks that one look forgets: some 4 ms."""
+"""Expired locks that one call removes, in some 4 ms."""
 
 
 @dataclass(slots=True)
@@ -23,16 +25,16 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue. The caller keeps the numbers of locks within their limits."""
+    """Locks by group and queue. The caller enforces the limits of their number."""
 
     def __init__(self) -> None:
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
-        """The one that was renewed last is last."""
+        """The locks in the order of their last renewal."""
         self._of_group: dict[str, dict[MessageQueue, _Lock]] = {}
         self._of_client: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Locks that are kept; dead ones are forgotten some seconds after their death."""
+        """Number of locks. Expired locks count until they are removed, some seconds later."""
         return len(self._locks)
 
     def count_of(self, client_id: str) -> int:
@@ -50,7 +52,7 @@ class QueueLocks:
         return lock is None or lock.client_id != client_id
 
     def lock(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
-        """Take or renew; whether the client holds the queue now."""
+        """Take or renew the lock. True if the client holds the queue now."""
         if not self.is_free(group, client_id, queue, now_ms):
             return False
         self._forget(group, queue)
@@ -61,16 +63,16 @@ class QueueLocks:
         return True
 
     def unlock(self, group: str, client_id: str, queue: MessageQueue) -> None:
-        """Give back a queue if the client holds it."""
+        """Release a queue if the client holds it."""
         if not self.is_new(group, client_id, queue):
             self._forget(group, queue)
 
     def is_any_live(self, group: str, now_ms: int) -> bool:
-        """Whether any queue of the group is locked."""
+        """True if any queue of the group is locked."""
         return any(not lock.is_free(now_ms) for lock in self._of_group.get(group, {}).values())
 
     def expire(self, now_ms: int) -> None:
-        """Forget dead locks."""
+        """Remove expired locks."""
         oldest = list(islice(self._locks.items(), FORGET_MAX))
         for (group, queue), lock in oldest:
             if not lock.is_free(now_ms):

@@ -1,4 +1,4 @@
-"""Clients that come and go: their groups are published anew, and the other members are notified."""
+"""Clients that join and leave: their groups are published anew, and the other members are notified."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Membership:
     publication: GroupPublication
 
     def notifies(self, group: str) -> bool:
-        """True if members of the group are notified of each other's coming and going."""
+        """True if members of the group are notified when others join or leave."""
         config = self.groups.get(group)
         return self.live.config.notify_consumer_ids_changed_enable and (
             config is None or config.notify_consumer_ids_changed_enable
         )
 
     def following(self, group: str, change: Change) -> Steps[None]:
-        """Show the hot path the change, then notify the members, at once or when the budget of `notices` allows it."""
+        """Publish the change, then notify the members, at once or when the budget of `notices` allows it."""
         if change.publish:
             yield from self.publication.publishing(group)
         if change.tell and self.notifies(group) and self.notices.may_tell(group, self.now.ms):
@@ -50,7 +50,7 @@ class Membership:
         yield from self.following(group, self.consumers.unregister(group, connection))
 
     def closing(self, connection: Connection) -> Steps[None]:
-        """The connection is gone: its client leaves every group, and other members are notified."""
+        """The connection has ended: its client leaves every group, and other members are notified."""
         for group in self.consumers.groups_of(connection):
             yield from self.leaving(group, connection)
             yield

@@ -1,4 +1,4 @@
-"""Entries that requests of clients make: refused while memory is short, and made where the configuration says so."""
+"""Entries that requests of clients make: refused while memory is short, and made if the configuration allows it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NewEntries:
             )
 
     def find_group(self, group: str, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The group's configuration, made when it is missing and clients may make it. Raises RequestError."""
+        """The group's configuration. A missing one is made if clients may make it. Raises RequestError."""
         may_make = self.live.config.auto_create_subscription_group
         if may_make and self.groups.get(group) is None:
             self.refuse_when_short(f"group {group}")

@@ -1,7 +1,8 @@
-"""Notices to members of groups that others come or go (NOTIFY_CONSUMER_IDS_CHANGED, 40), within a budget.
+"""Notifications to members of groups that others join or leave (NOTIFY_CONSUMER_IDS_CHANGED, 40), within a budget.
 
-A group of N members that leave one by one would be worth N * N notices. While the budget is used up, changes of a
-group share one notice to each member. A late notice does little harm: clients ask for members every 20 s anyway.
+If all N members of a group left one by one, each change would cost up to N notifications. While the budget is used up,
+changes of a group share one notification to each member. A late notification does little harm, because clients ask for
+members every 20 s.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from ringmq.broker.tables.consumers import ConsumerTable
 PER_MS = 4
 AT_ONCE = 1024
 A_TURN = 128
-"""Some 2 ms of control."""
+"""Notifications of one turn, some 2 ms of control."""
 PAUSE_MS = 10
 
 
 class Notices:
-    """Tells members by the budget: AT_ONCE notices, and PER_MS more each millisecond."""
+    """Notifies members within the budget: AT_ONCE notifications, and PER_MS more each millisecond."""
 
     def __init__(self, consumers: ConsumerTable) -> None:
         self._consumers = consumers
@@ -32,11 +33,11 @@ class Notices:
 
     @property
     def is_waiting(self) -> bool:
-        """Some member is to be told later."""
+        """True if some member is to be notified later."""
         return self._group is not None or bool(self._waiting)
 
     def may_tell(self, group: str, now_ms: int) -> bool:
-        """True if the budget allows all members of a group at once, and is charged. Otherwise the group waits."""
+        """True if the budget covers all members of a group now; it is charged. Otherwise the group waits."""
         self._refill(now_ms)
         online = self._consumers.get(group)
         members = 0 if online is None or online.is_broadcasting else len(online.members)
@@ -47,7 +48,7 @@ class Notices:
         return True
 
     def turn(self, now_ms: int) -> None:
-        """Tell some of those that wait."""
+        """Notify some of the waiting members."""
         self._refill(now_ms)
         end = self._left - min(self._left, A_TURN)
         while self._left > end and self.is_waiting:

@@ -1,7 +1,7 @@
-"""Consumer offsets: by (group, topic, queue) over the plane's table, and the file `consumerOffset.json`.
+"""Consumer offsets by (group, topic, queue) in the plane's table, and the file `consumerOffset.json`.
 
-Offsets of live queues stand in the plane, where pulls commit too. Offsets of topics or queues that do not exist
-(any more, or yet) are kept beside it, so that no file loses them; they move when the topic is published.
+Offsets of live queues are in the plane, where pulls commit, too. Offsets of topics or queues that do not exist (any
+more, or yet) are kept beside it, so that the file keeps them. They move to the plane when the topic is published.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UPDATE_VERSION_STEP = 500
 STEP_KEYS = 32
 """Pairs of a topic and a group of one step: some 0.5 ms."""
 DISCOVER_MAX = 256
-"""Entries of the plane that one look learns the names of: some 0.5 ms."""
+"""Entries of the plane whose names one call looks up, in some 0.5 ms."""
 STRAYS_MAX = 65_536  # that requests may add: their names come from outside
 
 OffsetKey = tuple[str, str]
@@ -44,30 +44,30 @@ class OffsetTable:
         self._tables = tables
         self._strays: dict[OffsetKey, dict[int, int]] = {}
         self.stray_count = 0
-        """Queues with an offset here that do not exist."""
+        """Queues that have an offset here and do not exist."""
         self._stray_pairs = PairIndex()
         self._resets: dict[OffsetKey, dict[int, int]] = {}
         self._reset_pairs = PairIndex()
         self._queues: dict[OffsetKey, set[int]] = {}
-        """Queues that have, or have had, an offset in the plane. Whether there is one now, the plane says."""
+        """Queues that have, or have had, an offset in the plane. The plane shows if they have one now."""
         self._pairs = PairIndex()
         """The keys of `_queues`."""
         self._all_pairs = (self._stray_pairs, self._reset_pairs, self._pairs)
         self._known_slots: set[tuple[int, int]] = set()
         self._discovered = 0
-        """Entries of the plane's table whose names are known: entries keep their group and queue slot."""
+        """Entries of the plane's table whose names are known. An entry keeps its group and queue slot."""
         self.data_version = DataVersion()
         self._updates = 0
         self.dirty = False
         self.erasures = 0
         """The number of erasures of offsets since the start."""
         self.committed_here: set[CommitKey] = set()
-        """On a slave: what consumers have committed to it, and its master does not know yet."""
+        """On a slave: commits of consumers that its master does not know yet."""
 
     # ---- one offset ----
 
     def get(self, group: str, topic: str, queue_id: int) -> int:
-        """The committed offset, -1 = none. A waiting reset wins."""
+        """The committed offset. -1 = none. A waiting reset wins."""
         reset = self._resets.get((topic, group), {}).get(queue_id)
         if reset is not None:
             return reset
@@ -78,13 +78,13 @@ class OffsetTable:
         return self._plane.offset_get(group_id, slot)
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
-        """The next offset of the group's latest pull, -1 = none since the start."""
+        """The next offset of the group's latest pull. -1 = none since the start."""
         slot = self._tables.slot(topic, queue_id)
         group_id = self._plane.group_find(group)
         return -1 if slot is None or group_id is None else self._plane.pulled_next(group_id, slot)
 
     def put(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
-        """Commit an offset; smaller ones are accepted. Raises PlaneFullError."""
+        """Commit an offset. Smaller ones are accepted. Raises PlaneFullError."""
         if (
             self.stray_count >= STRAYS_MAX
             and self._tables.slot(topic, queue_id) is None
@@ -94,7 +94,7 @@ class OffsetTable:
         self.take_over(group, topic, queue_id, offset, now_ms)
 
     def take_over(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
-        """The same for what a file or a master has, however many of its queues are gone. Raises PlaneFullError."""
+        """Set an offset from a file or a master, even if many of its queues are gone. Raises PlaneFullError."""
         slot = self._tables.slot(topic, queue_id)
         if slot is None:
             strays = self._strays.setdefault((topic, group), {})
@@ -108,7 +108,7 @@ class OffsetTable:
         self._step(now_ms)
 
     def drain(self, now_ms: int) -> int:
-        """Take over what pulls have committed; number of changes. Raises PlaneFullError."""
+        """Apply commits of pulls. Returns the number of changes. Raises PlaneFullError."""
         changes = self._plane.offset_drain()
         if changes:
             self._step(now_ms, changes)
@@ -118,18 +118,20 @@ class OffsetTable:
     # ---- resets ----
 
     def set_reset(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
-        """The next pull of the queue goes to `offset`. It is committed, too (as `assignResetOffset` does): a group
-        that is offline finds it there after a restart. Raises PlaneFullError."""
+        """Send the next pull of the queue to `offset`. Raises PlaneFullError.
+
+        The offset is committed, too (as `assignResetOffset` does), so that an offline group finds it after a restart.
+        """
         self.put(group, topic, queue_id, offset, now_ms)
         self._resets.setdefault((topic, group), {})[queue_id] = offset
         self._reset_pairs.add(topic, group)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether a reset waits for the queue."""
+        """True if a reset waits for the queue."""
         return queue_id in self._resets.get((topic, group), {})
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The waiting reset, erased."""
+        """The waiting reset, which is erased."""
         key = (topic, group)
         waiting = self._resets.get(key)
         if waiting is None:
@@ -140,11 +142,11 @@ class OffsetTable:
         return offset
 
     def resets_of(self, group: str) -> dict[str, set[int]]:
-        """Queues of the group with a reset that waits, by topic."""
+        """Queues of the group with a waiting reset, by topic."""
         return {topic: set(self._resets[topic, group]) for topic in self._reset_pairs.topics_of(group)}
 
     def groups_to_reset(self, topic: str) -> list[str]:
-        """Groups with a reset of the topic that waits."""
+        """Groups with a waiting reset of the topic."""
         return self._reset_pairs.groups_of(topic)
 
     # ---- many ----
@@ -154,7 +156,7 @@ class OffsetTable:
         return dict(self._all())
 
     def _all(self) -> Iterator[tuple[OffsetKey, dict[int, int]]]:
-        """Every offset, each as of the moment when it is looked at."""
+        """Every offset, each as of the moment of its read."""
         self._discover()
         for key in dict.fromkeys([*self._strays, *self._queues]):
             if offsets := self._offsets_of(key):
@@ -185,13 +187,13 @@ class OffsetTable:
         return sorted(group for group in groups if self._offsets_of((topic, group)))
 
     def adopt(self, topic: str, now_ms: int) -> None:
-        """Move what is kept beside the plane for a topic that is published now."""
+        """Move the offsets beside the plane into it, for a topic that is published now."""
         for group in self._stray_pairs.groups_of(topic):
             for queue_id, offset in self._pop_strays((topic, group)).items():
                 self.take_over(group, topic, queue_id, offset, now_ms)
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """These topics are to be deleted: erase their offsets. To be called while they are still live."""
+        """Erase the offsets of topics that are to be deleted. Call it while they are still live."""
         self._discover()
         for topic in topics:
             for group in {group for pairs in self._all_pairs for group in pairs.groups_of(topic)}:
@@ -206,7 +208,7 @@ class OffsetTable:
     # ---- file ----
 
     def file_text(self) -> Steps[str]:
-        """The content of consumerOffset.json, as stock writes it."""
+        """The content of consumerOffset.json, in stock's format."""
         version = self.data_version.to_json()
         topics: dict[str, list[str]] = {}
         lines: list[str] = []
@@ -237,8 +239,10 @@ class OffsetTable:
     def load(
         self, value: dict[str, Any], now_ms: int, *, into_plane: bool, leave_out: LeaveOut = file_entries.ignore
     ) -> None:
-        """Take over consumerOffset.json. `into_plane` False (control was restarted): the plane's offsets are newer,
-        only what it cannot hold is read."""
+        """Load consumerOffset.json.
+
+        `into_plane` False (control was restarted): the plane's offsets are newer, so only the others are read.
+        """
         self.data_version = file_entries.version_of(value, now_ms, leave_out)
         for name, queues in json_body.mapping(value, "offsetTable").items():
             topic, separator, group = str(name).partition(SEPARATOR)
@@ -263,7 +267,7 @@ class OffsetTable:
         self.note_erasure()
 
     def note_erasure(self) -> None:
-        """Offsets are gone that the file may have: no deletion goes on before it is written again."""
+        """Offsets are erased that the file may hold. No deletion goes on before the file is written again."""
         self.dirty = True
         self.erasures += 1
 
@@ -284,8 +288,8 @@ class OffsetTable:
             self._pairs.add(topic, group)
 
     def _discover(self, count_max: int | None = None) -> None:
-        """Learn the names of offsets that pulls have put into the plane. `drain` learns some at a time, so that few are
-        left when all are wanted."""
+        """Look up the names of offsets that pulls have put into the plane. `drain` looks up some at a time, so that few
+        are left when all are needed."""
         fresh = self._plane.offset_keys(self._discovered, count_max)
         self._discovered += len(fresh)
         for group_id, slot in fresh:
@@ -305,7 +309,7 @@ class OffsetTable:
 
 
 def _from_file(queue_id: str, offset: Any) -> tuple[int, int]:
-    """Queue id and offset; -1 stands for none."""
+    """Queue id and offset. -1 = none."""
     if not is_queue_id(int(queue_id)):
         raise ValueError(f"a queue id is in 0..{QUEUE_ID_MAX}")
     number = json_body.as_integer(offset, "offset")

@@ -1,5 +1,5 @@
-"""Control's config files: what is dirty is written before the answers go out that it stands behind; consumer offsets
-by time.
+"""Control's config files. A changed table is written before the answers to its changes are sent; consumer offsets are
+written periodically.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ringmq.store.write_hold import HeldFor, write_hold
 DELAY_OFFSETS_FILE = "delayOffset.json"
 SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
 SAVE_MS = 5
-"""Of a turn, for the text of consumer offsets."""
+"""Time of a turn for the text of consumer offsets."""
 SMALL = 2000
-"""Topics that are written in one go."""
+"""Topics that are written at once."""
 REMOVE_WITHIN_S = 0.05
-"""Of a tick, for the queues of deleted topics: requests wait meanwhile."""
+"""Time of a tick for the queues of deleted topics. Requests wait meanwhile."""
 
 
 class HoldOnWrites(Protocol):
@@ -46,7 +46,7 @@ class HoldOnWrites(Protocol):
 
     @property
     def divergences(self) -> Mapping[Any, Any]:
-        """The slaves that writes are held for; the values are dataclasses with the fields of `HeldFor`."""
+        """The slaves for which writes are held. The values are dataclasses with the fields of `HeldFor`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Saved:
 
 
 class Persistence:
-    """Writes `<root>/config`. Every method raises OSError; what could not be written stays dirty."""
+    """Writes `<root>/config`. Every method raises OSError. A table that could not be written stays dirty."""
 
     def __init__(self, root: Path, saved: Saved, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -82,23 +82,24 @@ class Persistence:
         self._saving: tuple[Steps[str], int] | None = None
         """Steps to the text of the offsets, and the erasures that it contains."""
         self._unwritten = False
-        """True if offsets that `OffsetTable.dirty` does not count any more are not in the file yet."""
+        """True if `OffsetTable.dirty` is reset and the file lacks some of its offsets."""
         self._erasures_saved = 0
 
     @property
     def tables_dirty(self) -> bool:
-        """Something that `save_tables` writes has changed."""
+        """True if a table that `save_tables` writes has changed."""
         saved = self._saved
         return (
             saved.topics.dirty or saved.groups.dirty or saved.hold.dirty or saved.deletions.topics() != self._deletions
         )
 
     def save_tables(self) -> None:
-        """Save the hold on writes, deletions, topics and groups, as far as they changed, however long it takes."""
+        """Save the changed ones of: hold on writes, deletions, topics, groups. It takes as long as it must."""
         finish(self.saving_tables())
 
     def saving_tables(self) -> Steps[bool]:
-        """The same in steps. Tables that change meanwhile are dirty again. Tables that cannot be written stay dirty."""
+        """`save_tables` in steps. Tables that change meanwhile are dirty again. Tables that cannot be written stay
+        dirty."""
         saved = self._saved
         deleted = saved.deletions.topics()
         self.save_hold()
@@ -122,25 +123,25 @@ class Persistence:
             raise
 
     def save_hold(self) -> None:
-        """Save the slaves that writes are held for, when they changed."""
+        """Save the slaves for which writes are held, after a change."""
         hold = self._saved.hold
         if hold.dirty:
             write_hold(self._root, [HeldFor(**asdict(entry)) for entry in hold.divergences.values()])
             hold.dirty = False
 
     def save_delay_offsets(self) -> None:
-        """delayOffset.json, as a slave's master has sent it."""
+        """Save delayOffset.json as a slave's master has sent it."""
         if self._saved.delay_offsets.text is not None:
             persist_text(self._root, DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
 
     def load_delay_offsets(self) -> None:
-        """delayOffset.json, if there is one; it is handed on as it is."""
+        """Load delayOffset.json, if there is one. Slaves get it unchanged."""
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a stock slave would not read it either
             self._saved.delay_offsets.text = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the queues of deleted topics from disk, when nothing of them is on its way any more. As many as a call
-        has time for: the others are due again with the next one."""
+        """Remove the queues of deleted topics from disk, once none of their records is in flight. Topics beyond
+        REMOVE_WITHIN_S are due again at the next call."""
         saved = self._saved
         if not saved.deletions:
             return
@@ -166,13 +167,14 @@ class Persistence:
             self._free(gone)
 
     def _without_settings(self, due: list[str]) -> list[str]:
-        """Of these deleted topics those that topics.json on disk does not have any more."""
+        """The deleted topics that topics.json on disk no longer contains."""
         if not self._saving_tables and not self._deletions_saved.issuperset(due) and len(self._saved.topics) < SMALL:
             self.save_tables()
         return [topic for topic in due if topic in self._deletions_saved]
 
     def _save_births(self, topics: list[str], log: LogState) -> None:
-        """What the log holds of the topics is of no later ones. Not on a slave: its log may be ahead of its tables."""
+        """Record that the log's present records of the topics belong to no later topics of these names. Not on a slave:
+        its log may be ahead of its tables."""
         if not self._saved.live.is_slave:
             births = {**self._births, **dict.fromkeys(topics, log.append_offset)}
             births = within(births, log.min_offset, log.append_offset)
@@ -180,14 +182,15 @@ class Persistence:
             self._births = births
 
     def _free(self, topics: list[str]) -> None:
-        """Their queues are gone: no file names them any more, or the next start takes their next lives, too."""
+        """The topics' queues are removed. Remove the topics from the files, or the next start would delete later topics
+        of these names."""
         if topics:
             self._save_deletions(self._saved.deletions.topics().difference(topics))
             for topic in topics:
                 self._saved.deletions.done(topic)
 
     def load_deletions(self) -> frozenset[str]:
-        """Deleted topics whose queues were there when the run before ended. Raises ConfigFileError, OSError."""
+        """Deleted topics whose queues the previous run has not removed. Raises ConfigFileError, OSError."""
         with contextlib.suppress(ConfigFileError):  # recovery has said so
             self._births = read_births(self._root)
         self._deletions = read_deletions(self._root)
@@ -199,7 +202,7 @@ class Persistence:
             self._deletions = topics
 
     def save_offsets_if_due(self, now_ms: int) -> None:
-        """Begin to save consumer offsets, every flushConsumerOffsetInterval when they changed; `save_some` goes on."""
+        """Begin to save changed consumer offsets, every flushConsumerOffsetInterval. `save_some` goes on."""
         if now_ms - self._offsets_saved_ms < self._saved.live.config.flush_consumer_offset_interval:  # it may change
             return
         self._offsets_saved_ms = now_ms
@@ -210,7 +213,7 @@ class Persistence:
 
     @property
     def is_saving(self) -> bool:
-        """Consumer offsets are being saved: `save_some` has to be called again."""
+        """True while consumer offsets are being saved. `save_some` has to be called again."""
         return self._saving is not None
 
     def save_some(self) -> None:
@@ -223,7 +226,8 @@ class Persistence:
             self._write_offsets(text, erasures)
 
     def save_offsets(self) -> None:
-        """All consumer offsets and the names that clients have made, when they changed, however long it takes."""
+        """Save all consumer offsets and the names that clients have made, after changes. It takes as long as it
+        must."""
         self._save_client_names()
         self._saving = None
         self._begin_saving()
@@ -232,7 +236,8 @@ class Persistence:
         self._save_slave_commits()
 
     def _erasures_are_saved(self) -> bool:
-        """True when the file has no erased offset any more. Otherwise saving goes on, and a later call may be True."""
+        """True if the file has no erased offset any more. Otherwise saving goes on, and a later call may return
+        True."""
         erasures = self._saved.offsets.erasures
         if self._erasures_saved < erasures:
             if self._saving is not None and self._saving[1] < erasures:
@@ -260,14 +265,14 @@ class Persistence:
             self._saved.client_names.dirty = False
 
     def _save_slave_commits(self) -> None:
-        """Which of a slave's offsets its master does not know yet; a slave that never had any has no file."""
+        """Save a slave's offsets that its master does not know yet. A slave that never had any has no file."""
         keys = sorted(self._saved.offsets.committed_here)
         if keys != self._slave_commits:
             persist_text(self._root, SLAVE_COMMITS_FILE, json.dumps(keys))
             self._slave_commits = keys
 
     def load_client_names(self) -> None:
-        """Of the run before. Raises ConfigFileError for a file that cannot be one of ours."""
+        """Load the names of the previous run. Raises ConfigFileError for an invalid file."""
         path, saved = self._root / layout.CONFIG / client_names.FILE, self._saved
         with contextlib.suppress(FileNotFoundError):
             try:
@@ -276,7 +281,7 @@ class Persistence:
                 raise ConfigFileError(f"{path}: {error}") from error
 
     def load_slave_commits(self) -> None:
-        """Of the run before. Raises ConfigFileError for a file that cannot be one of ours."""
+        """Load the offsets of the previous run. Raises ConfigFileError for an invalid file."""
         path = self._root / layout.CONFIG / SLAVE_COMMITS_FILE
         with contextlib.suppress(FileNotFoundError):
             try:

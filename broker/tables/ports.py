@@ -1,4 +1,4 @@
-"""What the core needs from outside: the shared-memory tables and the store, as protocols.
+"""The interfaces that the core needs, as protocols: the shared-memory tables and the store.
 
 `ringmq.ipc.plane.Plane` is the real `PlanePort`; tests have one in memory.
 """
@@ -14,11 +14,13 @@ TOPIC_LIVE = 0x1
 TOPIC_SEND_COLD = 0x2
 TOPIC_PULL_COLD = 0x4
 TOPIC_RECOVERED = 0x10
-"""On disk but in no configuration: live for dispatch and write, unknown to clients."""
+"""Flag of a topic on disk and in no configuration: live for dispatch and write, unknown to clients."""
 TOPIC_BATCH_QUEUE = 0x20
-"""Dispatch writes BatchConsumeQueues."""
+"""Flag of a topic for which dispatch writes BatchConsumeQueues."""
 TOPIC_RESERVED = 0x40
-"""Of the system, or compacted: services publish no client's messages to it. Names tell the other reserved topics."""
+"""Flag of a system topic or a compacted one: services publish no client's messages to it. Other reserved topics are
+recognized by name.
+"""
 
 GROUP_LIVE = 0x1
 GROUP_CONSUME_ENABLE = 0x2
@@ -37,7 +39,7 @@ TAGS_MAX = 56
 
 
 class PlanePort(Protocol):
-    """The methods of `ringmq.ipc.plane.Plane` that tables and offsets go through."""
+    """The methods of `ringmq.ipc.plane.Plane` that tables and offsets call."""
 
     header: Any
     watermarks: Any
@@ -71,7 +73,7 @@ class PlanePort(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery:
-    """What the index knows about a key. `messages` are stored records, oldest first."""
+    """The result of a lookup of a key in the index. `messages`: stored records, oldest first."""
 
     messages: list[bytes]
     index_last_update_timestamp: int
@@ -80,7 +82,7 @@ class KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class BatchPull:
-    """A pull of a BatchCQ topic. `status` is stock's name of the result (FOUND, NO_MESSAGE_IN_QUEUE, ...)."""
+    """A pull of a BatchCQ topic. `status`: stock's name of the result (FOUND, NO_MESSAGE_IN_QUEUE, ...)."""
 
     status: str
     next_begin_offset: int
@@ -91,7 +93,7 @@ class BatchPull:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Positions in the log and room on its disk."""
+    """Positions in the log, and free space on its disk."""
 
     min_offset: int
     append_offset: int
@@ -101,7 +103,7 @@ class LogState:
     commit_log_path: str
     disk_total_bytes: int
     disk_free_bytes: int
-    """What only the superuser may use included, as stock counts it."""
+    """Free bytes, including those that only the superuser may use, as stock counts them."""
     disk_ratio: float
     """Share of the disk in use, 0..1, by the rule of retention."""
 
@@ -110,32 +112,32 @@ class StorePort(Protocol):
     """Reads of the store for cold requests. Every one is bounded by the confirm offset."""
 
     def view(self, commit_log_offset: int) -> bytes | None:
-        """The stored record that begins at `commit_log_offset`; None when none does."""
+        """The stored record that begins at `commit_log_offset`. None if none begins there."""
 
     def raw_record(self, commit_log_offset: int) -> memoryview | None:
-        """As `view`, without a copy and unchecked: bytes of the mapped log, as many as its first four say."""
+        """Like `view`, without a copy and unchecked: bytes of the mapped log, as many as the first four give."""
 
     def log_file(self, commit_log_offset: int) -> tuple[int, Any] | None:
         """(first offset, mapping) of the log file that holds this offset."""
 
     def log_bytes(self, offset: int, length: int) -> bytes:
-        """A copy of the log's bytes from `offset` on, at most `length`, not beyond their file; empty if none is there.
-        The caller bounds it by the log's end."""
+        """A copy of at most `length` bytes of the log from `offset` on, up to the end of their file. Empty if none is
+        there. The caller limits it to the log's end."""
 
     def log_crc(self, offset: int, length: int) -> int | None:
-        """CRC-32 of a range of the log, None when a byte of it is not there."""
+        """CRC-32 of a range of the log. None if a byte of it is missing."""
 
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
         """The newest `max_num` records under a key, stored in [begin_ms, end_ms]."""
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
-        """First queue offset stored at or after the time; `upper`: the last at or before it."""
+        """First queue offset stored at or after the time. `upper`: the last at or before it."""
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Store time in ms of one message of a queue, -1 when it is not there."""
+        """Store time in ms of one message of a queue. -1 if it is missing."""
 
     def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
-        """A pull from a BatchConsumeQueue; no tag codes means all."""
+        """A pull from a BatchConsumeQueue. No tag codes = all messages."""
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Consume-queue units (commit-log offset, size, tags code) from `queue_offset` on."""
@@ -147,10 +149,10 @@ class StorePort(Protocol):
         """Remove the consume queues of a topic that was deleted."""
 
     def look_again(self) -> None:
-        """Let go of files that retention has unlinked. Called some times a minute."""
+        """Unmap files that retention has deleted. Called several times a minute."""
 
     def log_state(self) -> LogState:
-        """Positions and room."""
+        """Positions and free space."""
 
     def earliest_store_time(self) -> int:
-        """Store time of the first record in the log, -1 when it is empty."""
+        """Store time of the first record in the log. -1 if it is empty."""

@@ -1,4 +1,4 @@
-"""Who produces: groups with their connections, told by heartbeats."""
+"""Producer groups with their connections, as heartbeats report them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class ProducerTable:
         return len(self._groups)
 
     def all_members(self) -> list[Members]:
-        """Members of each group as of now: a list that may be walked while groups change."""
+        """The current members of each group, in a list of its own."""
         return list(self._groups.values())
 
     def get(self, group: str) -> Members | None:
-        """Members of the group, None when there are none."""
+        """Members of the group. None if there are none."""
         return self._groups.get(group)
 
     def register(self, group: str, connection: Connection, member: Member) -> None:
-        """One group of a heartbeat."""
+        """Register one group of a heartbeat."""
         members = self._groups.setdefault(group, {})
         self.memberships += connection not in members
         members[connection] = member
@@ -57,7 +57,7 @@ class ProducerTable:
             del self._of_connection[connection]
 
     def drop(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """Remove a connection that has ended."""
         for group in list(self._of_connection.get(connection, ())):
             self.unregister(group, connection)
 

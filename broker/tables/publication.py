@@ -1,7 +1,7 @@
-"""Publication: the control role's decisions as entries of the shared-memory plane that the hot paths read.
+"""Publication of control's decisions as entries of the shared-memory plane, which the hot paths read.
 
-A topic is published in an order that a reader may watch: entry without LIVE, its queues, then LIVE by one store.
-Deleting is one store of 0. Ids are never reused; a topic made again gets a new entry and new queue slots.
+A topic is published in an order that suits concurrent readers: entry without LIVE, its queues, then LIVE by one store.
+A deletion is one store of 0. Ids are never reused. A topic that is made again gets a new entry and new queue slots.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ QueueKey = tuple[str, int]
 QueueRange = tuple[int, int, int]
 """Minimum, maximum, and the log offset below which no record gets a unit."""
 QUEUES_MAX = 65535
-"""Queues of one topic: what the plane's config word can hold."""
+"""Queues of one topic that fit into the plane's config word."""
 QUEUE_ID_END = 1 << 31
-"""Queue ids are below: they are int32 in records. Bodies of other brokers and files may name any number."""
+"""Queue ids are smaller, because they are int32 in records. Bodies of other brokers and files may hold any number."""
 _RECOVERED = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """A queue as dispatch has published it. `max_offset` is the next offset, nothing at or above is readable."""
+    """A queue as dispatch has published it. `max_offset` is the next offset; no message at or above it is readable."""
 
     min_offset: int
     max_offset: int
@@ -48,24 +48,28 @@ class PlaneTables:
         self._remembered: dict[str, dict[int, QueueRange]] = {}
         self._batch_topics: frozenset[str] = frozenset()
         self._withdrawn: dict[tuple[int, int], None] = {}
-        """(group id, topic id) of entries of the subscription table that say NONE; the oldest is used again first."""
+        """(group id, topic id) of entries of the subscription table that are NONE. The oldest is reused first."""
 
     # ---- topics ----
 
     def publish_topic(self, config: TopicConfig, flags: int) -> None:
-        """Make or change a topic. Raises PlaneFullError when a table has no room; nothing new is live then."""
+        """Make or change a topic. Raises PlaneFullError if a table is full; then nothing new is live."""
         word = topic_word(config.perm, config.read_queue_nums, config.write_queue_nums, flags | ports.TOPIC_LIVE)
         self._publish(config.topic_name, set(range(config.queue_count)), word)
 
     def remember(self, ranges: Mapping[QueueKey, QueueRange], batch_topics: Iterable[str] = ()) -> None:
-        """What recovery found, and which topics have BatchConsumeQueues. Publishing a topic takes its queues here."""
+        """Remember the queues that recovery has found, and the topics with BatchConsumeQueues. `publish_topic` uses
+        them."""
         for (topic, queue_id), bounds in ranges.items():
             self._remembered.setdefault(topic, {})[queue_id] = bounds
         self._batch_topics = self._batch_topics.union(batch_topics)
 
     def publish_remembered(self) -> None:
-        """Publish what is on disk and in no configuration: records of such topics are still dispatched and their
-        offsets go on, but clients meet control, which does not know the topic."""
+        """Publish topics that are on disk and in no configuration.
+
+        Their records are still dispatched, and their offsets go on. Requests of clients for them are cold, and control
+        does not know the topic.
+        """
         for topic in sorted(self._remembered):
             batch = ports.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
             self._publish(topic, set(), topic_word(0, 0, 0, _RECOVERED | batch))
@@ -73,7 +77,7 @@ class PlaneTables:
     def publish_queue(self, topic: str, queue_id: int, *, batch: bool, replay_from: int | None = None) -> None:
         """Make the entry of a queue whose records have come before the settings of its topic. Raises PlaneFullError.
 
-        Records below `replay_from` get no unit; None = what is not dispatched gets them.
+        Records below `replay_from` get no unit. None = all records that are not dispatched yet get one.
         """
         live = self.plane.topic_find(topic)
         topic_id = self.plane.topic_add(topic, 0) if live is None else live
@@ -84,7 +88,7 @@ class PlaneTables:
             self.plane.topic_set(topic_id, topic_word(0, 0, 0, flags))
 
     def withdraw_topic(self, topic: str) -> None:
-        """Delete: no frame finds the topic from here on."""
+        """Delete the topic: no later frame finds it."""
         topic_id = self.plane.topic_find(topic)
         if topic_id is not None:
             self.plane.topic_set(topic_id, 0)
@@ -109,7 +113,7 @@ class PlaneTables:
         self.plane.topic_set(topic_id, word)
 
     def live_topics(self) -> Iterator[TopicConfig]:
-        """The live topics as the plane holds them (what survives a restart of control)."""
+        """The live topics in the plane. They survive a restart of control."""
         for topic_id in range(1, int(self.plane.header.tables.topic_count) + 1):
             entry = self.plane.topic(topic_id)
             word = int(entry.config)
@@ -117,7 +121,7 @@ class PlaneTables:
                 yield TopicConfig(_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
 
     def withdrawn_topics(self) -> set[str]:
-        """Topics that the plane has known and that are not live now."""
+        """Topics that have been in the plane and are not live now."""
         ids = range(1, int(self.plane.header.tables.topic_count) + 1)
         names = (_name(entry) for entry in map(self.plane.topic, ids) if not int(entry.config) >> 40 & ports.TOPIC_LIVE)
         return {name for name in names if self.plane.topic_find(name) is None}
@@ -132,7 +136,7 @@ class PlaneTables:
         return None if topic_id is None else self.plane.queue_find(topic_id, queue_id)
 
     def queue(self, topic: str, queue_id: int) -> QueueState | None:
-        """The state of a queue, None when it does not exist."""
+        """The state of a queue. None if it does not exist."""
         slot = self.slot(topic, queue_id)
         if slot is None:
             return None
@@ -140,7 +144,7 @@ class PlaneTables:
         return QueueState(int(entry.min_offset), int(entry.max_offset), int(entry.last_store_time_ms))
 
     def names_of(self, group_id: int, slot: int) -> tuple[str, str, int] | None:
-        """(group, topic, queue id) of an entry of the offset table; None when the topic is not live."""
+        """(group, topic, queue id) of an entry of the offset table. None if the topic is not live."""
         queue = self.plane.queue(slot)
         topic = self.plane.topic(int(queue.topic_id))
         if not int(topic.config) >> 40 & ports.TOPIC_LIVE:
@@ -150,18 +154,18 @@ class PlaneTables:
     # ---- groups and subscriptions ----
 
     def group_id(self, group: str) -> int:
-        """Id of a group, made without LIVE when it is new."""
+        """Id of a group. A new group is made without LIVE."""
         group_id = self.plane.group_find(group)
         return self.plane.group_add(group, 0) if group_id is None else group_id
 
     def publish_group(self, group: str, flags: int) -> None:
-        """Set a group's flags (GROUP_*); 0 withdraws it, its offsets stay."""
+        """Set a group's flags (GROUP_*). 0 withdraws it; its offsets stay."""
         self.plane.group_set(self.group_id(group), flags)
 
     def publish_subscription(self, group: str, topic: str, subscription: SubscriptionData | None) -> None:
-        """What the group wants of the topic; None = nothing. A topic that is not there yet is left for later.
+        """Publish the subscription of the group to a topic. None = no subscription. A missing topic is left for later.
 
-        Raises PlaneFullError when the table has no place, and no entry that says NONE.
+        Raises PlaneFullError if the table is full and has no NONE entry.
         """
         topic_id = self.plane.topic_find(topic)
         if topic_id is None:
@@ -184,7 +188,7 @@ class PlaneTables:
 
 
 def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[int]]:
-    """(RMQ_SUBSCRIPTION_*, tag hashes) of a subscription; what the hot path cannot judge is COLD."""
+    """(RMQ_SUBSCRIPTION_*, tag hashes) of a subscription. One that the hot path cannot filter is COLD."""
     if subscription is None:
         return ports.SUBSCRIPTION_NONE, []
     if subscription.expression_type != EXPRESSION_TAG:
@@ -198,7 +202,7 @@ def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[
 
 
 def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadcasting: bool, cold: bool) -> int:
-    """RMQ_GROUP_* of a group with the broker ids where it is to read; None = it has no configuration."""
+    """RMQ_GROUP_* of a group, with the broker ids from which it reads. None = it has no configuration."""
     if config is None:
         return 0
     return (
@@ -214,7 +218,7 @@ def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadc
 
 
 def _short(broker_id: int) -> int:
-    """A broker id in the 16 bits that it has there."""
+    """A broker id in the 16 bits of its field."""
     return max(0, min(broker_id, 0xFFFF))
 
 

@@ -1,7 +1,8 @@
 """The text of a whole table, made once for all requests that ask for it.
 
-At most one text is made at a time. A request takes the newest one if the table has not changed since, joins the one
-that is being made if it is of the table as it is, or waits for the next: the work does not grow with the requests.
+At most one text is made at a time. A request takes the newest text if the table has not changed since. It joins the
+text under construction if that has the table's current version. Otherwise it waits for the next text. So the work does
+not grow with the number of requests.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class _Making:
         return self.body is not None or self.error is not None
 
     def advance(self) -> None:
-        """One step. Errors are for all who wait."""
+        """Run one step. All waiting requests get its error."""
         try:
             next(self._steps)
         except StopIteration as end:
@@ -35,7 +36,8 @@ class _Making:
 
 
 class SharedBody:
-    """`make` gives the steps to the text, `version` what the table is as of now; the text is kept until `forget`."""
+    """The text. `make` gives the steps to it, `version` the table's current version. The text is kept until
+    `forget`."""
 
     def __init__(self, make: Callable[[], Steps[bytes]], version: Callable[[], object]) -> None:
         self._make = make
@@ -43,7 +45,7 @@ class SharedBody:
         self._making: _Making | None = None
         self._kept: _Making | None = None
         self._begun = 0
-        """Texts that were begun so far."""
+        """Number of texts begun so far."""
         self._used = False
 
     def steps(self) -> Steps[bytes]:

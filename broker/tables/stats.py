@@ -1,4 +1,4 @@
-"""Rates and totals for operators, made from counters that the data plane keeps anyway: no per-message work here."""
+"""Rates and totals for operators, made from counters that the data plane has anyway, without work per message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RATE_WINDOW_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Counters of the data plane. They may fall back to 0 when a worker is restarted."""
+    """Counters of the data plane. They may fall back to 0 after a restart of a worker."""
 
     put_messages: int = 0
     put_bytes: int = 0
@@ -23,7 +23,7 @@ class Totals:
     got_messages: int = 0
     pulls: int = 0
     too_few_replicas: int = 0
-    """Of the refused ones: nothing was appended."""
+    """Sends that were refused for want of replicas. Nothing was appended."""
     slave_not_available: int = 0
     flush_slave_timeout: int = 0
     degraded_entered: int = 0
@@ -44,7 +44,7 @@ class BrokerStats:
         self._rates: dict[tuple[str, str], deque[tuple[int, int]]] = {}
 
     def observe(self, now: Totals) -> None:
-        """Add what the counters have grown by since the last look."""
+        """Add the growth of the counters since the last call."""
         grown = []
         for field in Totals.__slots__:
             value, last = getattr(now, field), getattr(self._last, field)
@@ -68,7 +68,7 @@ class BrokerStats:
         return " ".join(str(self._rate(field, window)) for window in WINDOWS_S)
 
     def rate_of(self, kind: str, key: str, total: int, now_ms: int) -> float:
-        """Growth per second of a total that is only looked at when somebody asks; 0.0 at the first time."""
+        """Growth per second of a total that is only read on request. 0.0 at the first call."""
         if (kind, key) not in self._rates and len(self._rates) >= RATES_MAX:
             self._rates.pop(next(iter(self._rates)))
         points = self._rates.setdefault((kind, key), deque(maxlen=64))

@@ -1,6 +1,6 @@
 """The broker's topics: system topics, automatic creation, changes, and the file `topics.json`.
 
-Every change steps the DataVersion, marks the file as to be written and asks for a registration.
+Every change steps the DataVersion, marks the file as dirty and requests a registration.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEDULE_QUEUES = 18
 
 
 class TopicTable:
-    """All topics by name, published in the plane as they change."""
+    """All topics by name. Changes are published in the plane at once."""
 
     def __init__(self, tables: PlaneTables, on_change: Callable[[str], None], client_names: ClientNames) -> None:
         self._tables = tables
@@ -43,15 +43,15 @@ class TopicTable:
         self._texts = EntryTexts(FILE, "topicConfigTable")
         self._sorted: list[str] | None = None
         self.own_topics: frozenset[str] = frozenset()
-        """System topics of this broker, cluster and broker name included: nobody may delete them."""
+        """System topics of this broker, cluster and broker name included. They cannot be deleted."""
         self.data_version = DataVersion()
         self.dirty = False
         self.changes = 0
-        """Since the start."""
+        """Number of changes since the start."""
         self.send_cold = False
-        """Control looks at every send (the broker does not accept sends yet)."""
+        """True if every send is cold, because the broker does not accept sends yet."""
         self.pull_cold = False
-        """Control looks at every pull (the broker is not readable)."""
+        """True if every pull is cold, because the broker is not readable."""
 
     def __iter__(self) -> Iterator[TopicConfig]:
         return iter(self._topics.values())
@@ -73,8 +73,8 @@ class TopicTable:
         return self._topics.get(topic)
 
     def put(self, config: TopicConfig, now_ms: int) -> bool:
-        """Make or change a topic; False when nothing differs. Raises RequestError for impossible numbers of queues
-        and PlaneFullError when the shared tables have no room."""
+        """Make or change a topic. False if nothing differs. Raises RequestError for an invalid number of queues, and
+        PlaneFullError if the shared tables are full."""
         old = self._topics.get(config.topic_name)
         if old == config:
             return False
@@ -85,7 +85,7 @@ class TopicTable:
         return True
 
     def delete(self, topic: str, now_ms: int) -> bool:
-        """Forget a topic; False when there was none."""
+        """Delete a topic. False if there was none."""
         if self._topics.pop(topic, None) is None:
             return False
         self._client_names.delete_topic(topic)
@@ -96,7 +96,7 @@ class TopicTable:
     def create_for_send(
         self, topic: str, template_name: str, queues_wanted: int, sys_flag: int, now_ms: int
     ) -> TopicConfig | None:
-        """Automatic creation by a send (`createTopicInSendMessageMethod`): None when the template forbids it."""
+        """Make a topic for a send (`createTopicInSendMessageMethod`). None if the template forbids it."""
         template = self._topics.get(template_name)
         if template is None or not template.perm & Perm.INHERIT:
             return None
@@ -113,7 +113,7 @@ class TopicTable:
         return made
 
     def create_for_group(self, topic: str, queues: int, sys_flag: int, order: bool, now_ms: int) -> TopicConfig:
-        """The retry topic of a group, made by its first heartbeat (`createTopicInSendMessageBackMethod`)."""
+        """Make the retry topic of a group at its first heartbeat (`createTopicInSendMessageBackMethod`)."""
         known = self._topics.get(topic)
         if known is None:
             known = TopicConfig(topic, queues, queues, int(PERM_READ_WRITE), topic_sys_flag=sys_flag, order=order)
@@ -129,7 +129,7 @@ class TopicTable:
         self._client_names.add_topic(config)
 
     def flags(self, config: TopicConfig) -> int:
-        """RMQ_TOPIC_* beyond LIVE: what control has to look at before the hot path may go on; reserved topics."""
+        """RMQ_TOPIC_* beyond LIVE: the reasons why requests are cold, and reserved topics."""
         name = config.topic_name
         batch = is_batch_topic(config)
         compacted = config.attributes.get(CLEANUP_POLICY) == COMPACTION
@@ -149,27 +149,28 @@ class TopicTable:
         )
 
     def republish(self) -> None:
-        """Publish every topic again, after what `flags` depends on has changed."""
+        """Publish every topic again, after a change of the inputs of `flags`."""
         for config in self._topics.values():
             self._tables.publish_topic(config, self.flags(config))
 
     def body(self) -> TopicConfigTable:
-        """Everything, as a copy."""
+        """A copy of all topics."""
         return TopicConfigTable(dict(self._topics), self.data_version.copy())
 
     @property
     def version(self) -> object:
-        """Another one whenever the text of all is another one."""
+        """A value that differs whenever the text of all topics differs."""
         return self.changes, self.data_version.copy()
 
     def body_json(self, topics: Iterable[str] | None = None) -> bytes:
-        """The text of code 21 and of registrations: everything, or those of the named topics that exist. Each topic's
-        part is kept: encoding ten thousand takes 75 ms, joining them 2 ms.
+        """The text of code 21 and of registrations: all topics, or the named ones that exist.
+
+        Each topic's part is kept: to encode ten thousand takes 75 ms, to join them 2 ms.
         """
         return finish(self.body_steps(topics))
 
     def body_steps(self, topics: Iterable[str] | None = None) -> Steps[bytes]:
-        """The same in steps, of the topics as of now."""
+        """`body_json` in steps, of the topics at the first step."""
         chosen = self._topics if topics is None else {name: self._topics[name] for name in topics if name in self}
         frame = json_body.write_body(TopicConfigTable({}, self.data_version).to_json())
         head, _, tail = frame.partition(b'"topicConfigTable":{}')
@@ -182,13 +183,13 @@ class TopicTable:
         return "".join(self.file_parts())
 
     def file_parts(self) -> Iterator[str]:
-        """The same in parts, of the topics as of now."""
+        """`file_text` in parts, of the topics at the first part."""
         return self._texts.file_parts({"dataVersion": self.data_version.to_json()}, list(self._topics.items()))
 
     def load(
         self, value: dict[str, Any], config: BrokerConfig, now_ms: int, leave_out: LeaveOut = file_entries.ignore
     ) -> None:
-        """Take over topics.json and add this broker's system topics (stock replaces them at each start, too)."""
+        """Load topics.json and add this broker's system topics (stock replaces them at each start, too)."""
         self.data_version = file_entries.version_of(value, now_ms, leave_out)
         table = json_body.mapping(value, "topicConfigTable")
         self._topics.update(file_entries.possible_entries(table, "topic", _from_file, leave_out))
@@ -209,14 +210,15 @@ class TopicTable:
         self.dirty = True
 
     def offer_template(self, config: BrokerConfig, now_ms: int) -> None:
-        """autoCreateTopicEnable was switched on while running: have the topic that the start has left out."""
+        """autoCreateTopicEnable was switched on in a running broker. Make the template topic that the start has left
+        out."""
         for topic in system_topics(config):
             if topic.topic_name == names.AUTO_CREATE_TOPIC:
                 self.own_topics |= {topic.topic_name}
                 self.put(topic, now_ms)
 
     def is_system(self, topic: str) -> bool:
-        """Clients may neither create nor delete it."""
+        """True if clients may neither create nor delete it."""
         return topic in self.own_topics or names.is_system_topic(topic)
 
     def _changed(self, topic: str, now_ms: int) -> None:
@@ -229,12 +231,13 @@ class TopicTable:
 
 
 def is_batch_topic(config: TopicConfig) -> bool:
-    """Whether the topic has BatchConsumeQueues."""
+    """True if the topic has BatchConsumeQueues."""
     return config.attributes.get(QUEUE_TYPE) == BATCH_QUEUE
 
 
 def compaction_notice(topics: Iterable[TopicConfig]) -> str | None:
-    """A line about topics of an existing store that ask for compaction, None without any. Names at most NAMED_MAX."""
+    """A line about topics of an existing store that ask for compaction. None if there are none. Names at most
+    NAMED_MAX."""
     names_found = sorted(topic.topic_name for topic in topics if topic.attributes.get(CLEANUP_POLICY) == COMPACTION)
     if not names_found:
         return None
@@ -253,7 +256,7 @@ def _from_file(name: str, entry: Any) -> TopicConfig:
 
 
 def check_possible(config: TopicConfig) -> None:
-    """Raise RequestError for a name that no folder can have, and for impossible numbers of queues."""
+    """Raise RequestError for a name that no folder can have, and for an invalid number of queues."""
     if not is_topic_name(config.topic_name.encode("utf-8", "surrogatepass")):
         raise RequestError(
             f"topic {config.topic_name[:80]!r}: no folder can have this name",
@@ -271,7 +274,7 @@ def check_possible(config: TopicConfig) -> None:
 
 
 def describe(config: TopicConfig) -> str:
-    """As stock prints a topic in remarks."""
+    """The text of stock for a topic in remarks."""
     perm = "".join(letter if config.perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
     attributes = ", ".join(f"{name}={value}" for name, value in config.attributes.items())
     return (
@@ -282,7 +285,7 @@ def describe(config: TopicConfig) -> str:
 
 
 def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
-    """The topics that every broker has (spec remoting 7.11)."""
+    """The system topics of a broker (spec remoting 7.11)."""
     inherit = int(PERM_READ_WRITE | Perm.INHERIT)
     yield TopicConfig(names.SELF_TEST_TOPIC, 1, 1)
     if config.auto_create_topic_enable:
