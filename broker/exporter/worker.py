@@ -70,7 +70,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the worker that the arguments describe. Returns the exit status."""
+    """Run the worker that the arguments describe. The process ends with this call."""
     spec = WorkerSpec.from_json(arguments[1])
     plane, stop = open_worker(spec)
     serve(spec, plane, stop)

@@ -1,4 +1,4 @@
-"""Requests that reach control, a module per kind; its class names the parts of the broker that it may touch.
+"""Requests that reach control, a module per kind. The class of a module names the parts of the broker that it may use.
 
-They are pure: what they want done leaves through the outbox, the control shell acts.
+Handlers are pure: their effects leave through the outbox, and the control shell performs them.
 """

@@ -1,4 +1,4 @@
-"""Requests that a connected client answers: its running info (307), consuming one message now (309)."""
+"""Requests that a connected client answers: its running info (307), consumption of one message (309)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ForwardedRequests:
         return self._forward(request, header.consumer_group, header.client_id, command)
 
     def consume_directly(self, request: Request) -> Answer:
-        """309: the stored message goes along as body."""
+        """309: the stored message is the body of the forwarded request."""
         header = headers.ConsumeMessageDirectlyRequestHeader.decode(request.command.ext_fields)
         try:
             _, _, offset = decode_offset_id(header.msg_id or "")

@@ -28,7 +28,7 @@ SENDS_REFUSED_MS_MAX = 86_400_000
 """Request 25 may set `SENDS_FROM` at most so many milliseconds ahead of now: one day."""
 NAMED_MAX = 10
 BODY_BYTES_MAX, BODY_LINES_MAX = 32_768, 1000
-"""Of request 25. All properties at their defaults take 12 KiB."""
+"""Limits of the body of request 25. All properties at their defaults take 12 KiB."""
 _ALWAYS_BLACK = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 
@@ -43,9 +43,10 @@ class ConfigRequests:
     apply_config: Callable[[BrokerConfig], None]
 
     def update_config(self, request: Request) -> Answer:
-        """25. Stock's properties that mean nothing here are accepted and ignored, with a line in the log.
+        """25. Properties of stock that have no effect here are accepted and ignored, with a log line.
 
-        Ours are checked, and refused when they take effect at a start only. A line names each change and its peer.
+        Properties of ours are checked. Those that take effect only at a start are refused. A log line names each change
+        and its peer.
         """
         too_much = _too_much(request.command.body)
         if too_much is not None:
@@ -109,7 +110,7 @@ class ConfigRequests:
 
 
 def _too_much(body: bytes) -> str | None:
-    """The reason why a body is not parsed: the limits keep the request within control's budget for one."""
+    """The reason why a body is not parsed. The limits keep the request within control's budget for one request."""
     if len(body) > BODY_BYTES_MAX:
         return f"body has {len(body)} bytes, at most {BODY_BYTES_MAX} are read"
     lines = 1 + body.count(b"\n") + body.count(b"\r")
@@ -119,7 +120,7 @@ def _too_much(body: bytes) -> str | None:
 
 
 def _why_refused(config: BrokerConfig, differing: Sequence[str], now_ms: int) -> str | None:
-    """The reason why a running broker cannot take over `config`, whose values of `differing` are new."""
+    """The reason why a running broker cannot apply `config`, in which the values of `differing` are new."""
     table = property_table()
     for name in differing:
         if not table[name][1].live:
@@ -139,5 +140,5 @@ def _text(config: BrokerConfig, name: str) -> str:
 
 
 def clean(request: Request) -> Answer:
-    """306, 329: retention runs by itself; the commands succeed as stock's do."""
+    """306, 329: retention runs by itself, so the commands only succeed, as in stock."""
     return request.reply()

@@ -37,7 +37,7 @@ class GroupRequests:
         return request.reply()
 
     def update_groups(self, request: Request) -> Slices:
-        """225: all are checked before the first is made."""
+        """225: all groups are checked before the first is made."""
         return Slices(self._update_groups(request), is_large=True)
 
     def _update_groups(self, request: Request) -> Steps[Answer]:
@@ -56,14 +56,15 @@ class GroupRequests:
         return request.reply()
 
     def _put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
-        """Attributes come with signs (`+key`); stock knows none for groups, kept ones stay."""
+        """Make or change the group. Attributes come with signs (`+key`). Stock knows none for groups, so present ones
+        stay."""
         known = self.groups.get(config.group_name)
         config.attributes = dict(known.attributes) if known is not None else {}
         self.groups.put(config, now_ms)
         self.client_names.give_group(config.group_name)
 
     def delete_group(self, request: Request) -> Answer:
-        """207; its offsets go too when asked."""
+        """207: on request, its offsets are deleted, too."""
         header = headers.DeleteSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
         self.groups.delete(header.group_name, request.now_ms)
         if header.clean_offset:
@@ -71,7 +72,7 @@ class GroupRequests:
         return request.reply()
 
     def all_groups(self, request: Request) -> Slices:
-        """201: everything, or the page that the request asks for (stock after 5.3.3)."""
+        """201: all groups, or the page that the request asks for (stock after 5.3.3)."""
         header = headers.GetAllSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
         groups = self.groups
         names = groups.names()
@@ -95,7 +96,7 @@ class GroupRequests:
         return request.reply(body=json_body.write_body(config.to_json()))
 
     def group_forbidden(self, request: Request) -> Answer:
-        """353: set (when `readable` is there) and say whether the group may read the topic."""
+        """353: set the permission if `readable` is given, and answer if the group may read the topic."""
         header = headers.UpdateGroupForbiddenRequestHeader.decode(request.command.ext_fields)
         if header.readable is not None:
             names.check_group(header.group)

@@ -35,7 +35,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
 
 QUEUES_A_STEP = 32
-"""Each asks the store for the time of a message."""
+"""Queues of one step. Each reads the time of a message from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,10 @@ class StatsRequests:
         return request.reply(body=b"".join((head, b"{", table, b"}", tail)))
 
     def consume_stats(self, request: Request) -> Slices:
-        """208: progress of a group on the topics asked for, by default on all that it has offsets for.
+        """208: progress of a group on the given topics, by default on all for which it has offsets.
 
-        As in stock, what a group with members does not subscribe to (any more) is left out, unless it stands in a list.
+        As in stock, a topic that a group with members does not subscribe to (any more) is left out, unless the request
+        lists it.
         """
         return Slices(self._consume_stats(request), is_reading=True)
 
@@ -113,7 +114,7 @@ class StatsRequests:
         return request.reply(body=stats.encode())
 
     def consume_time_span(self, request: Request) -> Answer | Slices:
-        """303: per queue, the times of its first, last and last consumed message, and how far behind the group is."""
+        """303: per queue, the times of its first, last and last consumed message, and the time lag of the group."""
         header = headers.QueryConsumeTimeSpanRequestHeader.decode(request.command.ext_fields)
         topic = header.topic
         config = self.topics.get(topic)
@@ -144,8 +145,8 @@ class StatsRequests:
     def groups_of_topic(self, request: Request) -> Answer:
         """300: groups that subscribe to the topic or have offsets for it.
 
-        As in stock (`ConsumerManager.registerConsumer`) a topic that was ever subscribed to stands among them itself;
-        tools show it as a group of unknown state.
+        As in stock (`ConsumerManager.registerConsumer`), the list contains the topic's own name if any group ever
+        subscribed to it. Tools show that name as a group of unknown state.
         """
         topic = headers.QueryTopicConsumeByWhoRequestHeader.decode(request.command.ext_fields).topic
         groups = {*self.consumers.groups_on(topic), *self.offsets.groups_on(topic)}
@@ -208,7 +209,7 @@ class StatsRequests:
 
 
 def _list_answer(request: Request, name: str, entries: Iterator[bytes], tail: bytes = b"}") -> Slices:
-    """An answer whose first or only member is a long list; `tail` is behind it."""
+    """An answer whose first or only member is a long list. `tail` follows the list."""
 
     def steps() -> Steps[Answer]:
         text = yield from concatenated(separated(entries))

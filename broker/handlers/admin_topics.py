@@ -61,7 +61,7 @@ class TopicRequests:
         return Slices(self._put_all([config], request))
 
     def update_topics(self, request: Request) -> Slices:
-        """18: all are checked before the first is made. Room in the shared tables shows only in the making."""
+        """18: all topics are checked before the first is made. A full shared table only shows when a topic is made."""
         return Slices(self._update_topics(request), is_large=True)
 
     def _update_topics(self, request: Request) -> Steps[Answer]:
@@ -77,7 +77,7 @@ class TopicRequests:
         return (yield from self._put_all(configs, request))
 
     def _check(self, config: TopicConfig) -> None:
-        """Raise RequestError unless an operator may make this topic; `attributes` still holds signed keys."""
+        """Raise RequestError unless an operator may make this topic. `attributes` still has signed keys."""
         topic = config.topic_name
         names.check_topic(topic)
         if self.live.config.validate_system_topic_when_update_topic and self.topics.is_system(topic):
@@ -155,8 +155,11 @@ class TopicRequests:
         return request.reply()
 
     def clean_unused(self, request: Request) -> Slices:
-        """316: the queues of topics that are in no configuration go, but for system topics and light queues. A slave's
-        topics are its master's affair: their settings may come later than their records."""
+        """316: remove the queues of topics that are in no configuration, except system topics and light queues.
+
+        On a slave nothing is removed. Its master decides about topics, and their settings may arrive after their
+        records.
+        """
         return Slices(self._clean_unused(request))
 
     def _clean_unused(self, request: Request) -> Steps[Answer]:
@@ -179,7 +182,7 @@ class TopicRequests:
         return self.topics.is_system(topic) or topic.startswith(layout.LMQ_PREFIX)
 
     def all_topics(self, request: Request) -> Slices:
-        """21: everything, or the page that the request asks for (stock after 5.3.3)."""
+        """21: all topics, or the page that the request asks for (stock after 5.3.3)."""
         header = headers.GetAllTopicConfigRequestHeader.decode(request.command.ext_fields)
         version = self.topics.data_version
         page = page_of(self.topics.names(), version, header.topic_seq, header.max_topic_num, header.data_version)

@@ -1,4 +1,4 @@
-"""Limits of the entries that one client, and all clients, may make control keep. A refusal names its property."""
+"""Limits of the entries that one client, and all clients, may create in control. A refusal names its property."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ringmq.remoting.message_queue import MessageQueue
 
 STEP_SUBSCRIPTIONS = 64
 SUBSCRIPTION_CHARS_IN_ALL = 64 << 20
-"""Characters of all subscriptions."""
+"""Characters of all subscriptions together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ClientLimits:
     client_names: ClientNames
 
     def rooms(self) -> tuple[tuple[str, int, int], ...]:
-        """(kind, entries, limit) of all entries that clients make control keep, beside the shared tables."""
+        """(kind, entries, limit) of all entries of clients in control, beside the shared tables."""
         config, consumers, producers = self.live.config, self.consumers, self.producers
         return (
             ("memberships", consumers.memberships + producers.memberships, config.memberships_max),
@@ -58,7 +58,7 @@ class ClientLimits:
         )
 
     def check_consumer(self, data: ConsumerData, connection: Connection) -> Steps[None]:
-        """Raise RequestError when there is no room for one more member of a group, or for its subscriptions."""
+        """Raise RequestError if one more member of a group, or its subscriptions, would exceed a limit."""
         online = self.consumers.get(data.group_name)
         if online is None or connection not in online.members:
             self._check_memberships()
@@ -78,7 +78,7 @@ class ClientLimits:
             _refuse_in_all("characters of subscriptions", chars, SUBSCRIPTION_CHARS_IN_ALL, None)
 
     def check_producer(self, group: str, connection: Connection) -> None:
-        """Raise RequestError when there is no room for one more producer."""
+        """Raise RequestError if one more producer would exceed a limit."""
         members = self.producers.get(group)
         if members is None and len(self.producers) >= self.live.config.producer_groups_max:
             _refuse_in_all(
@@ -88,7 +88,7 @@ class ClientLimits:
             self._check_memberships()
 
     def check_lock(self, group: str, client_id: str, queue: MessageQueue) -> None:
-        """Raise RequestError when there is no room for one more lock."""
+        """Raise RequestError if one more lock would exceed a limit."""
         if not self.locks.is_new(group, client_id, queue):
             return
         used, limit = len(self.locks), self.live.config.locks_max
@@ -105,7 +105,7 @@ class ClientLimits:
 
 
 def check_heartbeat(config: BrokerConfig, value: dict[str, Any]) -> None:
-    """Raise RequestError when a heartbeat names too much."""
+    """Raise RequestError if a heartbeat names too many groups or subscriptions."""
     consumers = list(json_body.objects(value, "consumerDataSet"))
     groups = len(consumers) + len(json_body.items(value, "producerDataSet"))
     if groups > config.heartbeat_groups_max:

@@ -1,7 +1,6 @@
-"""What clients say about themselves: heartbeats (34), leaving (35), members (38), subscription checks (46), queue
-locks (41, 42).
+"""Requests about clients: heartbeats (34), leaving (35), members (38), subscription checks (46), queue locks (41, 42).
 
-A heartbeat is answered only after the plane shows what it implies, so that a pull behind it is not refused.
+A heartbeat is answered only after the plane has its changes, so that a following pull is not refused.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from ringmq.remoting.response_headers import HeartbeatResponseHeader
 from ringmq.remoting.subscription import EXPRESSION_TAG
 
 SMALL_BODY_BYTES = 32_768
-"""A larger heartbeat waits for one of the places for large requests."""
+"""Limit of a small heartbeat. A larger one waits for a slot for large requests."""
 STEP_NAMES = 64
 
 
@@ -48,7 +47,8 @@ class ClientRequests:
     limits: ClientLimits
 
     def heart_beat(self, request: Request) -> Slices:
-        """Register the client's groups; V2 heartbeats are told whether they must send their subscriptions again."""
+        """Register the client's groups. The answer to a V2 heartbeat says if the client must send its subscriptions
+        again."""
         return Slices(self._beat(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
 
     def _beat(self, request: Request) -> Steps[Answer]:
@@ -85,15 +85,15 @@ class ClientRequests:
         return request.reply(ext_fields=ext.encode())
 
     def _is_known(self, connection: Connection) -> bool:
-        """The connection is a member of some group."""
+        """True if the connection is a member of some group."""
         return connection in self.consumers.connections() or connection in self.producers.connections()
 
     def _register_consumer(
         self, request: Request, member: Member, data: HeartbeatData, consumer: ConsumerData, order: bool
     ) -> Steps[bool]:
-        """One group; False when it does not exist and may not be made (stock skips it silently).
+        """Register one group. False if it does not exist and may not be made (stock skips it silently).
 
-        `order`: it subscribes to a topic that is consumed in order.
+        `order`: the group subscribes to a topic that is consumed in order.
         """
         now_ms = request.now_ms
         config = self.new_entries.find_group(consumer.group_name, now_ms)
@@ -124,7 +124,7 @@ class ClientRequests:
         return request.reply()
 
     def consumer_list(self, request: Request) -> Answer:
-        """Client ids of a group's members; an empty list must be an error, or clients give up all their queues."""
+        """Client ids of a group's members. An empty list must be an error, or clients give up all their queues."""
         group = GetConsumerListByGroupRequestHeader.decode(request.command.ext_fields).consumer_group
         online = self.consumers.get(group)
         ids = [] if online is None else online.client_ids()
@@ -133,7 +133,7 @@ class ClientRequests:
         return request.reply(body=heartbeat.encode_consumer_ids(ids))
 
     def lock_queues(self, request: Request) -> Slices:
-        """The queues that the client holds now, newly locked or renewed."""
+        """Lock queues or renew their locks. The answer has the queues that the client holds now."""
         return Slices(self._lock(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
 
     def _lock(self, request: Request) -> Steps[Answer]:
@@ -154,7 +154,7 @@ class ClientRequests:
         return request.reply(body=heartbeat.encode_locked(held))
 
     def unlock_queues(self, request: Request) -> Slices:
-        """Give locks back."""
+        """Release locks."""
         return Slices(self._unlock(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
 
     def _unlock(self, request: Request) -> Steps[Answer]:
@@ -169,7 +169,7 @@ class ClientRequests:
 
 
 def check_client_config(request: Request) -> Answer:
-    """Whether the broker can filter by the subscription's expression."""
+    """Answer with an error if the broker cannot filter by the subscription's expression."""
     value = json_body.read_request(request.command.body, "CheckClientRequestBody")
     subscription = json_body.mapping(value, "subscriptionData")
     kind = json_body.text(subscription, "expressionType", EXPRESSION_TAG)

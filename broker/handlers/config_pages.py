@@ -14,10 +14,10 @@ PAGE_ENTRIES = 2000
 def page_of(
     names: Sequence[str], version: DataVersion, sequence: int | None, page_max: int | None, asked_version: str | None
 ) -> Sequence[str] | None:
-    """The names of one page of a sorted table, None for the whole table.
+    """The names of one page of a sorted table. None for the whole table.
 
-    `sequence` entries are held already, of the version in `asked_version` (JSON text): of another one the first page
-    comes. A request that names none of the three, as 5.3.3 sends it, gets the whole table.
+    The client already has `sequence` entries of the version in `asked_version` (JSON text). If the version differs, it
+    gets the first page. A request without all three fields, as 5.3.3 sends it, gets the whole table.
     """
     if sequence is None and page_max is None and asked_version is None:
         return None

@@ -35,7 +35,7 @@ class HaRequests:
     replication: Replication
 
     def shake_hands(self, request: Request) -> Answer:
-        """270002: judge a slave's log. ha hears of who it is before the slave hears that it is accepted."""
+        """270002: decide about a slave's log. ha gets the slave's identity before the slave gets its acceptance."""
         try:
             claim = handshake.claim_of(request.command.body)
         except OrderError as error:
@@ -94,7 +94,7 @@ class HaRequests:
         return request.reply(body=handshake.body(answer))
 
     def decide(self, request: Request) -> Answer:
-        """270003: an operator chooses what becomes of a slave's longer or different log."""
+        """270003: apply an operator's decision about a slave's longer or different log."""
         header = ha_bodies.HaDecideRequestHeader.decode(request.command.ext_fields)
         if header.choice not in (ha_bodies.ADOPT, ha_bodies.SALVAGE):
             remark = f"choice = {header.choice[:64]!r} is not known, accepted: {ha_bodies.ADOPT} or {ha_bodies.SALVAGE}"
@@ -108,8 +108,10 @@ class HaRequests:
         return request.reply(body=json_body.write_body(divergence.to_json()))
 
     def read_log(self, request: Request) -> Slices:
-        """270004: bytes of the log as they are, for a master that adopts them. Bounded by the log's end and
-        READ_LOG_BYTES_MAX. Pages may come from a slow disk, so each step reads few of them."""
+        """270004: raw bytes of the log, for a master that adopts them, up to the log's end and READ_LOG_BYTES_MAX.
+
+        Pages may come from a slow disk, so each step reads few of them.
+        """
         return Slices(self._read_log(request), is_large=True, is_reading=True)
 
     def _read_log(self, request: Request) -> Steps[Answer]:
@@ -140,7 +142,8 @@ class HaRequests:
         return request.reply(body=ha_status.runtime_info(self.live.config, self.replication, request.now_ms).encode())
 
     def exchange(self, request: Request) -> Answer:
-        """906: a master says where it is; what it is told is of stock's acting masters, and has no use here."""
+        """906: answer with the master's address. The request's content concerns stock's acting masters and is
+        ignored."""
         header = ha_bodies.ExchangeHaInfoHeader.decode(request.command.ext_fields)
         if header.master_ha_address is not None or self.live.is_slave:
             return request.reply()
@@ -153,10 +156,10 @@ class HaRequests:
 
 
 def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tuple[PeerClaim, str]:
-    """The claim with the connection's host in the place of the one that it says, and why it is refused, else "".
+    """(claim, reason of a refusal or ""). The claim has the connection's host in place of the one that the slave sends.
 
-    Where the log of that slave is read from follows from it. A host that the list allows may be said: a broker can have
-    several addresses. A name is passed over: it says nothing that could be checked.
+    That slave's log is read from this host. The slave may send another host if the list allows it, because a broker can
+    have several addresses. A name is ignored, because it proves nothing.
     """
     said, _, port = claim.broker_addr.rpartition(":")
     if not port:
@@ -169,7 +172,7 @@ def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tupl
 
 
 def _identity(claim: PeerClaim, request: Request) -> Identity:
-    """The HA socket of the slave comes from where this request came from."""
+    """The identity of the slave. Its HA connection comes from the host of this request."""
     return Identity(
         host=request.connection.host,
         port=claim.ha_port,

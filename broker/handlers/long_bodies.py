@@ -8,11 +8,11 @@ from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import json_body
 
 STEP_PIECES = 64
-"""Of some 10 us each, where a piece asks the store for a time."""
+"""Pieces of one step, of some 10 us each if a piece reads a time from the store."""
 
 
 def concatenated(pieces: Iterable[bytes]) -> Steps[bytes]:
-    """All pieces; they are made while the steps run."""
+    """All pieces. They are made while the steps run."""
     text = bytearray()
     for number, piece in enumerate(pieces, 1):
         text += piece

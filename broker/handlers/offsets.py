@@ -24,7 +24,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message_queue import MessageQueue
 
 STEP_QUEUES = 32
-"""Each may ask the store for an offset by time."""
+"""Queues of one step. Each may read an offset by time from the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,10 @@ class OffsetRequests:
     publication: GroupPublication
 
     def query_consumer_offset(self, request: Request) -> Answer:
-        """14. Beyond stock's rules: an empty queue that begins at 0 answers 0 unless setZeroIfNotFound is false, so
-        that a group made in the same instant as the first message does not start behind it."""
+        """14. Beyond stock's rules: an empty queue that begins at 0 answers 0 unless setZeroIfNotFound is false.
+
+        Otherwise a group that is made at the same moment as the first message would start behind that message.
+        """
         header = headers.QueryConsumerOffsetRequestHeader.decode(request.command.ext_fields)
         self.offsets.drain(request.now_ms)
         offset = self.offsets.get(header.consumer_group, header.topic, header.queue_id)
@@ -59,7 +61,7 @@ class OffsetRequests:
         return request.reply(ResponseCode.QUERY_NOT_FOUND, remark)
 
     def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
-        """The queue begins at 0, and its first message is still in memory or not there yet."""
+        """True if the queue begins at 0 and its first message is still in memory or not there yet."""
         state = self.tables.queue(topic, queue_id)
         if state is None or state.min_offset > 0:
             return False
@@ -69,7 +71,7 @@ class OffsetRequests:
         return bool(units) and self.plane.confirm_offset() - units[0][0] <= self.identity.memory_window_bytes
 
     def update_consumer_offset(self, request: Request) -> Answer:
-        """15. What pulls have committed before must not come behind it: a member that leaves commits by 15 last."""
+        """15. Earlier commits of pulls must not overwrite it, because a member that leaves commits last by 15."""
         header = headers.UpdateConsumerOffsetRequestHeader.decode(request.command.ext_fields)
         self.offsets.drain(request.now_ms)
         group, topic = header.consumer_group, header.topic
@@ -97,13 +99,13 @@ class OffsetRequests:
         return Slices(steps(), is_shared=True, is_reading=True)
 
     def max_offset(self, request: Request) -> Answer:
-        """30: the next offset that a message can be read at; 0 for an unknown queue."""
+        """30: the offset of the next message. 0 for an unknown queue."""
         header = headers.GetMaxOffsetRequestHeader.decode(request.command.ext_fields)
         state = self.tables.queue(header.topic, header.queue_id)
         return _offset(request, 0 if state is None else state.max_offset)
 
     def min_offset(self, request: Request) -> Answer:
-        """31; 0 for an unknown queue."""
+        """31. 0 for an unknown queue."""
         header = headers.GetMinOffsetRequestHeader.decode(request.command.ext_fields)
         state = self.tables.queue(header.topic, header.queue_id)
         return _offset(request, 0 if state is None else state.min_offset)
@@ -115,7 +117,7 @@ class OffsetRequests:
         return _offset(request, self.store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper))
 
     def earliest_store_time(self, request: Request) -> Answer:
-        """32; -1 when the queue has no message."""
+        """32. -1 if the queue has no message."""
         header = headers.GetEarliestMsgStoretimeRequestHeader.decode(request.command.ext_fields)
         state = self.tables.queue(header.topic, header.queue_id)
         first = 0 if state is None else state.min_offset
@@ -123,7 +125,7 @@ class OffsetRequests:
         return request.reply(ext_fields={"timestamp": str(time_ms)})
 
     def reset_offset(self, request: Request) -> Answer | Slices:
-        """222 with resets kept by the broker: the next pull of each queue is sent there."""
+        """222 with resets that the broker keeps: the next pull of each queue goes to the reset offset."""
         if self.live.is_slave:
             return request.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         header = ResetOffsetRequestHeader.decode(request.command.ext_fields)

@@ -1,7 +1,7 @@
-"""Pulls that the read worker did not answer: errors, forbidden groups, resets, BatchCQ topics (11, 361).
+"""Pulls that the read worker has not answered: errors, forbidden groups, resets, BatchCQ topics (11, 361).
 
-Checks stand in stock's order (`PullMessageProcessor.processRequest`). A pull that passes them goes back to the read
-worker; a topic or group that made it cold is fine by then.
+The checks have stock's order (`PullMessageProcessor.processRequest`). A pull that passes them goes back to the read
+worker, because the reason why its topic or group was cold is gone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PullRequests:
     publication: GroupPublication
 
     def pull(self, request: Request) -> Answer:
-        """Judge a pull: an error, an answer of control's own, or Redo."""
+        """Check a pull. The result is an error, an answer of control's own, or Redo."""
         header = PullMessageRequestHeader.decode(request.command.ext_fields)
         refusal = self._check_broker(request)
         if refusal is not None:
@@ -105,7 +105,7 @@ class PullRequests:
     def _subscription_of(
         self, request: Request, header: PullMessageRequestHeader, group: SubscriptionGroupConfig
     ) -> SubscriptionData | RemotingCommand:
-        """What the pull is filtered by: the request's own expression, or the heartbeat's."""
+        """The subscription that filters the pull: the request's own expression, or the heartbeat's."""
         name = header.consumer_group
         if header.sys_flag & PullSysFlag.SUBSCRIPTION:
             try:
@@ -157,7 +157,7 @@ class PullRequests:
         group: SubscriptionGroupConfig,
         subscription: SubscriptionData,
     ) -> Answer:
-        """A pull that control serves itself: BatchCQ, or more tags than the hot path holds."""
+        """Answer a pull in control: BatchCQ, or more tags than the hot path holds."""
         may_hold = not request.is_again and bool(header.sys_flag & PullSysFlag.SUSPEND)
         if header.sys_flag & PullSysFlag.COMMIT_OFFSET and not request.is_again:
             self.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)

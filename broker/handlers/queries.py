@@ -12,7 +12,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.response_headers import QueryMessageResponseHeader
 
 BODY_BYTES_MAX = 16_000_000
-"""Messages of one answer; what does not fit is left out, newest first."""
+"""Bytes of messages in one answer. Messages beyond it are left out, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class QueryRequests:
     store: StorePort
 
     def query_message(self, request: Request) -> Answer:
-        """12: the newest hits, oldest of them first. A unique-key query has its own limit."""
+        """12: the newest matches, oldest of them first. A unique-key query has its own limit."""
         header = QueryMessageRequestHeader.decode(request.command.ext_fields)
         wanted = self.live.config.default_query_max_num if header.unique_key_query else header.max_num
         limit = max(0, min(wanted, self.live.config.max_msgs_num_batch))

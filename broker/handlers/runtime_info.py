@@ -1,6 +1,6 @@
 """GET_BROKER_RUNTIME_INFO (28): the table behind `clusterList` and `brokerStatus`, under stock's keys.
 
-Thread pools and the timer do not exist here: their queues are empty and their waits 0.
+RingMQ has no thread pools and no timer: their queues are empty and their waits 0.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RuntimeInfo:
         }
 
     def _replication(self) -> dict[str, str]:
-        """RingMQ's own keys; stock's tools print what they do not know, too."""
+        """RingMQ's own keys. Stock's tools also print unknown keys."""
         now = ha_status.status(self.live.config, self.replication)
         table = {
             "haRole": now.role,
@@ -147,7 +147,7 @@ class RuntimeInfo:
 
 
 def format_runtime(elapsed_ms: int) -> str:
-    """As stock prints the time since its start."""
+    """The time since the start in stock's format."""
     seconds = max(0, elapsed_ms) // 1000
     days, rest = divmod(seconds, 86_400)
     clock = time.gmtime(rest)
@@ -155,7 +155,7 @@ def format_runtime(elapsed_ms: int) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """As stock prints sizes: powers of 1024, one decimal."""
+    """A size in stock's format: powers of 1024, one decimal."""
     if count < 1024:
         return f"{count} B"
     power = min((count.bit_length() - 1) // 10, len(_UNITS))

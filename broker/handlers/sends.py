@@ -1,8 +1,8 @@
-"""Sends that are not hot: topics to be made, names and properties to be refused (10, 310, 320), and what waits for
-a later RocketMQ feature (36, 37).
+"""Cold sends: topics to be made, names and properties to be refused (10, 310, 320), and codes of RocketMQ features that
+are not built yet (36, 37).
 
-The frame's body stays with the read worker; what is decided here is a refusal or `Redo`. Checks stand in stock's
-order (`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
+The frame's body stays with the read worker. The decision here is a refusal or `Redo`. The checks have stock's order
+(`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from ringmq.remoting.request_headers import decode_send_header
 MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
 BATCH_TOPIC_MAX = 127
 ON_SLAVE = "service not available now: messages are put to the slave, its master takes them"
-"""As read workers say it (native/src/reader_frame.c); code and sense as stock's."""
+"""The text of read workers for this refusal (native/src/reader_frame.c). Code and meaning are stock's."""
 UNIQ_PAIR_BYTES = 66
-"""A UNIQ_KEY that the broker may have to make, at most."""
+"""Largest UNIQ_KEY pair that the broker may add."""
 _TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 
@@ -56,7 +56,7 @@ class SendRequests:
     new_entries: NewEntries
 
     def send(self, request: Request) -> Answer:
-        """Judge a send: a refusal, or Redo when the read worker may append it."""
+        """Check a send. The result is a refusal, or Redo if the read worker may append it."""
         header = decode_send_header(request.command)
         now_ms = request.now_ms
         if self.live.is_slave:
@@ -125,7 +125,7 @@ class SendRequests:
         return None
 
     def _check_retry(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """A direct send to %RETRY%group: the group must exist; giving up to %DLQ% is not built yet."""
+        """Check a direct send to %RETRY%group: the group must exist. Moving the message to %DLQ% is not built yet."""
         if not names.is_retry_topic(header.topic):
             return None
         name = header.topic.removeprefix(names.RETRY_PREFIX)
@@ -172,7 +172,7 @@ class SendRequests:
         return self._check_later_features(request, header, found, topic)
 
     def _additions(self) -> str:
-        """What the broker adds to the properties of every message."""
+        """The pairs that the broker adds to the properties of every message."""
         pairs = {
             properties.MSG_REGION: self.live.config.region_id,
             properties.TRACE_ON: str(self.live.config.trace_on).lower(),
@@ -183,14 +183,14 @@ class SendRequests:
     def _check_later_features(
         self, request: Request, header: SendMessageRequestHeader, found: dict[str, str], topic: TopicConfig
     ) -> Answer | None:
-        """What must not be stored as an ordinary message, unless a published rule says what becomes of it."""
+        """Refuse a message that must not be stored as an ordinary one, unless a published rule covers it."""
         pairs, transaction = self._check_pairs(request, found), self._check_transaction(request, header)
         if (pairs or transaction) and self._has_rule(request, header, topic):
             pairs = transaction = None
         return pairs or self._check_batch_queues(request, topic) or transaction or self._check_inner(request, header)
 
     def _has_rule(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> bool:
-        """True if the read worker follows a rule for this send, now that its topic is in the tables."""
+        """True if the read worker applies a rule to this send, now that its topic is in the tables."""
         rules = self.plane.admission_rules()
         if not rules:
             return False
@@ -212,7 +212,7 @@ class SendRequests:
         return admitted.verdict in (Verdict.REDIRECT, Verdict.REFUSE)
 
     def _check_transaction(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """Bits that only transactions may set."""
+        """Refuse bits that only transactions may set."""
         if header.sys_flag & TRANSACTION_MASK:
             code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
             remark = f"sysFlag = {header.sys_flag}: transaction messages ({properties.TRAN_MSG}) are not supported yet"
@@ -220,14 +220,14 @@ class SendRequests:
         return None
 
     def _check_inner(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """Bits that only brokers may set."""
+        """Refuse bits that only brokers may set."""
         if header.sys_flag & (MessageSysFlag.NEED_UNWRAP | MessageSysFlag.INNER_BATCH):
             remark = f"sysFlag = {header.sys_flag}: inner batches (bits 0x40, 0x80) are not for clients"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
     def _check_pairs(self, request: Request, found: dict[str, str]) -> Answer | None:
-        """Pairs of features that are not built yet."""
+        """Refuse pairs of features that are not built yet."""
         if found.get(properties.TRAN_MSG, "").lower() == "true":
             remark = f"{properties.TRAN_MSG} = true: transaction messages are not supported yet"
             return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
@@ -253,18 +253,18 @@ class SendRequests:
         return None
 
     def _refuse(self, request: Request, code: int, remark: str) -> RemotingCommand:
-        """Send answers carry the region and the trace switch, refusals too."""
+        """A refusal. Answers to sends carry the region and the trace switch, refusals too."""
         trace_on = str(self.live.config.trace_on).lower()
         return request.reply(code, remark, {"MSG_REGION": self.live.config.region_id, "TRACE_ON": trace_on})
 
 
 def not_yet(request: Request) -> Answer:
-    """36 and 37: RocketMQ's answer for a code that it does not know, so that clients keep what they hold."""
+    """36 and 37: RocketMQ's answer to an unknown code, so that clients keep their messages."""
     return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.command.code} not supported")
 
 
 def _is_positive(text: str) -> bool:
-    """Whether a delay level delays; text that is no number counts, so that nothing odd slips through."""
+    """True if a delay level delays. Text that is no number counts as positive, so that no malformed level passes."""
     try:
         return int(text) > 0
     except ValueError:

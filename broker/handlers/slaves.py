@@ -1,7 +1,7 @@
-"""What a stock slave asks for beside 21, 43 and 201: delay offsets (45), timer (60, 61), request modes (402).
+"""Requests of a stock slave beside 21, 43 and 201: delay offsets (45), timer (60, 61), request modes (402).
 
-Delayed and timed messages and POP do not exist here yet: the answers are those of a stock broker that has none, so
-that a slave's passes end well. A delayOffset.json that the store has is handed on as it is.
+Delayed and timed messages and POP are not built yet. The answers are those of a stock broker without any, so that a
+slave's passes succeed. A delayOffset.json of the store is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SlaveRequests:
         return request.reply(body=json_body.write_body({"dataVersion": self._version(), "offsetTable": {}}))
 
     def timer_checkpoint(self, request: Request) -> Answer:
-        """60: a timer that has read up to now and holds nothing."""
+        """60: the checkpoint of a timer that has read everything and holds no message."""
         read_ms = request.now_ms // TIMER_PRECISION_MS * TIMER_PRECISION_MS
         return request.reply(body=TIMER_CHECKPOINT.pack(read_ms, 0, 0, 0, 0, self.identity.started_ms, 0))
 
@@ -56,5 +56,5 @@ def message_request_modes(request: Request) -> Answer:
 
 
 def staged_writes(request: Request) -> Answer:
-    """270001 on a slave. A master's read workers bring it to the worker `services`, which slaves do not have."""
+    """270001 on a slave. Read workers of a master forward it to the worker `services`, which slaves do not have."""
     return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)

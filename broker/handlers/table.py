@@ -1,7 +1,7 @@
-"""One request from its code to its answer, with the rules that all requests have in common.
+"""One request from its code to its answer, with the rules of all requests.
 
-Errors that any handler may raise become answers here: a bad field its code and remark, a full table of the shared
-memory 1. Oneway requests are never answered, whatever became of them.
+Errors that any handler may raise become answers here: a bad field its code and remark, a full shared table code 1.
+Oneway requests are never answered, not even with an error.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ NOT_ON_SLAVE = frozenset(
         RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
     }
 )
-"""Changes that a slave would lose when it takes its master's tables over."""
+"""Changes that a slave would lose at its next synchronisation with its master."""
 CHANGES_TABLES = NOT_ON_SLAVE | {RequestCode.CLEAN_UNUSED_TOPIC}
-"""What an operator asks for, and what is on disk when it is answered."""
+"""Requests of operators whose changes are on disk before the answer."""
 TOLD_FIRST = frozenset({RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST})
-"""Answered when the name servers know the topic, as stock does: its maker may use it at once."""
+"""Requests whose answer waits until the name servers know the topic, as in stock: the client may use it at once."""
 NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
-"""Requests that the VIP port (listenPort - 2) does not serve; answered as unknown there."""
+"""Requests that the VIP port (listenPort - 2) does not serve. It answers them as unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class HandlerTable:
     held_pulls: HeldPulls
 
     def handle(self, request: Request) -> list[Effect]:
-        """Everything that follows from one cold frame, its verdict last. All its slices are run."""
+        """All effects of one cold frame, its verdict last. Runs all slices."""
         begun = self.begin(request)
         return self.effects_of(request, finish(begun.steps) if isinstance(begun, Slices) else begun)
 
@@ -67,7 +67,7 @@ class HandlerTable:
         return effects if verdict is None else [*effects, verdict]
 
     def run_due(self, now_ms: int) -> list[Effect]:
-        """Run the held pulls that are due for the second time."""
+        """Run the held pulls that are due a second time."""
         effects: list[Effect] = []
         for request in self.held_pulls.take_due(now_ms):
             request.now_ms, request.is_again = now_ms, True

@@ -17,7 +17,7 @@ ENTRIES_MAX = 64
 
 
 class BadAttribute(RequestError):
-    """Answered SYSTEM_ERROR, as stock does."""
+    """An invalid attribute. The answer has SYSTEM_ERROR, as in stock."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, field="attributes", code=ResponseCode.SYSTEM_ERROR)
@@ -42,7 +42,7 @@ def parse_attributes(text: str | None) -> dict[str, str]:
 
 
 def alter_attributes(current: dict[str, str] | None, changes: dict[str, str]) -> dict[str, str]:
-    """The attributes after `changes`; `current` None = the topic is being made. Raises BadAttribute."""
+    """The attributes after `changes`. `current` None = the topic is new. Raises BadAttribute."""
     result = dict(current or {})
     seen: set[str] = set()
     for signed, value in changes.items():
