@@ -18,8 +18,7 @@ The tables list every property that has an effect in RingMQ. `ringmq config refe
 - *live*: `mqadmin updateBrokerConfig` or `mqadmin updateNamesrvConfig` changes it until the next start.
 - *networks*: {ACCEPTED.replace("joined by ; (", "joined by `;` (`").replace(")", "`)")}; empty = every host.
 - *switch*: true or false.
-- `ringmq config check broker.conf` names the faults of a file.
-- `ringmq config show -c broker.conf` prints the values in use and the source of each.
+- `ringmq config check broker.conf` names faults, `ringmq config show -c broker.conf` values in use with their sources.
 """
 LINE_MAX = 121
 """Characters of a line and its end."""
