@@ -69,12 +69,12 @@ locust: ## locust users against a broker of its own, HTML report; LOCUST_ARGS="-
 .PHONY: bench-spark
 bench-spark: ## the Spark bridge against Parquet, the stock client and the native loader; SPARK_BENCH_ARGS="--rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test
-	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.spark_bench $(SPARK_BENCH_ARGS)
+	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.spark $(SPARK_BENCH_ARGS)
 
 .PHONY: bench-sdk
 bench-sdk: ## our Python SDK beside PyPI's rocketmq 0.4.4, one process each, one broker; SDK_BENCH_ARGS="--rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test
-	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.sdk_compare $(SDK_BENCH_ARGS)
+	@.ci/stage "bench" $(BIN)/python -m ringmq.loadtest.sdk $(SDK_BENCH_ARGS)
 
 .PHONY: bench-versions
 bench-versions: ## this checkout beside another by the rule of speed; OLD=CHECKOUT VERSIONS_ARGS="--rounds 3"
@@ -84,12 +84,12 @@ bench-versions: ## this checkout beside another by the rule of speed; OLD=CHECKO
 .PHONY: bench-port
 bench-port: ## records a second that a service republishes, and what clients keep beside it; PORT_BENCH_ARGS="--profile"
 	@.ci/stage "set up" .ci/bootstrap test
-	@.ci/stage "port" $(BIN)/python -m ringmq.loadtest.port_bench $(PORT_BENCH_ARGS)
+	@.ci/stage "port" $(BIN)/python -m ringmq.loadtest.port $(PORT_BENCH_ARGS)
 
 .PHONY: drill
 drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
 	@.ci/stage "set up" .ci/bootstrap test
-	@.ci/stage "drill" $(BIN)/python -m ringmq.loadtest.drill --seed 1 --blows 1000 $(DRILL_ARGS)
+	@.ci/stage "drill" $(BIN)/python -m ringmq.loadtest.drills.drill --seed 1 --blows 1000 $(DRILL_ARGS)
 
 .PHONY: echo-drill
 echo-drill: ## 200 seeded kills while the example service works, both flush policies; ECHO_DRILL_ARGS="--seed 7 --kills 50"
@@ -99,7 +99,7 @@ echo-drill: ## 200 seeded kills while the example service works, both flush poli
 .PHONY: ha-drill
 ha-drill: ## 100 seeded faults of a master and its slave under load, then the checker; HA_DRILL_ARGS="--seed 7 --auto"
 	@.ci/stage "set up" .ci/bootstrap test
-	@.ci/stage "replication drill" $(BIN)/python -m ringmq.loadtest.ha_drill --seed 1 --rounds 100 $(HA_DRILL_ARGS)
+	@.ci/stage "replication drill" $(BIN)/python -m ringmq.loadtest.drills.ha_drill --seed 1 --rounds 100 $(HA_DRILL_ARGS)
 
 .PHONY: siege
 siege: ## 40 attacks and 12 pairs of them while an honest client asks, 45 minutes; SIEGE_ARGS="--only churn,bombs"

@@ -10,6 +10,9 @@ from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
 NOT_INSTALLED = {"tests", "examples"}
+LOADTEST = {"load", "bench", "locust", "stock"}
+"""Parts of loadtest/ that `ringmq bench`, locust users and the pytest plugin need. A wheel has no other part of it: the
+environment of a checkout (.ci/bootstrap) asks for all by RINGMQ_ALL_PACKAGES=1."""
 TOP = "packaging/ringmq"
 """The package `ringmq` itself. A folder `ringmq` in the checkout would hide an installed `ringmq` from its scripts."""
 SPARK_SOURCE = "pyspark_ringmq"
@@ -20,6 +23,8 @@ def package_folders() -> dict[str, str]:
     """Return the folder of each installed package: `ringmq.a.b` is the folder a/b of the checkout."""
     tops = [path.parent for path in ROOT.glob("*/__init__.py") if path.parent.name not in NOT_INSTALLED]
     found = [path.parent.relative_to(ROOT) for top in tops for path in top.rglob("__init__.py")]
+    if os.environ.get("RINGMQ_ALL_PACKAGES") != "1":
+        found = [folder for folder in found if folder.parts[0] != "loadtest" or {*folder.parts[1:2]} <= LOADTEST]
     names = {folder: ".".join(("ringmq", *folder.parts)) for folder in found if folder.name != SPARK_SOURCE}
     names |= {folder: SPARK_SOURCE for folder in found if folder.name == SPARK_SOURCE}
     return {"ringmq": TOP} | {name: folder.as_posix() for folder, name in sorted(names.items())}

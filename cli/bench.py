@@ -11,6 +11,6 @@ import click
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def bench(arguments: tuple[str, ...]) -> None:
     """Measure stock RocketMQ, RingMQ and the ceiling side by side; `ringmq bench --help` lists the options."""
-    from ringmq.loadtest.bench import main
+    from ringmq.loadtest.bench.main import main
 
     sys.exit(main(arguments))

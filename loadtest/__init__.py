@@ -1,6 +1,5 @@
-"""Load, measurement and drills from outside: what only a client can see.
+"""Load, measurement and drills from outside: observations that only a client can make.
 
-Owns the native load generator and ceiling (own C build), side-by-side runs with stock RocketMQ, the drill
-and its checker.
+A part is a package, and an installed wheel has `load`, `bench`, `locust` and `stock` alone (setup.py).
 May import: ringmq.client, ringmq.remoting.
 """

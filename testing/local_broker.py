@@ -14,7 +14,7 @@ from ringmq.client.extras import how_to_install
 from ringmq.remoting.config_beans import TopicConfig
 
 if TYPE_CHECKING:
-    from ringmq.loadtest.running import RunningBroker
+    from ringmq.loadtest.load.running import RunningBroker
 
 T = TypeVar("T")
 TOPIC_QUEUES = 4
@@ -60,7 +60,7 @@ class LocalBroker:
                 f"a RingMQ broker needs {', '.join(missing)}; {how_to_install('broker')} "
                 "(with a C compiler, python3-dev, liburing-dev and libdeflate-dev)"
             )
-        from ringmq.loadtest.running import RunningBroker
+        from ringmq.loadtest.load.running import RunningBroker
 
         try:
             running = RunningBroker(folder / "store", {**SETTINGS, **(settings or {})})

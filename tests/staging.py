@@ -17,7 +17,7 @@ from ringmq.client.producing.staged_writes import (
     staging_request,
 )
 from ringmq.client.retry import RetryPolicy
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.message import Message, MessageExt, decode_messages
 from tests.raw_client import RawClient

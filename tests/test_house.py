@@ -169,7 +169,7 @@ def test_every_room_is_known(folder: str) -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    sources = [*python_files(), *(ROOT / "native/src").glob("*.[ch]"), *(ROOT / "loadtest/native").glob("*.[ch]")]
+    sources = [*python_files(), *(ROOT / "native/src").glob("*.[ch]"), *(ROOT / "loadtest").glob("*/native/*.[ch]")]
     long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources}
     assert not {name: lines for name, lines in long.items() if lines > FILE_LINES_MAX}
 
@@ -204,13 +204,31 @@ def test_a_folder_is_known_wherever_folders_are_listed() -> None:
     assert digested and set(digested[1].split()) == folders
 
 
-def test_the_rule_of_packages_finds_every_package() -> None:
+def test_the_rule_of_packages_finds_every_package(monkeypatch: pytest.MonkeyPatch) -> None:
     """`package_folders` of setup.py: no package is named by hand, and none is in two places."""
-    found = runpy.run_path(str(ROOT / "setup.py"))["package_folders"]()
+    monkeypatch.setenv("RINGMQ_ALL_PACKAGES", "1")
+    rule = runpy.run_path(str(ROOT / "setup.py"))
+    found = rule["package_folders"]()
     wanted = {path.relative_to(ROOT).as_posix() for path in packages()} | {"packaging/ringmq"}
     assert set(found.values()) == wanted and len(found) == len(wanted)
+    monkeypatch.delenv("RINGMQ_ALL_PACKAGES")
+    installed = rule["package_folders"]()
+    left_out = set(found) - set(installed)
+    assert left_out and all(name.startswith("ringmq.loadtest.") for name in left_out)
     assert (found.pop("ringmq"), found.pop("pyspark_ringmq")) == ("packaging/ringmq", "spark_bridge/pyspark_ringmq")
     assert all(name == "ringmq." + folder.replace("/", ".") for name, folder in found.items())
+
+
+def test_what_is_installed_of_loadtest_imports_nothing_else_of_it_at_the_top() -> None:
+    """The bench looks for ceiling and replication before it imports them: a wheel has neither."""
+    installed = runpy.run_path(str(ROOT / "setup.py"))["LOADTEST"]
+    wrong = []
+    for path in (path for part in installed for path in (ROOT / "loadtest" / part).rglob("*.py")):
+        tree = top_level(ast.parse(path.read_text()))
+        modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        parts = {found[1] for module in modules if (found := re.match(r"ringmq\.loadtest\.(\w+)", module))}
+        wrong += [f"{path.relative_to(ROOT)} imports {part}" for part in parts - installed]
+    assert not wrong
 
 
 def test_the_table_of_folders_says_what_may_be_imported() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from ringmq.loadtest.ending import ended_by_sigterm
 from ringmq.loadtest.fuzz.drivers import DRIVERS, FuzzError, build, run
 from ringmq.loadtest.fuzz.sockets import DOORS, fuzz_door
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.running import RunningBroker
 
 INPUTS = 10_000_000
 INPUTS_A_RUN = 1_000_000

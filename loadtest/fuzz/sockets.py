@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ringmq.loadtest.fuzz.drivers import FuzzError
 from ringmq.loadtest.fuzz.golden import frames
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.siege.swarm import Await, Link, Step, Swarm, Tally, Wave
 from ringmq.remoting.codes import RequestCode
 

@@ -13,12 +13,12 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from ringmq.loadtest.markdown import Column
-from ringmq.loadtest.measurement import RINGMQ, Goal, Measurement
-from ringmq.loadtest.process_stats import private_bytes
-from ringmq.loadtest.rows import MIB, Context, send_row
-from ringmq.loadtest.targets import RingmqTarget
-from ringmq.loadtest.tools import Report, arguments_of
+from ringmq.loadtest.bench.markdown import Column
+from ringmq.loadtest.bench.measurement import RINGMQ, Goal, Measurement
+from ringmq.loadtest.bench.rows import MIB, Context, send_row
+from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.load.tools import Report, arguments_of
 
 RECORD_BYTES = 460  # of a message of 200 B in log, queue and index, about
 RESERVE_BYTES = 2 << 30  # of the disk, always left free

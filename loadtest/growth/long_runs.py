@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ringmq.loadtest.bench.markdown import Column
+from ringmq.loadtest.bench.measurement import Goal, Measurement
 from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
     LAST,
@@ -26,10 +28,8 @@ from ringmq.loadtest.growth.bench import (
     sends,
 )
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, LOAD
-from ringmq.loadtest.markdown import Column
-from ringmq.loadtest.measurement import Goal, Measurement
-from ringmq.loadtest.targets import OTHER, RingmqTarget
-from ringmq.loadtest.tools import Report
+from ringmq.loadtest.load.targets import OTHER, RingmqTarget
+from ringmq.loadtest.load.tools import Report
 
 BACKLOG_BODY_BYTES = 1024
 BACKLOG_RECORD_BYTES = 1290  # of such a message in log, queue and index, about

@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ringmq.loadtest.ending import ended_by_sigterm
+from ringmq.loadtest.bench.measurement import Measurement
+from ringmq.loadtest.bench.rows import RATE, context_in
+from ringmq.loadtest.bench.warm_memory import touch_free_memory
 from ringmq.loadtest.growth.bench import RESERVE_BYTES, Bench, GrowthError, Point, Scenario, sends
 from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak_values
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import LOAD, SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES
-from ringmq.loadtest.measurement import Measurement
-from ringmq.loadtest.rows import RATE, context_in
-from ringmq.loadtest.tools import ToolError
-from ringmq.loadtest.warm_memory import touch_free_memory
+from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.tools import ToolError
 
 NAMES = tuple(scenario.name for scenario in (*SHORT, *SCRAPES, BACKLOG, SOAK))
 QUICK_VALUES = 2  # of a scenario: the first and the last

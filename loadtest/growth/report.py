@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench_report import goal_documents, goal_text, machine, summary_document
+from ringmq.loadtest.bench.markdown import markdown_table
+from ringmq.loadtest.bench.measurement import RINGMQ, Measurement, summarize
+from ringmq.loadtest.bench.report import goal_documents, goal_text, machine, summary_document
+from ringmq.loadtest.bench.svg import save_svg, svg_pyplot
+from ringmq.loadtest.bench.warm_memory import free_pages_go_back
 from ringmq.loadtest.growth.bench import LAST, Bench, Scenario
-from ringmq.loadtest.markdown import markdown_table
-from ringmq.loadtest.measurement import RINGMQ, Measurement, summarize
-from ringmq.loadtest.svg import save_svg, svg_pyplot
-from ringmq.loadtest.warm_memory import free_pages_go_back
 
 FORMAT = 1
 Results = Mapping[str, Mapping[float, Sequence[Measurement]]]  # scenario -> place on the axis -> runs

@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from ringmq.loadtest.bench.markdown import Column
+from ringmq.loadtest.bench.measurement import Goal, Measurement
 from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
     RATE_COLUMNS,
@@ -19,10 +21,8 @@ from ringmq.loadtest.growth.bench import (
     queue_kib,
     sends,
 )
-from ringmq.loadtest.markdown import Column
-from ringmq.loadtest.measurement import Goal, Measurement
-from ringmq.loadtest.process_stats import private_bytes
-from ringmq.loadtest.targets import RingmqTarget
+from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.targets import RingmqTarget
 
 LOAD = {"connections": 64, "depth": 16, "size": 200}
 ACTIVE_MAX = 1000

@@ -9,6 +9,9 @@ from http.client import HTTPException
 from types import TracebackType
 from typing import Self
 
+from ringmq.loadtest.bench.markdown import Column
+from ringmq.loadtest.bench.measurement import Goal, Measurement, summarize
+from ringmq.loadtest.bench.rows import MIB, send_row
 from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
     RATE_COLUMNS,
@@ -25,11 +28,8 @@ from ringmq.loadtest.growth.bench import (
 )
 from ringmq.loadtest.growth.page_reader import PageReader
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, CONSUMER_IDLE_MS, LOAD
-from ringmq.loadtest.markdown import Column
-from ringmq.loadtest.measurement import Goal, Measurement, summarize
-from ringmq.loadtest.process_stats import private_bytes
-from ringmq.loadtest.rows import MIB, send_row
-from ringmq.loadtest.targets import RingmqTarget
+from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.targets import RingmqTarget
 
 SERIES_TOPICS, SERIES_GROUPS = 1000, 13  # each group of each topic has seven series, each topic eleven
 TURNS = 24  # the p99 of one load is 0.3 to 0.9 ms, now and then 2.5 when the host takes a processor away

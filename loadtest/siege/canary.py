@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 
-from ringmq.loadtest.checker import Checker
+from ringmq.loadtest.drills.checker import Checker
 from ringmq.loadtest.siege.attack import Target
 from ringmq.loadtest.siege.figures import Asked, Lane
 from ringmq.loadtest.siege.requests import consumer, heartbeat, pull, request, send

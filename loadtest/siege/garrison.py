@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ringmq.loadtest.checker import Violation
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.drills.checker import Violation
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.siege.attack import TOPIC, Target
 from ringmq.loadtest.siege.canary import TOPIC as CANARY_TOPIC
 from ringmq.loadtest.siege.canary import Canary, Line, make_topic, read_back

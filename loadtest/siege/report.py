@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench_report import machine
-from ringmq.loadtest.markdown import markdown_table
+from ringmq.loadtest.bench.markdown import markdown_table
+from ringmq.loadtest.bench.report import machine
+from ringmq.loadtest.bench.svg import save_svg, svg_pyplot
 from ringmq.loadtest.siege.canary import KINDS
 from ringmq.loadtest.siege.figures import AttackFigures, Goals, LaneFigures
 from ringmq.loadtest.siege.siege import SiegeReport
 from ringmq.loadtest.siege.watch import WHOLE
-from ringmq.loadtest.svg import save_svg, svg_pyplot
 
 MIB = 1 << 20
 NAMED_WORKERS = 3

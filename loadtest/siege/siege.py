@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringmq.loadtest.checker import Violation
+from ringmq.loadtest.drills.checker import Violation
 from ringmq.loadtest.siege.attacker import AttackerError, attackers
 from ringmq.loadtest.siege.attacks import attack_named
 from ringmq.loadtest.siege.figures import AttackFigures, Goals, lane_figures

@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 
 SAMPLE_S = 0.25
 SAMPLES_OF_LOG = 3

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.register_body import encode_register_body

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue

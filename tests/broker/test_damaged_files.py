@@ -9,7 +9,7 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.loading import load_into
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.store.recovery import RecoveredStore
 from tests.broker.fakes import FakePlane
 

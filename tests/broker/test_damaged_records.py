@@ -17,7 +17,7 @@ from ringmq.client.blocking import Consumer, Producer
 from ringmq.ipc.placement import place
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.workers import WORKERS
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import ffi, lib
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
 from ringmq.store.message_store import MessageStore

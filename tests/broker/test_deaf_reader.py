@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.native.test_crash_points import crash_build
 from tests.raw_client import RawClient
 from tests.waiting import wait_until

@@ -7,7 +7,7 @@ import pytest
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When, publish_rules
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message import decode_messages
 from tests.raw_client import RawClient

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from ringmq.client import ConsumeFrom, Consumer, Message, Producer, PullOptions, blocking
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import decode_messages
 from tests.raw_client import RawClient
 

@@ -28,7 +28,7 @@ from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.worker_blocks import publish_workers, workers
 from ringmq.ipc.workers import WORKERS
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.heartbeat import ConsumerData
 from tests.waiting import wait_until

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
 from ringmq.remoting.message import decode_message
 from tests.conformance.wire import SHORT_NAMES, batch_body, send_fields, shortened

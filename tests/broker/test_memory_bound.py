@@ -15,7 +15,7 @@ from ringmq.ipc.memory import MemoryUse
 from ringmq.ipc.ports import REQUEST_SLOTS
 from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.ipc.workers import WORKERS
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import HeartbeatData, LockBatch

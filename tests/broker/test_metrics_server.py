@@ -22,7 +22,7 @@ from ringmq.broker.exporter import http_connections, server, worker
 from ringmq.broker.exporter.http_connections import CONNECTIONS_MAX
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.exporter.text import PageText
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.networks import Networks
 from tests.broker.exporter_kit import samples, value
 from tests.raw_client import RawClient

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.open_files import FILES_BESIDE, fit_connections
 from ringmq.cli.main import main
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from ringmq.ipc.placement import place
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from tests.broker.seccomp import IO_URING_SETUP, refusing
 from tests.descriptors import descriptors_of

@@ -26,7 +26,7 @@ from ringmq.client.errors import BrokerError
 from ringmq.ipc.notify import ServiceManager
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.worker_blocks import workers
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.properties_text import format_properties

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.raw_client import RawClient, private_bytes
 from tests.waiting import wait_until

@@ -26,7 +26,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.ipc.workers import WORKERS
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.store_lock import byte_0_lock

@@ -24,7 +24,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker_blocks import want
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.broker.exporter_kit import value
 from tests.broker.probe_worker import FOLDER
 from tests.raw_client import RawClient

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 
 SMALL = {
     "mappedFileSizeCommitLog": 1 << 20,

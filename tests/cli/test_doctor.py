@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ringmq.cli.main import main
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 
 SMALL = {
     "mappedFileSizeCommitLog": 1 << 20,

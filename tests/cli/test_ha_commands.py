@@ -12,7 +12,7 @@ import pytest
 from ringmq.ha import handshake
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from tests.ha.fake_slave_log import FakeSlaveLog, one_record_more
 from tests.raw_client import RawClient

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.sources import read_config
 from ringmq.cli.main import main
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_port
 from tests.waiting import wait_until
 

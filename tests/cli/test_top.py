@@ -24,7 +24,7 @@ from rich.console import Console
 from ringmq.cli.main import main
 from ringmq.cli.metrics_text import parse, quantile
 from ringmq.cli.top_view import duration, screen, short, size, view_of
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.raw_client import RawClient
 
 BEFORE = """

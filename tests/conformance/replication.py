@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from ringmq.loadtest.running import remove_shared_memory
+from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import StockServer, free_broker_port, free_port, start_broker, start_namesrv
 from tests.conformance.records import log_bytes
 from tests.conformance.servers import JSON_HEADERS, RingmqProcess, settings_args

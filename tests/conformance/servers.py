@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import psutil
 
-from ringmq.loadtest.running import remove_shared_memory
+from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import StockError, StockServer, free_broker_port, free_port, start_broker, start_namesrv
 
 BROKER_NAME = "judged"

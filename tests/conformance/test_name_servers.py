@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.loadtest.running import remove_shared_memory
+from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import free_broker_port, free_port, start_broker, start_namesrv
 from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, RingmqProcess, settings_args

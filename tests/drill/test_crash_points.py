@@ -20,7 +20,7 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.drill import TOPIC, Blow, Drill
+from ringmq.loadtest.drills.drill import TOPIC, Blow, Drill
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand

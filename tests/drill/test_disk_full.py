@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import decode_messages
 from ringmq.store.config import StoreConfig

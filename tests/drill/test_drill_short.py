@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.drill import plan_blows, run_drill
+from ringmq.loadtest.drills.drill import plan_blows, run_drill
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
 BLOWS = 30

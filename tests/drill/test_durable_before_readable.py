@@ -20,7 +20,7 @@ import pytest
 
 from ringmq.client import ConsumeFrom, PullOptions, blocking
 from ringmq.ipc.watermark import Watermarks, read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.admin_bodies import TopicStats
 from ringmq.remoting.message import decode_messages
 from ringmq.spark_bridge.catalog import open_catalog

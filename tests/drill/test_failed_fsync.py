@@ -8,7 +8,7 @@ import pytest
 
 from ringmq.ipc.exit_status import EXIT_UNCLEAN_STOP
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import decode_messages
 from ringmq.store.config import StoreConfig

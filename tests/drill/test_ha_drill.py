@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.ha_drill import run_drill
-from ringmq.loadtest.ha_drill_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, Fault, plan_faults
-from ringmq.loadtest.ha_drill_net import missing_for_network
+from ringmq.loadtest.drills.ha_drill import run_drill
+from ringmq.loadtest.drills.ha_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, Fault, plan_faults
+from ringmq.loadtest.drills.ha_net import missing_for_network
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
 SHORT = ("kill HA writer", "slave loses tail", "master loses tail", "lies", "partition to slave")
@@ -18,7 +18,7 @@ DEGRADING = ("kill HA client", "kill slave")
 def drill(folder: Path, *arguments: str, kinds: tuple[str, ...]) -> str:
     """Run the command over every kind once; its report."""
     only = [part for kind in kinds for part in ("--only", kind)]
-    command = [sys.executable, "-m", "ringmq.loadtest.ha_drill", "--folder", str(folder), *arguments, *only]
+    command = [sys.executable, "-m", "ringmq.loadtest.drills.ha_drill", "--folder", str(folder), *arguments, *only]
     done = subprocess.run([*command, "--rounds", str(len(kinds))], capture_output=True, text=True)
     logs = "".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in folder.glob("*.log"))
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"

@@ -13,7 +13,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.workers import WORKERS
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import ffi, lib
 from tests.broker.exporter_kit import value
 from tests.drill.settings import SMALL_STORE

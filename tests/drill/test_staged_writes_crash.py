@@ -13,7 +13,7 @@ import pytest
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port, free_port
 from ringmq.native import lib
 from tests.drill.settings import SMALL_STORE

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.watermark import store_is_locked
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.descriptors import descriptors_of
 from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import decode_messages
 from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient

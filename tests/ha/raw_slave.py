@@ -8,7 +8,7 @@ import time
 
 from ringmq.broker.config.run_config import read_run_config
 from ringmq.ipc.segment import plane_name, segment_path
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 
 CONNECT_AGAIN_S = 0.02
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.ha_bodies import HaStatus

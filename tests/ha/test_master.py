@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand

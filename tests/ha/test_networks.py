@@ -10,7 +10,7 @@ import pytest
 from ringmq.ha import handshake
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.store.write_hold import HOLD_FILE, read_hold
 from tests.ha.raw_slave import RawSlave, ha_port

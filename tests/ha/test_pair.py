@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.watermark import Watermarks, read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until

@@ -13,7 +13,7 @@ from ringmq.ha.orders import Identity
 from ringmq.ha.places import FIRST_REPORT_MS, KNOWN_AFTER_MS
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.watermark import PEERS_MAX
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import ResponseCode
 from tests.ha.raw_slave import RawSlave, ha_port
 from tests.ha.test_master import SYNC

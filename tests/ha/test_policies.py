@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.admin_bodies import decode_kv_table
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.store.checkpoint import read_checkpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.client import ConsumeFrom, Consumer, MessageExt, Producer, PullOptions, compose_message
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port, free_port
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand

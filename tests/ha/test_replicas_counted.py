@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.ha_bodies import HaStatus
 from tests.ha.test_pair import MASTER, SLAVE, marks

@@ -11,7 +11,7 @@ from golden_streams import FILE_BYTES, LOG_END, links, master_log
 from receiver_kit import frame, frames
 
 from ringmq.ipc.watermark import Watermarks, read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.store.store_order import CUT, StoreOrder, write_order
 from tests.raw_client import RawClient

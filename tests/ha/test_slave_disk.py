@@ -13,7 +13,7 @@ from golden_streams import FILE_BYTES, LOG_END, master_log
 from receiver_kit import frames
 
 from ringmq.ipc.watermark import read_watermarks
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.drill.small_disk import fill, missing_for_small_disk, small_disk
 from tests.ha.test_slave_broker import SLAVE, slave_log, wait_for_log
 from tests.waiting import wait_until

@@ -6,7 +6,7 @@ import threading
 import time
 
 from ringmq.ha.handshake import PeerClaim, body
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.ha_bodies import HaStatus
 from tests.ha.raw_slave import ha_port

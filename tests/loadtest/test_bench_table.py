@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ringmq.loadtest.bench import Plan, parse, run_bench
-from ringmq.loadtest.bench_report import document, loader_summary, print_table, write_plot
-from ringmq.loadtest.measurement import Goal, Measurement, judge, summarize
-from ringmq.loadtest.process_stats import cpu_seconds, family, private_bytes, shared_segments
-from ringmq.loadtest.rows import Context, found_again, send_measurement
-from ringmq.loadtest.table import ROWS, rows_named
-from ringmq.loadtest.tools import Tools, build_tools
+from ringmq.loadtest.bench.main import Plan, parse, run_bench
+from ringmq.loadtest.bench.measurement import Goal, Measurement, judge, summarize
+from ringmq.loadtest.bench.report import document, loader_summary, print_table, write_plot
+from ringmq.loadtest.bench.rows import Context, found_again, send_measurement
+from ringmq.loadtest.bench.table import ROWS, rows_named
+from ringmq.loadtest.load.process_stats import cpu_seconds, family, private_bytes, shared_segments
+from ringmq.loadtest.load.tools import Tools, build_tools
 
 SMAPS = """\
 7f0000000000-7f0000010000 rw-s 00000000 00:1a 77 /dev/shm/ringmq-none-plane

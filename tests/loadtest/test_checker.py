@@ -1,6 +1,6 @@
 """The checker catches each kind of planted violation and accepts what is allowed."""
 
-from ringmq.loadtest.checker import Checker
+from ringmq.loadtest.drills.checker import Checker
 
 
 def run(count: int = 5) -> Checker:

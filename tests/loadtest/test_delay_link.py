@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.delay_link import DelayLink, window_bytes
-from ringmq.loadtest.tcp_copy import copy_rate
-from ringmq.loadtest.tools import Tools, build_tools
+from ringmq.loadtest.ceiling.delay_link import DelayLink, window_bytes
+from ringmq.loadtest.load.tools import Tools, build_tools
+from ringmq.loadtest.replication.tcp_copy import copy_rate
 
 DELAY_MS = 30.0
 

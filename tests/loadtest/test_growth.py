@@ -17,6 +17,9 @@ import pytest
 
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.exporter.text import PageText
+from ringmq.loadtest.bench.markdown import Column, markdown_table
+from ringmq.loadtest.bench.measurement import Goal, Measurement
+from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.growth import bench as shared
 from ringmq.loadtest.growth import long_runs
 from ringmq.loadtest.growth import main as growth
@@ -45,10 +48,7 @@ from ringmq.loadtest.growth.page_reader import KEPT_BYTES, PageReader
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
-from ringmq.loadtest.markdown import Column, markdown_table
-from ringmq.loadtest.measurement import Goal, Measurement
-from ringmq.loadtest.rows import Context
-from ringmq.loadtest.tools import build_tools
+from ringmq.loadtest.load.tools import build_tools
 from ringmq.store.retention import used_ratio
 
 SMALL = {"topics": (4,), "queues": (16,), "connections": (24,), "groups": (2,), "slow-consumers": (2,)}

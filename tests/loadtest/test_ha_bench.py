@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.ha_link_loss import link_loss_row
-from ringmq.loadtest.ha_pairs import SYNC_MASTER, progress_of, start_pair
-from ringmq.loadtest.ha_rows import BATCH, messages_of, replicated_row
-from ringmq.loadtest.ha_stall import stall_row, tcp_bytes
-from ringmq.loadtest.measurement import RINGMQ
-from ringmq.loadtest.name_server_front import NameServerFront
-from ringmq.loadtest.rows import Context
-from ringmq.loadtest.tools import build_tools
+from ringmq.loadtest.bench.measurement import RINGMQ
+from ringmq.loadtest.bench.rows import Context
+from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.replication.link_loss import link_loss_row
+from ringmq.loadtest.replication.name_server_front import NameServerFront
+from ringmq.loadtest.replication.pairs import SYNC_MASTER, progress_of, start_pair
+from ringmq.loadtest.replication.rows import BATCH, messages_of, replicated_row
+from ringmq.loadtest.replication.stall import stall_row, tcp_bytes
 
 
 @pytest.fixture

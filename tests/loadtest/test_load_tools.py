@@ -16,15 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.tools import (
+from ringmq.loadtest.ceiling.server import CeilingServer, fdatasync_rate
+from ringmq.loadtest.load.tools import (
     SOURCES,
-    CeilingServer,
     Loader,
     ToolError,
     Tools,
     arguments_of,
     build_tools,
-    fdatasync_rate,
 )
 from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode

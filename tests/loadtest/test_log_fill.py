@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringmq.loadtest.log_fill import BORN_MARK, NUMBER_MARK, QUEUES, TOPICS, BatchFrame, batch_frames, make_store
-from ringmq.loadtest.log_text import SIZE_SPREAD, bodies, log_text
-from ringmq.loadtest.tools import ToolError
+from ringmq.loadtest.load.tools import ToolError
+from ringmq.loadtest.spark.log_fill import BORN_MARK, NUMBER_MARK, QUEUES, TOPICS, BatchFrame, batch_frames, make_store
+from ringmq.loadtest.spark.log_text import SIZE_SPREAD, bodies, log_text
 from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import decode_frame

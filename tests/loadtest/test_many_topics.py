@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
-from ringmq.loadtest.tools import Loader, ToolError, Tools, arguments_of, build_tools
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.tools import Loader, ToolError, Tools, arguments_of, build_tools
 
 TOPICS, QUEUES = 8, 4
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest import matrix
-from ringmq.loadtest.machine_stats import Look, disk_counters, look, loopback_counter
-from ringmq.loadtest.matrix_cells import Cell, Outcome, all_cells
-from ringmq.loadtest.matrix_report import read_csv, table, write_csv, write_plots
+from ringmq.loadtest.matrix import main as matrix
+from ringmq.loadtest.matrix.cells import Cell, Outcome, all_cells
+from ringmq.loadtest.matrix.machine_stats import Look, disk_counters, look, loopback_counter
+from ringmq.loadtest.matrix.report import read_csv, table, write_csv, write_plots
 
 ROOT = Path(__file__).resolve().parents[2]
 DISKSTATS = """\
@@ -66,12 +66,12 @@ def test_cells_are_read_back_from_their_csv(tmp_path: Path) -> None:
 
 def test_the_picture_of_the_docs_is_that_of_the_kept_cells(tmp_path: Path) -> None:
     """`--plot` draws what docs/matrix.svg shows: the same labels and as many lines, whatever matplotlib's version."""
-    assert matrix.main(["--plot", str(ROOT / "loadtest/matrix.csv"), "--folder", str(tmp_path)]) == 0
+    assert matrix.main(["--plot", str(ROOT / "loadtest/matrix/matrix.csv"), "--folder", str(tmp_path)]) == 0
     drawn, kept = (path.read_text() for path in (tmp_path / "matrix.svg", ROOT / "docs/matrix.svg"))
     assert re.findall(">([^<>]+)</text>", drawn) == re.findall(">([^<>]+)</text>", kept)
     assert drawn.count("stroke-dasharray") == kept.count("stroke-dasharray")
     assert len(drawn) < 32_000
-    assert len(read_csv(ROOT / "loadtest/matrix.csv")) == 108
+    assert len(read_csv(ROOT / "loadtest/matrix/matrix.csv")) == 108
 
 
 def test_one_cell_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.port_bench import is_whole, main, measure, table
-from ringmq.loadtest.port_pressure import Clients, Round, pressure_table
-from ringmq.loadtest.tools import build_tools
+from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.port.main import is_whole, main, measure, table
+from ringmq.loadtest.port.pressure import Clients, Round, pressure_table
 
 
 def test_a_second_of_republished_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

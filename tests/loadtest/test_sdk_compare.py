@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest import sdk_compare
-from ringmq.loadtest.measurement import PEER, RINGMQ, Measurement
-from ringmq.loadtest.tools import ToolError
+from ringmq.loadtest.bench.measurement import PEER, RINGMQ, Measurement
+from ringmq.loadtest.load.tools import ToolError
+from ringmq.loadtest.sdk import main as sdk_compare
 
 
 def test_rows_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:

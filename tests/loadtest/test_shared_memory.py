@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.segment import SHM_DIR, plane_name
-from ringmq.loadtest.drill import Drill
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.drills.drill import Drill
+from ringmq.loadtest.load.running import RunningBroker
 from tests.conformance.servers import SMALL_FILES, RingmqServer
 
 pytestmark = pytest.mark.timeout(120)

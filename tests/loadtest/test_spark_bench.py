@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from ringmq.loadtest.hog import burn
-from ringmq.loadtest.measurement import Measurement
-from ringmq.loadtest.spark_bench import parse, run_rounds
-from ringmq.loadtest.spark_report import document, markdown_table, print_table, shares_of_goals
-from ringmq.loadtest.spark_rows import SparkRow, counted, faster
-from ringmq.loadtest.spark_table import ROWS, rows_named
-from ringmq.loadtest.tools import Tools
-from ringmq.loadtest.workbench import Workbench, side_by_side
+from ringmq.loadtest.bench.measurement import Measurement
+from ringmq.loadtest.load.tools import Tools
+from ringmq.loadtest.spark.hog import burn
+from ringmq.loadtest.spark.main import parse, run_rounds
+from ringmq.loadtest.spark.report import document, markdown_table, print_table, shares_of_goals
+from ringmq.loadtest.spark.rows import SparkRow, counted, faster
+from ringmq.loadtest.spark.table import ROWS, rows_named
+from ringmq.loadtest.spark.workbench import Workbench, side_by_side
 
 # A small run, one row of each way to measure: the 200-byte store, the jar and the age of rows go the ways of others.
 ONE_OF_EACH = (
@@ -120,7 +120,7 @@ def test_a_hog_takes_its_share_and_no_more() -> None:
 @pytest.mark.stock
 @pytest.mark.timeout(400)
 def test_a_whole_small_run(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "ringmq.loadtest.spark_bench", "--quick", "--rows", ",".join(ONE_OF_EACH)]
+    words = [sys.executable, "-m", "ringmq.loadtest.spark", "--quick", "--rows", ",".join(ONE_OF_EACH)]
     done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     report: dict[str, Any] = json.loads((tmp_path / "bench.json").read_text())

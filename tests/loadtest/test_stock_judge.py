@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.rows import JAVA_SOURCE
+from ringmq.loadtest.bench.rows import JAVA_SOURCE
+from ringmq.loadtest.load.tools import Loader, Tools, build_tools, run_json
 from ringmq.loadtest.stock import (
     StockError,
     StockServer,
@@ -17,7 +18,6 @@ from ringmq.loadtest.stock import (
     start_broker,
     start_namesrv,
 )
-from ringmq.loadtest.tools import Loader, Tools, build_tools, run_json
 
 pytestmark = pytest.mark.stock
 SMALL = {

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest import versions
-from ringmq.loadtest.measurement import Measurement
-from ringmq.loadtest.rows import RATE
-from ringmq.loadtest.staged_row import COMMITS, CONTROL_US
-from ringmq.loadtest.versions import AGAIN, CPU_US, NEW, OLD, Comparison, compare
+from ringmq.loadtest.bench.measurement import Measurement
+from ringmq.loadtest.bench.rows import RATE
+from ringmq.loadtest.versions import main as versions
+from ringmq.loadtest.versions.main import AGAIN, CPU_US, NEW, OLD, Comparison, compare
+from ringmq.loadtest.versions.staged_row import COMMITS, CONTROL_US
 
 
 def a_round(old: float, again: float, new: float, cpu: float = 1.0, *, ok: bool = True) -> dict[str, Measurement]:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.exporter.table import METRICS
-from ringmq.loadtest import panels
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.growth import panels
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_port
 from tests.raw_client import RawClient
 from tests.waiting import wait_until

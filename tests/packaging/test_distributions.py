@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-from ringmq.loadtest.running import remove_shared_memory
+from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import free_port
 from tests.conformance.servers import RingmqProcess
 
@@ -67,8 +67,11 @@ def test_the_wheel_has_every_package_and_no_tests(wheel: Path) -> None:
     packages = {folder.parent.name for folder in ROOT.glob("*/__init__.py") if folder.parent.name != "tests"}
     assert {f"ringmq/{package}" for package in packages} <= tops
     assert not [name for name in names if name.startswith("tests/") or "/tests/" in name]
-    tracked = run(["git", "ls-files", "loadtest", "spark_bridge", "client"], ROOT).splitlines()
-    beside = {name for name in tracked if not name.endswith((".py", ".md", ".csv")) and (ROOT / name).is_file()}
+    parts = {name.split("/")[2] for name in names if name.startswith("ringmq/loadtest/") and name.count("/") > 2}
+    assert parts == {"load", "bench", "locust", "stock"}, "benches, drills and their C stay in the checkout"
+    folders = ["spark_bridge", "client", *(f"loadtest/{part}" for part in parts)]
+    tracked = run(["git", "ls-files", *folders], ROOT).splitlines()
+    beside = {name for name in tracked if not name.endswith((".py", ".md")) and (ROOT / name).is_file()}
     missing = {name for name in beside if f"ringmq/{name}" not in names and not name.startswith("spark_bridge/pyspark")}
     assert not missing, "what the code reads beside it"
     assert [name for name in names if name.startswith("ringmq/native/_native") and name.endswith(".so")]
@@ -161,6 +164,8 @@ def test_a_clean_environment_has_all_that_sdk_broker_and_scans_need(wheel: Path,
         assert run([arrow / "python", "-I", "-c", scan, store], tmp_path) == "1\n"
         server.stop()
         run([broker / "ringmq", "store", "verify", store], tmp_path)
+        rows = run([broker / "ringmq", "bench", "--help"], tmp_path)
+        assert "64x16" in rows and "repl-64x16" not in rows, "rows of replication need the delay link of a checkout"
     finally:
         server.kill()
         remove_shared_memory(store)

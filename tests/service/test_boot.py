@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.loadtest.tools import arguments_of, build_tools
+from ringmq.loadtest.load.tools import arguments_of, build_tools
 from tests.native.test_crash_points import crash_build
 from tests.service.machine import DISK, ROOT, Machine, say, why_not_here
 

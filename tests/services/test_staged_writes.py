@@ -15,7 +15,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.client.errors import BrokerError
 from ringmq.client.producing.staged_writes import CommitRequest, StagedChunk
 from ringmq.client.topics import is_user_topic
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting import staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC

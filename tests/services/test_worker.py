@@ -17,7 +17,7 @@ from ringmq.client.producing.staged_writes import describe_staging
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.test_processes import SMALL

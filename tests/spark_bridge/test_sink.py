@@ -16,7 +16,7 @@ import pytest
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from tests.staging import bodies_of, make_topic, messages_of
 from tests.waiting import wait_until

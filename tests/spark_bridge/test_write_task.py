@@ -10,7 +10,7 @@ import pytest
 
 from ringmq.client import SendError
 from ringmq.client.producing.staged_writes import CommitRequest, commit_staged
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from ringmq.spark_bridge.sink.options import WriteOptions
 from ringmq.spark_bridge.sink.plan import WritePlan, plan_batch_write, plan_stream_write
 from ringmq.spark_bridge.sink.task import Attempt, Written, stage, write_directly

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker
 from tests.upgrade.version_kit import Expected, Member, Senders, log_bytes, wait_in_sync
 
 pytestmark = pytest.mark.upgrade

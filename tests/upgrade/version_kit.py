@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ringmq.loadtest.ha_pairs import progress_of
-from ringmq.loadtest.remote import GET_BROKER_HA_STATUS, Remote
-from ringmq.loadtest.running import RunningBroker, interpreter
+from ringmq.loadtest.load.running import RunningBroker, interpreter
+from ringmq.loadtest.replication.pairs import progress_of
+from ringmq.loadtest.replication.remote import GET_BROKER_HA_STATUS, Remote
 from ringmq.loadtest.stock import free_broker_port
 from ringmq.remoting.codes import RequestCode
 from tests.conformance.wire import send_fields, shortened

@@ -1,0 +1,291 @@
+"""What a row does: one small function each, that measures one thing on one broker."""
+
+import itertools
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ringmq.loadtest.bench.measurement import RINGMQ, STOCK, Goal, Measurement
+from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
+from ringmq.loadtest.load.targets import Target
+from ringmq.loadtest.load.tools import Loader, Report, Tools, build_tools, run_json
+from ringmq.loadtest.stock import compile_java, java_command
+
+JAVA_SOURCE = Path(__file__).with_name("java") / "ProducerBench.java"
+JAVA_HEAP_MB = 512
+LATENCIES = ("p50", "p99", "p99_9", "p99_99", "max")
+RATE = "messages_per_s"
+SETTLED_MS = 1000
+MIB = 1 << 20
+
+
+@dataclass
+class Context:
+    """What the rows share: tools, folder, CPUs and how long to measure."""
+
+    tools: Tools
+    folder: Path
+    cpus: list[int]
+    loader_cpu: int | None
+    seconds: float = 5.0
+    warmup_s: float = 0.5
+    messages_max: int = 5_000_000  # bounds what one row may write to the disk
+    memory_messages: int = 10_000_000
+    restart_bytes: int = 4 << 30
+    link_bytes: int = 1_000_000_000  # of log sent over a link
+    catch_up_bytes: int = 2_000_000_000  # of log that an empty slave gets
+    stall_s: float = 60.0
+    stock_warmup_s: float = 20.0
+    idle_connections: int = 1000
+    idle_seconds: float = 10.0
+    check_keys: int = 64
+    settle_ms: int = SETTLED_MS  # how late queues and index may be complete
+    open_rate: float | None = None  # messages/s; None: half of stock's best rate so far
+    best_rate: dict[str, float] = field(default_factory=dict)
+    numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def topic(self, row: str) -> str:
+        """A fresh topic name."""
+        return f"bench_{row.replace('-', '_')}_{next(self.numbers)}"
+
+    def loader(self, port: int) -> Loader:
+        """The load generator for the server on `port`."""
+        return Loader(self.tools, port, self.loader_cpu)
+
+    def run(self, target: Target, command: str, **options: object) -> Report:
+        """A run of the load generator; `server_cpu` of the report says how much of a CPU each process used."""
+        names = target.pids()
+        watch = ",".join(map(str, names))
+        report = self.loader(target.port).run(command, watch=watch, **options)
+        window_s = report["window_s"] or 1.0
+        report["server_cpu"] = {
+            f"{names[int(pid)]}": round((used["user_s"] + used["system_s"]) / window_s, 3)
+            for pid, used in report["watched"].items()
+        }
+        return report
+
+
+def context_in(folder: Path, seconds: float, *, cpus: Sequence[int] = (), loader_cpu: int | None = None) -> Context:
+    """For a run whose results go to `folder`. CPUs not given: all of this process, and the last one for the loader."""
+    available = sorted(os.sched_getaffinity(0))
+    context = Context(
+        tools=build_tools(),
+        folder=folder.resolve() / "stores",
+        cpus=list(cpus) or available,
+        loader_cpu=available[-1] if loader_cpu is None else loader_cpu,
+        seconds=seconds,
+    )
+    context.folder.mkdir(parents=True, exist_ok=True)
+    return context
+
+
+Run = Callable[[Context, Target], Measurement]
+Alone = Callable[[Context, str], Measurement]
+BROKER, REPLICATION = "broker", "replication"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: `run` gets a broker with these settings (and a slave), `alone` starts what it needs."""
+
+    name: str
+    title: str
+    metric: str  # the one that is printed and plotted
+    unit: str
+    goals: tuple[Goal, ...]
+    run: Run | None
+    systems: tuple[str, ...] = (STOCK, RINGMQ)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    ceiling: Mapping[str, object] | None = None  # loader options to run against the ceiling
+    group: str = BROKER
+    slaves: int = 0  # 1: `run` gets a Pair
+    alone: Alone | None = None
+
+
+def latencies(report: Report) -> dict[str, float]:
+    """Latency values of a report, in us."""
+    return {name: float(report["latency_us"][name]) for name in LATENCIES if name in report["latency_us"]}
+
+
+def found_again(check: Report) -> bool:
+    """Everything acknowledged stands in queue and index and reads back equal, however late."""
+    same = check["read"] == check["acked"] and check["read_crc_sum"] == check["crc_sum"]
+    whole = check["queues_wrong"] == check["wrong_crc"] == check["wrong_offset"] == 0
+    return bool(same and whole and check["keys_found"] == check["keys_asked"] and not check["trouble"])
+
+
+def send_measurement(report: Report, *, in_time: bool) -> Measurement:
+    """A send row counts when something was acknowledged after the warm-up and everything acknowledged was found again;
+    with `in_time` within `settle_ms`."""
+    check = report["check"]
+    notes = []
+    if report["errors"]:
+        notes.append(f"answers by code {report['errors']}: {report['remark'][:100]}")
+    if report["trouble"]:
+        notes.append(report["trouble"])
+    if not check["ok"]:
+        late = f"queue {check['queue_ms']:.0f} ms, index {check['index_ms']:.0f} ms"
+        notes.append(f"not all found again: {check['trouble'] or late}")
+    values = {RATE: float(report[RATE]), **latencies(report)}
+    values["loader_cpu"] = float(report["loader_cpu"]["share"])
+    if not values[RATE]:
+        notes.append("nothing was acknowledged after the warm-up: the messages were sent by then, or it stood still")
+    ok = not report["trouble"] and report["bad_answers"] == 0 and values[RATE] > 0
+    ok = ok and (bool(check["ok"]) if in_time else found_again(check))
+    return Measurement(values, ok=ok, note="; ".join(notes), raw=report)
+
+
+def send_row(row: str, command: str, **options: object) -> Run:
+    """A closed loop of sends with everything read back."""
+
+    def run(context: Context, target: Target) -> Measurement:
+        report = context.run(
+            target,
+            command,
+            create=True,
+            check=True,
+            read_back=True,
+            check_keys=context.check_keys,
+            settle_ms=context.settle_ms,
+            warmup=context.warmup_s,
+            seconds=context.seconds,
+            **{"topic": context.topic(row), "messages": context.messages_max, **options},
+        )
+        measurement = send_measurement(report, in_time=target.name == RINGMQ)
+        best = max(context.best_rate.get(target.name, 0.0), measurement.values["messages_per_s"])
+        if command == "send" and measurement.ok:
+            context.best_rate[target.name] = best
+        return measurement
+
+    return run
+
+
+def pull_row(context: Context, target: Target) -> Measurement:
+    """Fill a topic with 1 KiB messages, read them back once, then pull as fast as it goes."""
+    topic = context.topic("pull")
+    fill = context.loader(target.port).run(
+        "batch",
+        topic=topic,
+        create=True,
+        check=True,
+        read_back=True,
+        size=1024,
+        connections=8,
+        depth=2,
+        messages=min(context.messages_max, 512_000),
+    )
+    if not found_again(fill["check"]):
+        return Measurement({}, ok=False, note=f"filling the topic: {fill['trouble'] or fill['errors']}", raw=fill)
+    report = context.run(
+        target, "pull", topic=topic, connections=16, depth=4, count=32, warmup=context.warmup_s, seconds=context.seconds
+    )
+    note = "" if report["ok"] else f"errors {report['errors']}, short answers {report['short_answers']}"
+    values = {"messages_per_s": float(report["messages_per_s"]), **latencies(report)}
+    return Measurement(values, ok=bool(report["ok"]), note=note, raw=report)
+
+
+def open_loop_row(context: Context, target: Target) -> Measurement:
+    """Fixed rate, half of stock's best; latency from the intended send time."""
+    rate = context.open_rate or context.best_rate.get(STOCK, 0.0) / 2
+    if rate <= 0:
+        return Measurement({}, ok=False, note="stock's best rate is not known: measure it too, or give --open-rate")
+    report = context.run(
+        target,
+        "send",
+        topic=context.topic("open_loop"),
+        create=True,
+        check=True,
+        read_back=True,
+        settle_ms=context.settle_ms,
+        connections=64,
+        depth=256,
+        rate=rate,
+        warmup=context.warmup_s,
+        seconds=2 * context.seconds,
+    )
+    measurement = send_measurement(report, in_time=target.name == RINGMQ)
+    values = {**measurement.values, "rate": rate, "loader_lag_p99_9": float(report["lag_us"]["p99_9"])}
+    return Measurement(values, ok=measurement.ok, note=measurement.note, raw=report)
+
+
+def java_row(context: Context, target: Target) -> Measurement:
+    """The stock Java producer with 64 threads of synchronous sends."""
+    topic = context.topic("java")
+    loader = context.loader(target.port)
+    loader.run("create", topic=topic)
+    classes = compile_java([JAVA_SOURCE], "producer")
+    home = context.folder / "java-producer"
+    arguments = (target.namesrv, topic, "64", "1024", str(6 * context.warmup_s), str(2 * context.seconds))
+    command = java_command("ProducerBench", *arguments, home=home, heap_mb=JAVA_HEAP_MB, classpath=[classes])
+    report = run_json(command, timeout_s=120 + 4 * context.seconds)
+    back = loader.run("verify", topic=topic)
+    values = {"messages_per_s": float(report["messages_per_s"])}
+    values |= {name: float(value) for name, value in report["latency_us"].items()}
+    # A send that failed for the client may still be stored, so there may be more but not fewer.
+    ok = bool(back["ok"]) and 0 <= back["read"] - report["all_messages"] <= report["failed"]
+    note = f"{report['failed']} sends failed" if report["failed"] else ""
+    return Measurement(values, ok=ok, note=note, raw=report)
+
+
+def memory_row(context: Context, target: Target) -> Measurement:
+    """Private memory of all processes after ten million messages in batches."""
+    report = context.loader(target.port).run(
+        "batch", topic=context.topic("memory"), create=True, connections=16, depth=4, messages=context.memory_messages
+    )
+    used = private_bytes(target.pids())
+    values = {f"{name}_mib": size / MIB for name, size in used.items()}
+    note = report["trouble"] or (f"of them refused: {report['errors']}" if report["errors"] else "")
+    return Measurement(values, ok=report["acked"] >= 0.9 * context.memory_messages, note=note, raw=report)
+
+
+def idle_row(context: Context, target: Target) -> Measurement:
+    """Processor time of all processes while a thousand connections say nothing."""
+    result: list[Report] = []
+    seconds = context.idle_seconds + 2
+    connections = context.idle_connections
+
+    def hold() -> None:
+        result.append(context.loader(target.port).run("idle", connections=connections, seconds=seconds))
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    time.sleep(1.5)  # all connected and whatever they caused is done
+    pids = target.pids()
+    begin, used = time.monotonic(), cpu_seconds(pids)
+    time.sleep(context.idle_seconds)
+    percent = 100 * (cpu_seconds(pids) - used) / (time.monotonic() - begin)
+    holder.join()
+    ok = bool(result) and bool(result[0]["ok"])
+    return Measurement({"cpu_percent": percent}, ok=ok, note="" if ok else "not all connections stayed open")
+
+
+def sdk_row(mode: str) -> Run:
+    """The Python SDK in one process, 1 KiB bodies."""
+
+    def run(context: Context, target: Target) -> Measurement:
+        topic = context.topic(f"sdk_{mode}")
+        loader = context.loader(target.port)
+        loader.run("create", topic=topic)
+        words = [sys.executable, "-m", "ringmq.loadtest.bench.sdk", "--namesrv", target.namesrv, "--topic", topic]
+        words += ["--mode", mode, "--seconds", str(context.seconds)]
+        report = run_json(words, timeout_s=60 + 4 * context.seconds)
+        back = loader.run("verify", topic=topic)
+        same = back["read"] == report["all_messages"] and back["read_crc_sum"] == report["crc_sum"]
+        values = {"messages_per_s": float(report["messages_per_s"])}
+        note = "" if same else f"{report['all_messages']} sent, {back['read']} read back"
+        return Measurement(values, ok=bool(back["ok"]) and same, note=note, raw=report)
+
+    return run
+
+
+def ceiling_measurement(report: Mapping[str, Any]) -> Measurement:
+    """A run against the ceiling, which keeps no queues to check."""
+    ok = not report["trouble"] and not report["errors"] and report["bad_answers"] == 0
+    values = {RATE: float(report["messages_per_s"]), **latencies(dict(report))}
+    values["loader_cpu"] = float(report["loader_cpu"]["share"])
+    return Measurement(values, ok=ok, note=str(report["trouble"]), raw=report)

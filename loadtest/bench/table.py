@@ -1,0 +1,143 @@
+"""The table: every row, its goals and what it is compared with."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from ringmq.loadtest.bench.measurement import RINGMQ, Goal
+from ringmq.loadtest.bench.restart import restart_row
+from ringmq.loadtest.bench.rows import (
+    RATE,
+    Row,
+    idle_row,
+    java_row,
+    memory_row,
+    open_loop_row,
+    pull_row,
+    sdk_row,
+    send_row,
+)
+
+
+def _goals(metric: str, stock: float | None = None, ceiling: float | None = None) -> tuple[Goal, ...]:
+    goals = []
+    if stock is not None:
+        goals.append(Goal(metric, "stock", at_least=stock))
+    if ceiling is not None:
+        goals.append(Goal(metric, "ceiling", at_least=ceiling))
+    return tuple(goals)
+
+
+def _send(name: str, title: str, stock: float, ceiling: float | None, command: str = "send", **options: object) -> Row:
+    return Row(
+        name,
+        title,
+        "messages_per_s",
+        "msg/s",
+        _goals("messages_per_s", stock, ceiling),
+        send_row(name, command, **options),
+        ceiling={"command": command, **options},
+    )
+
+
+def _replication_rows() -> tuple[Row, ...]:
+    """Return the rows of replication, none where they are not installed."""
+    if find_spec("ringmq.loadtest.replication") is None:
+        return ()
+    from ringmq.loadtest.replication.table import REPLICATION_ROWS
+
+    return REPLICATION_ROWS
+
+
+SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
+ROWS: tuple[Row, ...] = (
+    _send("1x1", "1 connection, 1 in flight, 200 B", 1.5, 0.75, connections=1, depth=1, size=200),
+    _send("64x1", "64 connections, 1 in flight, 200 B", 3, 0.5, connections=64, depth=1, size=200),
+    _send("64x1-1k", "64 connections, 1 in flight, 1 KiB", 3, 0.5, connections=64, depth=1, size=1024),
+    _send("64x16", "64 connections, 16 in flight, 200 B", 10, 0.25, connections=64, depth=16, size=200),
+    _send("batch", "batches of 32 x 200 B, 16x4", 5, None, "batch", connections=16, depth=4, size=200, batch=32),
+    Row(
+        "pull",
+        "pull 32 x 1 KiB, 16x4",
+        RATE,
+        "msg/s",
+        _goals(RATE, 2.3, 0.8),
+        pull_row,
+        ceiling={"command": "pull", "connections": 16, "depth": 4, "count": 32},
+    ),
+    Row(
+        "open-loop",
+        "open loop at half of stock's best rate: p99.9",
+        "p99_9",
+        "us",
+        (Goal("p99_9", "stock", at_most=0.1), Goal("max", "stock", at_most=0.1)),
+        open_loop_row,
+    ),
+    Row("java", "stock Java producer, 64 threads, 1 KiB", RATE, "msg/s", _goals(RATE, 1.3), java_row),
+    Row(
+        "sdk-batch",
+        "Python SDK, one process, 1 KiB, batches of 20",
+        RATE,
+        "msg/s",
+        (Goal(RATE, "absolute", at_least=100_000),),
+        sdk_row("batch"),
+        systems=(RINGMQ,),
+    ),
+    Row(
+        "sdk-await",
+        "Python SDK, one process, 1 KiB, one await each",
+        RATE,
+        "msg/s",
+        (Goal(RATE, "absolute", at_least=15_000),),
+        sdk_row("pipelined"),
+        systems=(RINGMQ,),
+    ),
+    Row(
+        "idle",
+        "CPU of the broker with 1,000 idle connections",
+        "cpu_percent",
+        "%",
+        (Goal("cpu_percent", "absolute", at_most=1.0),),
+        idle_row,
+    ),
+    Row(
+        "memory",
+        "private memory of all processes after 10M messages",
+        "total_mib",
+        "MiB",
+        (Goal("total_mib", "absolute", at_most=250),),
+        memory_row,
+    ),
+    Row(
+        "sync",
+        "sync flush, 64 connections, 1 in flight, 200 B",
+        RATE,
+        "msg/s",
+        _goals(RATE, 3, 0.4),
+        send_row("sync", "send", connections=64, depth=1, size=200),
+        settings=SYNC_FLUSH,
+        ceiling={"command": "fdatasync", "factor": 64},
+    ),
+    Row(
+        "restart",
+        "restart after kill -9 with 4 GB of log (page cache hot)",
+        "hot_s",
+        "s",
+        (Goal("hot_s", "absolute", at_most=3.0),),
+        None,
+        systems=(RINGMQ,),
+        alone=restart_row,
+    ),
+    Row("ceiling-max", "highest proven rate of the loader (ceiling, 16x64)", RATE, "msg/s", (), None, systems=(),
+        ceiling={"command": "send", "connections": 16, "depth": 64, "size": 200}),
+    *_replication_rows(),
+)  # fmt: skip
+GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
+
+
+def rows_named(names: list[str], groups: Sequence[str] = GROUPS) -> list[Row]:
+    """The rows with these names, in the table's order; all of `groups` without names. ValueError for an unknown one."""
+    known = {row.name for row in ROWS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"unknown rows {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
+    return [row for row in ROWS if (row.name in names if names else row.group in groups)]

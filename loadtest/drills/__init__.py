@@ -1,0 +1,1 @@
+"""Drills: seeded kills, stops and faults under load, and the checker of their histories."""

@@ -1,0 +1,322 @@
+"""The drill: kills and stops workers of a broker under load, then asks the checker whether every promise was kept.
+
+    python -m ringmq.loadtest.drills.drill --seed 1 --blows 1000
+
+Everything random comes from the seed. What the checker knows comes from the client's own record only.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.loadtest.drills.checker import Checker, Violation
+from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.drills.sends import lane_messages
+from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.stock.ports import free_broker_port, free_port
+
+IN_FLIGHT_PER_QUEUE = 4
+RETURN_TIMEOUT_S = 30.0
+BLOWS_PER_LINE = 50
+ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control")
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 6000,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 4000,
+    "maxMessageSize": 65_536,
+    "brokerIP1": "127.0.0.1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One strike: what is done to whom."""
+
+    kind: str  # kill, stop, restart (clean, under load), supervisor, everybody
+    workers: tuple[str, ...] = ()
+    stopped_s: float = 0.0
+
+
+def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> list[Blow]:
+    """A seeded plan: mostly single kills, some pairs and stops, a few restarts and deaths of all."""
+    dice = random.Random(seed)
+    blows = []
+    for _ in range(count):
+        throw = dice.random()
+        if throw < 0.50:
+            blows.append(Blow("kill", (dice.choice(workers),)))
+        elif throw < 0.70:
+            blows.append(Blow("kill", tuple(dice.sample(workers, 2))))
+        elif throw < 0.89:
+            blows.append(Blow("stop", (dice.choice(workers),), stopped_s=dice.uniform(0.02, 0.3)))
+        elif throw < 0.92:
+            blows.append(Blow("restart"))
+        elif throw < 0.96:
+            blows.append(Blow("supervisor"))
+        else:
+            blows.append(Blow("everybody"))
+    return blows
+
+
+@dataclass(slots=True)
+class DrillReport:
+    """What happened."""
+
+    seed: int
+    blows: int = 0
+    sent: int = 0
+    acknowledged: int = 0
+    read: int = 0
+    seconds: float = 0.0
+    violations: list[Violation] = field(default_factory=list)
+
+    def text(self) -> str:
+        """One paragraph for a person."""
+        head = (
+            f"drill with seed {self.seed}: {self.blows} blows, {self.sent} sends, {self.acknowledged} acknowledged, "
+            f"{self.read} read while it ran, {self.seconds:.1f} s: {len(self.violations)} violations"
+        )
+        return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
+
+
+class Drill:
+    """One run over one store; the broker is started again on the same ports whenever it is gone."""
+
+    def __init__(
+        self, store: Path, seed: int, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._settings = {**SMALL_FILES, **settings}
+        self._environment = environment or {}
+        self._store = store
+        self._checker = Checker()
+        self._stops_failed: list[str] = []
+        # Below the range of outgoing connections: a port that the kernel chose may go to one of them during a restart.
+        self._broker = RunningBroker(
+            store, self._settings, port=free_broker_port(), namesrv_port=free_port(), environment=self._environment
+        )
+        self._worker_count = len(self._broker.worker_pids())
+        self._killed: set[int | None] = set()
+        self._running = True
+        self._report = DrillReport(seed)
+        self._acknowledged = asyncio.Event()
+        self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
+
+    async def run(self, blows: list[Blow], tell: Callable[[str], None] | None = None) -> DrillReport:
+        """Load, strike, settle, judge. `tell` gets a line now and then."""
+        began = time.monotonic()
+        client = RemotingClient()
+        retry = RetryPolicy(attempts=1, budget_ms=3000)
+        try:
+            async with Producer(self._broker.namesrv, "drill", retry=retry) as producer:
+                load = [
+                    asyncio.create_task(self._produce(producer, queue_id, lane))
+                    for queue_id in range(QUEUES)
+                    for lane in range(IN_FLIGHT_PER_QUEUE)
+                ]
+                load += [asyncio.create_task(self._follow(client, queue_id)) for queue_id in range(QUEUES)]
+                load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
+                await self._service_returns()
+                for number, blow in enumerate(blows, 1):
+                    await self.strike(blow)
+                    await self._service_returns()
+                    self._report.blows = number
+                    if tell and number % BLOWS_PER_LINE == 0:
+                        tell(self._progress(len(blows), began))
+                self._running = False
+                await asyncio.gather(*load)
+            await self._read_all(client)
+        finally:
+            await client.close()
+            self._report.seconds = time.monotonic() - began
+        self._report.violations = self._checker.verdict()
+        self._report.violations += [Violation("stop", text) for text in self._stops_failed]
+        self._report.acknowledged = self._checker.acknowledged_count
+        await self._workers_return()
+        status = self._broker.stop()
+        if status != 0:
+            self._report.violations.append(Violation("stop", f"the clean stop ended with status {status}"))
+        return self._report
+
+    def _progress(self, blows: int, began: float) -> str:
+        report = self._report
+        return f"{report.blows} of {blows} blows, {report.sent} sends, {time.monotonic() - began:.0f} s"
+
+    def abandon(self) -> None:
+        """End the broker however it stands, and leave nothing of it in shared memory."""
+        self._broker.close()
+
+    async def _produce(self, producer: Producer, queue_id: int, lane: int) -> None:
+        queue = MessageQueue(TOPIC, "broker-a", queue_id)
+        messages = lane_messages(self._checker, queue_id, lane)
+        while self._running:
+            message_id, message = next(messages)
+            self._report.sent += 1
+            try:
+                result = await producer.send(message, queue=queue)
+            except (RingmqError, OSError):
+                await asyncio.sleep(0.01)
+                continue
+            self._checker.acknowledged(message_id, TOPIC, result.queue.queue_id, result.queue_offset)
+            self._ends[queue_id] = max(self._ends.get(queue_id, 0), result.queue_offset + 1)
+            self._acknowledged.set()
+
+    async def _follow(self, client: RemotingClient, queue_id: int) -> None:
+        """Read what is shown while it is shown, from the beginning on."""
+        queue_offset = 0
+        while self._running:
+            try:
+                messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
+            except (RingmqError, OSError):
+                await asyncio.sleep(0.01)
+                continue
+            for message in messages:
+                self._report.read += 1
+                self._checker.read(TOPIC, queue_id, message.queue_offset, id_of(message))
+            if not messages:
+                await asyncio.sleep(0.005)
+
+    def extra_load(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
+        """More to run beside the sends and pulls, until `running` is False; tests put theirs here."""
+        return []
+
+    @property
+    def running(self) -> bool:
+        """The load goes on."""
+        return self._running
+
+    @property
+    def broker(self) -> RunningBroker:
+        """The broker as it runs now."""
+        return self._broker
+
+    async def strike(self, blow: Blow) -> None:
+        """Do what the blow says."""
+        match blow.kind:
+            case "kill":
+                for worker in blow.workers:
+                    self._killed.add(self._broker.signal_worker(worker, signal.SIGKILL))
+            case "stop":
+                pid = self._broker.signal_worker(blow.workers[0], signal.SIGSTOP)
+                await asyncio.sleep(blow.stopped_s)
+                if pid is not None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+            case "restart":
+                await self._workers_return()
+                loop = asyncio.get_running_loop()
+                status = await loop.run_in_executor(None, self._broker.stop)
+                if status != 0:
+                    self._stops_failed.append(f"a clean stop under load ended with status {status}")
+                self._broker = await loop.run_in_executor(None, self._start_again)
+            case "supervisor" | "everybody":
+                loop = asyncio.get_running_loop()
+                end = self._broker.kill_supervisor if blow.kind == "supervisor" else self._broker.kill_all
+                await loop.run_in_executor(None, end)
+                self._broker = await loop.run_in_executor(None, self._start_again)
+
+    async def _workers_return(self) -> None:
+        """Until those killed before run again: a worker that is dead when the stop begins makes it unclean, rightly."""
+        async with asyncio.timeout(RETURN_TIMEOUT_S):
+            while len(pids := self._broker.worker_pids()) < self._worker_count or not self._killed.isdisjoint(
+                pids.values()
+            ):
+                await asyncio.sleep(0.01)  # poll
+        self._killed.clear()
+
+    def _start_again(self) -> RunningBroker:
+        old = self._broker
+        self._killed.clear()
+        environment = self._environment
+        return RunningBroker(
+            self._store, self._settings, port=old.port, namesrv_port=old.namesrv_port, environment=environment
+        )
+
+    async def _service_returns(self) -> None:
+        """Wait until a send that began after now is acknowledged."""
+        self._acknowledged.clear()
+        try:
+            async with asyncio.timeout(RETURN_TIMEOUT_S):
+                await self._acknowledged.wait()
+                self._acknowledged.clear()
+                await self._acknowledged.wait()
+        except TimeoutError:
+            self._running = False
+            tail = self._broker.log_tail()
+            raise RuntimeError(f"the service did not return within {RETURN_TIMEOUT_S:.0f} s:\n{tail}") from None
+
+    async def _shown_end(self, client: RemotingClient, queue_id: int) -> int:
+        """The queue's end, once a control that was killed last answers, and a dispatch shows what was acknowledged; if
+        that never comes, the checker says so."""
+        deadline = time.monotonic() + RETURN_TIMEOUT_S
+        while True:
+            try:
+                end = await max_offset(client, self._broker.address, queue_id)
+            except (RingmqError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                if end >= self._ends.get(queue_id, 0) or time.monotonic() > deadline:
+                    return end
+            await asyncio.sleep(0.01)  # poll
+
+    async def _read_all(self, client: RemotingClient) -> None:
+        """What stands in the queues at the end, from first to last."""
+        for queue_id in range(QUEUES):
+            queue_offset, end = 0, await self._shown_end(client, queue_id)
+            while queue_offset < end:
+                messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
+                for message in messages:
+                    self._checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))
+
+
+async def run_drill(
+    store: Path,
+    seed: int,
+    blows: list[Blow],
+    settings: Mapping[str, object],
+    tell: Callable[[str], None] | None = None,
+) -> DrillReport:
+    """Run one drill over `store`; raises RuntimeError when the service does not come back."""
+    drill = Drill(store, seed, settings)
+    try:
+        return await drill.run(blows, tell)
+    finally:
+        drill.abandon()
+
+
+@click.command()
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--blows", type=click.IntRange(1), default=1000, show_default=True, help="Kills and stops.")
+@click.option("--sync/--async", "sync", default=True, show_default=True, help="SYNC_FLUSH or ASYNC_FLUSH.")
+@click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
+@ended_by_sigterm()
+def main(seed: int, blows: int, sync: bool, store: Path | None) -> None:
+    """Kill and stop workers under load; exit status 1 when a promise was broken."""
+    flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"
+    click.echo(f"drill with seed {seed}, {blows} blows, {flush}")
+    tell = partial(click.echo, err=True)
+    with tempfile.TemporaryDirectory(prefix="ringmq-drill-") as folder:
+        root = store or Path(folder) / "store"
+        report = asyncio.run(run_drill(root, seed, plan_blows(seed, blows), {"flushDiskType": flush}, tell))
+    click.echo(report.text())
+    sys.exit(1 if report.violations else 0)
+
+
+if __name__ == "__main__":
+    main()

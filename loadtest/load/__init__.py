@@ -1,0 +1,1 @@
+"""Brokers under load: the native load generator, RingMQ and stock as targets, their processes."""

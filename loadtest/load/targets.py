@@ -1,0 +1,124 @@
+"""The brokers that are compared: started with the same settings on the same CPUs in the same folder."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from ringmq.loadtest.load.process_stats import family
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.stock import StockServer, start_broker, start_namesrv
+
+STOCK_HEAP_MB = 2048
+# What both get; index and segment sizes are written out, although defaults: the comparison rests on them.
+COMMON_SETTINGS: Mapping[str, str | int | bool] = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 300000 * 20,
+    "messageIndexEnable": True,
+    "autoCreateTopicEnable": True,
+    "diskMaxUsedSpaceRatio": 95,
+}
+
+OTHER = "other"
+"""A process of a broker that is none of its workers."""
+
+
+class Target(Protocol):
+    """A broker under measurement."""
+
+    name: str
+    port: int
+    namesrv: str
+    start_seconds: float
+
+    def pids(self) -> dict[int, str]:
+        """All processes of the broker by id, with their names; without a name server that is a process of its own."""
+
+    def kill(self) -> None:
+        """kill -9 of everything; the store stays."""
+
+    def close(self) -> None:
+        """End everything and remove the store."""
+
+
+class StockTarget:
+    """Stock RocketMQ 5.3.3: its name server and one broker."""
+
+    name = "stock"
+
+    def __init__(self, folder: Path, settings: Mapping[str, str | int | bool], cpus: Sequence[int]) -> None:
+        self._folder = folder
+        self.store = folder / "store"
+        shutil.rmtree(folder, ignore_errors=True)
+        self._namesrv: StockServer = start_namesrv(home=folder / "namesrv", cpus=cpus)
+        try:
+            self._broker = start_broker(
+                {**COMMON_SETTINGS, **settings},
+                home=folder / "broker",
+                store=self.store,
+                namesrv=self._namesrv.address,
+                heap_mb=STOCK_HEAP_MB,
+                cpus=cpus,
+            )
+        except BaseException:
+            self._namesrv.kill()
+            raise
+        self.port = self._broker.port
+        self.namesrv = self._namesrv.address
+        self.start_seconds = 0.0
+
+    def pids(self) -> dict[int, str]:
+        """The broker's process."""
+        return {self._broker.pid: "broker"}
+
+    def kill(self) -> None:
+        """kill -9 of both."""
+        self._broker.kill()
+        self._namesrv.kill()
+
+    def close(self) -> None:
+        """Killed rather than stopped: its clean stop takes long and the store goes anyway."""
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class RingmqTarget:
+    """`ringmq serve`. With `keep` an existing store is opened instead of a fresh one."""
+
+    name = "ringmq"
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str | int | bool], cpus: Sequence[int], *, keep: bool = False
+    ) -> None:
+        self._folder = folder
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        before = os.sched_getaffinity(0)
+        # The child inherits the mask; the default placement plan uses the CPUs it is given.
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+        try:
+            self._running = RunningBroker(folder / "store", {**COMMON_SETTINGS, **settings})
+        finally:
+            os.sched_setaffinity(0, before)
+        self.port = self._running.port
+        self.namesrv = self._running.namesrv
+        self.start_seconds = self._running.start_seconds
+        self.metrics_url = self._running.metrics_url
+
+    def pids(self) -> dict[int, str]:
+        """Supervisor and workers; the name server lives in one of them."""
+        workers = {pid: name for name, pid in self._running.worker_pids().items()}
+        main = self._running.process.pid
+        return {pid: workers.get(pid, "supervisor" if pid == main else OTHER) for pid in family(main)}
+
+    def kill(self) -> None:
+        """kill -9 of everything."""
+        self._running.kill_all()
+
+    def close(self) -> None:
+        """End everything and remove the store."""
+        self._running.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

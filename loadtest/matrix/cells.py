@@ -1,0 +1,153 @@
+"""One cell of the replication matrix: topics x body size x consumers x policy, on a fresh pair of brokers."""
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ringmq.loadtest.bench.measurement import RINGMQ
+from ringmq.loadtest.bench.rows import Context
+from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.tools import Report, arguments_of
+from ringmq.loadtest.matrix.machine_stats import look
+from ringmq.loadtest.replication.pairs import ASYNC_MASTER, SYNC_MASTER, Pair, Settings, start_pair
+from ringmq.loadtest.replication.rows import messages_of
+
+TOPICS = (1, 8, 16, 64, 128, 256)
+BODY_BYTES = (100, 1024, 10_240)
+QUEUES = 4  # of each topic
+LOG_BYTES_MAX = 1_000_000_000  # that one cell may write on each of the two
+CONSUMER_CONNECTIONS = 8
+CONSUMER_IDLE_MS = 3000
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What an acknowledgement waits for."""
+
+    name: str
+    settings: Settings
+
+
+POLICIES = (
+    Policy("sync flush + sync replication", {"flushDiskType": "SYNC_FLUSH", **SYNC_MASTER}),
+    Policy("async + async", {"flushDiskType": "ASYNC_FLUSH", **ASYNC_MASTER}),
+    Policy("sync flush + async replication", {"flushDiskType": "SYNC_FLUSH", **ASYNC_MASTER}),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Coordinates; `policy` is a Policy's name."""
+
+    topics: int
+    body_bytes: int
+    consume: bool
+    policy: str
+
+
+def all_cells() -> list[Cell]:
+    """The 108 cells."""
+    axes = itertools.product(BODY_BYTES, (False, True), POLICIES, TOPICS)
+    return [Cell(topics, body, consume, policy.name) for body, consume, policy, topics in axes]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell gave. Latencies are those of sends, in us; CPU in shares of one; memory is private, both brokers."""
+
+    cell: Cell
+    correct: bool
+    note: str
+    values: Mapping[str, float]
+
+    def document(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {**asdict(self.cell), "correct": self.correct, "note": self.note, "values": dict(self.values)}
+
+
+def run_cell(context: Context, cell: Cell) -> Outcome:
+    """64 connections with 16 sends in flight each, on a fresh pair of ours; everything is read back and compared."""
+    policy = next(policy for policy in POLICIES if policy.name == cell.policy)
+    os.sync()
+    with contextlib.closing(start_pair(RINGMQ, context.folder / "matrix", policy.settings, context.cpus)) as pair:
+        lanes: dict[str, object] = {"topic": "Matrix", "topics": cell.topics, "queues": QUEUES}
+        context.loader(pair.port).run("create", **lanes)
+        with _consumer(context, pair, lanes if cell.consume else None) as consumer:
+            before, cpu_before = look(context.folder), pair.cpu_seconds()
+            began = time.monotonic()
+            sent = _send(context, pair, cell, lanes)
+            cpu, seconds = pair.cpu_seconds(), time.monotonic() - began
+            machine = before.until(look(context.folder))
+        memory = private_bytes(pair.pids())["total"] / MIB
+        read = _consumed(consumer)
+        checked = context.loader(pair.port).run("verify", **lanes)
+        pair.wait_in_sync()
+        notes = _faults(sent, checked, read, pair.same_logs())
+    values = {"messages_per_s": float(sent["messages_per_s"]), **machine, "memory_mib": memory}
+    values |= {name: float(sent["latency_us"][name]) for name in ("mean", "p50", "p99", "p99_9", "max")}
+    values |= {f"{name}_cpu": (cpu[name] - cpu_before[name]) / seconds for name in cpu}
+    values["loader_cpu"] = float(sent["loader_cpu"]["share"])
+    if read:
+        values["consumed_per_s"] = read["read"] / max(read["read_s"], 1e-9)
+    return Outcome(cell, not notes, "; ".join(notes), values)
+
+
+def _send(context: Context, pair: Pair, cell: Cell, lanes: Mapping[str, object]) -> Report:
+    return context.loader(pair.port).run(
+        "send",
+        connections=64,
+        depth=16,
+        size=cell.body_bytes,
+        warmup=context.warmup_s,
+        seconds=context.seconds,
+        messages=messages_of(LOG_BYTES_MAX, cell.body_bytes),
+        **lanes,
+    )
+
+
+@contextlib.contextmanager
+def _consumer(
+    context: Context, pair: Pair, lanes: Mapping[str, object] | None
+) -> Iterator["subprocess.Popen[str] | None"]:
+    """A consumer of everything, or nobody; killed when the block fails."""
+    if lanes is None:
+        yield None
+        return
+    options = {"port": pair.port, "connections": CONSUMER_CONNECTIONS, "idle_ms": CONSUMER_IDLE_MS, **lanes}
+    words = [str(context.tools.load), "consume", *arguments_of(options)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        yield process
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+
+
+def _consumed(consumer: "subprocess.Popen[str] | None") -> Report | None:
+    if consumer is None:
+        return None
+    report: Report = json.loads(consumer.communicate(timeout=300)[0])
+    return report
+
+
+def _faults(sent: Report, checked: Report, read: Report | None, same_logs: bool) -> list[str]:
+    """What was not right: refused sends, messages that are lost, doubled, changed or out of order."""
+    found = []
+    if not sent["ok"]:
+        found.append(f"sends: {sent['errors']} {sent['remark']} {sent['trouble']}".strip())
+    for name, report in (("read back", checked), ("consumed", read)):
+        if report is not None and not (report["ok"] and report["read"] == sent["acked"]):
+            found.append(f"{name}: {report['read']} of {sent['acked']}, {report['wrong_offset']} out of order")
+    if read is not None and read["read_crc_sum"] != checked["read_crc_sum"]:
+        found.append("what was consumed differs from what was read back")
+    if not same_logs:
+        found.append("the slave's log differs")
+    return found

@@ -1,0 +1,1 @@
+"""The port bench: a worker that republishes records, and clients beside it."""

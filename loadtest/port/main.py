@@ -1,0 +1,122 @@
+"""`make bench-port`: small records that a service republishes a second through its port, on a broker's default places.
+
+A topic is filled; then a worker of the table (`port_worker.py`) republishes it for some seconds, from the beginning
+again where it has come to the end. A round counts when no copy was refused and the target holds every copy.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ringmq.loadtest.bench.markdown import markdown_table
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.targets import COMMON_SETTINGS
+from ringmq.loadtest.load.tools import Loader, Tools, build_tools
+from ringmq.loadtest.port import pressure as port_pressure
+from ringmq.loadtest.port.worker import MODULE, ORDER, Order
+
+SOURCE, TARGET = "port_bench_source", "port_bench_target"
+PATIENCE_S = 60.0
+SYNC = {"flushDiskType": "SYNC_FLUSH"}
+
+
+def measure(folder: Path, tools: Tools, *, records: int, body: int, seconds: float, sync: bool, profile: bool) -> Any:
+    """One round on a fresh broker: what the worker counted, and `read`, what the target holds."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    order = Order(SOURCE, TARGET, records, seconds, str(folder / "result.json"), profile)
+    settings = {**COMMON_SETTINGS, **(SYNC if sync else {})}
+    prefix, environment = [sys.executable, "-m", MODULE], {ORDER: json.dumps(asdict(order))}
+    with RunningBroker(folder / "store", settings, prefix=prefix, environment=environment) as broker:
+        loader = Loader(tools, broker.port)
+        loader.run("create", topic=TARGET, queues=1)
+        loader.run("batch", topic=SOURCE, create=True, queues=1, size=body, connections=8, depth=2, messages=records)
+        deadline = time.monotonic() + PATIENCE_S + seconds
+        while not Path(order.result).exists():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the worker has no result:\n{broker.log_tail()}")
+            time.sleep(0.1)
+        result = json.loads(Path(order.result).read_text())
+        result["read"] = loader.run("verify", topic=TARGET)["read"]
+    shutil.rmtree(folder, ignore_errors=True)
+    return result
+
+
+def is_whole(result: Any) -> bool:
+    """No copy was refused, and the target holds every copy."""
+    return not (result["refused_copies"] or result["refused_requests"]) and result["read"] == result["submitted"]
+
+
+def table(results: Sequence[Any]) -> str:
+    """A line a round, then the median of their rates and its spread."""
+    lines, rates = [], []
+    for number, result in enumerate(results, 1):
+        rates.append(result["completed"] / result["seconds"])
+        cpu = [f"{used / result['completed'] * 1e6:.2f}" for used in result["cpu_s"].values()]
+        busy = f"{result['cpu_s']['republish'] / result['seconds']:.2f}"
+        lines.append([str(number), f"{rates[-1]:,.0f}", *cpu, busy, "yes" if is_whole(result) else "NO"])
+    names = [f"{name}, us a record" for name in results[0]["cpu_s"]]
+    text = markdown_table(["Round", "Records/s", *names, "Worker's CPU", "Whole"], lines)
+    return f"{text}\nmedian {statistics.median(rates):,.0f}/s, from {min(rates):,.0f} to {max(rates):,.0f}"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status 1: a round does not count."""
+    parser = argparse.ArgumentParser(prog="python -m ringmq.loadtest.port", description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--records", type=int, default=500_000, help="of the source")
+    parser.add_argument("--body", type=int, default=100, help="bytes")
+    parser.add_argument("--sync", action="store_true", help="SYNC_FLUSH")
+    parser.add_argument("--profile", action="store_true", help="where the worker's time goes; it is slower meanwhile")
+    parser.add_argument("--folder", type=Path, default=Path("build/port"))
+    parser.add_argument("--pressure-rounds", type=int, default=5, help="of the second table: beside clients")
+    parser.add_argument("--pressure-seconds", type=float, default=5.0)
+    parser.add_argument("--pressure-records", type=int, default=port_pressure.RECORDS)
+    chosen = parser.parse_args(arguments)
+    tools = build_tools()
+    good = [run(chosen, tools) for run in (run_rates, run_pressure)]
+    return 0 if all(good) else 1
+
+
+def run_pressure(chosen: argparse.Namespace, tools: Tools) -> bool:
+    """The second table. False: a round does not count."""
+    rounds = []
+    for number in range(chosen.pressure_rounds):
+        rounds.append(
+            port_pressure.measure_round(
+                chosen.folder.resolve(), tools, seconds=chosen.pressure_seconds, records=chosen.pressure_records,
+                service_first=number % 2 == 1, sync=chosen.sync,
+            )
+        )  # fmt: skip
+        done = rounds[-1]
+        print(
+            f"round {number + 1} of {chosen.pressure_rounds}: clients {done.alone.rate:,.0f}/s, beside the service "
+            f"{done.beside.rate:,.0f}/s, service {done.service_rate:,.0f}/s", flush=True,
+        )  # fmt: skip
+    if rounds:
+        print(port_pressure.pressure_table(rounds))
+    return all(done.ok for done in rounds)
+
+
+def run_rates(chosen: argparse.Namespace, tools: Tools) -> bool:
+    """The first table. False: a round does not count."""
+    results: list[Any] = []
+    for _ in range(chosen.rounds):
+        results.append(
+            measure(
+                chosen.folder.resolve(), tools, records=chosen.records, body=chosen.body, seconds=chosen.seconds,
+                sync=chosen.sync, profile=chosen.profile,
+            )
+        )  # fmt: skip
+        print(results[-1]["profile"], end="")
+    if results:
+        print(table(results))
+    return all(map(is_whole, results))

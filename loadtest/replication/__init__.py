@@ -1,0 +1,1 @@
+"""Rows of the bench for a master and its slave: links, catch-up, stalls, losses."""

@@ -1,0 +1,1 @@
+"""The SDK bench: this SDK beside PyPI's `rocketmq`, one process each."""

@@ -1,0 +1,1 @@
+"""The Spark bench: the bridge beside Parquet, the stock client and native pulls."""

@@ -1,0 +1,45 @@
+"""Uses a fixed share of a CPU for a while, and nothing else: what a scan beside a producer is compared with."""
+
+import subprocess
+import sys
+import time
+
+SPIN_S = 0.001
+
+
+def burn(share: float, seconds: float) -> float:
+    """Spin until this process has used `share` of the time so far, rest, and so on; the CPU seconds used."""
+    began, used = time.monotonic(), time.process_time()
+    while (elapsed := time.monotonic() - began) < seconds:
+        if time.process_time() - used < share * elapsed:
+            pause = time.monotonic() + SPIN_S
+            while time.monotonic() < pause:
+                pass
+        else:
+            time.sleep(SPIN_S)
+    return time.process_time() - used
+
+
+class Hogs:
+    """Some processes that burn `cpus` CPUs together, `count` of them, until the block ends."""
+
+    def __init__(self, cpus: float, count: int, seconds_max: float) -> None:
+        command = [sys.executable, "-m", "ringmq.loadtest.spark.hog", str(cpus / count), str(seconds_max)]
+        self._processes = [subprocess.Popen(command) for _ in range(count)]
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes."""
+        return [process.pid for process in self._processes]
+
+    def __enter__(self) -> "Hogs":
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    burn(float(sys.argv[1]), float(sys.argv[2]))

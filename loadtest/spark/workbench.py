@@ -1,0 +1,167 @@
+"""What the rows of the Spark bench share: one session, the stores, the same rows as Parquet, brokers, the clock."""
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringmq.loadtest.bench.warm_memory import touch_free_memory
+from ringmq.loadtest.load.process_stats import family
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.targets import COMMON_SETTINGS
+from ringmq.loadtest.load.tools import Loader, Tools
+from ringmq.loadtest.spark.log_fill import Filled, make_store
+from ringmq.loadtest.spark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SIZES = {"1k": 1024, "200b": 200}  # mean bytes of a body
+LIVE = "1k-live"  # the store whose broker runs, and that grows
+COPY_BYTES = 8 << 20
+
+
+@dataclass
+class Workbench:
+    """Made once per run. Everything that takes time to make is made when a row first asks for it."""
+
+    folder: Path
+    tools: Tools
+    log_bytes: int = 2 << 30
+    cores: int = 2
+    seconds: float = 10.0  # of rows that run for a time
+    sink_messages: int = 300_000
+    warm_memory: bool = False
+    say: Callable[[str], None] = print
+    round: int = 0
+    filled: dict[str, Filled] = field(default_factory=dict)
+
+    @cached_property
+    def session(self) -> "SparkSession":
+        """The one Spark session: ratios are taken within it."""
+        self.say("starting Spark")
+        scratch = self.folder / "spark"
+        scratch.mkdir(parents=True, exist_ok=True)
+        return open_session(scratch, self.cores)
+
+    def spark_pids(self) -> list[int]:
+        """The JVM and its Python workers."""
+        jvm: Any = self.session.sparkContext._jvm
+        return family(int(jvm.java.lang.ProcessHandle.current().pid()))
+
+    def store(self, size: str) -> Path:
+        """The store with bodies of this size; made by a broker of its own, or left by a run before."""
+        path = self.folder / f"store-{size}"
+        if size not in self.filled:
+            note = path.with_suffix(".json")
+            wanted = {"log_bytes": self.log_bytes, "body_bytes": SIZES[size.removesuffix("-live")]}
+            known = json.loads(note.read_text()) if note.exists() and path.exists() else {}
+            if known.get("wanted") == wanted:
+                self.filled[size] = Filled(**known["filled"])
+            else:
+                self.say(f"filling {path} with {self.log_bytes / (1 << 30):.3g} GiB of log")
+                self._forget(size)
+                self.filled[size] = make_store(path, wanted["log_bytes"], wanted["body_bytes"])
+                note.write_text(json.dumps({"wanted": wanted, "filled": vars(self.filled[size])}))
+            _into_page_cache(path / "commitlog", path / "consumequeue")
+        return path
+
+    def messages(self, size: str) -> int:
+        """How many messages the store of this size was filled with."""
+        self.store(size)
+        return self.filled[size].messages
+
+    def frame(self, size: str, *columns: str, source: str = "ringmq", **options: str) -> "DataFrame":
+        """The store as a table, with the default columns or these."""
+        chosen = {"store": str(self.store(size)), **options}
+        if columns:
+            chosen["columns"] = ",".join(columns)
+        return self.session.read.format(source).options(**chosen).load()
+
+    def parquet(self, size: str, *columns: str) -> "DataFrame":
+        """The same rows and columns as Parquet files (snappy), written once in the log's order."""
+        path = self.folder / f"parquet-{size}"
+        self.store(size)
+        if not (path / "_SUCCESS").exists():
+            self.say(f"writing {path}")
+            self.frame(size).write.mode("overwrite").option("compression", "snappy").parquet(str(path))
+            _into_page_cache(path)
+        frame = self.session.read.parquet(str(path))
+        return frame.select(*columns) if columns else frame
+
+    @contextlib.contextmanager
+    def broker_on(self, size: str) -> Iterator[RunningBroker]:
+        """A broker on the store of this size; stopped cleanly."""
+        with RunningBroker(self.store(size), dict(COMMON_SETTINGS)) as broker:
+            yield broker
+            _stop(broker)
+
+    @contextlib.contextmanager
+    def fresh_broker(self) -> Iterator[RunningBroker]:
+        """A broker on an empty store, which is removed."""
+        path = self.folder / "fresh"
+        shutil.rmtree(path, ignore_errors=True)
+        if self.warm_memory:
+            touch_free_memory()
+        try:
+            with RunningBroker(path / "store", dict(COMMON_SETTINGS)) as broker:
+                yield broker
+                _stop(broker)
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def loader(self, broker: RunningBroker) -> Loader:
+        """The load generator for this broker, where the kernel puts it."""
+        return Loader(self.tools, broker.port)
+
+    def _forget(self, size: str) -> None:
+        for path in (self.folder / f"store-{size}", self.folder / f"parquet-{size}"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def close(self, *, keep: bool) -> None:
+        """End the session; stores and Parquet files stay with `keep`."""
+        if "session" in self.__dict__:
+            self.session.stop()
+        shutil.rmtree(self.folder / "spark", ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _stop(broker: RunningBroker) -> None:
+    status = broker.stop()
+    if status != 0:
+        raise RuntimeError(f"the broker of {broker.store} ended with status {status}:\n{broker.log_tail()}")
+
+
+def _into_page_cache(*folders: Path) -> None:
+    for folder in folders:
+        for path in folder.rglob("*"):
+            if path.is_file():
+                with path.open("rb", buffering=0) as file:
+                    while file.read(COPY_BYTES):
+                        pass
+
+
+def to_noop(frame: "DataFrame") -> None:
+    """Every row and column through Spark, and away."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def seconds_of(action: Callable[[], object]) -> float:
+    """How long it takes, by the wall clock."""
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def side_by_side(bench: Workbench, ours: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of both, one after the other; who goes first changes from round to round."""
+    if bench.round % 2:
+        other_s = seconds_of(other)
+        return seconds_of(ours), other_s
+    return seconds_of(ours), seconds_of(other)

@@ -1,0 +1,1 @@
+"""The comparison of this checkout with another by the rule of speed."""
