@@ -1,4 +1,4 @@
-"""What control does about replication: what it knows of slaves or of its master, what operators see and decide.
+"""Control's part of replication: its state of slaves or of the master, and the view and decisions of operators.
 
 The stream and its policies are in `ringmq.ha`.
 """

@@ -1,9 +1,9 @@
-"""The tables of the slave whose whole log is adopted: a master that lost its disk has lost its topics, too, and would
-not know whose messages it took over.
+"""The tables of the slave whose whole log is adopted. A master that has lost its disk has lost its topics, too, and
+would not know the topics of the adopted messages.
 
-What the slave says goes into the master's config files while the store is closed, also over what is there already:
-that is of the time without the disk, when clients that ran on made topics, groups and offsets anew with defaults.
-System topics and groups stay as this broker has them, and a topic whose deletion was answered stays deleted.
+The slave's tables are merged into the master's config files while the store is closed. They replace present entries,
+too: those are of the time without the disk, when running clients made topics, groups and offsets anew with defaults.
+System topics and groups of this broker stay, and a topic whose deletion was answered stays deleted.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _Tables = dict[str, dict[str, Any]]
 
 
 def take_tables(root: Path, address: str) -> list[str]:
-    """Ask the broker at `address`, host:port, and make the config files say what it says; lines for the operator.
+    """Fetch the tables of the broker at `address`, host:port, and merge them into the config files. Returns log lines.
 
-    Raises OSError when it does not say all, or for our disk; ConfigFileError for files of ours that cannot be read.
+    Raises OSError if an answer is missing, and for our disk. Raises ConfigFileError for files of ours that cannot be
+    read.
     """
     told: list[tuple[str, list[str]]] = []
     deleted = read_deletions(root)
@@ -59,7 +60,7 @@ def take_tables(root: Path, address: str) -> list[str]:
 
 
 def _ask(address: str) -> list[Synced]:
-    """A slave's pass (ha/slave_sync.py), once."""
+    """One pass of a slave (ha/slave_sync.py)."""
     sync, found = SlaveSync(), []
     sync.master_is(address, _now_ms())
     try:
@@ -84,8 +85,8 @@ def _ask(address: str) -> list[Synced]:
 
 
 def _take(root: Path, file: str, tables: _Tables, is_own: Callable[[str], bool]) -> list[str]:
-    """Put the entries into the file's tables, but for names of our own that are there; the names that changed. The
-    version steps: name servers look at it."""
+    """Merge the entries into the file's tables, except for present names of our own. Returns the names that changed.
+    The version steps, because name servers compare it."""
     content = load_config(root, file)
     changed: dict[str, None] = {}
     merged: _Tables = {}

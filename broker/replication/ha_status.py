@@ -1,4 +1,4 @@
-"""How replication stands: the answer to `ringmq ha status` (270005) and stock's for `mqadmin haStatus` (907)."""
+"""The state of replication: the answers to `ringmq ha status` (270005) and stock's `mqadmin haStatus` (907)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ringmq.remoting.ha_bodies import (
 
 
 def status(config: BrokerConfig, replication: Replication) -> HaStatus:
-    """Everything that is known now."""
+    """The current state."""
     view = replication.view
     marks, now = view.marks(), mono_ms()
     is_slave = config.broker_role == "SLAVE"

@@ -1,7 +1,7 @@
-"""Where a slave's master is, by what the name servers answer to its registration (103). No IO.
+"""The address of a slave's master, from the answers of name servers to its registration (103). No IO.
 
-haMasterAddress, where it is set, says where the log comes from; where requests go (slave synchronisation, private
-handshake) only the name servers say. A master that no name server has any more stays the address to try.
+If haMasterAddress is set, the log comes from there. The address for requests (slave synchronisation, private handshake)
+comes from name servers alone. A master that no name server has any more stays the address to try.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ringmq.remoting.response_headers import RegisterBrokerResponseHeader
 
 @dataclass(slots=True)
 class MasterFinder:
-    """The master as it is known now; `fixed_ha` is haMasterAddress, `own_address` this broker's."""
+    """The known master. `fixed_ha` is haMasterAddress, `own_address` this broker's."""
 
     own_address: str
     fixed_ha: str = ""
@@ -31,20 +31,20 @@ class MasterFinder:
 
     @property
     def is_registered(self) -> bool:
-        """Some name server has a master of our group."""
+        """True if some name server has a master of our group."""
         return any(answer.broker for answer in self._answers.values())
 
     @property
     def has_answers(self) -> bool:
-        """Some name server has said how it is."""
+        """True if some name server has answered."""
         return bool(self._answers)
 
     def lost(self, name_server: str) -> None:
-        """A name server does not answer: what it said before counts no longer."""
+        """Forget the earlier answer of a name server that does not answer any more."""
         self._answers.pop(name_server, None)
 
     def told(self, name_server: str, ext_fields: Mapping[str, str] | None) -> bool:
-        """Take the answer of a name server; whether the master's address is another one now."""
+        """Apply the answer of a name server. True if the master's address has changed."""
         try:
             answer = RegisterBrokerResponseHeader.decode(ext_fields or {})
         except RequestError:

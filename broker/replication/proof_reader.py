@@ -15,11 +15,11 @@ PROOF_MS = 5000
 CALL_MS = 2000
 STEP_MS = 2
 REST_PER_WORK = 4
-"""A fifth of a CPU: control and this thread share the interpreter's lock."""
+"""Rest per time of work, so the thread takes a fifth of a CPU. Control and this thread share the interpreter's lock."""
 
 
 class Pace:
-    """Rests after STEP_MS of the thread's CPU time, REST_PER_WORK times as long as it has worked."""
+    """Rests after STEP_MS of the thread's CPU time, REST_PER_WORK times as long as the work."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Pace:
         self._began_ns = clock_ns()
 
     def __call__(self) -> None:
-        """A step of the work is done."""
+        """Rest if it is time. Called after each step of the work."""
         worked_ns = self._clock_ns() - self._began_ns
         if worked_ns >= STEP_MS * 1_000_000:
             self._sleep(worked_ns * REST_PER_WORK / 1e9)
@@ -40,7 +40,7 @@ class Pace:
 
 
 class ProofReader:
-    """One thread for each proof, which ends with it: at most PROOF_MS and one call of CALL_MS later."""
+    """One thread for each proof. It ends with the proof, after at most PROOF_MS and one call of CALL_MS."""
 
     def __init__(self, on_ended: Callable[[], None]) -> None:
         """`on_ended` is called on the thread, to ring the owner's bell."""
@@ -49,7 +49,7 @@ class ProofReader:
         self._reading: LogTail | None = None
 
     def turn(self, replication: Replication, now_ms: int) -> None:
-        """Start the proof that is wanted, hand in the one that has ended."""
+        """Start the due proof, and report the one that has ended."""
         if self._reading is not None:
             try:
                 why = self._ended.get_nowait()

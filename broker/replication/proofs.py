@@ -1,9 +1,9 @@
-"""The proof that a slave whose log is longer, or differs, has that log: it hands over records behind the common offset.
+"""The proof that a slave with a longer or different log really has that log: records behind the common offset.
 
 Only then does a master hold its sends for it. The proof is a window of valid records at the slave's broker, at the
-address of its connection: sizes, checksums of the bodies, and that each record names its own place. One slave is asked
-at a time, hosts in turns. The caller reads: `why_not_proven` takes a reader, and `Proofs` names the part of the log to
-read.
+address of its connection. The sizes and the checksums of the bodies must be right, and each record must name its own
+offset. One slave is asked at a time, hosts in turns. The caller reads: `why_not_proven` gets a reader, and `Proofs`
+names the part of the log to read.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from ringmq.store.adoption import ReadChunk, whole_bytes
 
 WINDOW_BYTES = 65_536
 READ_BYTES_MAX = 8 << 20
-"""The first record behind the common offset begins and ends within it: more than the largest message."""
+"""The first record behind the common offset begins and ends within so many bytes. The limit exceeds the largest
+message.
+"""
 CANDIDATES_MAX = 100
-"""Bytes that look like the beginning of a record, and are looked at: a message may hold some."""
+"""Positions to check that look like the beginning of a record. A message may contain some."""
 HOSTS_MAX = 16
-"""Hosts with a claim that waits. The HA port has as many places."""
+"""Hosts with a waiting claim. The HA port has as many slots."""
 SERVED_MAX = 256
 """Hosts whose last turn is remembered."""
 WAIT_MS = 15_000
-"""A claim is dropped when the slave has not repeated it for so long. A slave asks every 5 s."""
+"""Time after which a claim that the slave has not repeated is dropped. A slave asks every 5 s."""
 _TOO_LONG = "it takes too long"
 _MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 
 
 @dataclass(frozen=True, slots=True)
 class LogTail:
-    """[offset, end) of the log that the broker at `address` says it has; at_border: a record begins at `offset`."""
+    """The range [offset, end) of the log that the broker at `address` claims to have. at_border: a record begins at
+    `offset`."""
 
     address: str
     offset: int
@@ -46,9 +49,10 @@ class LogTail:
 def why_not_proven(
     tail: LogTail, read_chunk: ReadChunk, has_time: Callable[[], bool], rest: Callable[[], None] = lambda: None
 ) -> str:
-    """Read a window of the tail; "" when it holds valid records, otherwise why not. Takes the reader's OSError.
+    """Read a window of the tail. The reason why it proves nothing, "" if it holds valid records. Raises the reader's
+    OSError.
 
-    `rest` is called between steps of a few milliseconds: control shares the interpreter with this work.
+    `rest` is called between steps of a few milliseconds, because control shares the interpreter with this work.
     """
     data = b""
     while has_time():
@@ -83,7 +87,8 @@ def _read(read_chunk: ReadChunk, offset: int, length: int) -> Iterator[bytes]:
 
 
 def _why_no_records(data: bytes, begin: int, tail: LogTail, *, is_whole: bool) -> str | None:
-    """ "" for records from `begin` on, why there are none, None when none is there or more bytes are needed."""
+    """ "" if there are records from `begin` on, else the reason why not. None if none is there or more bytes are
+    needed."""
     size = int.from_bytes(data[begin : begin + 4], "big")
     part = data[begin : begin + max(WINDOW_BYTES, min(size, READ_BYTES_MAX))]
     used, why = whole_bytes(part, tail.offset + begin, tail.file_bytes, check_crc=True)
@@ -95,7 +100,7 @@ def _why_no_records(data: bytes, begin: int, tail: LogTail, *, is_whole: bool) -
 
 
 def _candidates(data: bytes) -> Iterator[int]:
-    """Where records may begin: in front of their magic codes, the first CANDIDATES_MAX of them."""
+    """Positions where records may begin: before their magic codes, the first CANDIDATES_MAX of them."""
     places = {magic: data.find(magic, 4) for magic in _MAGICS}
     for _ in range(CANDIDATES_MAX):
         magic = min((magic for magic in _MAGICS if places[magic] >= 0), key=places.__getitem__, default=None)
@@ -119,25 +124,26 @@ class _Waiting:
 
 @dataclass(slots=True)
 class Proofs:
-    """One proof at a time, hosts in turns. A host has one claim that waits.
+    """One proof at a time, hosts in turns. A host has at most one waiting claim.
 
     `wanted` is the tail to read. It stays until `ended`.
     """
 
     _now: _Waiting | None = None
     _waiting: dict[str, _Waiting] = field(default_factory=dict)
-    """By host."""
+    """Waiting claims by host."""
     _served: dict[str, int] = field(default_factory=dict)
     """Host -> number of its last turn, the oldest first. A host without one is next."""
     _turns: int = 0
 
     @property
     def wanted(self) -> LogTail | None:
-        """The tail whose proof is under way or due."""
+        """The tail whose proof is running or due."""
         return None if self._now is None else self._now.tail
 
     def begin(self, claim: PeerClaim, verdict: Verdict, master_end: int, now_ms: int) -> str:
-        """Ask for the proof that `claim` is true: that slave's log may hold the master's sends. The answer to it."""
+        """Request the proof of `claim`, whose slave's log may hold the master's sends. Returns the text of the answer
+        to it."""
         if not claim.broker_addr:
             return "it does not say where its log can be read"
         tail = LogTail(
@@ -163,13 +169,13 @@ class Proofs:
         return f"the log of {self._now.tail.address} is being checked, this one waits, ask again"
 
     def forget(self, address: str) -> None:
-        """The slave at `address` has a log that fits: its claim does not wait any more."""
+        """Drop the claim of the slave at `address`, whose log fits."""
         host = address.rpartition(":")[0]
         if host in self._waiting and self._waiting[host].tail.address == address:
             del self._waiting[host]
 
     def ended(self, now_ms: int) -> tuple[PeerClaim, Verdict]:
-        """The proof is over, either way: whose it was. Call it once for each tail that was wanted."""
+        """End the proof, either way. Returns its claim and verdict. Call it once for each tail of `wanted`."""
         ended = self._now
         if ended is None:
             raise RuntimeError("no proof is wanted")
@@ -177,7 +183,7 @@ class Proofs:
         return ended.claim, ended.verdict
 
     def _next(self, now_ms: int) -> None:
-        """Take the waiting claim of the host whose last turn is longest ago."""
+        """Begin the waiting claim of the host whose last turn was first."""
         self._expire(now_ms)
         self._now = min(self._waiting.values(), key=lambda waiting: self._served.get(waiting.host, 0), default=None)
         if self._now is None:
@@ -196,7 +202,7 @@ class Proofs:
                 del self._waiting[host]
 
     def _displace(self, host: str) -> bool:
-        """Give up the waiting claim of the host with the latest turn, if `host` has had its own before that."""
+        """Drop the waiting claim of the host with the latest turn, if the turn of `host` was earlier."""
         latest = max(self._waiting, key=lambda waiting: self._served.get(waiting, 0))
         if self._served.get(latest, 0) <= self._served.get(host, 0):
             return False

@@ -1,9 +1,9 @@
-"""What a pull's answer says beside its messages: where the client is to read next, and what a slave makes of a pull
-that found nothing (`PullMessageProcessor.composeResponseHeader`, `DefaultPullMessageResultHandler`).
+"""The fields of a pull's answer beside its messages: the broker for the next read, and a slave's answer to a pull that
+found no message (`PullMessageProcessor.composeResponseHeader`, `DefaultPullMessageResultHandler`).
 
-Differences from stock: whether a master is there is what the name servers say now (stock's slave takes it for granted
-unless it may act as master), and a slave without one lets a pull wait where stock answers "again, at once".
-The read workers do the same in C (native/src/reader_pull.c).
+Differences from stock: the name servers' answers tell if there is a master (stock's slave assumes one unless it may act
+as master). A slave without one holds a pull where stock answers "again, at once". The read workers do the same in C
+(native/src/reader_pull.c).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ringmq.remoting.codes import ResponseCode
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """This broker's place in its group. `master_known`: on a slave, whether consumers may be sent to a master."""
+    """This broker's role in its group. `master_known`: on a slave, True if consumers may be sent to a master."""
 
     broker_id: int
     is_slave: bool
@@ -27,7 +27,7 @@ class Member:
 
 
 def member_of(config: BrokerConfig, plane: PlanePort) -> Member:
-    """This broker's place in its group, as of now."""
+    """This broker's current role in its group."""
     return Member(
         config.broker_id,
         config.broker_role == "SLAVE",
@@ -39,8 +39,8 @@ def member_of(config: BrokerConfig, plane: PlanePort) -> Member:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the store has for a pull: code and next offset by the rules of a master. `is_slow`: what was found lies
-    further back than memory reaches."""
+    """The result of a pull in the store: code and next offset by the rules of a master. `is_slow`: the messages are
+    older than those in memory."""
 
     code: int
     asked_offset: int
@@ -58,7 +58,8 @@ class Advice:
 
 
 def advise(member: Member, found: Finding, slow_broker_id: int, group_broker_id: int) -> Advice:
-    """`slow_broker_id` is the group's whichBrokerWhenConsumeSlowly, `group_broker_id` its brokerId."""
+    """The fields of the answer. `slow_broker_id`: the group's whichBrokerWhenConsumeSlowly. `group_broker_id`: its
+    brokerId."""
     code, next_offset = found.code, found.next_offset
     if member.is_slave and code != ResponseCode.SUCCESS:
         if code == ResponseCode.PULL_OFFSET_MOVED and not member.offset_check_in_slave:

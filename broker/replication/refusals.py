@@ -1,6 +1,6 @@
-"""Slaves that control refused: lines for the log, and counts for the metric `ringmq_ha_refused_total`.
+"""Slaves that control has refused: log lines, and counts for the metric `ringmq_ha_refused_total`.
 
-The HA worker counts the connections that it refuses in its own role's counters (native/src/ha_sender.h).
+The HA worker counts the connections that it refuses in the counters of its own role (native/src/ha_sender.h).
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 LINES_MAX = 16
-"""Lines between two turns of control; the counts have every refusal."""
+"""Lines between two turns of control. The counts cover every refusal."""
 ADDRESS = "address"
-"""The slave says an address that is not its connection's and that haAllowedNetworks does not allow."""
+"""The slave sends an address that is not its connection's and that haAllowedNetworks does not allow."""
 UNNAMED = "unnamed"
 """The slave's log would hold writes, and haAllowedNetworks does not name its host."""
 PROOF = "proof"
-"""The slave's log would hold writes, and the slave does not hand over the records behind the common offset."""
+"""The slave's log would hold writes, and the slave does not send the records behind the common offset."""
 COUNTERS = {ADDRESS: 12, UNNAMED: 13, PROOF: 14}
-"""Reason -> the counter of control's role that has it."""
+"""Reason -> its counter in control's role."""
 
 
 @dataclass(slots=True)
@@ -32,12 +32,12 @@ class Refusals:
         self.say(text)
 
     def say(self, text: str) -> None:
-        """Keep a line that a peer has caused."""
+        """Keep a line about an action of a peer."""
         if len(self.lines) < LINES_MAX:
             self.lines.append(text)
 
     def take_lines(self) -> list[str]:
-        """The lines so far; none are left afterwards."""
+        """The lines so far. They are removed."""
         taken, self.lines = self.lines, []
         return taken
 

@@ -1,9 +1,9 @@
-"""A slave's part of control: finds its master, tells ha where it is, and takes the master's tables over.
+"""A slave's part of control: finds its master, passes the master's address to ha, and synchronises the master's tables.
 
-Beside `ControlLoop`, which hands in what the name servers answer; requests to the master go out on a thread.
+`ControlLoop` passes the answers of name servers to it. Requests to the master run on a thread.
 
-Tables are taken only while the log streams from that master: a master that holds this slave off, because it came back
-without what the slave has, may have lost its tables, too, and what it does not have would be deleted here.
+Tables are synchronised only while the log streams from that master. A master that came back without this slave's
+records holds the slave off. It may have lost its tables, too, and the synchronisation would delete them here.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from ringmq.remoting.config_beans import TopicConfigTable
 from ringmq.remoting.errors import RemotingError
 
 SEARCH_PERIOD_MS = 1000
-"""How often the name servers are asked while the link to the master is down: stock's 30 s would leave consumers long
-without knowing that it is gone, or back."""
+"""Period of requests to the name servers while the link to the master is down. With stock's 30 s, consumers would learn
+late that the master is gone, or back.
+"""
 HAND_OVER_TIMEOUT_MS = 3000
 
 
 class SlaveRole:
-    """`turn` does what is due; `log` gets lines for the operator."""
+    """The slave's part. `turn` does the due work. `log` writes a log line."""
 
     def __init__(
         self,
@@ -66,11 +67,11 @@ class SlaveRole:
 
     @property
     def is_searching(self) -> bool:
-        """The name servers should be asked sooner than usual: there is no stream from a master."""
+        """True if there is no stream from a master, so the name servers should be asked sooner than usual."""
         return self._replication.view.link().state != TRANSFER
 
     def on_registration(self, outcome: Outcome) -> None:
-        """What a name server has answered to our registration, or that it has not."""
+        """Apply the outcome of our registration at a name server."""
         if outcome.error is not None:
             self._finder.lost(outcome.address)
         elif outcome.answer is not None and self._finder.told(outcome.address, outcome.answer.ext_fields):
@@ -78,7 +79,7 @@ class SlaveRole:
             self._ordered_generation = None
 
     def turn(self, now_ms: int, ha_generation: int) -> None:
-        """Tell ha and the readers what is known; go on with the synchronisation."""
+        """Pass the master's address to ha and the readers, and go on with the synchronisation."""
         replication = self._replication
         replication.master = self._finder.master
         replication.is_master_registered = self._finder.is_registered
@@ -98,7 +99,7 @@ class SlaveRole:
         self._calls.close(timeout_s)
 
     def _order(self, ha_generation: int) -> None:
-        """A worker that was started again has forgotten where the master is."""
+        """Send the master's address to ha. A restarted ha has forgotten it."""
         master = self._finder.master
         if master.ha and ha_generation != self._ordered_generation and self._replication.view.give(master):
             self._ordered_generation = ha_generation
@@ -126,7 +127,7 @@ class SlaveRole:
             self._sync.refused(ask, now_ms)
 
     def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
-        """Take a table over; a line about what could not be, or nothing."""
+        """Apply a table. Returns a line about entries that could not be applied, or ""."""
         tables = self._tables
         try:
             match self._sync.answered(ask, answer, now_ms):
@@ -145,7 +146,7 @@ class SlaveRole:
         return ""
 
     def _hand_over(self, newer: dict[CommitKey, int]) -> None:
-        """What consumers committed here while there was no master, the master gets."""
+        """Send the master the offsets that consumers have committed here while there was no master."""
         for key, offset in newer.items():
             if key in self._handing_over:
                 continue
@@ -162,7 +163,7 @@ class SlaveRole:
             self._tables.offsets.committed_here.discard(key)
 
     def _tell(self, trouble: str) -> None:
-        """Each trouble once, until it is over."""
+        """Log each trouble once, until it is over."""
         if trouble != self._failing:
             self._failing = trouble
             if trouble:

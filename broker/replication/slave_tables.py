@@ -1,7 +1,8 @@
-"""What a slave does with its master's tables: topics, groups and offsets become what the master says.
+"""A slave's copy of its master's tables: topics, groups and offsets become those of the master.
 
-A table is taken over whole: what the master does not have goes. Beyond stock, an offset that a consumer committed to
-the slave itself while it had no master is not overwritten by an older one: the master gets it (`newer_offsets`).
+A table is replaced as a whole: entries that the master does not have are removed. Beyond stock, an offset that a
+consumer has committed to the slave while it had no master is not overwritten by an older one. The master gets it
+(`newer_offsets`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class SlaveTables:
     deletions: Deletions
 
     def take_topics(self, table: TopicConfigTable, now_ms: int) -> list[str]:
-        """Make the topics those of the master; lines for the operator about what could not be taken."""
+        """Replace the topics by those of the master. Returns log lines about topics that could not be made."""
         refused = []
         gone = [topic.topic_name for topic in self.topics if topic.topic_name not in table.topics]
         gone = [name for name in gone if not self.topics.is_system(name)]
@@ -49,7 +50,7 @@ class SlaveTables:
         return refused
 
     def take_groups(self, table: GroupConfigTable, now_ms: int) -> list[str]:
-        """Make the groups those of the master; lines for the operator about what could not be taken."""
+        """Replace the groups by those of the master. Returns log lines about groups that could not be made."""
         refused = []
         for name in [group for group in self.groups.names() if group not in table.groups]:
             self.groups.delete(name, now_ms)
@@ -64,7 +65,7 @@ class SlaveTables:
         return refused
 
     def newer_offsets(self, offsets: ConsumerOffsets) -> dict[CommitKey, int]:
-        """Offsets that consumers have committed here and that are ahead of the master's; the others are forgotten."""
+        """Offsets that consumers have committed here and that are ahead of the master's. The others are forgotten."""
         newer = {}
         for key in list(self.offsets.committed_here):
             group, topic, queue_id = key
@@ -76,7 +77,7 @@ class SlaveTables:
         return newer
 
     def take_offsets(self, offsets: ConsumerOffsets, now_ms: int) -> None:
-        """Set every offset that the master has, but for those that are ahead here. Raises PlaneFullError."""
+        """Set every offset of the master, except those that are ahead here. Raises PlaneFullError."""
         for (topic, group), queues in offsets.offsets.items():
             for queue_id, offset in queues.items():
                 if (group, topic, queue_id) in self.offsets.committed_here:

@@ -1,12 +1,12 @@
-"""What control knows of replication beside what ha shows in the plane: slaves whose log differs, what was decided about
-them, a slave's master and its link.
+"""Control's state of replication beside ha's words in the plane: slaves whose log differs, decisions about them, a
+slave's master and its link.
 
-A master with an undecided divergence holds its writes, over its own restarts, too (store/write_hold.py). A decision
-for the slave's tail (adopt) leaves an order for the store and ends the run; one against it (salvage) is told to the
-slave at its next handshake, and lets writes go on. So does the very slave when it comes back with a log that fits;
-nothing else does, whatever others say under its id.
+A master with an undecided divergence holds its writes, over its own restarts, too (store/write_hold.py). A decision for
+the slave's tail (adopt) leaves an order for the store and ends the run. A decision against it (salvage) lets writes go
+on, and the slave gets it at its next handshake. Writes also go on if the same slave comes back with a log that fits. No
+other peer under the slave's id can end the hold.
 
-Only a slave that haAllowedNetworks names changes anything here, whether it causes a hold or ends one.
+Only a slave that haAllowedNetworks names can cause a hold or end one.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from ringmq.store.store_order import StoreOrder
 from ringmq.store.write_hold import is_same_slave
 
 SlaveKey = tuple[int, str]
-"""(broker id, address): two slaves may have one id by mistake, stock slaves have none (STOCK_BROKER_ID, host)."""
+"""(broker id, address). Two slaves may have one id by mistake, stock slaves have none (STOCK_BROKER_ID, host)."""
 NOBODY = 0
-"""Broker id of a divergence of which nothing is known: no slave has it. It ends when a slave shows itself."""
+"""Broker id of a divergence with an unknown slave; no slave has this id. The divergence ends when a slave connects."""
 NOBODY_KEY: SlaveKey = (NOBODY, "")
 DIVERGENCES_MAX = 64
-"""Claims come from outside: more are held off as well, but are not told of one by one."""
+"""Divergences that are listed. Claims come from outside; slaves beyond the limit are held off without an entry."""
 
 
 class UndecidedError(LookupError):
-    """There is nothing to decide for this slave; the message says what there is."""
+    """There is nothing to decide for this slave. The message lists the slaves that wait for a decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What was chosen about a slave whose log ended at `slave_offset`."""
+    """The decision about a slave whose log ended at `slave_offset`."""
 
     choice: str
     slave_offset: int
@@ -49,7 +49,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Replication:
-    """State of a run. `restart` is what is to be done to the store before the next one."""
+    """The state of one run. `restart` is the order for the store before the next run."""
 
     view: ReplicationView
     divergences: dict[SlaveKey, Divergence] = field(default_factory=dict)
@@ -59,21 +59,21 @@ class Replication:
     link_news: LinkNews | None = None
     restart: StoreOrder | None = None
     said: list[str] = field(default_factory=list)
-    """Lines for the operator; who writes them takes them out."""
+    """Log lines. The code that writes them removes them."""
     refusals: Refusals = field(default_factory=Refusals)
     proofs: Proofs = field(default_factory=Proofs)
     dirty: bool = False
-    """`divergences` are not those of the file."""
+    """True if `divergences` differ from the file."""
 
     @classmethod
     def over(cls, plane: PlanePort) -> Replication:
-        """Of the broker whose plane this is."""
+        """The state of the broker with this plane."""
         return cls(ReplicationView(plane))
 
     # ---- a master ----
 
     def resume(self, held: Iterable[Divergence] = ()) -> None:
-        """Control begins: a hold that the run before, or a predecessor, has left goes on."""
+        """Control begins: continue a hold of the previous run, or of a predecessor."""
         for divergence in held:
             self._differs(divergence)
         self.dirty = False
@@ -83,9 +83,11 @@ class Replication:
             self._differs(Divergence(*NOBODY_KEY, end, end, end))
 
     def judged(self, claim: PeerClaim, verdict: Verdict, *, is_named: bool) -> None:
-        """A slave was compared with our log. COMPARE asks for more windows, REFUSE is for strangers and slaves that
-        may not count: neither says anything about the log that writes are held for. is_named: haAllowedNetworks names
-        the slave's host; HOLD is for such slaves alone."""
+        """Apply the verdict on a slave's log.
+
+        COMPARE asks for more windows, and REFUSE is for foreign slaves and slaves that may not count. Neither changes a
+        hold. is_named: haAllowedNetworks names the slave's host. HOLD is for such slaves alone.
+        """
         slave = claim.broker_id, claim.broker_addr
         if verdict.kind == HOLD:
             divergence = Divergence(*slave, verdict.offset, self.view.marks().append_offset, claim.max_offset)
@@ -100,14 +102,15 @@ class Replication:
             self._fits(slave, has_followed=verdict.kind == ACCEPT, is_named=is_named)
 
     def prove(self, claim: PeerClaim, verdict: Verdict, now_ms: int) -> Verdict:
-        """HOLD for a slave that writes are held for already. Any other one has to prove its claim first (`proofs`), and
-        is refused for so long; a proof that succeeds holds writes at once."""
+        """HOLD for a slave for which writes are held already. Any other slave is refused until it has proved its claim
+        (`proofs`). A successful proof holds writes at once."""
         if (claim.broker_id, claim.broker_addr) in self.divergences:
             return verdict
         return Verdict(REFUSE, reason=self.proofs.begin(claim, verdict, self.view.marks().append_offset, now_ms))
 
     def proof_ended(self, why_not: str, now_ms: int) -> None:
-        """The records behind the common offset were read. `why_not`: "" when they are valid, otherwise their fault."""
+        """Apply the result of a proof. `why_not`: the defect of the records behind the common offset, "" if they are
+        valid."""
         claim, verdict = self.proofs.ended(now_ms)
         if why_not:
             text = (
@@ -121,13 +124,13 @@ class Replication:
         self.judged(claim, replace(verdict, adopt=adopts), is_named=True)
 
     def choices_for(self, claim: PeerClaim) -> dict[int, str]:
-        """What an operator has decided about this slave, by its broker id."""
+        """An operator's decision about this slave, by its broker id."""
         found = self._decision(claim)
         return {} if found is None else {claim.broker_id: self.decided[found].choice}
 
     def _decision(self, claim: PeerClaim) -> SlaveKey | None:
-        """The key in `decided`; that of another address when its tail was given up and this slave does not wait
-        itself."""
+        """The key of the decision in `decided`. It may have another address, if that slave's tail was given up and this
+        slave does not wait itself."""
         slave = claim.broker_id, claim.broker_addr
         if slave in self.decided or slave in self.divergences:
             return slave if slave in self.decided else None
@@ -138,8 +141,10 @@ class Replication:
         return None
 
     def decide(self, broker_id: int, choice: str, address: str = "") -> Divergence:
-        """An operator has chosen; `address` where several slaves have one id. Raises UndecidedError when there is
-        nothing to choose, ValueError for a choice that cannot be carried out."""
+        """Apply an operator's decision. `address`: the slave's, if several slaves have one id.
+
+        Raises UndecidedError if there is nothing to decide, ValueError for a decision that cannot be applied.
+        """
         there = [entry for entry in self.divergences.values() if entry.broker_id == broker_id]
         chosen = [entry for entry in there if address in ("", entry.address)]
         if not chosen:
@@ -165,7 +170,7 @@ class Replication:
         return chosen[0]
 
     def take_news(self, news: News) -> None:
-        """Something that ha says."""
+        """Apply an event of ha."""
         match news:
             case LongerSlave(host=host, offset=offset, append_offset=end):
                 decision = self.decided.get((STOCK_BROKER_ID, host))
@@ -194,7 +199,7 @@ class Replication:
         self._hold()
 
     def _fits(self, slave: SlaveKey, *, has_followed: bool, is_named: bool) -> None:
-        """The slave's log is a beginning of ours, or the slave makes it one; a decision ends when it has."""
+        """The slave's log is a prefix of ours, or will be. The decision ends once it is."""
         if has_followed:
             self.decided.pop(slave, None)
         if not is_named and slave in self.divergences:

@@ -1,5 +1,6 @@
-"""What ha shows in shared memory, as control reads it, and control's own words there: orders, hold, whether a master is
-known. Offsets are commit-log offsets; times are those of the monotonic clock, in ms.
+"""ha's words in shared memory as control reads them, and control's own words there: commands, hold, known master.
+
+Offsets are commit-log offsets. Times are those of the monotonic clock, in ms.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _IN_SYNC, _COUNTS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The watermarks, and how replication stands."""
+    """The watermarks, and the state of replication."""
 
     min_offset: int
     append_offset: int
@@ -73,12 +74,12 @@ class Link:
 
 
 def mono_ms() -> int:
-    """The monotonic clock that ha's times are of."""
+    """The monotonic clock of ha's times."""
     return time.monotonic_ns() // 1_000_000
 
 
 class ReplicationView:
-    """Over the plane; every call looks anew."""
+    """Replication's words in the plane. Every call reads them anew."""
 
     def __init__(self, plane: PlanePort) -> None:
         self._plane = plane
@@ -116,15 +117,15 @@ class ReplicationView:
         )
 
     def give(self, order: Order) -> bool:
-        """Put an order for ha; False while its ring is full."""
+        """Put a command for ha. False while its ring is full."""
         return self._plane.ha_order_put(order_bytes(order))
 
     def hold(self, reason: int) -> None:
-        """HOLD_*: whether sends are refused until somebody has chosen."""
+        """Set the reason (HOLD_*) for which sends are refused until an operator decides. 0 lifts the hold."""
         self._plane.watermarks.write_hold = reason
 
     def show_master(self, is_known: bool) -> None:
-        """Tell the readers of a slave whether they may send consumers to a master."""
+        """Set the word by which the readers of a slave send consumers to a master."""
         self._plane.header.replication.master_known = int(is_known)
 
 
