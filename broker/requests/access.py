@@ -20,12 +20,12 @@ _NOT_REPLICA = "haAllowedNetworks does not name this host"
 
 
 def may_change(config: BrokerConfig, connection: Connection) -> bool:
-    """True when the peer may change topics, groups, offsets and settings. An empty list allows every peer."""
+    """True if the peer may change topics, groups, offsets and settings. An empty list allows every peer."""
     return networks(config.admin_addresses).allows(connection.host)
 
 
 def may_decide(config: BrokerConfig, connection: Connection) -> bool:
-    """True when the peer may order actions that can cost data: `adopt`, `salvage`, the lifting of a hold.
+    """True if the peer may order actions that can cost data: `adopt`, `salvage`, the lifting of a hold.
 
     Loopback may, and networks that adminAddresses names. An empty list names none.
     """
@@ -33,17 +33,17 @@ def may_decide(config: BrokerConfig, connection: Connection) -> bool:
 
 
 def may_replicate(config: BrokerConfig, connection: Connection) -> bool:
-    """True when the peer may send requests of the class REPLICATION. An empty list allows every peer."""
+    """True if the peer may send requests of the class REPLICATION. An empty list allows every peer."""
     return networks(config.ha_allowed_networks).allows(connection.host)
 
 
 def is_named_replica(config: BrokerConfig, connection: Connection) -> bool:
-    """True when haAllowedNetworks names the peer: its log may hold writes. An empty list names none."""
+    """True if haAllowedNetworks names the peer: its log may hold writes. An empty list names none."""
     return networks(config.ha_allowed_networks).names(connection.host)
 
 
 def refusal(config: BrokerConfig, code: int, connection: Connection) -> str | None:
-    """The remark with which request `code` of this peer is refused; None when the peer may send it."""
+    """The remark with which request `code` of this peer is refused. None if the peer may send it."""
     access = BROKER[code]
     why = None
     if code in DECISIONS:
@@ -57,11 +57,11 @@ def refusal(config: BrokerConfig, code: int, connection: Connection) -> str | No
 
 @dataclass(slots=True)
 class Refusals:
-    """Requests that were refused for their sender, since control started."""
+    """Requests that were refused because of their sender, since control started."""
 
     by_class: dict[Access, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    """For the log, at most LINES_MAX; control takes them at each turn and throttles them."""
+    """Log lines, at most LINES_MAX. Control takes them at each turn and throttles them."""
 
     def add(self, code: int, text: str) -> None:
         """Count one refusal. `text`: its remark."""
@@ -71,11 +71,11 @@ class Refusals:
             self.lines.append(text)
 
     def take_lines(self) -> list[str]:
-        """The lines so far; none are left afterwards."""
+        """The lines so far. They are removed."""
         taken, self.lines = self.lines, []
         return taken
 
     def counts(self) -> tuple[tuple[str, int], ...]:
-        """(class, count) of every class that can be refused here."""
+        """(class, count) of every class that this broker can refuse."""
         bounded = (Access.CHANGE_ADMIN, Access.REPLICATION)
         return tuple((access.value, self.by_class.get(access, 0)) for access in bounded)

@@ -1,4 +1,4 @@
-"""The way in of a worker that answers clients: records out of its inbox, and the sleep between its turns."""
+"""The intake of a worker that answers clients: takes records out of its inbox, and sleeps between its turns."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ INCOMPLETE_RETRY_MS = 1
 
 
 class Hooks(Protocol):
-    """What the worker does beside answering requests."""
+    """The worker's actions beside answering requests."""
 
     def before_request(self, now_ms: int) -> None:
-        """A request of a client is about to be decoded."""
+        """Called before a request of a client is decoded."""
 
     def on_junk(self, text: str) -> None:
-        """A peer has sent bytes that are no request."""
+        """Called after a peer has sent bytes that are no request."""
 
     def on_reader_restart(self, reader: int, generation: int) -> None:
-        """A read worker was started again: its connections of earlier generations are gone."""
+        """Called after a read worker has been started again. Its connections of earlier generations are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,14 @@ class Way:
 
 
 class Intake:
-    """Takes records out of the inbox of one worker. `others`: what to do with records that are not about a connection,
-    by their type."""
+    """Takes records out of the inbox of one worker. `others`: type of a record without a connection -> its handler."""
 
     def __init__(self, way: Way, hooks: Hooks, others: Mapping[int, Callable[[Ask, int], None]]) -> None:
         self._way = way
         self._hooks = hooks
         self._others = others
         self._generations: dict[int, int] = {}
-        """Of each read worker that has been heard of, by port."""
+        """Port of each read worker that has sent a record -> its generation."""
         self._ports = {reader.role: reader.port for reader in way.plane.readers}
         self._blocked_parks = 0
 
@@ -78,7 +77,7 @@ class Intake:
         return taken
 
     def look_at_readers(self) -> None:
-        """Notice read workers that were started again and have sent nothing since."""
+        """Detect read workers that were started again and have sent nothing since."""
         plane = self._way.plane
         for reader in plane.readers:
             generation = int(plane.role(reader.role).generation)
@@ -86,7 +85,7 @@ class Intake:
                 self._see_generation(reader.port, generation)
 
     def park(self, timeout_ms: int, has_news: Callable[[], bool] | None = None) -> None:
-        """Sleep until the bell rings or `timeout_ms` have passed. `has_news` is asked after the bell is armed."""
+        """Sleep until the bell rings or `timeout_ms` have passed. `has_news` is called after the bell is armed."""
         plane, role = self._way.plane, self._way.role
         if self._way.outlets.is_waiting:
             timeout_ms = BACKLOG_RETRY_MS
@@ -138,7 +137,7 @@ class Intake:
         return None
 
     def _see_generation(self, reader: int, generation: int) -> None:
-        """A read worker that was started again has none of its old connections."""
+        """Update the generation of a read worker. A restarted one has none of its old connections."""
         known = self._generations.get(reader)
         if known == generation:
             return

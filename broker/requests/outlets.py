@@ -1,8 +1,8 @@
-"""The way out of a role that answers clients: effects become verdicts in its rings of answers to the read workers, in
-order, cut into chunks.
+"""The reply queues of a role that answers clients: effects become verdicts in its rings of answers to the read workers,
+in order, cut into chunks.
 
-A ring that is full makes its reader's verdicts wait here, so that the role never does. Large frames have a queue of
-their own and a part of each turn: answers to other connections pass them. The order within a connection stays.
+If a ring is full, its reader's verdicts wait here, so that the role never waits. Large frames have a queue of their own
+and a share of each turn, so that answers to other connections pass them. The order within a connection stays.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ringmq.remoting.command import RemotingCommand, encode_parts
 from ringmq.remoting.errors import RemotingError
 
 BACKLOG_BYTES_MAX = 64 << 20
-"""Waiting verdicts of one reader; above it control takes no further request in."""
+"""Waiting verdicts of one reader. Above it control takes no further request."""
 BACKLOG_BYTES_LARGE = 16 << 20
-"""Above it no request with a large answer goes on."""
+"""Waiting verdicts above which requests with a large answer pause."""
 LARGE_FRAME_BYTES = 65_536
 LARGE_CHUNK_BYTES = 262_144
 LARGE_BYTES_A_TURN = 4 << 20
-"""Of large frames, for one turn of control: some 2 ms of copying."""
+"""Bytes of large frames in one turn of control, some 2 ms of copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +44,16 @@ class _Outlet:
     generation: int | None = None
     waiting: deque[_Verdict] = field(default_factory=deque)
     large: deque[_Verdict] = field(default_factory=deque)
-    """Large frames in chunks, and whatever is behind them on their connections."""
+    """Large frames in chunks, and all verdicts behind them on their connections."""
     in_large: dict[Connection, int] = field(default_factory=dict)
-    """Connections -> their verdicts in `large`."""
+    """Connection -> number of its verdicts in `large`."""
     ended: set[Connection] = field(default_factory=set)
     """Closed connections of `in_large`."""
     waiting_bytes: int = 0
 
 
 class Outlets:
-    """One outlet per read worker. `inbox`: whose answers they are."""
+    """One reply queue per read worker. `inbox`: that of the answering role."""
 
     def __init__(self, readers: Iterable[Reader], inbox: Inbox) -> None:
         self._inbox = inbox
@@ -63,7 +63,7 @@ class Outlets:
 
     @property
     def is_waiting(self) -> bool:
-        """Some verdict has found no room yet."""
+        """True if some verdict does not fit into its ring yet."""
         return any(outlet.waiting or outlet.large for outlet in self._outlets.values())
 
     def backlog_bytes(self) -> int:
@@ -72,21 +72,21 @@ class Outlets:
 
     @property
     def is_choked(self) -> bool:
-        """So much waits that no more should be made."""
+        """True if the backlog is so large that no more answers should be made."""
         return self.backlog_bytes() > BACKLOG_BYTES_MAX
 
     def start_anew(self, reader: int, generation: int) -> None:
-        """The reader runs in this generation: what waits for an older one is for nobody."""
+        """Set the generation of a reader, and drop the verdicts for an older one."""
         self._outlets[reader] = _Outlet(generation)
 
     def end(self, connection: Connection) -> None:
-        """The connection is closed: what waits for it is not sent."""
+        """Drop the verdicts of a closed connection."""
         outlet = self._outlets[connection.reader]
         if connection in outlet.in_large:
             outlet.ended.add(connection)
 
     def send_waiting(self) -> None:
-        """A turn begins: put what has waited, as far as there is room."""
+        """Begin a turn: put waiting verdicts, as far as they fit."""
         self._large_left = LARGE_BYTES_A_TURN
         for outlet in self._outlets.values():
             while outlet.waiting and self._try(outlet.waiting[0]):
@@ -112,7 +112,7 @@ class Outlets:
                 outlet.ended.discard(connection)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Put the verdicts of effects, or let them wait."""
+        """Put the verdicts of effects, or queue them."""
         for effect in effects:
             connection = effect.connection
             match effect:

@@ -1,4 +1,4 @@
-"""From a record of an inbox to the request that it holds, and to the connection that it is about."""
+"""Decodes a record of an inbox: its request, and its connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ringmq.remoting.errors import RemotingError
 
 
 def connection_of(record: Ask, reader: int) -> Connection:
-    """The connection that a record of a read worker is about."""
+    """The connection of a record of a read worker."""
     host = str(ipaddress.ip_address(record.peer_host))
     return Connection(
         reader,
@@ -25,7 +25,7 @@ def connection_of(record: Ask, reader: int) -> Connection:
 
 
 def request_of(record: Ask, connection: Connection, now_ms: int) -> Request:
-    """The request in a cold frame. A send's frame ends behind its header; its body's length is known all the same."""
+    """The request in a cold frame. A send's frame ends after its header, but the length of its body is known."""
     view = memoryview(record.payload)
     if len(view) < 8:
         raise RemotingError(f"cold frame of {len(view)} bytes", field="frame length")

@@ -1,7 +1,7 @@
-"""What goes into a role that answers clients and what comes out: requests and effects, no IO.
+"""Requests and effects of a role that answers clients, without IO.
 
-A handler's answer says what becomes of the frame that a read worker keeps for us; everything else that it wants done
-(frames pushed to other connections, a registration with the name servers) it leaves in the outbox.
+A handler's answer decides about the frame that a read worker keeps for it. All other effects (frames pushed to other
+connections, a registration with the name servers) go into the outbox.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
-"""The tail of stock's remarks about things that an operator has to set up."""
+"""The tail of stock's remarks about missing set-up by an operator."""
 
 
 class Connection(NamedTuple):
-    """A client's connection: place in its read worker, with the generations that tell reused places apart."""
+    """A client's connection: its slot in its read worker, with the generations that distinguish reused slots."""
 
     reader: int
     reader_generation: int
@@ -30,20 +30,20 @@ class Connection(NamedTuple):
 
     @property
     def address(self) -> str:
-        """ip:port, as remarks and connection lists show it."""
+        """ip:port, as in remarks and connection lists."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(slots=True)
 class Now:
-    """The time of the request or tick that runs, set where it begins."""
+    """The time of the running request or tick, set at its begin."""
 
     ms: int
 
 
 @dataclass(slots=True)
 class Request:
-    """One cold frame. `body_length` is the whole body's, also where `command.body` was left out (sends)."""
+    """One cold frame. `body_length`: that of the whole body, even if `command.body` was left out (sends)."""
 
     command: RemotingCommand
     connection: Connection
@@ -51,9 +51,9 @@ class Request:
     pending: int = 0
     body_length: int = 0
     is_again: bool = False
-    """A held pull that is run for the second time: it may not be held again."""
+    """True for a held pull in its second run. It may not be held again."""
     received_mono_ns: int = 0
-    """When its read worker received it; 0 = unknown."""
+    """Time when its read worker received it. 0 = unknown."""
     frame_bytes: int = 0
 
     def reply(
@@ -69,22 +69,22 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """The reason why the frame was cold is gone: the read worker runs it again."""
+    """Answer: the reason why the frame was cold is gone, and the read worker runs the frame again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The answer comes later, by `Outbox.reply`."""
+    """Answer: the reply comes later, by `Outbox.reply`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The connection is not worth an answer."""
+    """Answer: close the connection without a reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The frame needs no answer."""
+    """Answer: the frame needs no reply."""
 
 
 Answer = RemotingCommand | Redo | Wait | Close | Drop
@@ -92,12 +92,11 @@ Answer = RemotingCommand | Redo | Wait | Close | Drop
 
 @dataclass(frozen=True, slots=True)
 class Slices:
-    """The answer takes longer than one go: `steps` come to it, each of them well below `turns.SLICE_MS`.
+    """Answer of a request that takes several slices: `steps` compute it, each of them well below `turns.SLICE_MS`.
 
-    `is_large`: the steps hold a large body, so that only some may be open at once. They may be put off before the
-    first step: a large body is read in there.
-    `is_shared`: the answer is large, and its text is made once for all requests that ask for it.
-    `is_reading`: the steps change nothing, so that they are dropped when the connection is closed.
+    `is_large`: the steps hold a large body, so only some may be open at once. They may be postponed before the first
+    step, which reads the body. `is_shared`: the answer is large, and its text is made once for all requests that ask
+    for it. `is_reading`: the steps change nothing, so they are dropped when the connection is closed.
     """
 
     steps: Steps[Answer]
@@ -125,7 +124,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Effect: drop the kept frame, nobody waits for an answer."""
+    """Effect: drop the kept frame, which needs no answer."""
 
     connection: Connection
     pending: int
@@ -133,7 +132,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Hangup:
-    """Effect: close the connection; `pending` None when no frame of it is kept."""
+    """Effect: close the connection. `pending` None = no frame of it is kept."""
 
     connection: Connection
     pending: int | None
@@ -141,7 +140,7 @@ class Hangup:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """Effect: send a request of ours."""
+    """Effect: send a request of the broker."""
 
     connection: Connection
     command: RemotingCommand
@@ -152,8 +151,10 @@ Effect = Reply | Run | Release | Hangup | Push
 
 @dataclass(slots=True)
 class Outbox:
-    """Effects beyond the answer, in order. `register` and `changed_topics`: the news for the name servers.
-    `lines`: for the log, about settings that peers change; the shell throttles them."""
+    """Effects beyond the answer, in order. `register` and `changed_topics`: changes for the name servers.
+
+    `lines`: log lines about settings that peers change. The shell throttles them.
+    """
 
     effects: list[Effect] = field(default_factory=list)
     register: bool = False
@@ -162,27 +163,27 @@ class Outbox:
     _opaque: int = 0
 
     def push(self, connection: Connection, command: RemotingCommand) -> int:
-        """Queue a request of ours; its opaque."""
+        """Queue a request of the broker. Returns its opaque."""
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         command.opaque = self._opaque
         self.effects.append(Push(connection, command))
         return self._opaque
 
     def reply(self, request: Request, response: RemotingCommand) -> None:
-        """Queue the late answer to a request that was answered `Wait`; a oneway one gets none."""
+        """Queue the late answer to a request that was answered `Wait`. A oneway request gets none."""
         if request.command.is_oneway:
             self.effects.append(Release(request.connection, request.pending))
         else:
             self.effects.append(Reply(request.connection, request.pending, response))
 
     def take(self) -> list[Effect]:
-        """The effects so far; the outbox is empty afterwards."""
+        """The effects so far. The outbox is empty afterwards."""
         taken, self.effects = self.effects, []
         return taken
 
 
 def verdict_of(request: Request, answer: Answer) -> Effect | None:
-    """What becomes of the frame that the read worker keeps; None while the answer is to come."""
+    """The effect for the frame that the read worker keeps. None while the answer is pending."""
     where = request.connection, request.pending
     match answer:
         case RemotingCommand():

@@ -1,4 +1,4 @@
-"""Requests of clients, in order within a connection and long ones in slices; a defect costs one answer."""
+"""Runs requests of clients, in order within a connection and long ones in slices. A defect costs one answer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.codes import ResponseCode
 
 UNDONE_BYTES_MAX = 64 << 20
-"""Frames of requests that are not answered yet; beyond it no record is taken in, and read workers answer busy."""
+"""Frames of unanswered requests. Above it no record is taken, and read workers answer busy."""
 
 
 class AnswerTimes:
-    """The histogram `latency` of answer times, and the slow requests among them."""
+    """The histogram `latency` of answer times, and the slow requests."""
 
     def __init__(self, latency: Any, slow: SlowRequests, limit_ms: Callable[[], int]) -> None:
         self._latency = ffi.addressof(latency)
@@ -43,7 +43,7 @@ class AnswerTimes:
 class Runner(ABC):
     """Runs requests. `effects`: those of answered requests, in order.
 
-    `backlog_bytes`: the bytes of answers that wait for their way out; large answers rest while there are many.
+    `backlog_bytes`: the bytes of answers that wait to be sent. Large answers pause while there are many.
     """
 
     def __init__(self, clock: TurnClock, backlog_bytes: Callable[[], int], tell_failure: Callable[[str], None]) -> None:
@@ -54,17 +54,17 @@ class Runner(ABC):
 
     @property
     def is_busy(self) -> bool:
-        """There is more to do at once."""
+        """True if more work is due at once."""
         return self._works.is_ready
 
     @property
     def has_work(self) -> bool:
-        """Some request is in slices, or waits behind one."""
+        """True if some request is in slices, or waits behind one."""
         return len(self._works) > 0
 
     @property
     def is_choked(self) -> bool:
-        """So much is not answered yet that no more should be taken in."""
+        """True if so much is unanswered that no more should be taken."""
         return self._works.undone_bytes > UNDONE_BYTES_MAX
 
     def run(self, request: Request) -> None:
@@ -72,19 +72,19 @@ class Runner(ABC):
         self._works.add(_Work(self, request, request.connection, request.frame_bytes))
 
     def end(self, connection: Connection) -> None:
-        """The connection is closed."""
+        """Drop the work of a closed connection."""
         self._works.end(connection)
 
     def begin_next(self) -> None:
-        """Begin a request that has waited for one before it."""
+        """Begin a request that has waited behind another one."""
         self._works.begin_next()
 
     def turn(self) -> None:
-        """Go on with long requests."""
+        """Continue long requests."""
         self._works.turn()
 
     def finish(self) -> None:
-        """Answer everything: the worker stops."""
+        """Answer all requests, because the worker stops."""
         self._works.finish()
 
     def take_effects(self) -> list[Effect]:
@@ -93,23 +93,23 @@ class Runner(ABC):
         return taken
 
     def backlog_bytes(self) -> int:
-        """The bytes of answers that are not out yet."""
+        """The bytes of answers that are not sent yet."""
         return self._backlog_bytes()
 
     @abstractmethod
     def begin(self, request: Request) -> Answer | Slices:
-        """Start a request: the answer, or the steps to it."""
+        """Start a request. Returns the answer, or the steps to it."""
 
     @abstractmethod
     def complete(self, request: Request, answer: Answer, mark: int) -> None:
-        """The answer of a request is there. `mark`: that of its begin."""
+        """Accept the answer to a request. `mark`: that of its begin."""
 
     def mark(self) -> int:
-        """Read before `begin`, given to `complete`."""
+        """A value that is read before `begin` and given to `complete`."""
         return 0
 
     def fail(self, request: Request, error: Exception) -> None:
-        """A defect of ours must cost one answer, not the worker; the trace is for the operator."""
+        """Answer a request with a defect: it costs one answer, not the worker. The trace is logged."""
         self.report_failure(f"request {request.command.code} failed", error)
         if request.command.is_oneway or request.command.is_response:
             self.effects.append(Release(request.connection, request.pending))
@@ -118,7 +118,7 @@ class Runner(ABC):
         self.effects.append(Reply(request.connection, request.pending, response))
 
     def report_failure(self, what: str, error: Exception) -> None:
-        """The trace of a defect, for the operator."""
+        """Log the trace of a defect."""
         self._tell_failure(f"{what}:\n{''.join(traceback.format_exception(error))}")
 
 

@@ -1,11 +1,11 @@
-"""Requests that take longer than one go, advanced in slices: fair among connections, in order within each.
+"""Long requests, advanced in slices: fair among connections, in order within each.
 
-A connection has at most one request open; its later requests wait behind it. Requests that hold much memory while
-they are open have LARGE_MAX places and wait for one in the order in which they came. No request is refused here: a read
-worker bounds the requests that each connection has under way.
+A connection has at most one request open; its later requests wait behind it. Requests that hold much memory while they
+are open share LARGE_MAX slots and wait for one in order of arrival. No request is refused here: a read worker limits
+the requests in flight of each connection.
 
-Requests with large answers rest while large answers wait for their way out. Those that change nothing are dropped when
-their connection is closed.
+Requests with large answers pause while large answers wait to be sent. Requests without changes are dropped when their
+connection is closed.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ class Work(Protocol):
 
     @property
     def connection(self) -> Connection:
-        """The connection that the work belongs to."""
+        """The connection of the work."""
 
     @property
     def size_bytes(self) -> int:
         """The size of its frame in bytes."""
 
     def begin(self) -> Answer | Slices:
-        """Start: the answer, or the steps to it."""
+        """Start the work. Returns the answer, or the steps to it."""
 
     def complete(self, answer: Answer) -> None:
-        """The answer is there."""
+        """Accept the answer."""
 
     def fail(self, error: Exception) -> None:
-        """`begin` or a step has raised."""
+        """Accept an error that `begin` or a step has raised."""
 
 
 @dataclass(slots=True)
@@ -54,39 +54,39 @@ def _never() -> bool:
 
 
 class SlicedWorks:
-    """All work of control's that is asked for by connections."""
+    """All work that connections have requested."""
 
     def __init__(self, clock: TurnClock, large_max: int = LARGE_MAX, must_rest: Callable[[], bool] = _never) -> None:
         self._clock = clock
         self._large_max = large_max
         self._must_rest = must_rest
-        """True if large answers wait for their way out."""
+        """True if large answers wait to be sent."""
         self._lanes: dict[Connection, deque[Work]] = {}
-        """Connections with work that is not done -> the work that waits behind it."""
+        """Connection with unfinished work -> the work that waits behind it."""
         self._ended: set[Connection] = set()
         """Closed connections of `_lanes`."""
         self._next: deque[Work] = deque()
-        """Work whose predecessor on its connection is done."""
+        """Work whose predecessor on its connection is finished."""
         self._open: dict[Connection, _Open] = {}
-        """All of the queues below."""
+        """The open work of all queues below."""
         self._small: deque[_Open] = deque()
         self._large: deque[_Open] = deque()
         self._shared: deque[_Open] = deque()
         self._for_a_place: deque[_Open] = deque()
         self.undone_bytes = 0
-        """Sizes of all work that is not done."""
+        """Sizes of all unfinished work."""
 
     def __len__(self) -> int:
-        """Connections with work that is not done."""
+        """Number of connections with unfinished work."""
         return len(self._lanes)
 
     @property
     def is_ready(self) -> bool:
-        """Something can be done at once."""
+        """True if some work can go on at once."""
         return bool(self._next) or any(self._ready())
 
     def add(self, work: Work) -> None:
-        """Begin the work, or let it wait behind earlier work of its connection."""
+        """Begin the work, or queue it behind earlier work of its connection."""
         self.undone_bytes += work.size_bytes
         lane = self._lanes.get(work.connection)
         if lane is not None:
@@ -96,7 +96,7 @@ class SlicedWorks:
         self._begin(work)
 
     def end(self, connection: Connection) -> None:
-        """The connection is closed: none of its answers is wanted."""
+        """The connection is closed: drop its answers."""
         if connection not in self._lanes:
             return
         self._ended.add(connection)
@@ -106,7 +106,7 @@ class SlicedWorks:
             self._drop(opened)
 
     def begin_next(self) -> None:
-        """Begin one work that has waited behind another of its connection, if there is one."""
+        """Begin one work that has waited behind another of its connection, if any."""
         if self._next:
             self._begin(self._next.popleft())
 
@@ -124,12 +124,12 @@ class SlicedWorks:
                 return
 
     def _ready(self) -> list[deque[_Open]]:
-        """Queues of what may go on."""
+        """Queues of work that may go on."""
         queues = (self._small,) if self._must_rest() else (self._small, self._large, self._shared)
         return [queue for queue in queues if queue]
 
     def finish(self) -> None:
-        """Do all of it, however long it takes: control stops."""
+        """Finish all work, because control stops. It takes as long as it must."""
         self._must_rest = _never
         while self._lanes:
             self._clock.begin()

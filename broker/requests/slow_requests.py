@@ -1,7 +1,7 @@
-"""One line in the log for what took longer than ringmqSlowRequestMs: a send, with the times of its stages, or a request
+"""Log lines of requests that took longer than ringmqSlowRequestMs: sends, with the times of their stages, and requests
 that control or a service has answered.
 
-Readers put such sends into rings of 64; control takes them out four times a second, puts its own beside them and writes
+Readers put such sends into rings of 64. Control empties the rings four times a second, adds its own requests and writes
 at most LINES_PER_SECOND.
 """
 
@@ -24,19 +24,21 @@ OWN_MAX = lib.RMQ_SLOW_SLOTS
 """Slow requests of control's own between two ticks that may get a line."""
 _NAMES = {code.value: code.name for code in RequestCode}
 UNTOLD_COUNTER = 0
-"""Of the role of control, or of `services`: what was slow and got no line, beside what found a reader's ring full."""
+"""Counter of control's role, or of `services`: slow requests without a line. Readers count those that a full ring
+dropped.
+"""
 
 
 class Slow(Protocol):
-    """What gets a line."""
+    """A slow request with its log line."""
 
     def line(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SlowRequest:
-    """struct rmq_slow_request. Times in us since the request was received; 0 = it did not come so far, or waits for
-    nothing there."""
+    """struct rmq_slow_request. Times in us since the request was received. 0 = the request did not reach the stage, or
+    does not wait there."""
 
     received_wall_ms: int
     topic: str
@@ -51,7 +53,7 @@ class SlowRequest:
     answered_us: int
 
     def line(self) -> str:
-        """For the log."""
+        """The log line."""
         stages = {"queued": self.queued_us, "appended": self.appended_us, "kept": self.kept_us}
         told = ", ".join(f"{name} {us / 1000:.1f} ms" for name, us in stages.items() if us)
         return (
@@ -63,7 +65,7 @@ class SlowRequest:
 
 @dataclass(frozen=True, slots=True)
 class SlowControlRequest:
-    """A request that waited for control, or took it long. `took_us`: since it was received."""
+    """A request that waited for control or ran long there. `took_us`: since it was received."""
 
     received_wall_ms: int
     code: int
@@ -72,7 +74,7 @@ class SlowControlRequest:
     took_us: int
 
     def line(self) -> str:
-        """For the log."""
+        """The log line."""
         known = _NAMES.get(self.code)
         name = f" ({known})" if known else ""
         return (
@@ -82,7 +84,7 @@ class SlowControlRequest:
 
 
 def slow_request(request: Request, took_us: int) -> SlowControlRequest:
-    """The line of a request that took so long since it was received."""
+    """The slow request with this time since it was received."""
     began_ms = time.time_ns() // 1_000_000 - took_us // 1000
     code, client = request.command.code, request.connection.address
     return SlowControlRequest(began_ms, code, client, request.frame_bytes, took_us)
@@ -93,7 +95,7 @@ def _clock(wall_ms: int) -> str:
 
 
 class SlowRequests:
-    """What control says of them."""
+    """The log lines of slow requests, limited per second."""
 
     def __init__(self) -> None:
         self._second = 0
@@ -101,17 +103,17 @@ class SlowRequests:
         self._silent = 0
         self._own: list[SlowControlRequest] = []
         self.untold = 0
-        """What got no line."""
+        """Number of slow requests without a line."""
 
     def add(self, request: SlowControlRequest) -> None:
-        """One of control's own, for the next telling."""
+        """Add a request of control's own."""
         if len(self._own) < OWN_MAX:
             self._own.append(request)
         else:
             self._leave_out()
 
     def own(self) -> list[SlowControlRequest]:
-        """Those that were added, once."""
+        """The added requests. They are removed."""
         own, self._own = self._own, []
         return own
 
@@ -120,7 +122,7 @@ class SlowRequests:
         self.untold += 1
 
     def told(self, requests: Iterable[Slow], now_ms: int) -> Iterator[str]:
-        """The lines to write now; what is too much for this second is counted in a later line."""
+        """The lines to write now. A later line counts those beyond the limit of this second."""
         for request in requests:
             if now_ms // 1000 != self._second:
                 self._second, self._lines = now_ms // 1000, 0

@@ -1,4 +1,4 @@
-"""The time that control may work before it looks at its other inputs.
+"""The time that control may work before it polls its other inputs.
 
 The measure is CPU time of control's thread: a busy machine or a slow disk makes no request more expensive.
 """
@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator
 from typing import TypeVar
 
 TURN_MS = 50
-"""The limit of one turn, 20 of them for one request at a time. The limits below add up to less."""
+"""The limit of one turn (20 ms for one request at a time). The limits below add up to less."""
 INTAKE_MS = 8
-"""A turn takes no further record out of the inbox after this."""
+"""Time after which a turn takes no further record out of the inbox."""
 FIRST_GO_MS = 5
-"""A request that takes longer goes on in slices."""
+"""Time after which a request goes on in slices."""
 SLICES_END_MS = 10
-"""A turn begins no further slice after this; the rest is for a turn's other work."""
+"""Time after which a turn begins no further slice. The rest is for a turn's other work."""
 SLICE_MS = 2
 Value = TypeVar("Value")
 Steps = Generator[None, None, Value]
@@ -31,7 +31,7 @@ class TurnClock:
         self._began_ns = clock_ns()
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Begin a turn."""
         self._began_ns = self.clock_ns()
 
     def is_within(self, limit_ms: int) -> bool:
@@ -39,7 +39,7 @@ class TurnClock:
         return self.clock_ns() - self._began_ns < limit_ms * 1_000_000
 
     def advance(self, steps: Steps[Value], limit_ms: int) -> Value | None:
-        """Run steps for `limit_ms`; at least one. The result, or None while there is more to do."""
+        """Run at least one step, and more for `limit_ms`. Returns the result, or None while there is more to do."""
         end_ns = self.clock_ns() + limit_ms * 1_000_000
         try:
             while True:
