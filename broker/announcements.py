@@ -32,7 +32,7 @@ ERRORS_PER_SERVER_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An answer that goes out when the name servers know the change behind it."""
+    """An answer that is sent once the name servers know its change."""
 
     reply: Effect
     change: int
@@ -40,7 +40,7 @@ class _Held:
 
 
 class Announcements:
-    """Registers the broker and its changed topics with every name server. Owned by `ControlLoop`."""
+    """Registers the broker and its changed topics with every name server. `ControlLoop` owns it."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Announcements:
 
     @property
     def is_registered(self) -> bool:
-        """True when every name server knows the broker, and when there is none."""
+        """True if every name server knows the broker, or if there is none."""
         return all(server.registered for server in self._registration.servers.values())
 
     @property
     def is_busy(self) -> bool:
-        """True while a whole table is being written."""
+        """True while a whole table is being encoded."""
         return bool(self._tables)
 
     def states(self) -> tuple[NameServerState, ...]:
@@ -84,7 +84,7 @@ class Announcements:
         )
 
     def announce(self) -> int | None:
-        """Take over the changes for the name servers. The number of the change, None when there is none."""
+        """Collect the changes for the name servers. Returns the number of the change, None if there is none."""
         outbox = self._broker.outbox
         if not outbox.register and not outbox.changed_topics:
             return None
@@ -99,7 +99,7 @@ class Announcements:
         self._held.append(_Held(reply, change, now_ms + HOLD_MAX_MS))
 
     def turn(self, now_ms: int) -> None:
-        """Take the outcomes of earlier calls and make the calls that are due."""
+        """Handle the outcomes of earlier calls and make the calls that are due."""
         self.announce()
         config = self._broker.config
         self._registration.follow(config)
@@ -126,7 +126,7 @@ class Announcements:
         return [held.reply for held in ready]
 
     def release_all(self) -> Iterable[Effect]:
-        """Every held answer: the broker stops."""
+        """Every held answer, because the broker stops."""
         held, self._held = self._held, []
         return [one.reply for one in held]
 

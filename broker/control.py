@@ -1,9 +1,9 @@
-"""The control role's loop: takes cold frames out of the inbox, runs the core over them, puts verdicts back.
+"""The control role's loop: takes cold frames out of the inbox, runs the core over them, returns verdicts.
 
-One turn: verdicts that did not fit -> records, while there is time -> slices of long requests -> work due by time ->
-config files that changed -> effects. Files are written before the answers that they stand behind go out. Nothing here
-is per message of the hot paths, and nothing waits: name servers have a thread of their own. `turns` says how long a
-turn may take.
+One turn: verdicts that did not fit -> records, while there is time -> slices of long requests -> timed work -> changed
+config files -> effects. Files are written before the answers to their changes are sent. Control does no work per
+message of the hot paths. It never waits: calls to name servers run on a thread of their own. `turns` has the time
+limits of a turn.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from ringmq.store.record_values import is_topic_name
 
 TICK_MS = 250
 STORE_LOOK_MS = 10_000
-"""Blocks of a log file that retention has unlinked stay used for so long, if a request had it mapped."""
+"""Time for which the blocks of a deleted log file stay in use, if a request had it mapped."""
 FAULT_LINES_PER_MINUTE = 60
 PEER_LINES_PER_MINUTE = 10
-"""Any peer can send malformed frames and failing requests at any rate."""
+"""Limit of log lines. Any peer can send malformed frames and failing requests at any rate."""
 
 
 def log(text: str) -> None:
-    """One line for the operator."""
+    """Write a log line."""
     print(f"ringmq: control: {text}", file=sys.stderr, flush=True)
 
 
 class ControlLoop:
-    """Owns the core and its way in and out. `turn` does one round; the caller parks between rounds."""
+    """Owns the core and its requests and answers. `turn` does one round; the caller parks between rounds."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class ControlLoop:
     # ---- one round ----
 
     def turn(self, now_ms: int) -> bool:
-        """Do what there is; whether there was any, so that more may follow at once."""
+        """Do one round of work. True if there was any, so that more may follow at once."""
         self._now_ms = now_ms
         self._clock.begin()
         self._outlets.send_waiting()
@@ -165,11 +165,11 @@ class ControlLoop:
 
     @property
     def is_registered(self) -> bool:
-        """Every name server has been told once, or there is none."""
+        """True if every name server has answered once, or if there is none."""
         return self._announcements.is_registered
 
     def close(self, now_ms: int) -> None:
-        """A clean stop: answer what is in the inbox, save everything, say goodbye to the name servers."""
+        """Clean stop: answer the requests in the inbox, save everything, unregister from the name servers."""
         while self.turn(now_ms) or self._requests.has_work:
             self._requests.finish()
         self._outlets.perform(self.broker.outbox.take())
@@ -185,7 +185,8 @@ class ControlLoop:
     # ---- in ----
 
     def before_request(self, now_ms: int) -> None:
-        """Apply the offsets that earlier pulls committed: an older commit must not undo the request of its client."""
+        """Apply the offsets that earlier pulls have committed. An older commit must not undo the client's own
+        request."""
         self._drain_offsets(now_ms)
 
     def on_junk(self, text: str) -> None:
@@ -193,7 +194,7 @@ class ControlLoop:
         self._tell(self._of_peers, text)
 
     def on_reader_restart(self, reader: int, generation: int) -> None:
-        """A read worker was started again: the clients of its old connections leave their groups."""
+        """A read worker was started again. The clients of its old connections leave their groups."""
         for connection in self.broker.membership.connections():
             if connection.reader == reader and connection.reader_generation != generation:
                 self._requests.end(connection)
@@ -205,7 +206,8 @@ class ControlLoop:
         self._guard("topics that a service asks for", lambda: self._make_topics(record, now_ms))
 
     def _make_queue(self, record: Ask) -> None:
-        """A slave's dispatch waits in front of a record whose queue has no entry: its topic's settings come later."""
+        """Publish a queue for which a slave's dispatch waits: its record has arrived before the settings of its
+        topic."""
         topic = record.payload.decode(errors="replace")
         if not is_topic_name(record.payload):
             text = f"a record from the master has topic {topic!r}, which cannot be stored: it is left out"
@@ -222,8 +224,11 @@ class ControlLoop:
         self._inbox.tell(record, b"")
 
     def _make_topics(self, record: Ask, now_ms: int) -> None:
-        """A service needs topics of the system. The answer says why it cannot have them, or that they are in the plane
-        and on disk: a start must know a topic that holds what the service has decided."""
+        """Make system topics for a service. The answer is empty, or the reason of a refusal.
+
+        It is sent once the topics are in the plane and on disk. A start must know a topic that holds a decision of the
+        service.
+        """
         remark, before = "", self.broker.topics.changes
         try:
             for value in json_body.items(json_body.read_object(record.payload, "topics"), "topics"):
@@ -238,7 +243,7 @@ class ControlLoop:
             self._saves.hold([], lambda effects: self._tell_asker(record, remark), is_change=True)
 
     def _tell_asker(self, record: Ask, remark: str) -> None:
-        """The save of the tables has ended."""
+        """Answer the service after the save of the tables."""
         if not remark and self._saves.has_failed:
             remark = "config files cannot be written: a restart would lose the topics"
         self._inbox.tell(record, remark.encode())
@@ -320,8 +325,8 @@ class ControlLoop:
         log("config files are written again")
 
     def _guard(self, what: str, action: Callable[[], object]) -> str | None:
-        """Files, full tables and defects must not end control: tell once, try again at the next chance. None, or what
-        went wrong."""
+        """Run an action. Failing files, full tables and defects must not end control: each is logged once, and the
+        action runs again at the next chance. Returns None, or the failure."""
         try:
             action()
         except (OSError, RuntimeError) as error:
@@ -339,7 +344,7 @@ class ControlLoop:
 
 
 def now_ms() -> int:
-    """Wall clock."""
+    """The wall clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -353,9 +358,10 @@ def run_control(
     slave: SlaveRole | None = None,
     ready_within_ms: int = 2000,
 ) -> None:
-    """Serve until told to stop, or until the store must be closed for what was decided (`Replication.restart`).
+    """Serve until `should_stop`, or until an operator's decision requires that the store be closed
+    (`Replication.restart`).
 
-    `on_serving` is called once: when every name server knows the broker, or late.
+    `on_serving` is called once: when every name server knows the broker, or after `ready_within_ms`.
     """
     loop = ControlLoop(plane, broker, persistence, name_servers, slave)
     began_ms, serving = now_ms(), False

@@ -1,4 +1,4 @@
-"""Control's handlers and files, made of the parts of its `Broker`: the one place that shows which gets which."""
+"""Control's handlers and files, built from the parts of its `Broker`. Only this module wires them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
 
 
 def limits_of(broker: Broker) -> ClientLimits:
-    """The limits of the entries that clients make control keep."""
+    """The limits of the entries that clients may create in control."""
     return ClientLimits(
         live=broker.live,
         consumers=broker.consumers,
@@ -68,7 +68,7 @@ def limits_of(broker: Broker) -> ClientLimits:
 
 
 def saved_by(broker: Broker) -> Saved:
-    """The parts with files."""
+    """The parts of the broker that have files."""
     return Saved(
         live=broker.live,
         topics=broker.topics,
@@ -83,7 +83,7 @@ def saved_by(broker: Broker) -> Saved:
 
 
 def slave_tables_of(broker: Broker) -> SlaveTables:
-    """The tables that follow a slave's master."""
+    """The tables that a slave copies from its master."""
     return SlaveTables(topics=broker.topics, groups=broker.groups, offsets=broker.offsets, deletions=broker.deletions)
 
 

@@ -1,7 +1,7 @@
-"""What only control knows and others want to see: name servers and clients, as a small file beside the plane.
+"""Control's report to other processes about name servers and clients: a small file beside the plane.
 
-Control replaces the file as a whole when something has changed, at most once a second; whoever reads it asks control
-for nothing. Health, metrics and the service's status text read it.
+Control replaces the file as a whole after a change, at most once a second, so readers send control no requests. Health,
+metrics and the service's status text read it.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:  # who only reads the report needs no tables
 PART = "report"
 PERIOD_MS = 1000
 MEMBERS_PER_TURN = 1000
-"""Members and groups that are counted between two requests: some 0.5 ms."""
+"""Members and groups counted between two requests, in some 0.5 ms."""
 CLIENT_KINDS_MAX = 10_000
-"""Sorted and written in one go: some 15 ms."""
+"""Kinds that are sorted and written at once, in some 15 ms."""
 Kind = tuple[str, str, int, str]
 
 
 @dataclass(frozen=True, slots=True)
 class NameServerState:
-    """One configured name server as registration sees it."""
+    """The registration at one configured name server."""
 
     address: str
     registered: bool
-    """It has taken a registration since the start."""
+    """True if it has accepted a registration since the start."""
     failures: int
-    """Calls that have failed since the last one that did not."""
+    """Calls that have failed since the last successful one."""
     other: str = ""
-    """Address of another broker that it knows by this one's name and id, empty = none."""
+    """Address of another broker that it knows by this one's name and id. Empty = none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """Clients that are alike. `group` and `consume_type` are empty for producers."""
+    """Clients with equal fields. `group` and `consume_type` are empty for producers."""
 
     group: str
     language: str
@@ -54,23 +54,23 @@ class ClientKind:
 
 @dataclass(frozen=True, slots=True)
 class ControlReport:
-    """One look at control."""
+    """Control's state at one moment."""
 
     permission: int = 6
-    """brokerPermission, which may change while the broker runs."""
+    """brokerPermission. It may change while the broker runs."""
     name_servers: tuple[NameServerState, ...] = ()
     clients: tuple[ClientKind, ...] = ()
     left_out: int = 0
-    """Kinds of clients beyond CLIENT_KINDS_MAX."""
+    """Number of kinds of clients beyond CLIENT_KINDS_MAX."""
     sends_from_ms: int = 0
-    """startAcceptSendRequestTimeStamp, which may change while the broker runs."""
+    """startAcceptSendRequestTimeStamp. It may change while the broker runs."""
     refused: tuple[tuple[str, int], ...] = ()
-    """(class of request, how many were refused for their sender)."""
+    """(class of request, number of requests refused because of their sender)."""
     rooms: tuple[tuple[str, int, int], ...] = ()
-    """(kind, entries, limit) of the entries that clients make control keep."""
+    """(kind, entries, limit) of the entries that clients create in control."""
 
     def to_json(self) -> bytes:
-        """For the file."""
+        """The content of the file."""
         value: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         value["name_servers"] = [asdict(server) for server in self.name_servers]
         value["clients"] = [
@@ -92,7 +92,7 @@ class ControlReport:
 
 
 def read_report(plane_name: str) -> ControlReport | None:
-    """The newest report; None while control has not made one."""
+    """The newest report. None while control has written none."""
     try:
         return ControlReport.from_json(segment_path(plane_name, PART).read_bytes())
     except FileNotFoundError:
@@ -112,7 +112,7 @@ class ClientCensus:
         self.left_out = 0
 
     def turn(self) -> None:
-        """Count on; `clients` is replaced when a round is over."""
+        """Continue to count. The end of a round replaces `clients`."""
         seen = 0
         for members in self._rest:
             seen += members
@@ -125,7 +125,7 @@ class ClientCensus:
         self._rest = self._groups()
 
     def _groups(self) -> Iterator[int]:
-        """Counts one group after the other; how many members each has, and one for the group."""
+        """Count one group after the other. Yields its number of members, plus one for the group."""
         for members in self._producers.all_members():
             for member in members.values():
                 kind = ("", member.language, member.version, "")
@@ -144,7 +144,7 @@ class ClientCensus:
 
 
 class ReportWriter:
-    """Control's side: writes what is new."""
+    """Writes control's changed reports."""
 
     def __init__(self, plane_name: str) -> None:
         self._path = segment_path(plane_name, PART)
@@ -152,7 +152,7 @@ class ReportWriter:
         self._next_ms = 0
 
     def publish(self, report: ControlReport, now_ms: int) -> None:
-        """Replace the file if it says something else and the last one is old enough. Raises OSError."""
+        """Replace the file if the report has changed and the last one is old enough. Raises OSError."""
         if report == self._last or now_ms < self._next_ms:
             return
         self._next_ms = now_ms + PERIOD_MS

@@ -38,7 +38,7 @@ from ringmq.store.write_hold import read_hold
 
 
 def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
-    """Run until SIGTERM. After a restart the plane holds what the predecessor had published."""
+    """Run until SIGTERM. After a restart the plane holds the tables that the predecessor has published."""
     config = read_run_config(Path(spec.config_path))
     root = Path(config.store_path_root_dir)
     settings = plane.header.settings
@@ -104,7 +104,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
 
 def time_text(milliseconds: int) -> str:
-    """A point in time for people, in UTC. A time outside of the calendar is in milliseconds since 1970."""
+    """A time in UTC for people. A time outside of the calendar is given in milliseconds since 1970."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
@@ -112,7 +112,7 @@ def time_text(milliseconds: int) -> str:
 
 
 def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: Collection[str]) -> None:
-    """Go on with the deletions that a run before, or a predecessor, has left."""
+    """Continue the deletions that the previous run, or a predecessor, has left."""
     try:
         pending = persistence.load_deletions()
     except (ConfigFileError, OSError) as error:
@@ -130,7 +130,7 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
 
 
 def resume_hold(root: Path, replication: Replication) -> None:
-    """Go on holding writes for whom a run before, or a predecessor, has held them."""
+    """Continue to hold writes for the slaves of the previous run, or of a predecessor."""
     try:
         held = read_hold(root)
     except (ConfigFileError, OSError) as error:
@@ -140,7 +140,7 @@ def resume_hold(root: Path, replication: Replication) -> None:
 
 
 def store_folder(store: StoreConfig) -> GetBrokerRuntimeInfoResponseHeader | None:
-    """Which folder the store is, None when its log lies elsewhere (storePathCommitLog)."""
+    """The folder of the store. None if its log is elsewhere (storePathCommitLog)."""
     folder = store.root / layout.COMMIT_LOG
     if store.commit_log_directories != (folder,):
         return None

@@ -1,7 +1,7 @@
-"""The control role without IO: the parts of the broker's policy, made and joined, and what time changes in them.
+"""The control role without IO: the parts of the broker's policy, wired together, and the work that time triggers.
 
-Handlers change the parts (`control_parts` gives each handler its own); `on_tick` does what is due. Everything that is
-to be done outside comes out as effects (`request.Outbox`) and dirty flags (`persistence`).
+Handlers change the parts (`control_parts` gives each handler its own). `on_tick` does the due work. All actions outside
+of the core are effects (`request.Outbox`) and dirty flags (`persistence`).
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from ringmq.remoting.flags import Perm
 EXPIRY_SCAN_MS = 10_000
 BODIES_STAY_MS = 2000
 EXPIRY_LOOKS, EXPIRY_ENDS = 20_000, 500
-"""Members that one tick looks at; groups and connections that it ends. Some 5 ms each."""
+"""Members that one tick checks; groups and connections that it ends. Each takes some 5 ms."""
 
 
 class Broker:
     """All parts, and the rules for a changed configuration, for time, and for a changed topic or group."""
 
     on_config: Callable[[BrokerConfig], None] | None = None
-    """Called with a configuration that was changed while running; the shell shows the data plane its part."""
+    """Called with a configuration that was changed in a running broker. The shell updates the data plane."""
 
     def __init__(self, config: BrokerConfig, identity: Identity, plane: PlanePort, store: StorePort) -> None:
         self.live = LiveConfig(config)
@@ -109,7 +109,7 @@ class Broker:
     # ---- rules between the parts ----
 
     def apply_config(self, config: BrokerConfig) -> None:
-        """Take over a changed configuration: republish what depends on it. Raises PlaneFullError."""
+        """Apply a changed configuration: publish its dependants again. Raises PlaneFullError."""
         if config.auto_create_topic_enable and not self.config.auto_create_topic_enable:
             self.topics.offer_template(config, self.now.ms)
         if self.config.long_polling_enable and not config.long_polling_enable:
@@ -122,18 +122,18 @@ class Broker:
             self.on_config(config)
 
     def prepare(self, now_ms: int) -> None:
-        """Before the first request: which gates are closed at the start."""
+        """Set the gates that are closed at the start. Called before the first request."""
         self.now.ms = now_ms
         self._move_gates()
 
     # ---- events ----
 
     def on_close(self, connection: Connection) -> None:
-        """The connection is gone: its client leaves every group, and other members are notified."""
+        """The connection has ended: its client leaves every group, and other members are notified."""
         finish(self.membership.closing(connection))
 
     def on_tick(self, now_ms: int) -> list[Effect]:
-        """Whatever is due: expiry of clients, locks and forwards, statistics, gates."""
+        """Do the due work: expiry of clients, locks and forwards, statistics, gates."""
         self.now.ms = now_ms
         self.forwards.expire(self.outbox, now_ms)
         self.locks.expire(now_ms)
@@ -148,7 +148,8 @@ class Broker:
         return self.outbox.take()
 
     def _expire_clients(self, now_ms: int) -> None:
-        """Every EXPIRY_SCAN_MS a scan begins; each call looks at some members and ends some connections."""
+        """Expire clients. A scan begins every EXPIRY_SCAN_MS; each call checks some members and ends some
+        connections."""
         if self._scan is None:
             if now_ms < self._next_scan_ms:
                 return
@@ -165,7 +166,7 @@ class Broker:
         self._scan = None
 
     def _stale(self, before_ms: int) -> Iterator[Connection | None]:
-        """Connections whose last heartbeat for some group is older, None for every other member."""
+        """Connections with an older last heartbeat for some group. None for every other member."""
         tables = [group.members for group in self.consumers.all_groups()] + self.producers.all_members()
         for members in tables:
             for connection, member in list(members.items()):
@@ -173,7 +174,7 @@ class Broker:
                 yield connection if is_stale else None
 
     def _move_gates(self) -> bool:
-        """Open or close what the configuration and the time say; whether that changed anything."""
+        """Open or close the gates by configuration and time. True if that changed anything."""
         permission = self.config.broker_permission
         closed = self.now.ms < self.config.start_accept_send_request_time_stamp
         before = self.topics.send_cold, self.topics.pull_cold

@@ -1,4 +1,6 @@
-"""What the dispatch worker decides between two slices of its C loop: cleaning, checkpoint values, the fault marker."""
+"""The decisions of the dispatch worker between two slices of its C loop: cleaning, checkpoint values, the fault
+marker.
+"""
 
 import os
 import resource
@@ -18,7 +20,7 @@ OPEN_FILES_MAX = 16_384
 
 
 class DispatchShell:
-    """Owned by the dispatch worker; all calls on its main thread."""
+    """The shell. The dispatch worker owns it; all calls come from its main thread."""
 
     def __init__(self, plane: Plane, spec: WorkerSpec) -> None:
         self.config = read_run_config(Path(spec.config_path))
@@ -31,7 +33,7 @@ class DispatchShell:
         self._impossible_told = self._impossible_field()
 
     def open_files_max(self) -> int:
-        """Half of the descriptors this process may have, at most OPEN_FILES_MAX; raises the soft limit first."""
+        """Half of the descriptors that this process may have, at most OPEN_FILES_MAX. Raises the soft limit first."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = 2 * OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, 2 * OPEN_FILES_MAX)
         if soft < wanted:
@@ -62,7 +64,7 @@ class DispatchShell:
         return int(self._plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_IMPOSSIBLE_FIELD])
 
     def _tell_impossible(self) -> None:
-        """Name the first record that is not indexed, once in a run of the broker."""
+        """Log the first record that is not indexed, once in a run of the broker."""
         field = self._impossible_field()
         if not field or self._impossible_told:
             return
@@ -74,7 +76,7 @@ class DispatchShell:
         print(f"ringmq: {line}", file=sys.stderr, flush=True)
 
     def _clean_a_little(self) -> None:
-        """Follow the log's beginning, some queues per slice, so that dispatch never stops for it."""
+        """Delete queue files below the log's beginning, some queues per slice, so that dispatch never stops for it."""
         if self._cleaning_to is None:
             low = int(self._plane.watermarks.min_offset)
             if low <= self._cleaned_min_offset:
@@ -97,7 +99,8 @@ class DispatchShell:
 
 
 def leave_failed_marker(root: Path, number: int) -> None:
-    """Make the next start read queues and index from the disk: cached pages may be clean without being there."""
+    """Make the next start read queues and index from the disk. After a failed sync, cached pages may be clean but not
+    on disk."""
     cause = f"fsync of a consume queue or index file failed: {os.strerror(number)}"
     print(f"ringmq: {cause}; the store refuses writes until it is restarted", file=sys.stderr, flush=True)
     try:

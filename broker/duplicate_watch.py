@@ -1,8 +1,8 @@
 """Detects another broker that is registered at a name server by this broker's name and id. No IO.
 
-Two brokers of one name and id take turns: each registration replaces the address of the other, and clients follow the
-route of the moment. Answers to registrations do not show it. So a broker looks at the route right before a
-registration: another address there is one that the other broker has registered since.
+Two brokers of one name and id take turns: each registration replaces the other's address, and clients follow the
+current route. Answers to registrations do not show it. So a broker reads the route right before a registration. If it
+has another address, the other broker has registered since.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ LINES_PER_MINUTE = 10
 
 @dataclass(slots=True)
 class DuplicateWatch:
-    """State per name server. `own_address`: the host:port by which this broker registers."""
+    """State per name server. `own_address`: the host:port under which this broker registers."""
 
     broker_name: str
     broker_id: int
     own_address: str
     others: dict[str, str] = field(default_factory=dict)
-    """Name server -> address of the other broker, where the latest look found one."""
+    """Name server -> address of the other broker that the latest check has found."""
     _looked_ms: dict[str, int] = field(default_factory=dict)
     _lines: LogThrottle = field(default_factory=lambda: LogThrottle(LINES_PER_MINUTE))
 
     def look(self, name_server: str, now_ms: int) -> RemotingCommand | None:
-        """The request to send ahead of a registration; None where the last look is not long ago.
+        """The request to send before a registration. None if the last check is recent.
 
-        It asks for the route of the topic that every broker has under its own name: the smallest answer that has the
-        addresses, from any version of a name server.
+        It asks for the route of the topic that every broker has under its own name. That is the smallest answer with
+        the addresses, from any version of a name server.
         """
         looked_ms = self._looked_ms.get(name_server)
         if looked_ms is not None and now_ms - looked_ms < LOOK_EVERY_MS:
@@ -46,7 +46,7 @@ class DuplicateWatch:
         return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())
 
     def took(self, name_server: str, answer: RemotingCommand | None, now_ms: int) -> str | None:
-        """Take the answer to a look, None or an error where there is none. A line for the log, or None."""
+        """Apply the answer to a check. `answer`: None or an error if there is none. Returns a log line, or None."""
         if answer is None or answer.code:
             return None
         try:

@@ -1,6 +1,7 @@
-"""What the flush worker decides between two slices of its C loop: next segment, checkpoint, retention, fault marker.
+"""The decisions of the flush worker between two slices of its C loop: next segment, checkpoint, retention, fault
+marker.
 
-Files are made and deleted on a thread of their own, because making 1 GiB of blocks must not hold up a group commit.
+A thread of its own makes and deletes files, because making 1 GiB of blocks must not delay a group commit.
 """
 
 import contextlib
@@ -24,12 +25,12 @@ from ringmq.store.retention import LogRetention, RetentionSettings
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
 LET_GO_S = 3.0
-"""From the deletion of a log file until its last descriptor is closed: readers unmap it within a second."""
+"""Time from the deletion of a log file to the close of its last descriptor. Readers unmap it within a second."""
 NOTHING_CONFIRMED = 1  # no record ends there
 
 
 class FlushShell:
-    """Owned by the flush worker; `idle` runs on its main thread, `_house_keeping` on a helper thread."""
+    """The shell. The flush worker owns it. `idle` runs on its main thread, `_house_keeping` on a helper thread."""
 
     def __init__(self, plane: Plane, flusher: Any, spec: WorkerSpec) -> None:
         self._config_path = Path(spec.config_path)
@@ -47,7 +48,7 @@ class FlushShell:
         self._marker_written = False
         self._held: Path | None = None  # said once for each file
         self._deleted: list[tuple[float, int]] = []
-        """Descriptors of deleted log files, and when to close them."""
+        """(time to close it, descriptor) of deleted log files."""
         self._not_made: tuple[int, int] | None = None
         self._unwritten = ""
         self._work = threading.Event()
@@ -68,7 +69,7 @@ class FlushShell:
             self._write_checkpoint(state)
 
     def close(self) -> None:
-        """End the helper thread and leave a last checkpoint."""
+        """End the helper thread and write a last checkpoint."""
         self._closing.set()
         self._work.set()
         self._thread.join(timeout=5)
@@ -111,14 +112,16 @@ class FlushShell:
                 self._unwritten = str(error)
 
     def _confirmed(self) -> int:
-        """What replicas have confirmed, for readers of a store without owner; 0 where nobody asks for replicas."""
+        """The offset that replicas have confirmed, for readers of a store without owner. 0 if the broker waits for no
+        replicas."""
         limited = self._plane.watermarks.confirm_policy & lib.RMQ_CONFIRM_LIMITED
         return max(self._plane.confirm_offset(), NOTHING_CONFIRMED) if limited else 0
 
     # -- helper thread -------------------------------------------------------------------------------------
 
     def _house_keeping(self) -> None:
-        """Nobody would miss a thread that has ended, until the log is full: the worker ends with it and comes anew."""
+        """Run the helper thread's loop. If it fails, the worker ends and is replaced, because only a full log would
+        show the loss of this thread."""
         try:
             self._keep_house()
         except BaseException:
@@ -145,7 +148,7 @@ class FlushShell:
                 self._closing.wait(timeout=SEGMENT_RETRY_MS / 1000)  # the main thread goes on asking for the file
 
     def _make_next_segment(self) -> bool:
-        """True unless a file is missing and cannot be made now."""
+        """Make the next segment. False if a file is missing and cannot be made now."""
         state = self._state()
         if state.next_segment_exists:
             if state.store_fault == lib.RMQ_FAULT_CREATE_FILE:  # a predecessor died before it could take it back
@@ -171,7 +174,7 @@ class FlushShell:
         return False
 
     def _safe_offset(self) -> int:
-        """Nothing at or behind it may be deleted: it is not on disk or not dispatched yet."""
+        """End of the log that retention may delete. Bytes from here on are not on disk or not dispatched yet."""
         marks = self._plane.watermarks
         return int(min(marks.flushed_offset, marks.dispatched_offset))
 
@@ -180,14 +183,14 @@ class FlushShell:
         self._plane.wake(lib.RMQ_ROLE_DISPATCH)
 
     def _free_deleted(self) -> None:
-        """Free the blocks of a deleted file here: done where it was mapped, it stops a reader's connections."""
+        """Free the blocks of a deleted file. Readers must not do it, because freeing would stop their connections."""
         if self._deleted and time.monotonic() >= self._deleted[0][0]:
             os.close(self._deleted.pop(0)[1])
             if self._deleted:
                 self._work.set()  # one at a time: a next segment may be wanted
 
     def _follow_config(self) -> None:
-        """Take over properties of retention that have changed: control replaces the file after request 25."""
+        """Apply changed properties of retention. Control replaces the file after request 25."""
         try:
             seen = _identity_of(self._config_path)
             if seen == self._config_seen:
@@ -223,6 +226,6 @@ class FlushShell:
 
 
 def _identity_of(path: Path) -> tuple[int, int]:
-    """Tells a file from the one that replaces it."""
+    """The identity of a file, which differs from that of its replacement."""
     status = path.stat()
     return status.st_ino, status.st_mtime_ns

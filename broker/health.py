@@ -1,7 +1,7 @@
-"""Whether the broker lives and serves, told from shared memory alone: nobody is asked, nothing waits.
+"""Health of the broker, read from shared memory alone: no requests, no waits.
 
-Readiness is one look; a worker's life shows only between two looks (`Heartbeats`), because a stopped or hung process
-leaves its state word as it was.
+Readiness is one read. Liveness of a worker needs two reads (`Heartbeats`), because a stopped or hung process leaves its
+state word unchanged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from ringmq.native import lib
 from ringmq.remoting.flags import Perm
 
 SILENT_AFTER_MS = 10_000
-"""Every worker turns at least four times a second; a write to a bad disk may hold one for seconds."""
+"""Time without a turn after which a worker counts as silent. Every worker turns at least four times a second, but a
+write to a bad disk may take seconds.
+"""
 FAULT_WORDS = {
     lib.RMQ_FAULT_FSYNC: "fsync of the commit log failed",
     lib.RMQ_FAULT_DISK_FULL: "the disk is full",
@@ -37,7 +39,7 @@ FAULT_WORDS = {
 
 
 def fault_text(fault: int, number: int) -> str:
-    """Why the store refuses writes, for the operator."""
+    """The reason why the store refuses writes, for log and health."""
     cause = f": {os.strerror(number)}" if number else ""
     return (
         f"the store refuses writes ({FAULT_WORDS.get(fault, f'fault {fault}')}){cause}; see Faults in docs/operating.md"
@@ -46,20 +48,20 @@ def fault_text(fault: int, number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """What the broker can do now."""
+    """The broker's ability to serve."""
 
     ready: bool
-    """It serves reads, takes writes (a slave: need not), and a name server knows it."""
+    """True if it serves reads, accepts writes (not needed on a slave), and a name server knows it."""
     reasons: list[str]
-    """Why it is not ready, and what else is not as it should be: one short line each."""
+    """Reasons why it is not ready, and other problems: one short line each."""
     serving: bool = True
-    """Every worker is up and what was recovered can be read."""
+    """True if every worker is up and all recovered records can be read."""
     writable: bool = True
-    """Sends are taken."""
+    """True if sends are accepted."""
 
 
 def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
-    """One look at the plane of this broker, and at control's report."""
+    """The readiness from one read of the broker's plane and of control's report."""
     report = read_report(plane.name)
     down = list(_workers_down(plane))
     refused = list(_why_no_writes(plane, config, report))
@@ -108,7 +110,7 @@ def _why_no_writes(plane: Plane, config: BrokerConfig, report: ControlReport | N
 
 
 def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[list[str], list[str]]:
-    """(why no client finds the broker, what else there is)."""
+    """(reasons why no client finds the broker, other problems)."""
     if not config.namesrv_addr:
         return [], []
     if report is None:
@@ -150,12 +152,12 @@ class _Beat:
 
 @dataclass(slots=True)
 class Heartbeats:
-    """Remembers when each worker's loop was last seen to turn. Look at least every second."""
+    """Remembers the last turn of each worker's loop. Call `observe` at least every second."""
 
     beats: dict[str, _Beat] = field(default_factory=dict)
 
     def observe(self, plane: Plane, now_ms: int) -> None:
-        """Take one look; `now_ms` of the monotonic clock."""
+        """Read the progress of all workers. `now_ms`: of the monotonic clock."""
         for worker in workers(plane):
             known = self.beats.get(worker.name)
             if worker.is_dormant:
@@ -165,17 +167,20 @@ class Heartbeats:
                 self.beats[worker.name] = _Beat(worker.generation, worker.progress, now_ms)
 
     def ages_ms(self, now_ms: int) -> dict[str, int]:
-        """Worker -> time since its loop was seen to turn."""
+        """Worker -> time since its last turn."""
         return {name: now_ms - beat.seen_ms for name, beat in self.beats.items()}
 
     def silent(self, now_ms: int, limit_ms: int = SILENT_AFTER_MS) -> dict[str, int]:
-        """The workers that have been silent for longer than `limit_ms`, and for how long."""
+        """Worker -> time since its last turn, for those silent for longer than `limit_ms`."""
         return {name: age for name, age in self.ages_ms(now_ms).items() if age > limit_ms}
 
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
-    """The body of /health: `alive`, `degraded` (readers that are short of memory, optional workers that are not well),
-    and each worker's state. What an optional worker does never changes `alive`."""
+    """The body of /health: `alive`, `degraded` (readers short of memory, faulty optional workers), and each worker's
+    state.
+
+    An optional worker never changes `alive`.
+    """
     ages, silent = beats.ages_ms(now_ms), beats.silent(now_ms)
     rows, alive = {}, True
     for worker in workers(plane):
@@ -194,7 +199,7 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
 
 
 def _optional_workers(plane: Plane) -> list[str]:
-    """What is wrong with workers that the broker can do without."""
+    """The problems of optional workers."""
     return [
         f"worker {worker.name} keeps dying ({worker.deaths} deaths): the broker's log has its last words"
         for worker in workers(plane)

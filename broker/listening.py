@@ -1,4 +1,4 @@
-"""The broker's listening sockets: made, or taken over from the service manager that has kept them over a restart."""
+"""The broker's listening sockets: new ones, or those that the service manager has stored over a restart."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ringmq.remoting.doors import Door, address, broker_doors, served_name_serve
 LISTEN_BACKLOG = 1024
 METRICS_PORT = 5557
 RELEASE_S = 1.0
-"""Within which the service manager closes what it is told to."""
+"""Time in which the service manager closes a socket on request."""
 NOTHING_KEPT = KeptSockets(ServiceManager({}), [])
 
 
 def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: float = 1.0) -> socket.socket:
-    """A listening TCP socket; StartError names address and cause."""
+    """A listening TCP socket. Raises StartError, which names address and cause."""
     taken = kept.take(host, port)
     if taken is not None:
         return taken
@@ -50,7 +50,7 @@ def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: f
 
 
 def listen_pair(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> tuple[socket.socket, socket.socket]:
-    """The broker's port and its VIP port (port - 2). Port 0 = any pair that is free."""
+    """The broker's port and its VIP port (port - 2). Port 0 = any free pair."""
     if port:
         return listen(host, port, kept), listen(host, port - 2, kept)
     for _ in range(64):
@@ -62,8 +62,8 @@ def listen_pair(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> tuple
 
 
 def unreachable_note(host: str, namesrv_addr: str) -> str:
-    """What to tell whose name servers are on other hosts, and would send clients to an address of this one alone;
-    empty where nothing is wrong."""
+    """The log line of a broker whose name servers are on other hosts and would send clients to a loopback address.
+    Empty if the address is reachable."""
     if not _is_loopback(host):
         return ""
     elsewhere = [address for address in namesrv_addr.split(";") if address and not _is_loopback(_host_of(address))]
@@ -76,7 +76,7 @@ def unreachable_note(host: str, namesrv_addr: str) -> str:
 
 
 def unregistered_note(namesrv_addr: str) -> str:
-    """Return the log line of a broker that registers nowhere, empty if it has a name server."""
+    """The log line of a broker without a name server. Empty if it has one."""
     if namesrv_addr:
         return ""
     return (
@@ -98,12 +98,12 @@ def _is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ListenRequest:
-    """What decides about listeners beside the configuration."""
+    """The inputs of listeners beside the configuration."""
 
     any_port: bool
-    """listenPort was 0: any free port will do where a property names none."""
+    """True if listenPort was 0: listeners without a port of their own may use any free one."""
     namesrv_port: int | None = None
-    """Of the command line; None = no name server."""
+    """The name server's port of the command line. None = no name server."""
     kept: KeptSockets = NOTHING_KEPT
 
 
@@ -123,8 +123,10 @@ def listen_for_name_server(config: BrokerConfig, request: ListenRequest) -> sock
 
 
 def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.socket | None:
-    """The listener of /metrics, None where there are to be none. Where the usual port is taken, by another broker of
-    this host most likely, any free one serves."""
+    """The listener of /metrics. None if metrics are off.
+
+    If the usual port is taken, most likely by another broker of this host, it listens on any free port.
+    """
     if config.metrics_exporter_type == "DISABLE":
         return None
     host, port = config.metrics_prom_exporter_host or config.bind_address, config.metrics_prom_exporter_port
@@ -144,8 +146,8 @@ def doors_of(
     own: Mapping[str, socket.socket],
     namesrv_properties: Mapping[str, str],
 ) -> list[Door]:
-    """The doors of a broker that listens, and of its name server. `config`: with the ports that are really used; `own`:
-    the listeners of workers that have one of their own."""
+    """The open doors of a listening broker, and of its name server. `config`: with the actual ports. `own`: the
+    listeners of workers that have one of their own."""
     ha, namesrv, metrics = own.get("ha"), own.get("namesrv"), own.get("metrics")
     http_host = config.metrics_prom_exporter_host or config.bind_address
     doors = broker_doors(
@@ -166,10 +168,10 @@ def doors_of(
 
 
 def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = NOTHING_KEPT) -> list[socket.socket]:
-    """`first` and as many sockets on its address as more readers need: the kernel spreads new connections over them.
+    """`first`, and a socket on its address for each further reader. The kernel distributes new connections over them.
 
-    With one common socket one reader gets them all. SO_REUSEPORT is set only now, so that another broker's first
-    socket, which is bound without it, is still refused.
+    With one common socket, one reader would get all connections. SO_REUSEPORT is set only after the bind. So the first
+    socket of another broker, which is bound without it, still fails.
     """
     listeners = [first]
     host, port = first.getsockname()[:2]

@@ -1,7 +1,7 @@
 """Properties that the workers read in shared memory and that may change while they run.
 
-The start writes them with all other settings; control writes them again when request 25 has changed one. Each is one
-word, and the workers read it anew at each use.
+The start writes them with all other settings. Control writes them again after request 25 has changed one. Each is one
+word, and the workers read it at each use.
 """
 
 from __future__ import annotations

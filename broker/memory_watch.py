@@ -1,7 +1,7 @@
-"""The bound of the broker's whole memory (ringmqMemoryMax): the supervisor samples it and publishes the level.
+"""The limit of the broker's whole memory (ringmqMemoryMax): the supervisor samples the memory and publishes the level.
 
-The level is one word of the plane. From NEAR on readers accept no connection and control makes no name and registers
-no client. At FULL readers close the largest backlogs of answers, too.
+The level is one word of the plane. From NEAR on, readers accept no connection, and control makes no name and registers
+no client. At FULL, readers also close the connections with the largest backlogs of answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.remoting.log_throttle import LogThrottle
 
 BESIDE_TABLES_BYTES = 688 << 20
-"""Of the default: the processes themselves, the tables of control, answers that wait."""
+"""Part of the default limit: the processes, the tables of control, answers that wait."""
 SAMPLE_EVERY_MS = 250
 LINES_PER_MINUTE = 10
 _MIB = 1 << 20
@@ -27,12 +27,12 @@ _WORDS = {
 
 
 def memory_max_bytes(config: BrokerConfig, plane_bytes: int, arena_bytes: int) -> int:
-    """ringmqMemoryMax, by default the configured tables and all arenas and BESIDE_TABLES_BYTES."""
+    """ringmqMemoryMax. Its default is the sum of the configured tables, all arenas and BESIDE_TABLES_BYTES."""
     return config.memory_max or plane_bytes + arena_bytes + BESIDE_TABLES_BYTES
 
 
 class MemoryWatch:
-    """Samples the memory of the broker's processes and keeps the words of the plane."""
+    """Samples the memory of the broker's processes and writes the words of the plane."""
 
     def __init__(self, plane: Plane, config: BrokerConfig, log: Callable[[str], None]) -> None:
         self._plane = plane
@@ -44,14 +44,14 @@ class MemoryWatch:
         self._next_ms = 0
 
     def tick(self, now_ms: int, workers: Iterable[int]) -> None:
-        """Called some times a second with the process ids of the workers; samples when it is time."""
+        """Take a sample if it is time. Called several times a second with the process ids of the workers."""
         if now_ms < self._next_ms:
             return
         self._next_ms = now_ms + SAMPLE_EVERY_MS
         self.take(memory_use([os.getpid(), *workers], self._plane.name), now_ms)
 
     def take(self, use: MemoryUse, now_ms: int) -> None:
-        """Publish one sample, and the level that follows from it."""
+        """Publish one sample and its level."""
         self._header.memory.private_bytes, self._header.memory.shared_bytes = use.private, use.shared
         before = int(self._header.memory.level)
         level = next_level(before, use.total, self._max_bytes)

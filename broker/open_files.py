@@ -1,20 +1,20 @@
-"""How many connections fit into the open files that a process may have. Pure."""
+"""The number of connections that fit into the open files of a process. Pure."""
 
 from dataclasses import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 
 FILES_BESIDE = 4096
-"""What a read worker may need beside its connections: mapped files while they are opened, its own descriptors."""
+"""Descriptors of a read worker beside its connections: mapped files while they are opened, and its own."""
 FEW_CONNECTIONS = 4096
 """A start with fewer connections per reader is logged, although nobody has set ringmqConnectionsMax."""
 
 
 def fit_connections(config: BrokerConfig, hard_limit: int) -> tuple[BrokerConfig, str]:
-    """The configuration with as many connections per reader as fit, and what to tell the operator ("" = all fit).
+    """The configuration with as many connections per reader as fit, and a log line ("" = all fit).
 
-    Beyond it a connection is accepted and closed at once; without it accepting would fail, and clients would wait in
-    the kernel's queue without a word. `hard_limit` below 0: there is none.
+    Beyond the limit a reader accepts a connection and closes it at once. Otherwise accept would fail, and clients would
+    wait in the kernel's queue without an error. `hard_limit` below 0: there is none.
     """
     if hard_limit < 0 or config.connections_max + FILES_BESIDE <= hard_limit:
         return config, ""

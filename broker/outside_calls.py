@@ -1,7 +1,7 @@
-"""Calls to other servers (name servers, a slave's master) on threads, so that a slow one never holds up control.
+"""Calls to other servers (name servers, a slave's master) on threads, so that a slow server never delays control.
 
-Control hands in (address, request) and picks up the outcomes; what to ask whom and when is decided elsewhere
-(`registration`, `slave_role`).
+Control submits (address, request) and collects the outcomes. Other modules (`registration`, `slave_role`) decide the
+time and content of each call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ringmq.remoting.errors import RemotingError
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a call. `error` is None when the server answered 0; `answer` is None when it did not answer.
+    """The end of a call. `error` is None if the server has answered 0. `answer` is None if it has not answered.
 
     A call of several requests has the outcome of the last one that was sent.
     """
@@ -40,7 +40,7 @@ class _Job:
 
 @dataclass(slots=True)
 class _Lane:
-    """The jobs of one address, and what wakes its thread."""
+    """The jobs of one address, and the bell of its thread."""
 
     jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)
     bell: int = field(default_factory=lambda: os.eventfd(0))
@@ -51,12 +51,11 @@ class _Lane:
 
 
 class OutsideCalls:
-    """One thread and one connection per address; the calls to one address are made one after another. Between them the
-    thread watches the connection.
-    """
+    """One thread and one connection per address. The calls to one address run one after another, and between them the
+    thread watches the connection."""
 
     def __init__(self, on_outcome: Callable[[], None]) -> None:
-        """`on_outcome` is called from a thread of ours after each call and each loss, to ring the owner's bell."""
+        """`on_outcome`: called on a thread of this object after each call and each loss, to ring the owner's bell."""
         self._on_outcome = on_outcome
         self._lanes: dict[str, tuple[_Lane, threading.Thread]] = {}
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
@@ -67,10 +66,11 @@ class OutsideCalls:
         self._put(address, _Job([command], timeout_ms, kept_only=False))
 
     def call_kept(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
-        """Send `commands` one after another, over the connection of earlier calls only: a name server that was started
-        anew would ignore the topic of a broker that it does not know. The first error ends the call.
+        """Send `commands` one after another over the open connection of earlier calls only. The first error ends the
+        call.
 
-        `timeout_ms` is for each command; there is at least one.
+        A restarted name server would ignore the topic of a broker that it does not know. `timeout_ms` is for each
+        command; there is at least one.
         """
         self._put(address, _Job(commands, timeout_ms, kept_only=True))
 
@@ -84,7 +84,7 @@ class OutsideCalls:
         known[0].put(job)
 
     def outcomes(self) -> list[Outcome]:
-        """Calls that have ended since the last look."""
+        """Calls that have ended since the last call of this method."""
         ended = []
         while True:
             try:
@@ -93,14 +93,14 @@ class OutsideCalls:
                 return ended
 
     def lost(self) -> list[str]:
-        """Addresses whose connection has ended between two calls since the last look."""
+        """Addresses whose connection has ended between two calls, since the last call of this method."""
         addresses = []
         while self._lost:
             addresses.append(self._lost.popitem()[0])
         return addresses
 
     def close(self, timeout_s: float) -> None:
-        """Let the jobs given so far end, at most `timeout_s` for each address."""
+        """Wait for the submitted jobs, at most `timeout_s` for each address."""
         for lane, _ in self._lanes.values():
             lane.put(None)
         for lane, thread in self._lanes.values():
@@ -123,7 +123,7 @@ class OutsideCalls:
         line.close()
 
     def _watch(self, line: BrokerLine, bell: int) -> None:
-        """Until there is a job, or the peer has ended the connection."""
+        """Wait for a job, or for the end of the connection."""
         poll = select.poll()
         poll.register(bell, select.POLLIN)
         if line.descriptor is not None:

@@ -1,4 +1,4 @@
-"""Fills the plane's settings from the configuration: what the C roles need to know, once, before they start."""
+"""Fills the plane's settings for the C roles from the configuration, once before they start."""
 
 import ipaddress
 import os
@@ -19,11 +19,11 @@ from ringmq.store.recovery import RecoveredStore
 
 FRAME_BYTES_MAX = 16_777_216
 ANSWER_BYTES_LEAST = 8_388_608
-"""Of one read worker, however many share ringmqAnswerBytesMax."""
+"""Least answer memory of one read worker, however many share ringmqAnswerBytesMax."""
 
 
 def capacity_of(config: BrokerConfig, rows: Iterable[WorkerRow]) -> Capacity:
-    """Table sizes by configuration, and the ports and inboxes of these workers."""
+    """The table sizes of the configuration, and the ports and inboxes of these workers."""
     known = tuple(rows)
     return Capacity(
         topics=config.topics_max,
@@ -37,13 +37,13 @@ def capacity_of(config: BrokerConfig, rows: Iterable[WorkerRow]) -> Capacity:
 
 
 def arena_bytes(config: BrokerConfig) -> int:
-    """Size of one reader's arena: receive buffers, frame blocks, then room for the pairs that the broker adds."""
+    """Size of one reader's arena: receive buffers, frame blocks, and the pairs that the broker adds."""
     received = config.receive_buffer_bytes * config.receive_buffer_count + config.reassembly_bytes_max
     return received + int(lib.rmq_reader_scratch_bytes(REQUEST_SLOTS))
 
 
 def advertised_host(config: BrokerConfig) -> str:
-    """The address that routes and message ids carry: brokerIP1, else the bound one, else this host's."""
+    """The address in routes and message ids: brokerIP1, else the bound one, else this host's."""
     if config.broker_ip1:
         return config.broker_ip1
     if config.bind_address not in ("0.0.0.0", "::"):
@@ -57,7 +57,8 @@ def advertised_host(config: BrokerConfig) -> str:
 
 
 def address_of(host: str) -> str:
-    """The address of a name, IPv4 where it has both; an address itself as it is. OSError and UnicodeError for none."""
+    """The address of a name, IPv4 if it has both. An address stays as it is. Raises OSError and UnicodeError for an
+    unknown name."""
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return str(found[0][4][0]).partition("%")[0]
@@ -74,7 +75,8 @@ def additions_of(config: BrokerConfig) -> bytes:
 
 
 def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placement: Placement, store_host: str) -> None:
-    """Write struct rmq_settings; listenPort is the port that was really bound, `store_host` the resolved brokerIP1."""
+    """Write struct rmq_settings. listenPort is the port that was actually bound, `store_host` the resolved
+    brokerIP1."""
     settings = plane.header.settings
     show_live(settings, config)
     settings.segment_bytes = config.mapped_file_size_commit_log
@@ -117,7 +119,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
 
 
 def confirm_policy_of(config: BrokerConfig) -> int:
-    """Which words bound what consumers may see: a slave is bound by what its master says, too."""
+    """The words that limit the log for consumers. On a slave, the master's confirm offset is one of them."""
     limited = config.broker_role == "SLAVE" or waits_for_replicas(config)
     flushed = config.flush_disk_type == "SYNC_FLUSH"
     policy = int(lib.RMQ_CONFIRM_FLUSHED if flushed else lib.RMQ_CONFIRM_APPENDED)
@@ -125,9 +127,11 @@ def confirm_policy_of(config: BrokerConfig) -> int:
 
 
 def first_confirm_limit(recovered: RecoveredStore) -> int:
-    """confirm_limit at a start: what was readable stays so, the rest waits for replicas, or for the master's word.
+    """confirm_limit at a start. Readable records stay readable; the rest waits for replicas, or for the master's
+    offset.
 
-    What dispatch has done was confirmed, and it works in order; the checkpoint knows what queues may have lost.
+    Everything that dispatch has processed was confirmed, and dispatch works in order. The checkpoint covers units that
+    queues may have lost.
     """
     known = [recovered.redispatch_offset, recovered.checkpoint.confirm_offset]
     known += [state.physical_end for state in recovered.queues.values()]
@@ -148,7 +152,7 @@ def _fill_replication(plane: Plane, config: BrokerConfig) -> None:
 
 
 def _memory_window_bytes(config: BrokerConfig) -> int:
-    """What counts as in memory; a slave reckons with 10 % less than it is told (stock's `BrokerStartup`)."""
+    """Bytes that count as in memory. A slave uses 10 % less than the property (stock's `BrokerStartup`)."""
     percent = config.access_message_in_memory_max_ratio
     if config.broker_role == "SLAVE":
         percent = max(percent - 10, 0)
@@ -156,7 +160,7 @@ def _memory_window_bytes(config: BrokerConfig) -> int:
 
 
 def _text(settings: object, field: str, value: bytes, name: str) -> None:
-    """Copy text into a fixed field, NUL-terminated. ValueError names the property and its limit."""
+    """Copy text into a fixed field, NUL-terminated. Raises ValueError, which names the property and its limit."""
     target = getattr(settings, field)
     limit = len(target) - 1
     if len(value) > limit:

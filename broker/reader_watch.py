@@ -1,6 +1,6 @@
-"""Tells the operator that read workers close connections for want of something: one line per kind, worker and minute.
+"""Log lines about read workers that close connections for want of a resource: one line per kind, worker and minute.
 
-The readers count; the main process looks at their counters, so that a shortage is told however busy control is.
+The readers count. The main process reads their counters, so that a busy control does not delay the line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ringmq.native import lib
 LOOK_EVERY_MS = 1000
 LINE_EVERY_MS = 60_000
 SHORT_FOR_MS = 60_000
-"""So long after the last close for want of memory a reader counts as short of it."""
+"""Time after a close for want of memory during which a reader counts as short of memory."""
 SHORTAGE, ANSWERS, PARTIAL, LARGE, FULL, HOST = (
     int(lib.RMQ_READ_CLOSED_SHORTAGE),
     int(lib.RMQ_READ_CLOSED_ANSWERS),
@@ -53,7 +53,7 @@ class ReaderWatchCore:
 
 
 class ReaderWatch:
-    """The readers of one plane."""
+    """Watches the readers of one plane."""
 
     def __init__(self, plane: Plane, config: BrokerConfig, log: Callable[[str], None]) -> None:
         self._plane = plane
@@ -62,7 +62,7 @@ class ReaderWatch:
         self._core = ReaderWatchCore(lambda kind: cause(kind, config))
 
     def tick(self, now_ms: int) -> None:
-        """Look once a second; `now_ms` of the monotonic clock."""
+        """Check once a second. `now_ms`: of the monotonic clock."""
         if now_ms < self._look_ms:
             return
         self._look_ms = now_ms + LOOK_EVERY_MS
@@ -71,7 +71,7 @@ class ReaderWatch:
 
 
 def cause(kind: int, config: BrokerConfig) -> str:
-    """The closed connections of a kind of close, and the property that bounds them, for a log line."""
+    """The text of a kind of close: the closed connections, and the property that limits them."""
     return {
         SHORTAGE: "connections that held memory for frames while others waited for it: ringmqReceiveBufferCount = "
         f"{config.receive_buffer_count}, ringmqReassemblyBytesMax = {config.reassembly_bytes_max}",

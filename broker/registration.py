@@ -6,9 +6,9 @@ deleteTopicWithBrokerRegistration drops topics that a 103 omits. REGISTER_TOPIC_
 topic alone (`enableSingleTopicRegister`). A deleted topic needs 103. So does a name server that refuses 217; the
 refusal counts until its connection ends.
 
-Changes while a call is under way go into the next one. A name server that does not answer is tried again with growing
-pauses, and then gets the whole table; the others do not wait. A name server whose connection ends forgets the broker.
-It gets the whole table at once, with growing pauses where that happens again and again.
+Changes during a call go into the next one. A name server that does not answer is called again with growing pauses, and
+then gets the whole table; the others do not wait. A name server whose connection ends forgets the broker. It gets the
+whole table at once, and with growing pauses if that happens again and again.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ringmq.remoting.route import MASTER_ID, QueueData, TopicRouteData
 
 RETRY_FIRST_MS = 500
 SINGLE_TOPICS_MAX = 64
-"""Changes that wait for one name server: with more of them, one whole table costs less than a request for each."""
+"""Changes that wait for one name server. If there are more, one whole table costs less than a request for each."""
 SINGLE_FAULTS_MAX = 2
-"""Requests for single topics in a row that get no answer: after that, the name server gets whole tables."""
+"""Requests for single topics in a row without an answer after which the name server gets whole tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One registration to be made: the whole table (`topics` None), or one request for each topic named."""
+    """One registration to make: the whole table (`topics` None), or one request for each named topic."""
 
     address: str
     topics: frozenset[str] | None
@@ -54,20 +54,20 @@ class _Server:
     failures: int = 0
     answered_ms: int = 0
     losses: int = 0
-    """Times in a row that the connection did not outlive the pause before it."""
+    """Times in a row that the connection ended before the pause that preceded it was over."""
     registered: bool = False
     full: bool = True
     topics: set[str] = field(default_factory=set)
     told: int = 0
     telling: int = 0
     is_single: bool = False
-    """The call under way is for single topics."""
+    """True if the running call is for single topics."""
     refuses_single: bool = False
     single_faults: int = 0
 
     @property
     def is_hurried(self) -> bool:
-        """There is news, and the name server is up."""
+        """True if there are changes, and the name server answers."""
         return (self.full or bool(self.topics)) and not self.failures
 
 
@@ -76,28 +76,28 @@ class Registration:
     """State per name server address."""
 
     period_ms: int
-    """registerNameServerPeriod; may change at any time."""
+    """registerNameServerPeriod. It may change at any time."""
     servers: dict[str, _Server] = field(default_factory=dict)
     single_topics: bool = True
-    """True if a changed topic may be announced alone. May change at any time."""
+    """True if a changed topic may be registered alone. It may change at any time."""
     _news: int = 0
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Registration:
-        """From namesrvAddr; no address means nothing to do."""
+        """The registration for namesrvAddr. Without an address there is nothing to do."""
         addresses = [address for address in config.namesrv_addr.split(";") if address]
         registration = cls(config.register_name_server_period, {address: _Server() for address in addresses})
         registration.follow(config)
         return registration
 
     def follow(self, config: BrokerConfig) -> None:
-        """Take over the properties that are live."""
+        """Apply the live properties."""
         self.period_ms = config.register_name_server_period
         # A name server takes a slave's 103 without its topics. A 217 has no broker id: it would change the master's.
         self.single_topics = config.enable_single_topic_register and config.broker_id == MASTER_ID
 
     def changed(self, topics: Iterable[str] | None = None) -> int:
-        """Topics were made or changed (None: or deleted, any of them). The number of the news, for `is_told`."""
+        """Record changed topics. None = any topics, or deletions. Returns the number of the change, for `is_told`."""
         names = None if topics is None else set(topics)
         for server in self.servers.values():
             if names is None:
@@ -108,11 +108,11 @@ class Registration:
         return self._news
 
     def is_told(self, news: int) -> bool:
-        """Every name server that answers knows the news."""
+        """True if every answering name server knows the change."""
         return all(server.told >= news or server.failures for server in self.servers.values())
 
     def due(self, now_ms: int) -> list[Call]:
-        """Registrations to make now; their name servers are busy until `finished`."""
+        """Registrations to make now. Their name servers are busy until `finished`."""
         calls = []
         for address, server in self.servers.items():
             if server.busy or (now_ms < server.next_ms and not server.is_hurried):
@@ -129,7 +129,8 @@ class Registration:
         return not server.full and server.registered and now_ms < server.next_ms
 
     def finished(self, address: str, ok: bool, now_ms: int) -> None:
-        """The call to `address` has ended. Single topics are no sign of life: the whole table is due as before."""
+        """Record the end of a call to `address`. Single topics are no sign of life: the whole table stays due as
+        before."""
         server = self.servers[address]
         server.busy = False
         if ok:
@@ -148,12 +149,13 @@ class Registration:
             server.next_ms = now_ms + min(pause_ms, self.period_ms)
 
     def refused(self, address: str) -> None:
-        """`address` has refused a request for a single topic: the whole table follows at once, also next time."""
+        """`address` has refused a request for a single topic. The whole table follows at once, and for later changes,
+        too."""
         server = self.servers[address]
         server.busy, server.full, server.refuses_single = False, True, True
 
     def lost(self, address: str, now_ms: int) -> None:
-        """The connection to `address` has ended between two calls. A call under way uses a new one."""
+        """The connection to `address` has ended between two calls. A running call uses a new one."""
         server = self.servers[address]
         server.refuses_single, server.single_faults = False, 0
         if server.busy or server.failures:
@@ -164,13 +166,13 @@ class Registration:
         server.next_ms = min(server.next_ms, now_ms + pause_ms)
 
     def hurry(self, now_ms: int, within_ms: int) -> None:
-        """Call again within `within_ms` whoever answers: what it knows may have changed."""
+        """Call all answering name servers again within `within_ms`, because their data may have changed."""
         for server in self.servers.values():
             if server.registered and not server.failures:
                 server.next_ms = min(server.next_ms, now_ms + within_ms)
 
     def next_ms(self) -> int | None:
-        """When the next call is due, None without name servers."""
+        """Time of the next call. None without name servers."""
         times = [0 if server.is_hurried else server.next_ms for server in self.servers.values()]
         return min(times, default=None)
 
@@ -183,7 +185,7 @@ def register_command(config: BrokerConfig, identity: Identity, topics: TopicTabl
 def register_steps(
     config: BrokerConfig, identity: Identity, topics: TopicTable, text: Steps[bytes]
 ) -> Steps[RemotingCommand]:
-    """The same in steps. `text`: steps to the text of all topics."""
+    """`register_command` in steps. `text`: steps to the text of all topics."""
     if _is_limited(config):
         table = topics.body()
         table.topics = {name: _limited(topic, config.broker_permission) for name, topic in table.topics.items()}
@@ -205,7 +207,7 @@ def register_steps(
 
 
 def register_topic_command(config: BrokerConfig, topic: TopicConfig) -> RemotingCommand:
-    """217 with the queues of one topic, whose permission is bounded like in 103."""
+    """217 with the queues of one topic. Its permission is limited as in 103."""
     perm = topic.perm & config.broker_permission if _is_limited(config) else topic.perm
     queues = QueueData(config.broker_name, topic.read_queue_nums, topic.write_queue_nums, perm, topic.topic_sys_flag)
     body = TopicRouteData([queues]).encode(standard_json=False)

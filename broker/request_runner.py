@@ -1,4 +1,6 @@
-"""Requests of clients at control: what tables must save and name servers must know comes before the answer."""
+"""Runs requests of clients in control. An answer waits for the save of its tables and for the name servers if it
+must.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ringmq.broker.table_saves import TableSaves
 
 
 class RequestRunner(Runner):
-    """Runs requests over the core. `effects`: those of answered requests, in order, for the shell."""
+    """Runs requests on the core. `effects`: those of answered requests, in order, for the shell."""
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class RequestRunner(Runner):
         self._times = times
         self._saves = saves
         self._unsent_bytes = 0
-        """Bodies in `effects`."""
+        """Bytes of bodies in `effects`."""
 
     def end(self, connection: Connection) -> None:
         """The connection is closed: its client leaves all groups."""
@@ -49,7 +51,7 @@ class RequestRunner(Runner):
         return super().take_effects()
 
     def backlog_bytes(self) -> int:
-        """The bytes of answers that are not out yet, those in `effects` with them."""
+        """The bytes of answers that are not sent yet, including those in `effects`."""
         return super().backlog_bytes() + self._unsent_bytes
 
     def mark(self) -> int:
@@ -61,7 +63,7 @@ class RequestRunner(Runner):
         return self.handlers.begin(request)
 
     def complete(self, request: Request, answer: Answer, mark: int) -> None:
-        """The answer of a request is there. Changes of tables since `mark` are saved before it goes out."""
+        """Accept the answer to a request. Changes of tables since `mark` are saved before it is sent."""
         code = request.command.code
         effects = self.handlers.effects_of(request, answer)
         verdict = effects[-1] if effects else None
@@ -79,16 +81,17 @@ class RequestRunner(Runner):
         self._times.measure(request, may_be_slow=not isinstance(verdict, Run))  # its reader logs what runs again
 
     def effects_out(self, effects: list[Effect]) -> None:
-        """Let effects go out."""
+        """Release effects."""
         self.effects += effects
 
     def _hold_last(self, change: int, now_ms: int, effects: list[Effect]) -> None:
-        """Let all go out but the answer, which waits until the name servers know `change`."""
+        """Release all effects but the answer, which waits until the name servers know `change`."""
         self.effects += effects[:-1]
         self._announcements.hold(effects[-1], change, now_ms)
 
     def fail(self, request: Request, error: Exception) -> None:
-        """A defect of ours must cost one answer, not the broker; what the handler has pushed goes out."""
+        """Answer a request with a defect: it costs one answer, not the broker. Pushed effects of the handler are
+        sent."""
         self.effects += self.broker.outbox.take()
         super().fail(request, error)
 

@@ -1,6 +1,6 @@
-"""The broker asks itself, as a client would: one send that waits for nobody, or a pull where sends are refused.
+"""The broker's request to itself, as a client's: one send on a topic without consumers, or a pull if sends are refused.
 
-The headers of the two requests are imported by the probe: the main process needs them only when it already serves.
+The probe imports the headers of the two requests when it runs, because the main process serves without them until then.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.names import BENCHMARK_TOPIC
 
 TOPIC = BENCHMARK_TOPIC
-"""The one system topic that every broker has, that clients may send to, and that nobody waits on."""
+"""The one system topic that every broker has, that clients may send to, and that has no consumers."""
 TIMEOUT_MS = 3000
 GROUP = "SELF_TEST_C_GROUP"
 NAME_VALUE, PAIR_END = "\x01", "\x02"
 SUBSCRIPTION_INSIDE = 0x4
-"""PullSysFlag: the request says itself what is subscribed; it is not held."""
+"""PullSysFlag: the request contains its subscription. The pull is not held."""
 SERVED = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -35,15 +35,15 @@ SERVED = (
 
 @dataclass(frozen=True, slots=True)
 class ProbeOutcome:
-    """What came of it."""
+    """The outcome of a probe."""
 
     is_served: bool
     text: str
-    """Why it was not served, or why the send was not taken; empty where both is well."""
+    """The reason why it was not served, or why the send was refused. Empty if both succeeded."""
 
 
 def probe(address: str, *, may_send: bool) -> ProbeOutcome:
-    """One question or two to the broker at `address` (host:port), each with a timeout."""
+    """Send one or two requests to the broker at `address` (host:port), each with a time-out."""
     line = BrokerLine(address)
     try:
         refused = ""
@@ -63,7 +63,7 @@ def probe(address: str, *, may_send: bool) -> ProbeOutcome:
 
 
 class SelfProbe:
-    """One probe on a thread of its own; `outcome` is None until it has ended."""
+    """One probe on a thread of its own. `outcome` is None until it has ended."""
 
     def __init__(self, address: str, *, may_send: bool) -> None:
         self.outcome: ProbeOutcome | None = None
@@ -75,7 +75,7 @@ class SelfProbe:
 
 
 def address_to_ask(listener: socket.socket) -> str:
-    """Where this machine reaches what listens there."""
+    """The address at which this machine reaches the listener."""
     host, port = listener.getsockname()[:2]
     return address_text(host_from_here(host), port)
 

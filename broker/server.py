@@ -1,9 +1,9 @@
 """The broker's main process: lock, recovery, shared memory, listeners, workers, clean stop.
 
-Order at start: refuse what cannot work (engine, a locked store, a taken port) -> do what an order says -> recover ->
-plane -> tables -> workers.
-Order at stop: workers by phases -> checkpoint -> abort marker off -> segments away -> lock off, or, when a worker asks
-for it, once more from the order on.
+Order at start: refuse impossible conditions (engine, a locked store, a taken port) -> perform an order for the closed
+store -> recover -> plane -> tables -> workers. Order at stop: workers by phases -> checkpoint -> remove the abort
+marker -> remove segments -> release the lock. If a worker requests it, the broker goes on with the order for the closed
+store instead of releasing the lock.
 """
 
 import contextlib
@@ -72,42 +72,42 @@ from ringmq.store.store_lock import StoreLock
 from ringmq.store.write_hold import read_hold
 
 SHM_FREE_MIN_BYTES = 4 << 20
+"""Twice the memory that an empty store touches at its start."""
 BROKEN_PLANES_MAX, BROKEN_PLANES_MS = 3, 60_000
-"""The broker ends when so many planes in a row were broken within this time of their start."""
-"""Twice what an empty store touches at its start."""
+"""The broker ends after so many broken planes in a row, each within this time of its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What the command line decides beside the configuration."""
+    """The options of the command line beside the configuration."""
 
     config: BrokerConfig
     namesrv_port: int | None = None
-    """Run a name server in the same go on this port (0 = any); None = do not."""
+    """Port of a name server to run, too (0 = any). None = no name server."""
     namesrv_properties: Mapping[str, str] = field(default_factory=dict)
-    """The name server's properties that were set. Without adminAddresses here the broker's value holds."""
+    """The name server's properties that were set. Without adminAddresses here, the broker's value applies."""
     cpus: tuple[int, ...] = ()
-    """CPUs to use; empty = those of the process's affinity mask."""
+    """CPUs to use. Empty = those of the process's affinity mask."""
     connections_given: bool = False
-    """Whether ringmqConnectionsMax was set, so that a start with fewer connections is logged."""
+    """True if ringmqConnectionsMax was set, so that a start with fewer connections is logged."""
     announce: Callable[[str], None] = print
 
 
 def log(text: str) -> None:
-    """One line for the operator, with the time unless the journal adds it."""
+    """Write a log line, with the time unless the journal adds it."""
     clock = "" if "JOURNAL_STREAM" in os.environ else f"{time.strftime('%H:%M:%S')} "
     print(f"{clock}ringmq: {text}", file=sys.stderr, flush=True)
 
 
 def probe_engine() -> None:
-    """Raise StartError naming the refused call and the setting that allows it."""
+    """Raise StartError if the engine is refused. The message names the refused call and the setting that allows it."""
     why = ffi.new("char[512]")
     if lib.rmq_engine_probe(why, len(why)) < 0:
         raise StartError(ffi.string(why).decode(), status=EXIT_ENGINE_REFUSED)
 
 
 def take_lock(root: Path) -> StoreLock:
-    """The store's lock. StartError when the folder cannot be used, StoreLockedError when another broker has it."""
+    """The store's lock. Raises StartError if the folder cannot be used, StoreLockedError if another broker has it."""
     try:
         return StoreLock(root)
     except OSError as error:
@@ -118,7 +118,8 @@ def take_lock(root: Path) -> StoreLock:
 
 
 def take_over(config: BrokerConfig) -> None:
-    """Refuse a store that this broker may not or should not serve; tell what it will leave alone. Changes nothing."""
+    """Refuse a store that this broker may not or should not serve. Logs the parts that it leaves alone. Changes
+    nothing."""
     try:
         for line in take_over_notices(store_config(config), config):
             log(line)
@@ -134,7 +135,7 @@ def take_over(config: BrokerConfig) -> None:
 
 
 def resolve_host(config: BrokerConfig) -> tuple[str, str]:
-    """The address that routes carry, and the number that messages are stored with."""
+    """The address in routes, and the number stored with messages."""
     host = plane_setup.advertised_host(config)
     try:
         return host, plane_setup.address_of(host)
@@ -145,7 +146,7 @@ def resolve_host(config: BrokerConfig) -> tuple[str, str]:
 def recover_store(
     config: BrokerConfig, tell: Callable[[str], None], *, unknown_topics_from: int | None
 ) -> RecoveredStore:
-    """Bring the store into a state that the workers can continue; logs what was done."""
+    """Recover the store so that the workers can continue it. Logs the work done."""
     began = time.monotonic()
     try:
         recovered = recover(store_config(config), unknown_topics_from=unknown_topics_from, tell=tell)
@@ -169,7 +170,7 @@ def recover_store(
 
 @contextlib.contextmanager
 def no_segments_left(name: str) -> Iterator[None]:
-    """Around the making of what workers share: a failure takes it away again and is a StartError."""
+    """Guard the creation of shared objects of the workers: a failure removes them and becomes a StartError."""
     try:
         yield
     except BaseException as error:
@@ -189,7 +190,7 @@ def no_segments_left(name: str) -> Iterator[None]:
 
 
 def check_shared_memory() -> None:
-    """StartError where the tables would not fit: segments are sparse, a full tmpfs shows only as SIGBUS."""
+    """Raise StartError if the tables would not fit. Segments are sparse, and a full tmpfs shows only as SIGBUS."""
     room = os.statvfs(SHM_DIR)
     free = room.f_bavail * room.f_frsize
     if room.f_blocks and free < SHM_FREE_MIN_BYTES:  # no blocks: a tmpfs without a limit
@@ -231,7 +232,7 @@ def make_plane(
 
 
 def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) -> None:
-    """The file that the next append goes to must exist before write starts."""
+    """Make the file of the next append, which must exist before write starts."""
     store = store_config(config)
     directory = store.commit_log_directories[0]
     size = store.commit_log_file_bytes
@@ -248,7 +249,7 @@ def _own_name() -> str:
 
 
 def leave_marks(plane: Plane, root: Path, broker_name: str, recovered: RecoveredStore) -> None:
-    """Mark the store as running; without the marks the next start could not tell how this run ended."""
+    """Mark the store as running. Without the marks the next start could not tell how this run ended."""
     try:
         if recovered.is_tail_enough:
             markers.write_boot_marker(root)
@@ -261,20 +262,20 @@ def leave_marks(plane: Plane, root: Path, broker_name: str, recovered: Recovered
 
 
 def readable_end(plane: Plane) -> int:
-    """End of what was recovered and may be read before replicas have confirmed more."""
+    """End of the recovered log that may be read before replicas confirm more."""
     marks = plane.watermarks
     limited = marks.confirm_policy & lib.RMQ_CONFIRM_LIMITED
     return int(min(marks.append_offset, marks.confirm_limit) if limited else marks.append_offset)
 
 
 def all_is_readable(plane: Plane) -> bool:
-    """Dispatch has come to the end of what was recovered, or it cannot."""
+    """True if dispatch has reached the end of the recovered log, or has a fault."""
     marks = plane.watermarks
     return bool(marks.dispatched_offset >= plane.header.readable_from or marks.dispatch_fault)
 
 
 class BootMark:
-    """Marks the store as of this boot once nothing but a tail of the log would have to be read after a kill."""
+    """Marks the store as of this boot, once a start after a kill would have to read only a tail of the log."""
 
     def __init__(self, plane: Plane, root: Path) -> None:
         self._plane = plane
@@ -282,7 +283,7 @@ class BootMark:
         self._done = False
 
     def tick(self) -> None:
-        """Called by the supervisor some times a second."""
+        """Called by the supervisor several times a second."""
         marks = self._plane.watermarks
         if self._done or marks.dispatched_offset < self._plane.header.readable_from or marks.dispatch_fault:
             return
@@ -294,7 +295,7 @@ class BootMark:
 
 
 class Announcer:
-    """Prints the one line containing `ready` when every worker serves and all that was recovered can be read."""
+    """Prints the one line with `ready` once every worker serves and all recovered records can be read."""
 
     def __init__(self, text: str, announce: Callable[[str], None]) -> None:
         self._text = text
@@ -302,7 +303,7 @@ class Announcer:
         self._done = False
 
     def tick(self, serving: bool) -> None:
-        """Called by the supervisor some times a second."""
+        """Called by the supervisor several times a second."""
         if not self._done and serving:
             self._done = True
             self._announce(self._text)
@@ -310,20 +311,20 @@ class Announcer:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What a broker keeps while its store is closed and opened again."""
+    """The resources that a broker keeps while its store is closed and reopened."""
 
     config: BrokerConfig
-    """With the ports and addresses that are really used."""
+    """The configuration with the actual ports and addresses."""
     root: Path
     lock: StoreLock
     placement: Placement
     store_host: str
     listeners: tuple[list[socket.socket], list[socket.socket]]
-    """Main and VIP, one per reader."""
+    """Main and VIP listeners, one per reader."""
     own: dict[str, socket.socket]
-    """Of workers that have a listener of their own, by worker."""
+    """Worker -> its own listener, if it has one."""
     doors: list[Door]
-    """The open ones."""
+    """The open doors."""
     namesrv_properties: Mapping[str, str]
 
     @property
@@ -334,7 +335,7 @@ class House:
 
     @property
     def listeners_by_worker(self) -> dict[str, tuple[socket.socket, ...]]:
-        """A reader's are main and VIP."""
+        """Worker -> its listeners. Those of a reader are main and VIP."""
         readers = {read_name(reader): pair for reader, pair in enumerate(zip(*self.listeners, strict=True))}
         return readers | {name: (listener,) for name, listener in self.own.items()}
 
@@ -345,7 +346,7 @@ class House:
 
     @property
     def place(self) -> str:
-        """Where clients and name server clients connect to."""
+        """The addresses to which clients connect, as text."""
         config = self.config
         text = f"broker {config.broker_name} on {config.broker_ip1}:{config.listen_port}"
         if namesrv := self.own.get("namesrv"):
@@ -357,7 +358,7 @@ class House:
 
 
 def open_house(options: ServeOptions, kept: KeptSockets) -> House:
-    """Lock, listeners, plan. Raises StartError before anything was changed for good."""
+    """Take the lock, open the listeners, plan the workers. Raises StartError before any permanent change."""
     config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
         log(too_few_files)
@@ -401,7 +402,7 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
 
 
 def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> BrokerConfig:
-    """`config` with the ports that workers' own listeners really have."""
+    """`config` with the actual ports of workers' own listeners."""
     ports = {name: int(listener.getsockname()[1]) for name, listener in own.items()}
     config = replace(config, ha_listen_port=ports.get("ha", config.ha_listen_port or config.listen_port + 1))
     if "namesrv" not in ports:
@@ -411,7 +412,8 @@ def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> Br
 
 
 def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
-    """What an order wants done to the closed store, recovery, shared memory. `tell` what is being done. StartError."""
+    """Perform an order for the closed store, recover it, make shared memory. `tell` gets the current step. Raises
+    StartError."""
     config, root = house.config, house.root
     adopted_from = follow_order(config)
     unknown_topics_from = 0 if config.broker_role == "SLAVE" else adopted_from
@@ -430,9 +432,9 @@ def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[W
 
 
 def follow_order(config: BrokerConfig) -> int | None:
-    """Cut, move or complete the log as a run has left word (store/store_order.py), also one that was killed.
+    """Cut, move or complete the log by the order of the previous run (store/store_order.py), even a killed one.
 
-    From where on the log is an adopted one: that may hold records of topics that nobody has had the time to tell of.
+    Returns the offset from which the log is adopted. That part may hold records of topics that no table names yet.
     """
     try:
         performed = store_order.perform(store_config(config), open_log_source, take_tables, log)
@@ -448,8 +450,10 @@ def follow_order(config: BrokerConfig) -> int | None:
 def run_store(
     house: House, report: ServiceReport, announce: Callable[[str], None], before: Supervisor | None
 ) -> tuple[House, Supervisor, int]:
-    """From the opening of the store to its closing: the supervisor that has run, and the exit status. The house is the
-    next round's: what was changed live holds there, too."""
+    """Open the store, run until it is closed. Returns the context, the supervisor that has run, and the exit status.
+
+    The context is that of the next round and has the live changes of the configuration.
+    """
     with report.patience():
         plane, specs = open_store(house, report.recovering)
     report.watch(plane)
@@ -480,7 +484,7 @@ def run_store(
 
 
 def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:
-    """`config` with what control has changed while it ran."""
+    """`config` with the changes that control has made while it ran."""
     try:
         return read_run_config(run_config_path(plane.name))
     except (OSError, ValueError) as error:
@@ -489,9 +493,9 @@ def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:
 
 
 def serve(options: ServeOptions) -> int:
-    """Run a broker until SIGTERM; the exit status. Raises StartError before anything was changed for good.
+    """Run a broker until SIGTERM. Returns the exit status. Raises StartError before any permanent change.
 
-    A worker may ask for the store to be closed and opened again: same process, lock and listeners, new workers.
+    A worker may request that the store be reopened: same process, lock and listeners, new workers.
     """
     manager = service_manager()
     kept = KeptSockets.of_this_process(manager)
@@ -519,9 +523,9 @@ def serve(options: ServeOptions) -> int:
 
 
 def finish(plane: Plane, root: Path, status: int) -> int:
-    """After the last worker: say whether the stop was clean, take the marks away.
+    """After the last worker: find out if the stop was clean, and remove the marks.
 
-    What replicas have not confirmed waits for dispatch also over a clean stop: the next start goes on with it.
+    Records that replicas have not confirmed stay undispatched after a clean stop. The next start continues with them.
     """
     marks = plane.watermarks
     may_wait = bool(marks.confirm_policy & lib.RMQ_CONFIRM_LIMITED) and not marks.dispatch_fault
@@ -544,7 +548,7 @@ def finish(plane: Plane, root: Path, status: int) -> int:
 
 
 def extras(house: House) -> dict[str, dict[str, str]]:
-    """What single workers are told beside their specification, by worker."""
+    """Worker -> parameters beside its specification."""
     properties = {
         "kvConfigPath": str(house.root / "config" / "kvConfig.json"),
         "adminAddresses": house.config.admin_addresses,

@@ -1,9 +1,9 @@
-"""What the service manager is told while the broker runs: when it is ready, how it is, that its workers live.
+"""Notifications to the service manager while the broker runs: readiness, status, signs of life of the workers.
 
-Ready is more than "every worker serves": what was recovered can be read, the name servers have been tried, and the
-broker has answered a question of its own. Signs of life follow the slowest worker that the broker needs: they stop when
-it has not turned its loop for a quarter of the watchdog's time. The manager ends the broker when that time is over.
-The supervisor replaces optional workers that stand still.
+Ready means more than "every worker serves". The recovered records can be read, the name servers have been called, and
+the broker has answered a request of its own. Signs of life follow the slowest worker that the broker needs. They stop
+when that worker's loop has not turned for a quarter of the watchdog's time. The manager ends the broker when the whole
+time is over. The supervisor replaces optional workers that make no progress.
 """
 
 from __future__ import annotations
@@ -25,20 +25,23 @@ LOOK_EVERY_MS = 1000
 SIGNS_PER_LIMIT = 4
 REASONS_SHOWN = 4
 DISPATCH_LOOK_MS = 5000
-"""Far less than the time that one sign of progress asks for."""
+"""Time between two checks of dispatch's progress. It is far shorter than the time that one sign of progress
+requests.
+"""
 NAME_SERVERS_WAIT_MS = 3000
-"""One that does not even refuse is waited for no longer."""
+"""Time limit for a name server that neither accepts nor refuses."""
 START_GRACE_MS = 60_000
-"""A worker that is coming up may take longer: it opens files, and processes start slowly on a busy machine."""
+"""Additional time of a starting worker: it opens files, and processes start slowly on a busy machine."""
 
 
 class ServiceReport:
-    """Owned by the main process, over all openings of its store."""
+    """The notifications. The main process owns them over all openings of its store."""
 
     def __init__(
         self, manager: ServiceManager, config: BrokerConfig, address: str, place: str, log: Callable[[str], None]
     ) -> None:
-        """`address`: where the broker asks itself. `place`: what it is and where, for the status line."""
+        """`address`: target of the broker's request to itself. `place`: kind and address of the broker, for the status
+        line."""
         self._manager = manager
         self._config = config
         self._address = address
@@ -58,21 +61,21 @@ class ServiceReport:
         self._plane: Plane | None = None
 
     def watch(self, plane: Plane) -> None:
-        """The store is open (again)."""
+        """The store has been opened or reopened."""
         self._plane = plane
         self._beats = Heartbeats()
         self._look_ms = 0
 
     def recovering(self, what: str) -> None:
-        """What the recovery of the store does now."""
+        """Set the status to the current step of the recovery."""
         self._manager.status(f"recovering the store: {what}")
 
     def patience(self) -> AbstractContextManager[None]:
-        """Around the opening of the store, which may take minutes."""
+        """Extend the limits during the opening of the store, which may take minutes."""
         return self._manager.patience()
 
     def tick(self, now_ms: int, *, serving: bool, stopping: bool) -> None:
-        """Called some times a second; `serving`: every worker does, and all that was recovered can be read."""
+        """Called several times a second. `serving`: every worker serves, and all recovered records can be read."""
         if not self._manager.is_there or self._plane is None:
             return
         if stopping:
@@ -92,7 +95,7 @@ class ServiceReport:
             self._manager.status(self._status())
 
     def _ask_for_time(self, now_ms: int) -> None:
-        """Dispatch reads again what was recovered: for a long log that takes longer than a start may."""
+        """Extend the start-up limit. Dispatch reads the recovered records again, which can take long for a long log."""
         assert self._plane is not None
         dispatched = int(self._plane.watermarks.dispatched_offset)
         if dispatched == self._dispatched or now_ms - self._dispatched_ms < DISPATCH_LOOK_MS:
@@ -129,7 +132,7 @@ class ServiceReport:
         self._failed = outcome
 
     def _name_servers_tried(self) -> bool:
-        """Control has told what came of the first attempt to register."""
+        """True if control has reported the outcome of the first attempt to register."""
         assert self._plane is not None
         if not self._config.namesrv_addr:
             return True
@@ -161,8 +164,10 @@ class ServiceReport:
 
 
 def is_full(plane: Plane) -> bool:
-    """No connection is taken: the broker is near its memory's limit, or a reader has all that it may have, because
-    clients were quicker than the broker's question to itself."""
+    """True if no connection is accepted: the broker is near its memory limit, or a reader has all of its connections.
+
+    Clients may take the last connections before the broker's request to itself.
+    """
     if plane.header.memory.level:
         return True
     settings = plane.header.settings
@@ -172,13 +177,13 @@ def is_full(plane: Plane) -> bool:
 
 
 def is_sign_due(ages_ms: Mapping[str, int], since_sign_ms: int, limit_ms: int) -> bool:
-    """Whether to feed the watchdog: the slowest of the running workers has turned within a quarter of its limit."""
+    """True if the watchdog is to be fed: the slowest running worker has turned within a quarter of its limit."""
     part_ms = limit_ms // SIGNS_PER_LIMIT
     return since_sign_ms >= part_ms // 2 and max(ages_ms.values(), default=0) < part_ms
 
 
 def silence_text(name: str, age_ms: int, limit_ms: int) -> str:
-    """For the operator, before the watchdog bites."""
+    """The log line before the watchdog ends the broker."""
     return (
         f"worker {name} has not turned its loop for {age_ms / 1000:.0f} s; "
         f"the service manager ends the broker when that lasts for about {limit_ms / 1000:.0f} s"
@@ -186,7 +191,7 @@ def silence_text(name: str, age_ms: int, limit_ms: int) -> str:
 
 
 def status_text(place: str, state: Readiness, *, is_ready: bool) -> str:
-    """The line of `systemctl status`: what it does, and what is not as it should be."""
+    """The line of `systemctl status`: state and problems."""
     if not state.serving:
         word = "starting" if not is_ready else "not all workers serve"
     elif not is_ready:

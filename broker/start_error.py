@@ -1,8 +1,8 @@
-"""Why a broker cannot start, for the operator."""
+"""The error of a broker that cannot start."""
 
 
 class StartError(RuntimeError):
-    """The broker cannot start; the message says what to do. `status` is the exit status."""
+    """The broker cannot start. The message says what to do. `status` is the exit status."""
 
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)

@@ -1,6 +1,6 @@
-"""The store as control reads it: `ringmq.store.MessageStore` bounded by the live confirm offset.
+"""The store as control reads it: `ringmq.store.MessageStore` up to the live confirm offset.
 
-Nothing at or above the confirm offset is seen on any path; the bound is taken anew for each question.
+No path returns records at or above the confirm offset. Each call reads the offset anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Answers that config files stand behind: they go out when topics and groups are on disk, or say that they are not.
+"""Answers that wait for config files: they are sent once topics and groups are on disk, or with an error if they are
+not.
 
-Small tables are saved in the turn of the change. Large ones are saved in slices, and then rest for a while, so that
-many changes share one file: an answer waits for the first save that began after its change.
+Small tables are saved in the turn of the change. Large ones are saved in slices, with a pause after each save, so that
+many changes share one file. An answer waits for the first save that began after its change.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from ringmq.remoting.codes import ResponseCode
 
 SLICE_MS = 8
 REST = 4
-"""A save of more than one slice rests this many times as long as it took."""
+"""Pause after a save of more than one slice, as a multiple of its duration."""
 Guard = Callable[[Callable[[], object]], str | None]
-"""Runs a step and logs its fault once. Returns None, or the fault in words."""
+"""Runs a step and logs its failure once. Returns None, or the failure in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class _Held:
 
 
 class TableSaves:
-    """Saves the tables whenever they have changed."""
+    """Saves the tables after changes."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class TableSaves:
         self._now_s = now_s
         self._waiting: list[_Held] = []
         self._covered: list[_Held] = []
-        """Of the save that is under way."""
+        """Effects that wait for the running save."""
         self._steps: Steps[bool] | None = None
         self._began_s = 0.0
         self._next_s = 0.0
@@ -55,26 +56,28 @@ class TableSaves:
 
     @property
     def is_saving(self) -> bool:
-        """A save is under way: `turn` has to be called again."""
+        """True while a save is running. `turn` has to be called again."""
         return self._steps is not None
 
     @property
     def has_failed(self) -> bool:
-        """The last save has not reached the disk."""
+        """True if the last save has not reached the disk."""
         return self._failed
 
     @property
     def is_behind(self) -> bool:
-        """Something is not on disk."""
+        """True if a change is not on disk."""
         return self.is_saving or self._persistence.tables_dirty
 
     def hold(self, effects: list[Effect], release: Callable[[list[Effect]], None], *, is_change: bool) -> None:
-        """Keep effects of a request until its change is on disk. `is_change`: an operator asked for it, the answer has
-        to say if it is not."""
+        """Keep effects of a request until its change is on disk.
+
+        `is_change`: an operator has requested the change, so the answer has to report a failed save.
+        """
         self._waiting.append(_Held(effects, is_change, release))
 
     def turn(self) -> None:
-        """Save for one slice; release the effects whose change is on disk."""
+        """Save for one slice. Releases the effects whose change is on disk."""
         if self._steps is None:
             if not self._persistence.tables_dirty:
                 self._let_go(None)
@@ -85,7 +88,7 @@ class TableSaves:
         self._go_on(SLICE_MS)
 
     def finish(self) -> None:
-        """Save everything, however long it takes."""
+        """Save everything. It takes as long as it must."""
         while self._steps is not None:
             self._go_on(1000)
         self._begin()

@@ -1,4 +1,4 @@
-"""Taking over a store that a stock broker has left: what is refused, and what is said."""
+"""The check of a store that a stock broker has left: the reasons of a refusal, and the notices."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999: a property may sa
 
 
 class TakeOverError(Exception):
-    """Something waits in the store that this broker does not serve; the message lists it and says what to do."""
+    """The store holds pending work that this broker does not serve. The message lists it and says what to do."""
 
 
 def take_over_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
-    """Lines for the operator about what stays as it is; none for a store of ours.
+    """Log lines about pending work that stays in the store. None for a store of ours.
 
-    Raises TakeOverError where that has not been accepted, StoreFormatError for a newer store. A slave's store is not
-    judged: its master serves it.
+    Raises TakeOverError if the pending work has not been accepted, StoreFormatError for a newer store. A slave's store
+    is not checked, because its master serves it.
     """
     check_format(store.root)
     if config.broker_role == "SLAVE":
@@ -33,7 +33,7 @@ def take_over_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
 
 
 def describe(entry: Unserved) -> str:
-    """One line: how many of what, and when the first is due."""
+    """One line: number and kind, and the time when the first is due."""
     if entry.due_ms is None:
         return str(entry)
     due = datetime.fromtimestamp(max(0, min(entry.due_ms, _DUE_MAX_MS)) / 1000, UTC)
@@ -41,7 +41,7 @@ def describe(entry: Unserved) -> str:
 
 
 def refusal(root: str, waiting: Sequence[Unserved]) -> str:
-    """Why the store is not taken over, and the two ways on."""
+    """The reason why the store is refused, and the two ways on."""
     lines = "".join(f"\n  - {describe(entry)}" for entry in waiting)
     return (
         f"{root}: a stock broker has left what RingMQ does not serve yet, and nobody would deliver it here:{lines}\n"

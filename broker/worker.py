@@ -1,7 +1,7 @@
 """Entry point of the broker's worker processes: `python -m ringmq.broker.worker NAME SPEC`.
 
-A hot worker's loop is in C and comes back here when its time slice is over, a file is wanted or a fault was set;
-what is decided then is in `flush_shell` and `dispatch_shell`. NAME stands in the process table for the operator.
+A hot worker's loop is in C. It returns when its time slice is over, a file is needed or a fault was set. `flush_shell`
+and `dispatch_shell` then decide. NAME is in the process table for operators.
 """
 
 import os
@@ -33,7 +33,7 @@ def _end_if_deaf(reason: int) -> None:
 
 
 def serve_write(spec: WorkerSpec, plane: Plane) -> None:
-    """The write worker: requests into the log."""
+    """The write worker: appends requests to the log."""
     error = ffi.new("int *")
     plane.map_arenas()
     writer = opened(spec.name, lib.rmq_writer_open(plane.struct, error), error)
@@ -75,7 +75,7 @@ def serve_dispatch(spec: WorkerSpec, plane: Plane) -> None:
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
-    """Run the worker of that name; the exit status."""
+    """Run the worker of that name. Returns the exit status."""
     match spec.name.partition("-")[0]:
         case "read":
             serve_read(spec, plane)

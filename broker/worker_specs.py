@@ -1,4 +1,4 @@
-"""What each worker of the worker table is told when a broker opens its store: its specification for this broker."""
+"""The specification of each worker of the worker table, made when a broker opens its store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ringmq.native import lib
 
 
 def open_listeners(rows: Iterable[WorkerRow], config: BrokerConfig, request: ListenRequest) -> dict[str, socket.socket]:
-    """The listening sockets of workers that have one of their own, by worker. StartError."""
+    """Worker -> its own listening socket, if it has one. Raises StartError."""
     opened = {row.name: function_of(row.listener)(config, request) for row in rows if row.listener}
     return {name: listener for name, listener in opened.items() if listener is not None}
 
@@ -32,8 +32,11 @@ def worker_specs(
     config_path: Path,
     extras: Mapping[str, dict[str, str]],
 ) -> list[WorkerSpec]:
-    """One spec per worker, readers last so that they find the others up; the plane gets the workers' names.
-    `listeners`, `extras`: by worker."""
+    """One spec per worker. Readers come last, so that they find the others running. Publishes the workers' names in the
+    plane.
+
+    `listeners`, `extras`: by worker.
+    """
     ordered = sorted(rows, key=lambda row: (is_read(row.name), row.name))
     publish_workers(plane, ordered, dormant)
     event_fds = make_event_fds(sorted({lib.RMQ_ROLE_SUPERVISOR, *(row.role for row in ordered)}))
@@ -59,7 +62,7 @@ def worker_specs(
 def dormant_at_start(
     rows: Iterable[WorkerRow], config: BrokerConfig, root: Path, log: Callable[[str], None]
 ) -> frozenset[str]:
-    """The workers that nothing needs yet. A worker starts when the question whether it is needed has no answer."""
+    """The workers without work. A worker starts if its function `needed_at_once` fails."""
     return frozenset(row.name for row in rows if not _is_needed(row, config, root, log))
 
 
