@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ringmq.cli.output import output_option
-from ringmq.client.extras import how_to_install
+from ringmq.client.extras import not_installed
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _shared = (
@@ -83,8 +83,8 @@ def resolve(store: Path | None, config_file: Path | None, assignments: tuple[str
         from ringmq.broker.config.broker_config import ConfigError
         from ringmq.broker.config.sources import default_store, read_config
         from ringmq.native import available, hint
-    except ImportError as error:
-        raise click.ClickException(f"{error}; {how_to_install('broker')}") from error
+    except ModuleNotFoundError as error:
+        raise click.ClickException(not_installed("ringmq doctor", error.name, "broker")) from error
     from ringmq.cli.serve import cpu_numbers
 
     if not available():

@@ -38,6 +38,10 @@ COMMANDS = {
 }
 
 
+_EXTRA_OF = {"locust": "loadtest", "matplotlib": "loadtest", "numba": "kernels", "pyarrow": "arrow"}
+"""Module -> its extra, where that is not `broker`."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported on demand."""
 
@@ -61,7 +65,11 @@ class LazyGroup(click.Group):
         """Run the command. Many commands import their parts only now."""
         try:
             return super().invoke(ctx)
-        except ModuleNotFoundError as error:
+        except ImportError as error:
+            from ringmq.native import NativeMissingError
+
+            if not isinstance(error, ModuleNotFoundError | NativeMissingError):
+                raise
             raise _not_installed(ctx.invoked_subcommand or "ringmq", error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -70,10 +78,13 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
 
-def _not_installed(command: str, error: ModuleNotFoundError) -> click.ClickException:
-    from ringmq.client.extras import how_to_install
+def _not_installed(command: str, error: ImportError) -> click.ClickException:
+    from ringmq.client.extras import not_installed
 
-    return click.ClickException(f"{command} needs {error.name}, which is not installed; {how_to_install('broker')}")
+    if not isinstance(error, ModuleNotFoundError):
+        return click.ClickException(f"{command}: {error}")  # the C core, whose error says what is missing
+    module = (error.name or "").partition(".")[0]
+    return click.ClickException(not_installed(command, error.name, _EXTRA_OF.get(module, "broker")))
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

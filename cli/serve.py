@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ringmq.client.extras import how_to_install
+from ringmq.client.extras import not_installed
 
 _shared = (
     click.option(
@@ -177,8 +177,8 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
         from ringmq.broker.start_error import StartError
         from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
         from ringmq.store.store_lock import StoreLockedError
-    except ImportError as error:
-        raise click.ClickException(f"{error}; {how_to_install('broker')}") from error
+    except ModuleNotFoundError as error:
+        raise click.ClickException(not_installed("a broker", error.name, "broker")) from error
 
     try:
         config, notices, given = _configured(start)

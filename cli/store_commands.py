@@ -16,7 +16,7 @@ import click
 
 from ringmq.cli.arguments import pairs
 from ringmq.cli.output import output_option, print_line, print_rows
-from ringmq.client.extras import how_to_install
+from ringmq.client.extras import not_installed
 from ringmq.remoting.properties_text import parse_properties
 
 LIMIT = 20
@@ -209,7 +209,7 @@ def verify(
         from ringmq.store.verify import can_cross_check
         from ringmq.store.verify import verify as verify_store
     except ModuleNotFoundError as error:
-        raise click.ClickException(f"verify needs {error.name}; {how_to_install('broker')}") from error
+        raise click.ClickException(not_installed("ringmq store verify", error.name, "broker")) from error
 
     if cross_check and not can_cross_check():
         click.echo("no cross-check: numba is not installed, the extra `kernels` has it", err=True)

@@ -9,7 +9,17 @@ May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark_ringmq.reading import read
+    from pyspark_ringmq.session import session
+
+    from ringmq.spark_bridge.lag import lag_listener
+    from ringmq.spark_bridge.log_scan import scan
+    from ringmq.spark_bridge.sealed_parquet import store_to_parquet
+
+__all__ = ["lag_listener", "read", "scan", "session", "store_to_parquet"]
 
 # Importing this package costs nothing and needs neither Spark nor Arrow: a helper's module is loaded when it is named.
 _HELPERS = {
@@ -19,9 +29,18 @@ _HELPERS = {
     "read": "pyspark_ringmq.reading",
     "session": "pyspark_ringmq.session",
 }
+_WITHOUT_SPARK = {"scan", "store_to_parquet"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HELPERS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HELPERS[name]), name)
+    try:
+        return getattr(import_module(_HELPERS[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(("ringmq", "pyspark_ringmq")):
+            raise  # a broken installation
+        from ringmq.client.extras import not_installed
+
+        extra = "arrow" if name in _WITHOUT_SPARK else "spark"
+        raise ModuleNotFoundError(not_installed(name, error.name, extra), name=error.name) from None

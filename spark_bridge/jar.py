@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ringmq.client.extras import how_to_install
+from ringmq.client.extras import not_installed
 
 JAVA_RELEASE = "17"  # what Spark 4 runs on
 FORMAT = "ringmq-jvm"
@@ -61,7 +61,7 @@ def _javac() -> str | None:
 def _spark_jars() -> Path:
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
-        raise JarError(f"pyspark is not installed; {how_to_install('spark')}")
+        raise JarError(not_installed("the jar", "pyspark", "spark"))
     return Path(spec.origin).with_name("jars")
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ringmq.client.extras import how_to_install
+from ringmq.client.extras import not_installed
 from ringmq.spark_bridge.catalog import open_catalog
-from ringmq.spark_bridge.options import ReadOptions, parse_options
+from ringmq.spark_bridge.options import OptionError, ReadOptions, parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.progress import Progress
 from ringmq.spark_bridge.schema import arrow_schema, default_columns
@@ -26,18 +26,19 @@ def scan(
     topics: str | Sequence[str] = (),
     columns: Sequence[str] = (),
     progress: bool | None = None,
-    **options: str,
+    **options: str | int,
 ) -> "Scan":
     """The messages of a store (its folder) or of the brokers behind a name server (`host:port`), up to now.
 
     `topics` none means all user topics. `columns` are names of `schema.COLUMNS`, the default those of Spark's source.
-    Further options are those of the data source, e.g. `startingTimestamp="1700000000000"`. A progress bar is shown on
+    Further options are those of the data source, e.g. `startingTimestamp=1700000000000`. A progress bar is shown on
     standard error when that is a terminal and the scan takes longer than a second; `progress` decides otherwise.
     Raises `OptionError` and `ReadError`.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     is_address = isinstance(source, str) and ":" in source and not Path(source).is_dir()
-    given = {"bootstrap" if is_address else "store": str(source), **options}
+    given = {"bootstrap" if is_address else "store": str(source)}
+    given |= {name: _text(name, value) for name, value in options.items()}
     given |= {"subscribe": ",".join(names)} if names else {}
     given |= {"columns": ",".join(columns)} if columns else {}
     return Scan(parse_options(given), progress)
@@ -62,6 +63,11 @@ class Scan:
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The rows in batches of about 1 MiB. Raises `ReadError` and `DataLossError`."""
         return self._batches(self._columns)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The rows as Arrow's C stream, so that `pyarrow.table`, polars and DuckDB take the scan as it is."""
+        reader = pa.RecordBatchReader.from_batches(self.schema, iter(self))
+        return reader.__arrow_c_stream__(requested_schema)
 
     def _batches(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         with Progress("scan", sum(part.rows_max for part in self._slices), "row", self._progress) as bar:
@@ -95,4 +101,13 @@ def _require(package: str) -> Any:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise ImportError(f"this needs {package}; {how_to_install(package)}") from error
+        raise ImportError(not_installed(f"to_{package}()", package, package)) from error
+
+
+def _text(name: str, value: object) -> str:
+    """Return an option as the text that Spark would give. Raises `OptionError`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int):
+        return str(value)
+    raise OptionError(f"option {name}={value!r} is a {type(value).__name__}; accepted: text, a whole number or a bool")

@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from ringmq.client.extras import how_to_install
+from ringmq.client.extras import not_installed
 
 SHOWN_AFTER_S = 1.0
 
@@ -19,7 +19,7 @@ class Progress:
             from tqdm import tqdm
         except ImportError:
             if shown:
-                raise ImportError(f"a progress bar needs tqdm; {how_to_install('arrow')}") from None
+                raise ImportError(not_installed("a progress bar", "tqdm", "arrow")) from None
             return
         delay = 0.0 if shown else SHOWN_AFTER_S
         self._bar = tqdm(desc=label, total=total, unit=unit, unit_scale=True, delay=delay, file=sys.stderr)

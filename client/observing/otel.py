@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from opentelemetry import propagate, trace
-from opentelemetry.context import Context
-from opentelemetry.propagators.textmap import TextMapPropagator
-from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
-from opentelemetry.util.types import AttributeValue
+from ringmq.client.extras import not_installed
+
+try:
+    from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
+    from opentelemetry.util.types import AttributeValue
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(not_installed(__name__, error.name, "otel"), name=error.name) from None
 
 from ringmq.client.errors import BrokerError, SendError
 from ringmq.client.interceptors import Interceptor

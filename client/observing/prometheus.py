@@ -5,8 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
+from ringmq.client.extras import not_installed
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+    from prometheus_client.registry import REGISTRY, Collector, CollectorRegistry
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(not_installed(__name__, error.name, "prometheus"), name=error.name) from None
 
 from ringmq.client.observing.metrics import BUCKETS_S, COUNTERS, GAUGES, HELP, HISTOGRAMS, ClientMetrics, Histogram
 

@@ -3,9 +3,11 @@
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, assert_type
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,6 +18,12 @@ from ringmq.spark_bridge.option_table import OptionError
 from ringmq.spark_bridge.schema import KAFKA_COLUMNS
 from tests.spark_bridge.made_store import MadeStore
 from tests.spark_bridge.plain_decoder import log_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ringmq.spark_bridge import session
+    from ringmq.spark_bridge.log_scan import Scan
 
 BROKER = "DEFAULT_BROKER"
 
@@ -46,6 +54,33 @@ def test_topics_columns_and_options(golden_store: Path, expected: list[dict[str,
     assert {row["broker"] for row in rows} == {BROKER}
     with pytest.raises(OptionError, match="stroe"):
         scan(golden_store, stroe="x")
+
+
+def test_options_are_numbers_and_bools_too(golden_store: Path, expected: list[dict[str, Any]]) -> None:
+    assert scan(golden_store, startingTimestamp=0).count() == len(expected)
+    late: dict[str, Any] = {"startingTimestamp": 4_000_000_000_000}
+    assert scan(golden_store, **late, startingOffsetsByTimestampStrategy="latest").count() == 0
+    assert "headers" in scan(golden_store, includeHeaders=True).schema.names
+    with pytest.raises(OptionError, match="a float; accepted: text"):
+        scan(golden_store, startingTimestamp=0.5)  # type: ignore[arg-type]
+
+
+def test_a_scan_is_an_arrow_stream(golden_store: Path) -> None:
+    found = scan(golden_store, topics="GoldC", columns=("offset", "key", "value"))
+    table = pa.table(found)
+    assert table.equals(found.to_arrow())
+    assert table.num_rows == found.count() > 0
+    reader = pa.RecordBatchReader.from_stream(found)
+    assert reader.schema == found.schema
+    assert reader.read_all().equals(table)
+
+
+def test_the_helpers_are_typed() -> None:
+    """mypy reads these lines: an untyped helper is `Any`, and `assert_type` fails."""
+    if TYPE_CHECKING:
+        assert_type(scan("store", startingTimestamp=0), Scan)
+        assert_type(session(), SparkSession)
+    assert (files("ringmq.spark_bridge") / "py.typed").is_file()
 
 
 def test_batches_are_not_overwritten(golden_store: Path, expected: list[dict[str, Any]]) -> None:
