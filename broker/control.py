@@ -221,7 +221,7 @@ class ControlLoop:
         except PlaneFullError as error:
             self._tell(self._of_peers, f"queues of records from the master: {error}")
             return
-        self._inbox.tell(record, b"")
+        self._inbox.answer_role(record, b"")
 
     def _make_topics(self, record: Ask, now_ms: int) -> None:
         """Make system topics for a service. The answer is empty, or the reason of a refusal.
@@ -238,7 +238,7 @@ class ControlLoop:
         except (RequestError, PlaneFullError) as error:
             remark = str(error)
         if self.broker.topics.changes == before:
-            self._inbox.tell(record, remark.encode())
+            self._inbox.answer_role(record, remark.encode())
         else:
             self._saves.hold([], lambda effects: self._tell_asker(record, remark), is_change=True)
 
@@ -246,7 +246,7 @@ class ControlLoop:
         """Answer the service after the save of the tables."""
         if not remark and self._saves.has_failed:
             remark = "config files cannot be written: a restart would lose the topics"
-        self._inbox.tell(record, remark.encode())
+        self._inbox.answer_role(record, remark.encode())
 
     def _on_news(self, record: Ask, now_ms: int) -> None:
         try:
@@ -278,7 +278,7 @@ class ControlLoop:
         found = self._slow_requests
         for line in found.told(chain(slow_requests.take(self._plane), found.own()), now_ms):
             log(line)
-        self._plane.role(lib.RMQ_ROLE_CONTROL).counters[slow_requests.UNTOLD_COUNTER] += found.untold
+        self._plane.role(lib.RMQ_ROLE_CONTROL).counters[slow_requests.DROPPED_COUNTER] += found.untold
         found.untold = 0
 
     def _seen(self) -> ControlReport:

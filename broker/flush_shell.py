@@ -24,7 +24,7 @@ from ringmq.store.retention import LogRetention, RetentionSettings
 
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
-LET_GO_S = 3.0
+DEFERRED_CLOSE_S = 3.0
 """Time from the deletion of a log file to the close of its last descriptor. Readers unmap it within a second."""
 NOTHING_CONFIRMED = 1  # no record ends there
 
@@ -206,7 +206,7 @@ class FlushShell:
         self._follow_config()
 
         def keep_open(descriptor: int) -> None:
-            self._deleted.append((time.monotonic() + LET_GO_S, descriptor))
+            self._deleted.append((time.monotonic() + DEFERRED_CLOSE_S, descriptor))
 
         try:
             outcome = self._retention.run(time.time(), publish=self._publish_min_offset, keep_open=keep_open)

@@ -85,8 +85,8 @@ def _workers_down(plane: Plane) -> Iterator[str]:
         elif worker.state != STATE_SERVING:
             yield f"worker {worker.name} is starting or stopping"
     marks = plane.watermarks
-    if marks.dispatched_offset < plane.header.readable_from and not marks.dispatch_fault:
-        left = plane.header.readable_from - marks.dispatched_offset
+    if marks.dispatched_offset < plane.header.recovered_end and not marks.dispatch_fault:
+        left = plane.header.recovered_end - marks.dispatched_offset
         yield f"{left} recovered bytes cannot be read yet"
 
 
@@ -203,7 +203,7 @@ def _optional_workers(plane: Plane) -> list[str]:
     return [
         f"worker {worker.name} keeps dying ({worker.deaths} deaths): the broker's log has its last words"
         for worker in workers(plane)
-        if worker.is_optional and worker.keeps_dying
+        if worker.is_optional and worker.in_crash_loop
     ]
 
 

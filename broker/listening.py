@@ -12,7 +12,7 @@ from ipaddress import ip_address
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.start_error import StartError
-from ringmq.ipc.kept_sockets import KeptSockets
+from ringmq.ipc.fd_store import FdStore
 from ringmq.ipc.notify import ServiceManager
 from ringmq.remoting.doors import Door, address, broker_doors, served_name_server_doors
 
@@ -20,12 +20,12 @@ LISTEN_BACKLOG = 1024
 METRICS_PORT = 5557
 RELEASE_S = 1.0
 """Time in which the service manager closes a socket on request."""
-NOTHING_KEPT = KeptSockets(ServiceManager({}), [])
+EMPTY_FD_STORE = FdStore(ServiceManager({}), [])
 
 
-def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: float = 1.0) -> socket.socket:
+def listen(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE, patience_s: float = 1.0) -> socket.socket:
     """A listening TCP socket. Raises StartError, which names address and cause."""
-    taken = kept.take(host, port)
+    taken = fd_store.take(host, port)
     if taken is not None:
         return taken
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -38,7 +38,7 @@ def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: f
             break
         except OSError as error:
             # A port may stay bound for some ms after kill -9 of its last owner (multishot requests in flight).
-            if error.errno == errno.EADDRINUSE and kept.release(port):
+            if error.errno == errno.EADDRINUSE and fd_store.release(port):
                 deadline = max(deadline, time.monotonic() + RELEASE_S)
             elif error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 listener.close()
@@ -49,10 +49,10 @@ def listen(host: str, port: int, kept: KeptSockets = NOTHING_KEPT, patience_s: f
     return listener
 
 
-def listen_pair(host: str, port: int, kept: KeptSockets = NOTHING_KEPT) -> tuple[socket.socket, socket.socket]:
+def listen_pair(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE) -> tuple[socket.socket, socket.socket]:
     """The broker's port and its VIP port (port - 2). Port 0 = any free pair."""
     if port:
-        return listen(host, port, kept), listen(host, port - 2, kept)
+        return listen(host, port, fd_store), listen(host, port - 2, fd_store)
     for _ in range(64):
         main = listen(host, 0)
         with contextlib.suppress(StartError):
@@ -104,14 +104,14 @@ class ListenRequest:
     """True if listenPort was 0: listeners without a port of their own may use any free one."""
     namesrv_port: int | None = None
     """The name server's port of the command line. None = no name server."""
-    kept: KeptSockets = NOTHING_KEPT
+    fd_store: FdStore = EMPTY_FD_STORE
 
 
 def listen_for_slaves(config: BrokerConfig, request: ListenRequest) -> socket.socket:
     """The HA listener: haListenPort, by default listenPort + 1 (`BrokerStartup`)."""
     port = config.ha_listen_port or (0 if request.any_port else config.listen_port + 1)
     try:
-        return listen(config.bind_address, port, request.kept)
+        return listen(config.bind_address, port, request.fd_store)
     except StartError as error:
         raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
 
@@ -119,7 +119,7 @@ def listen_for_slaves(config: BrokerConfig, request: ListenRequest) -> socket.so
 def listen_for_name_server(config: BrokerConfig, request: ListenRequest) -> socket.socket | None:
     """The listener of the name server of `ringmq serve`."""
     port = request.namesrv_port
-    return None if port is None else listen(config.bind_address, port, request.kept)
+    return None if port is None else listen(config.bind_address, port, request.fd_store)
 
 
 def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.socket | None:
@@ -132,12 +132,12 @@ def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.s
     host, port = config.metrics_prom_exporter_host or config.bind_address, config.metrics_prom_exporter_port
     if port != METRICS_PORT:
         try:
-            return listen(host, port, request.kept)
+            return listen(host, port, request.fd_store)
         except StartError as error:
             raise StartError(f"{error}, where metrics would be; set metricsPromExporterPort to a free port") from error
     if not request.any_port:
         with contextlib.suppress(StartError):
-            return listen(host, port, request.kept, patience_s=0.1)
+            return listen(host, port, request.fd_store, patience_s=0.1)
     return listen(host, 0)
 
 
@@ -167,7 +167,7 @@ def doors_of(
     return [*doors, *served_name_server_doors(config.bind_address, port, admin=admin, brokers=brokers)]
 
 
-def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = NOTHING_KEPT) -> list[socket.socket]:
+def listener_per_reader(first: socket.socket, readers: int, fd_store: FdStore = EMPTY_FD_STORE) -> list[socket.socket]:
     """`first`, and a socket on its address for each further reader. The kernel distributes new connections over them.
 
     With one common socket, one reader would get all connections. SO_REUSEPORT is set only after the bind. So the first
@@ -177,7 +177,7 @@ def listener_per_reader(first: socket.socket, readers: int, kept: KeptSockets = 
     host, port = first.getsockname()[:2]
     for _ in range(readers - 1):
         first.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        taken = kept.take(host, port)
+        taken = fd_store.take(host, port)
         listeners.append(_one_more(first) if taken is None else taken)
     return listeners
 

@@ -46,12 +46,12 @@ from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
+    EXIT_CRASH_LOOP,
     EXIT_ENGINE_REFUSED,
     EXIT_STORE_REFUSED,
     EXIT_UNCLEAN_STOP,
-    EXIT_WORKER_KEEPS_DYING,
 )
-from ringmq.ipc.kept_sockets import KeptSockets
+from ringmq.ipc.fd_store import FdStore
 from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
@@ -227,7 +227,7 @@ def make_plane(
     plane.header.ports.journal.entry[0].append_offset = recovered.append_offset
     plane.header.ports.journal.intent_high = recovered.append_offset
     load_into(plane, config, recovered, log)
-    plane.header.readable_from = readable_end(plane)
+    plane.header.recovered_end = readable_end(plane)
     return plane
 
 
@@ -271,7 +271,7 @@ def readable_end(plane: Plane) -> int:
 def all_is_readable(plane: Plane) -> bool:
     """True if dispatch has reached the end of the recovered log, or has a fault."""
     marks = plane.watermarks
-    return bool(marks.dispatched_offset >= plane.header.readable_from or marks.dispatch_fault)
+    return bool(marks.dispatched_offset >= plane.header.recovered_end or marks.dispatch_fault)
 
 
 class BootMark:
@@ -285,7 +285,7 @@ class BootMark:
     def tick(self) -> None:
         """Called by the supervisor several times a second."""
         marks = self._plane.watermarks
-        if self._done or marks.dispatched_offset < self._plane.header.readable_from or marks.dispatch_fault:
+        if self._done or marks.dispatched_offset < self._plane.header.recovered_end or marks.dispatch_fault:
             return
         self._done = True
         try:
@@ -357,7 +357,7 @@ class House:
         return text
 
 
-def open_house(options: ServeOptions, kept: KeptSockets) -> House:
+def open_house(options: ServeOptions, fd_store: FdStore) -> House:
     """Take the lock, open the listeners, plan the workers. Raises StartError before any permanent change."""
     config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
@@ -367,11 +367,11 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     take_over(config)
     remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
     host, store_host = resolve_host(config)
-    main, vip = listen_pair(config.bind_address, config.listen_port, kept)
+    main, vip = listen_pair(config.bind_address, config.listen_port, fd_store)
     port = int(main.getsockname()[1])
     config = replace(config, listen_port=port, broker_ip1=host)
     is_slave = config.broker_role == "SLAVE"
-    request = ListenRequest(not options.config.listen_port, options.namesrv_port, kept)
+    request = ListenRequest(not options.config.listen_port, options.namesrv_port, fd_store)
     own = open_listeners((row for row in WORKERS if row.of != ("master" if is_slave else "slave")), config, request)
     config = with_own_ports(config, own)
     placement = place(
@@ -393,11 +393,11 @@ def open_house(options: ServeOptions, kept: KeptSockets) -> House:
     for door in doors:
         log(door.warning)
     readers = placement.readers
-    listeners = listener_per_reader(main, readers, kept), listener_per_reader(vip, readers, kept)
+    listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
     house = House(config, root, lock, placement, store_host, listeners, own, doors, options.namesrv_properties)
-    for address in kept.close_rest():
+    for address in fd_store.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
-    kept.keep(house.all_listeners)
+    fd_store.keep(house.all_listeners)
     return house
 
 
@@ -498,10 +498,10 @@ def serve(options: ServeOptions) -> int:
     A worker may request that the store be reopened: same process, lock and listeners, new workers.
     """
     manager = service_manager()
-    kept = KeptSockets.of_this_process(manager)
+    fd_store = FdStore.of_this_process(manager)
     probe_engine()
     with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
-        house = open_house(options, kept)
+        house = open_house(options, fd_store)
     report = ServiceReport(manager, house.config, address_to_ask(house.listeners[0][0]), house.place, log)
     waiting = [options.announce]  # until it was told once, perhaps behind a reopening; then who waited has gone on
 
@@ -515,7 +515,7 @@ def serve(options: ServeOptions) -> int:
         broken = (broken if is_soon else 0) + supervisor.is_abandoned
         if broken >= BROKEN_PLANES_MAX:
             log(f"{broken} planes in a row were broken within {BROKEN_PLANES_MS // 1000} s each: the broker ends")
-            status = EXIT_WORKER_KEEPS_DYING
+            status = EXIT_CRASH_LOOP
             break
         house, supervisor, status = run_store(house, report, announce, supervisor)
     house.lock.close()

@@ -101,7 +101,7 @@ class ServiceReport:
         if dispatched == self._dispatched or now_ms - self._dispatched_ms < DISPATCH_LOOK_MS:
             return
         self._dispatched, self._dispatched_ms = dispatched, now_ms
-        if dispatched < self._plane.header.readable_from:
+        if dispatched < self._plane.header.recovered_end:
             self._manager.getting_on()
 
     def _get_ready(self, now_ms: int, *, serving: bool) -> None:

@@ -7,7 +7,7 @@ and `dispatch_shell` then decide. NAME is in the process table for operators.
 import os
 import sys
 
-from ringmq.ipc.exit_status import EXIT_DEAF_READER
+from ringmq.ipc.exit_status import EXIT_HUNG_READER
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import no_worker, opened, run_role, run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -22,14 +22,14 @@ def serve_read(spec: WorkerSpec, plane: Plane) -> None:
     handle = lib.rmq_reader_open(plane.struct, port, *spec.listen_fds, error)
     reader = opened(spec.name, handle, error, needs_engine=True)
     plane.role(spec.role).state = STATE_SERVING
-    run_role(spec.name, lib.rmq_reader_run, reader, _end_if_deaf)
+    run_role(spec.name, lib.rmq_reader_run, reader, _end_if_hung)
     plane.role(spec.role).state = STATE_STOPPING
     lib.rmq_reader_close(reader)
 
 
-def _end_if_deaf(reason: int) -> None:
-    if reason == lib.RMQ_RUN_DEAF:  # at once: this process's operations in the kernel may never complete
-        os._exit(EXIT_DEAF_READER)
+def _end_if_hung(reason: int) -> None:
+    if reason == lib.RMQ_RUN_HUNG:  # at once: this process's operations in the kernel may never complete
+        os._exit(EXIT_HUNG_READER)
 
 
 def serve_write(spec: WorkerSpec, plane: Plane) -> None:

@@ -36,7 +36,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class AskAnswer:
     """The answer of an answerer to a role without connections."""
 
     pending: int
@@ -67,7 +67,7 @@ class Inbox:
 
     def begin(self) -> None:
         """Start to serve: the role's state becomes SERVING, and askers wait for its answers."""
-        lib.rmq_inbox_begin(self._plane.struct, self._answerer)
+        lib.rmq_inbox_start(self._plane.struct, self._answerer)
 
     def take(self) -> Ask | None:
         """Copy the next ask out and free its slot. Skips void asks. None if no complete ask waits."""
@@ -118,9 +118,9 @@ class Inbox:
             raise ValueError(f"an answer of {len(payload)} bytes to role {role}: {os.strerror(-code)}")
         return code == 0
 
-    def tell(self, ask: Ask, payload: bytes) -> bool:
+    def answer_role(self, ask: Ask, payload: bytes) -> bool:
         """Answer an ask of a role without connections. False if the ring is full."""
-        return self.answer(ask.role, lib.RMQ_VERDICT_TOLD, (0, 0), ask.pending, ask.role_generation, payload)
+        return self.answer(ask.role, lib.RMQ_VERDICT_PAYLOAD, (0, 0), ask.pending, ask.role_generation, payload)
 
 
 class Asker:
@@ -141,14 +141,14 @@ class Asker:
             raise ValueError(f"an ask of {len(payload)} bytes to answerer {self._answerer}: {os.strerror(-code)}")
         return code == 0
 
-    def answers(self) -> list[Told]:
+    def answers(self) -> list[AskAnswer]:
         """The answers since the last call, without those to asks of an older process of this role."""
         plane, found = self._plane.struct, []
         while (verdict := lib.rmq_verdict_take(plane, self._answerer, self._role)) != ffi.NULL:
-            if verdict.asker_generation == self._generation and verdict.type == lib.RMQ_VERDICT_TOLD:
+            if verdict.asker_generation == self._generation and verdict.type == lib.RMQ_VERDICT_PAYLOAD:
                 size = ffi.sizeof("struct rmq_verdict")
                 payload = bytes(ffi.buffer(ffi.cast("char *", verdict) + size, verdict.length - size))
-                found.append(Told(int(verdict.pending), payload))
+                found.append(AskAnswer(int(verdict.pending), payload))
             lib.rmq_verdict_done(plane, self._answerer, self._role, verdict)
         return found
 

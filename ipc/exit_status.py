@@ -2,12 +2,13 @@
 
 EXIT_CLEAN = 0
 EXIT_UNCLEAN_STOP = 71
-EXIT_WORKER_KEEPS_DYING = 70
+EXIT_CRASH_LOOP = 70
 EXIT_RESTART_STORE = 72
-EXIT_DEAF_READER = 73
+EXIT_HUNG_READER = 73
 """A read worker has received nothing for 5 s while bytes waited on its sockets. The supervisor replaces it."""
-EXIT_IMPOSSIBLE = 79
-"""A worker has met a state that cannot be (native/src/must.h, RMQ_EXIT_IMPOSSIBLE). Its last line names the state."""
+EXIT_INVARIANT = 79
+"""A worker has met a state that cannot be (native/src/invariant.h, RMQ_EXIT_INVARIANT). Its last line names the
+state."""
 EXIT_RESTED = 80
 """A worker has no work and becomes dormant. After a SIGTERM from outside, the worker ends with EXIT_CLEAN instead. The
 supervisor then replaces it, because it may have had work.

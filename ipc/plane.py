@@ -228,9 +228,9 @@ class Plane:
         """The committed offset. -1 = none."""
         return int(lib.rmq_offset_get(self.struct, group_id, queue_slot))
 
-    def pulled_next(self, group_id: int, queue_slot: int) -> int:
+    def pull_stats_next(self, group_id: int, queue_slot: int) -> int:
         """The next offset of the group's latest pull of the queue since the start. -1 = none."""
-        return int(lib.rmq_pulled_next(self.struct, group_id, queue_slot))
+        return int(lib.rmq_pull_stats_next_offset(self.struct, group_id, queue_slot))
 
     def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None:
         """Store a committed offset. -1 erases it."""

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED, EXIT_IMPOSSIBLE, EXIT_USAGE
-from ringmq.ipc.must import ImpossibleStateError, tell
+from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED, EXIT_INVARIANT, EXIT_USAGE
+from ringmq.ipc.invariant import InvariantError, report
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import StopFlag, WorkerSpec, open_worker
 from ringmq.native import ffi, lib
@@ -59,9 +59,9 @@ def run_worker(arguments: list[str], serve: Callable[[WorkerSpec, Plane, StopFla
     except RoleError as error:
         print(f"ringmq: {error}", file=sys.stderr, flush=True)
         return error.status
-    except ImpossibleStateError as error:
-        tell(error)
-        return EXIT_IMPOSSIBLE
+    except InvariantError as error:
+        report(error)
+        return EXIT_INVARIANT
 
 
 def no_worker(name: str) -> RoleError:

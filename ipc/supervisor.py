@@ -18,6 +18,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor_core import (
     SILENT_MS,
     SILENT_START_MS,
+    ActivationRequested,
     Effect,
     Exited,
     Finished,
@@ -30,7 +31,6 @@ from ringmq.ipc.supervisor_core import (
     SupervisorCore,
     Terminate,
     Tick,
-    Wanted,
 )
 from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
 from ringmq.ipc.worker_blocks import set_flag
@@ -89,7 +89,7 @@ class Supervisor:
             if self._bell >= 0:
                 selector.register(self._bell, selectors.EVENT_READ)
             for name, row in self._rows.items():
-                for listener in self._knocked_at(name) if row.start is Start.CONNECTION else ():
+                for listener in self._activation_listeners(name) if row.start is Start.CONNECTION else ():
                     selector.register(listener, selectors.EVENT_READ, name)
             self._perform(self._core.start())
             while self._exit_status is None:
@@ -99,7 +99,7 @@ class Supervisor:
                         continue
                     with contextlib.suppress(BlockingIOError):
                         os.read(key.fd, 4096)
-                self._look_around()
+                self._check_workers()
                 on_tick(self._core.all_serving() and not self._core.stopping)
         self.ran_ms = _now_ms() - began_ms
         return self._exit_status
@@ -146,7 +146,7 @@ class Supervisor:
     def _on_stop_signal(self, number: int, frame: object) -> None:
         self._stop_asked = True
 
-    def _knocked_at(self, name: str) -> tuple[int, ...]:
+    def _activation_listeners(self, name: str) -> tuple[int, ...]:
         """The listeners whose first connection starts the worker."""
         spec = self._specs[name]
         return spec.listen_fds if spec.dormant else ()
@@ -166,16 +166,16 @@ class Supervisor:
         if self._core.stopping:
             return []
         dormant = [name for name in self._specs if self._core.is_dormant(name)]
-        return [name for name in dormant if self._plane.role(self._specs[name].role).wanted]
+        return [name for name in dormant if self._plane.role(self._specs[name].role).activation_requested]
 
     def _on_connection(self, selector: selectors.BaseSelector, name: str) -> None:
         """A client has connected: the worker takes over its listeners for good."""
-        for listener in self._knocked_at(name):
+        for listener in self._activation_listeners(name):
             if listener in selector.get_map():  # another listener of the worker may have been reported before
                 selector.unregister(listener)
-        self._perform(self._core.step(Wanted(name), _now_ms()))
+        self._perform(self._core.step(ActivationRequested(name), _now_ms()))
 
-    def _look_around(self) -> None:
+    def _check_workers(self) -> None:
         now_ms = _now_ms()
         not_started, self._not_started = self._not_started, []
         for name in not_started:
@@ -187,13 +187,13 @@ class Supervisor:
                 self._serving.add(name)
                 self._perform(self._core.step(Serving(name), now_ms))
             if status is not None:
-                line = int(self._plane.role(self._specs[name].role).impossible_line)
-                self._bury(name)
+                line = int(self._plane.role(self._specs[name].role).invariant_line)
+                self._clean_up_after(name)
                 self._perform(self._core.step(Exited(name, status, line), now_ms))
         if self._stop_asked and not self._core.stopping:
             self._perform(self._core.step(Stop(), now_ms))
         for name in self._wanted():
-            self._perform(self._core.step(Wanted(name), now_ms))
+            self._perform(self._core.step(ActivationRequested(name), now_ms))
         for name in self._silent(now_ms):
             self._perform(self._core.step(Silent(name), now_ms))
         self._perform(self._core.step(Tick(), now_ms))
@@ -222,9 +222,9 @@ class Supervisor:
             if block.deaths != self._core.deaths(name):
                 block.deaths = self._core.deaths(name)
             set_flag(block, lib.RMQ_ROLE_DORMANT, on=self._core.is_dormant(name))
-            set_flag(block, lib.RMQ_ROLE_KEEPS_DYING, on=self._core.keeps_dying(name, now_ms))
+            set_flag(block, lib.RMQ_ROLE_CRASH_LOOP, on=self._core.in_crash_loop(name, now_ms))
 
-    def _bury(self, name: str) -> None:
+    def _clean_up_after(self, name: str) -> None:
         """Clear a dead worker's words in the plane, then notify control, which cleans up orphans."""
         del self._processes[name]
         self._serving.discard(name)
@@ -262,7 +262,7 @@ class Supervisor:
         role.generation += 1
         role.bell.sleeping = 0
         role.state = 0
-        role.wanted = 0  # the worker looks for work when it comes up
+        role.activation_requested = 0  # the worker looks for work when it comes up
         role.cpu = spec.cpus[0]
         fds = (self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds)
         try:

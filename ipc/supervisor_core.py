@@ -1,9 +1,9 @@
 """Decides when workers start, restart and stop: `step(event, now_ms) -> effects`, without processes.
 
-    dormant --Wanted--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
+    dormant --ActivationRequested--> starting --Serving--> serving --Exited--> waiting (back-off) --Tick--> starting ...
        ^                 |  ^                    |                  |
        |                 |  |                    +- it rests        |
-       +---- it rests ---+  +--Exited five times in a row-----------+--> Finished(EXIT_WORKER_KEEPS_DYING)
+       +---- it rests ---+  +--Exited five times in a row-----------+--> Finished(EXIT_CRASH_LOOP)
 
 `TRANSITIONS` holds every pair of state and event. A worker's row (`ipc/workers.py`) gives the phase in which it stops
 and whether it is optional.
@@ -13,16 +13,16 @@ each time, waits longer each time. Otherwise its starts would take CPU time from
 
 A worker that its word starts ends with EXIT_RESTED when it has no work. It is dormant again; that is no death. The word
 may be set again while the process ends; then the worker starts once more. The word stays set until a start clears it,
-so `Wanted` may be ignored in every state but dormant.
+so `ActivationRequested` may be ignored in every state but dormant.
 
 A stop goes by the rows' phases. Each phase gets SIGTERM and ends before the next begins, so that all accepted requests
 are answered, appended, flushed and dispatched. If a worker is down then and has to finish its predecessor's work, the
 supervisor starts it; the worker finishes the work and ends. A dormant worker stays dormant, even if it is wanted. A
 phase that does not end in `stop_timeout_ms` gets SIGKILL. The stop counts as unclean then (the abort marker stays).
 
-A worker that meets a state that cannot be (native/src/must.h) restarts, as after any death. If the same line of the
-sources meets such a state twice within IMPOSSIBLE_AGAIN_MS, the plane itself is broken. That holds for any worker, an
-optional one too. A clean stop would work on that plane. The supervisor therefore kills all workers, and
+A worker that meets a state that cannot be (native/src/invariant.h) restarts, as after any death. If the same line of
+the sources meets such a state twice within INVARIANT_AGAIN_MS, the plane itself is broken. That holds for any worker,
+an optional one too. A clean stop would work on that plane. The supervisor therefore kills all workers, and
 `restart_wanted` requests that the store be reopened.
 
 A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py). The supervisor
@@ -36,26 +36,26 @@ from signal import SIGTERM
 
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
-    EXIT_DEAF_READER,
-    EXIT_IMPOSSIBLE,
+    EXIT_CRASH_LOOP,
+    EXIT_HUNG_READER,
+    EXIT_INVARIANT,
     EXIT_NOT_RESTARTABLE,
     EXIT_RESTART_STORE,
     EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
-    EXIT_WORKER_KEEPS_DYING,
 )
 from ringmq.ipc.workers import WORKERS, AtStop, WorkerRow, WorkerTable
 
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
 START_FAILURES_MAX = 5
-SOON_MS = 1_000
-SOON_DEATHS_FREE = 3
-"""Deaths in a row within SOON_MS of the start after which the worker still restarts at once."""
-KEEPS_DYING_DEATHS = 3
-KEEPS_DYING_MS = 60_000
-"""A worker counts as one that keeps dying after KEEPS_DYING_DEATHS deaths within this time."""
-IMPOSSIBLE_AGAIN_MS = 10_000
+EARLY_EXIT_MS = 1_000
+EARLY_EXITS_FREE = 3
+"""Deaths in a row within EARLY_EXIT_MS of the start after which the worker still restarts at once."""
+CRASH_LOOP_DEATHS = 3
+CRASH_LOOP_MS = 60_000
+"""A worker counts as one that keeps dying after CRASH_LOOP_DEATHS deaths within this time."""
+INVARIANT_AGAIN_MS = 10_000
 """If an impossible state recurs within this time, the cause is the plane, not the process that met the state."""
 SILENT_MS = 20_000
 """Time without progress after which the supervisor kills and replaces an optional worker.
@@ -82,11 +82,11 @@ class Exited:
     worker: str
     status: int
     line: int = 0
-    """With EXIT_IMPOSSIBLE: the source line of the state."""
+    """With EXIT_INVARIANT: the source line of the state."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ActivationRequested:
     """A client connects to a listener of the worker, or the worker's word is set."""
 
     worker: str
@@ -109,7 +109,7 @@ class Stop:
     """An operator or the service manager requests a clean stop."""
 
 
-Event = Serving | Exited | Wanted | Silent | Tick | Stop
+Event = Serving | Exited | ActivationRequested | Silent | Tick | Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,30 +168,30 @@ class _Worker:
     """Earliest time of the next start, of a dormant worker too."""
     serving_since_ms: int = 0
     start_failures: int = 0
-    soon_deaths: int = 0  # in a row
-    soon_rests: int = 0  # in a row
+    early_exits: int = 0  # in a row
+    idle_exits: int = 0  # in a row
     deaths: int = 0
     last_deaths_ms: tuple[int, ...] = ()
 
     def died(self, now_ms: int) -> int:
         """Count a death. Returns the back-off in ms."""
         self.deaths += 1
-        self.last_deaths_ms = (*self.last_deaths_ms, now_ms)[-KEEPS_DYING_DEATHS:]
+        self.last_deaths_ms = (*self.last_deaths_ms, now_ms)[-CRASH_LOOP_DEATHS:]
         if self.state is State.STARTING:
             self.start_failures += 1
             doublings = self.start_failures
         else:
-            self.soon_deaths = self.soon_deaths + 1 if now_ms - self.serving_since_ms < SOON_MS else 0
-            doublings = self.soon_deaths - SOON_DEATHS_FREE
+            self.early_exits = self.early_exits + 1 if now_ms - self.serving_since_ms < EARLY_EXIT_MS else 0
+            doublings = self.early_exits - EARLY_EXITS_FREE
         return _back_off_ms(doublings)
 
     def rests(self, now_ms: int) -> None:
         """The worker has ended by itself. A worker that starts again and again without work gets a back-off, too."""
-        soon = self.state is State.STARTING or now_ms - self.serving_since_ms < SOON_MS
-        self.soon_rests = self.soon_rests + 1 if soon else 0
+        soon = self.state is State.STARTING or now_ms - self.serving_since_ms < EARLY_EXIT_MS
+        self.idle_exits = self.idle_exits + 1 if soon else 0
         self.state = State.DORMANT
-        self.due_ms = now_ms + _back_off_ms(self.soon_rests - SOON_DEATHS_FREE)
-        self.start_failures = self.soon_deaths = 0
+        self.due_ms = now_ms + _back_off_ms(self.idle_exits - EARLY_EXITS_FREE)
+        self.start_failures = self.early_exits = 0
 
     @property
     def has_to_finish(self) -> bool:
@@ -253,10 +253,10 @@ class SupervisorCore:
         """Deaths of the worker, without ends in a stop."""
         return self._workers[name].deaths
 
-    def keeps_dying(self, name: str, now_ms: int) -> bool:
+    def in_crash_loop(self, name: str, now_ms: int) -> bool:
         """True if the worker has died several times lately."""
         last = self._workers[name].last_deaths_ms
-        return len(last) == KEEPS_DYING_DEATHS and now_ms - last[0] < KEEPS_DYING_MS
+        return len(last) == CRASH_LOOP_DEATHS and now_ms - last[0] < CRASH_LOOP_MS
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of one event, in order."""
@@ -306,9 +306,9 @@ class SupervisorCore:
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = State.ENDED, True
             return [Log(f"worker {row.name} asks for the store to be opened again"), *self._next_phase(now_ms)]
-        if status == EXIT_IMPOSSIBLE and row.name not in self.replaced_only and self._comes_back(event.line, now_ms):
+        if status == EXIT_INVARIANT and row.name not in self.replaced_only and self._is_repeated(event.line, now_ms):
             return self._abandon(worker, now_ms)
-        if status == EXIT_RESTED and row.rests:
+        if status == EXIT_RESTED and row.ends_when_idle:
             worker.rests(now_ms)
             return []
         hopeless = status in EXIT_NOT_RESTARTABLE and not row.is_optional
@@ -316,7 +316,7 @@ class SupervisorCore:
         plan = "starting it again cannot help, the broker stops" if hopeless else _plan_text(worker, delay_ms)
         effects: list[Effect] = [Log(f"worker {row.name} {_end_text(status)}; {plan}")]
         if hopeless or (worker.start_failures >= START_FAILURES_MAX and not row.is_optional):
-            self._exit_status = status if hopeless else EXIT_WORKER_KEEPS_DYING
+            self._exit_status = status if hopeless else EXIT_CRASH_LOOP
             worker.state = State.ENDED
             return effects + self._next_phase(now_ms)
         worker.state, worker.due_ms = State.WAITING, now_ms + delay_ms
@@ -337,10 +337,10 @@ class SupervisorCore:
 
     # -- states that cannot be ---------------------------------------------------------------------------
 
-    def _comes_back(self, line: int, now_ms: int) -> bool:
+    def _is_repeated(self, line: int, now_ms: int) -> bool:
         last_ms = self._impossible_ms.get(line)
         self._impossible_ms[line] = now_ms
-        return last_ms is not None and now_ms - last_ms < IMPOSSIBLE_AGAIN_MS
+        return last_ms is not None and now_ms - last_ms < INVARIANT_AGAIN_MS
 
     def _abandon(self, worker: _Worker, now_ms: int) -> list[Effect]:
         """Kill all workers and end. Acknowledged messages are in the files, and a recovery finds them there. Consumer
@@ -352,7 +352,7 @@ class SupervisorCore:
         self._phase, self._phase_started_ms = self.table.last_phase, now_ms
         worker.state = State.ENDED
         text = f"worker {worker.row.name} has met the same state that cannot be twice within "
-        text += f"{IMPOSSIBLE_AGAIN_MS // 1000} s: all workers are killed, and the store is opened with a new plane"
+        text += f"{INVARIANT_AGAIN_MS // 1000} s: all workers are killed, and the store is opened with a new plane"
         effects: list[Effect] = [Log(text)]
         for other in self._workers.values():
             if other.state in (State.STARTING, State.SERVING):
@@ -417,23 +417,23 @@ class SupervisorCore:
 _Cell = Callable[[SupervisorCore, _Worker, Event, int], list[Effect]]
 _STAY, _IMPOSSIBLE = SupervisorCore._stay, SupervisorCore._impossible
 TRANSITIONS: dict[tuple[State, type[Event]], tuple[_Cell, _Cell]] = {
-    (State.DORMANT, Wanted): (SupervisorCore._wake, _STAY),
+    (State.DORMANT, ActivationRequested): (SupervisorCore._wake, _STAY),
     (State.DORMANT, Silent): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.DORMANT, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.DORMANT, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
-    (State.STARTING, Wanted): (_STAY, _STAY),
+    (State.STARTING, ActivationRequested): (_STAY, _STAY),
     (State.STARTING, Silent): (SupervisorCore._kill, _STAY),
     (State.STARTING, Serving): (SupervisorCore._serve, SupervisorCore._serve_in_stop),
     (State.STARTING, Exited): (SupervisorCore._end, SupervisorCore._end_in_stop),
-    (State.SERVING, Wanted): (_STAY, _STAY),
+    (State.SERVING, ActivationRequested): (_STAY, _STAY),
     (State.SERVING, Silent): (SupervisorCore._kill, _STAY),
     (State.SERVING, Serving): (_STAY, _STAY),
     (State.SERVING, Exited): (SupervisorCore._end, SupervisorCore._end_in_stop),
-    (State.WAITING, Wanted): (_STAY, _STAY),
+    (State.WAITING, ActivationRequested): (_STAY, _STAY),
     (State.WAITING, Silent): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.WAITING, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.WAITING, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
-    (State.ENDED, Wanted): (_STAY, _STAY),
+    (State.ENDED, ActivationRequested): (_STAY, _STAY),
     (State.ENDED, Silent): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.ENDED, Serving): (_IMPOSSIBLE, _IMPOSSIBLE),
     (State.ENDED, Exited): (_IMPOSSIBLE, _IMPOSSIBLE),
@@ -444,9 +444,9 @@ worker.
 
 
 def _end_text(status: int) -> str:
-    if status == EXIT_DEAF_READER:
+    if status == EXIT_HUNG_READER:
         return "received nothing for 5 s while bytes waited on its sockets"
-    if status == EXIT_IMPOSSIBLE:
+    if status == EXIT_INVARIANT:
         return "has met a state that cannot be (the line before says which)"
     return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
 

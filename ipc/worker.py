@@ -88,5 +88,5 @@ def open_worker(spec: WorkerSpec) -> tuple[Plane, StopFlag]:
     plane = Plane.open(spec.plane_name)
     plane.set_event_fds(spec.event_fds)
     plane.role(spec.role).state = STATE_STARTING
-    lib.rmq_must_arm(plane.struct, spec.role)
+    lib.rmq_invariant_arm(plane.struct, spec.role)
     return plane, stop

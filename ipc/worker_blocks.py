@@ -42,9 +42,9 @@ class Worker:
         return not self.pid and bool(self.flags & lib.RMQ_ROLE_DORMANT)
 
     @property
-    def keeps_dying(self) -> bool:
+    def in_crash_loop(self) -> bool:
         """True if it has died several times lately."""
-        return bool(self.flags & lib.RMQ_ROLE_KEEPS_DYING)
+        return bool(self.flags & lib.RMQ_ROLE_CRASH_LOOP)
 
 
 def publish_workers(plane: Plane, rows: Iterable[WorkerRow], dormant: Collection[str]) -> None:
@@ -75,16 +75,16 @@ def workers(plane: Plane) -> Iterator[Worker]:
                 block.progress,
                 block.flags,
                 block.deaths,
-                block.impossible_count,
+                block.invariant_failures,
             )
             yield Worker(name, role, *(int(word) for word in words))
 
 
-def want(plane: Plane, role: int) -> None:
+def activate(plane: Plane, role: int) -> None:
     """Start the role's worker if it is dormant. Publish its work first."""
-    lib.rmq_worker_want(plane.struct, role)
+    lib.rmq_worker_activate(plane.struct, role)
 
 
-def rest(plane: Plane, role: int) -> None:
+def deactivate(plane: Plane, role: int) -> None:
     """Announce that this worker has no work. If its last check then finds none, it may end with EXIT_RESTED."""
-    lib.rmq_worker_rest(plane.struct, role)
+    lib.rmq_worker_deactivate(plane.struct, role)

@@ -49,8 +49,8 @@ class Start(Enum):
 
     AT_ONCE = "when the store is opened"
     CONNECTION = "at the first connection of its listener"
-    WANTED = "by the word `wanted` in its role block"
-    OPEN_WORK = "when the store is opened and holds work for it, else by the word `wanted`"
+    ON_REQUEST = "by the word `activation_requested` in its role block"
+    OPEN_WORK = "when the store is opened and holds work for it, else by the word `activation_requested`"
 
 
 class CpuClass(Enum):
@@ -97,9 +97,9 @@ class WorkerRow:
     once."""
 
     @property
-    def rests(self) -> bool:
+    def ends_when_idle(self) -> bool:
         """True if the worker may end with EXIT_RESTED and become dormant again."""
-        return self.start in (Start.WANTED, Start.OPEN_WORK)
+        return self.start in (Start.ON_REQUEST, Start.OPEN_WORK)
 
 
 class WorkerRowError(ValueError):
@@ -189,7 +189,7 @@ def _contradiction(row: WorkerRow) -> str:
         return "it starts at the first connection of its listener, and has no listener"
     if row.start is Start.OPEN_WORK and not row.needed_at_once:
         return "it starts when the store holds open work, and needed_at_once does not say who knows"
-    if row.start in (Start.AT_ONCE, Start.WANTED) and row.needed_at_once:
+    if row.start in (Start.AT_ONCE, Start.ON_REQUEST) and row.needed_at_once:
         return f"needed_at_once is asked of no worker that starts {row.start.value}"
     if row.answers and row.answers.problem:
         return row.answers.problem

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
-from ringmq.ipc.kept_sockets import KeptSockets, ListeningSocket
+from ringmq.ipc.fd_store import FdStore, ListeningSocket
 from ringmq.ipc.notify import service_manager
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.connection import READ_BYTES, Connection
@@ -234,13 +234,13 @@ class NamesrvServer:
             self.scan(now_ms(), time.monotonic())
 
 
-async def start_listening(server: NamesrvServer, kept: KeptSockets) -> int:
+async def start_listening(server: NamesrvServer, fd_store: FdStore) -> int:
     """Start on the service manager's stored socket, or on the configured address, and return the port.
 
     Raises OSError.
     """
-    taken = kept.take(server.config.bind_address, server.config.listen_port)
-    deadline = time.monotonic() + (RELEASE_S if kept.close_rest() else 0)  # one of them may be in the way
+    taken = fd_store.take(server.config.bind_address, server.config.listen_port)
+    deadline = time.monotonic() + (RELEASE_S if fd_store.close_rest() else 0)  # one of them may be in the way
     while True:
         try:
             return await server.start(taken)
@@ -253,15 +253,15 @@ async def start_listening(server: NamesrvServer, kept: KeptSockets) -> int:
 async def run(config: NamesrvConfig) -> None:
     """Serve until SIGTERM or SIGINT, and notify the service manager if there is one."""
     manager = service_manager()
-    kept = KeptSockets.of_this_process(manager)
+    fd_store = FdStore.of_this_process(manager)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = NamesrvServer(config)
     bound_collections()
-    port = await start_listening(server, kept)
-    kept.keep(server.listeners)
+    port = await start_listening(server, fd_store)
+    fd_store.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
     lists = {"admin": config.admin_addresses, "brokers": config.broker_addresses}
     for door in open_doors(name_server_doors(config.bind_address, port, **lists)):

@@ -21,7 +21,7 @@ FIRST = [*LAYOUTS, "layout.h"]
 """The others build on them, and each on those before it."""
 HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
 PLANE = [
-    *FIRST, "name_hash.h", "ring.h", "port.h", "port.c", "must.h", "plane.h", "plane.c", "asks.h", "asks.c",
+    *FIRST, "name_hash.h", "ring.h", "port.h", "port.c", "invariant.h", "plane.h", "plane.c", "asks.h", "asks.c",
     "plane_tables.c", "admission_rules.c",
 ]  # fmt: skip
 """Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""

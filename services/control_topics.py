@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ringmq.ipc.asks import Told
+from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
@@ -26,7 +26,7 @@ class ControlAsker(Protocol):
     @property
     def has_answers(self) -> bool: ...
     def ask(self, kind: int, pending: int, payload: bytes) -> bool: ...
-    def answers(self) -> list[Told]: ...
+    def answers(self) -> list[AskAnswer]: ...
 
 
 class ControlTopics:

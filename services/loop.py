@@ -15,11 +15,11 @@ from ringmq.broker.requests.intake import Intake, Way
 from ringmq.broker.requests.outlets import Outlets
 from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.broker.requests.runner import AnswerTimes
-from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER, SlowRequests
+from ringmq.broker.requests.slow_requests import DROPPED_COUNTER, SlowRequests
 from ringmq.broker.requests.turns import TurnClock
 from ringmq.ipc.asks import Inbox
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.worker_blocks import rest
+from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.control_topics import ControlTopics
@@ -113,7 +113,7 @@ class ServiceLoop:
         the worker again."""
         if now_ms - self._worked_ms < self._rest_after_ms:
             return False
-        rest(self._plane, self._role)
+        deactivate(self._plane, self._role)
         return self._is_idle and not self._inbox.is_blocked
 
     def close(self, now_ms: int, *, takes_more: bool) -> None:
@@ -160,7 +160,7 @@ class ServiceLoop:
         slow = self._slow_requests
         for line in slow.told(slow.own(), now_ms):
             self._log(line)
-        self._plane.role(self._role).counters[UNTOLD_COUNTER] += slow.untold
+        self._plane.role(self._role).counters[DROPPED_COUNTER] += slow.untold
         slow.untold = 0
 
     # ---- trouble ----

@@ -19,7 +19,7 @@ from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.view import ReplicationView, mono_ms
-from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
+from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
 from ringmq.ipc import namesrv_counters
@@ -104,13 +104,13 @@ def add_requests(page: Page, plane: Plane) -> None:
         counts = [sum(int(word.counts[i]) for word in words) for i in range(lib.RMQ_LATENCY_BUCKETS)]
         histograms.append(({"stage": stage}, counts, sum(int(word.sum_ns) for word in words) / 1e9))
     page.add_histograms("ringmq_request_seconds", STAGE_BOUNDS, histograms)
-    in_full_rings = sum(int(row.slow_untold) for row in rows)
+    in_full_rings = sum(int(row.slow_dropped) for row in rows)
     answerers = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_SERVICES)
-    over_the_rate = sum(int(plane.role(role).counters[UNTOLD_COUNTER]) for role in answerers)
+    over_the_rate = sum(int(plane.role(role).counters[DROPPED_COUNTER]) for role in answerers)
     page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
-    page.add("ringmq_junk_untold_total", sum(int(row.junk_untold) for row in rows))
+    page.add("ringmq_junk_untold_total", sum(int(row.junk_dropped) for row in rows))
     counters = {read_name(reader.number): plane.role(reader.role).counters for reader in readers}
-    page.add("ringmq_pulls_uncounted_total", sum(int(row.pulled.overflow) for row in rows))
+    page.add("ringmq_pulls_uncounted_total", sum(int(row.pull_stats.overflow) for row in rows))
     for name, number in READ_COUNTERS.items():
         page.add(name, [({"worker": worker}, int(words[number])) for worker, words in counters.items()])
     page.add(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ringmq.broker.exporter.label_rows import LabelBook
 from ringmq.broker.exporter.labels import RETRY_PREFIX, is_system, java_bool, name_of
-from ringmq.broker.exporter.pulled import PulledIndex, index_of
+from ringmq.broker.exporter.pull_stats import PullStatsIndex, index_of
 from ringmq.broker.exporter.tables import Ints, Tables, live_groups, live_topics
 from ringmq.broker.exporter.text import Page
 from ringmq.native import lib
@@ -80,7 +80,7 @@ class GroupFamilies:
     def __init__(self, tables: Tables, store_time: StoreTime) -> None:
         self._tables = tables
         self._pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), (-1, -1))
-        self._index = PulledIndex()
+        self._index = PullStatsIndex()
         self._lag_labels, self._out_labels = LabelBook(), LabelBook()
         self._store_time = store_time
         self._lag_times, self._ready_times = StoreTimes(self._time_at), StoreTimes(self._time_at)
@@ -89,17 +89,17 @@ class GroupFamilies:
         """Add every family of LAG and OUT."""
         tables = self._tables
         # What names others first: whatever an entry names has its place by the time that the others are looked at.
-        offsets, subscriptions, pulled = tables.offsets, tables.subscriptions, tables.pulled()
+        offsets, subscriptions, pull_stats = tables.offsets, tables.subscriptions, tables.pull_stats()
         topics, groups, queues = tables.topics, tables.groups, tables.queues
         pairs = self._grouped(offsets, queues, subscriptions)
-        index = self._index = index_of(self._index, pulled, offsets, groups, queues)
+        index = self._index = index_of(self._index, pull_stats, offsets, groups, queues)
         of, count = pairs.of_offset, len(pairs.keys)
         offsets = offsets[: len(of)]
         slots = offsets["queue_slot"].astype(np.int64)
         ends, committed = queues["max_offset"].astype(np.int64)[slots], offsets["offset"]
         valid = committed >= 0
         lag = np.where(valid, np.maximum(ends - committed, 0), 0)
-        following = np.maximum(index.next_offsets(pulled, len(offsets)), committed)
+        following = np.maximum(index.next_offsets(pull_stats, len(offsets)), committed)
         begins = queues["min_offset"].astype(np.int64)[slots]  # who is overtaken by retention waits at what is left
         ready = np.where(valid, np.maximum(ends - following, 0), 0)
         shown = self._shown(pairs.keys, topics, groups, valid, of)
@@ -119,7 +119,7 @@ class GroupFamilies:
         )
         for name in LAG:
             page.add_rows(name, rows, sums[name][shown])
-        self._add_out(page, index, pulled, topics, groups)
+        self._add_out(page, index, pull_stats, topics, groups)
 
     def _grouped(self, offsets: NDArray[Any], queues: NDArray[Any], subscriptions: NDArray[Any]) -> _Pairs:
         stamp = (len(offsets), len(subscriptions))
@@ -157,14 +157,14 @@ class GroupFamilies:
         return self._store_time(name_of(self._tables.topics[int(queue["topic_id"])]), int(queue["queue_id"]), offset)
 
     def _add_out(
-        self, page: Page, index: PulledIndex, pulled: NDArray[Any], topics: NDArray[Any], groups: NDArray[Any]
+        self, page: Page, index: PullStatsIndex, pull_stats: NDArray[Any], topics: NDArray[Any], groups: NDArray[Any]
     ) -> None:
         keys = index.pairs
         live = live_groups(groups)[keys >> 32] & live_topics(topics)[keys & 0xFFFFFFFF]
-        shown = np.flatnonzero(live & (index.total(pulled["messages"]) > 0))
+        shown = np.flatnonzero(live & (index.total(pull_stats["messages"]) > 0))
         rows = self._out_labels.rows(keys[shown], lambda key: _label_text(page, key, topics, groups, {}))
         for name, column in zip(OUT, ("messages", "bytes"), strict=True):
-            page.add_rows(name, rows, index.total(pulled[column])[shown])
+            page.add_rows(name, rows, index.total(pull_stats[column])[shown])
 
 
 def _label_text(page: Page, key: int, topics: NDArray[Any], groups: NDArray[Any], more: Mapping[str, str]) -> str:

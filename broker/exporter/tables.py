@@ -85,8 +85,9 @@ class Tables:
         )
         fields = ("key", "messages", "bytes", "next_offset", "time_mono_ms")
         self._rows = [header.ports.port[reader.port] for reader in plane.readers]
-        self._pulled = [
-            table("struct rmq_pulled", row.pulled_at, lib.RMQ_PULLED_CAPACITY, *fields) for row in self._rows
+        self._pull_stats = [
+            table("struct rmq_pull_stats", row.pull_stats_at, lib.RMQ_PULL_STATS_CAPACITY, *fields)
+            for row in self._rows
         ]
 
     @property
@@ -114,9 +115,9 @@ class Tables:
         """(group, topic) pairs that were ever subscribed."""
         return self._subscriptions[: int(self._plane.header.tables.subscription_count)]
 
-    def pulled(self) -> NDArray[Any]:
+    def pull_stats(self) -> NDArray[Any]:
         """The entries of all readers, as a copy if there are several. A (group, queue) pair may occur twice."""
-        parts = [table[: int(row.pulled.count)] for table, row in zip(self._pulled, self._rows, strict=True)]
+        parts = [table[: int(row.pull_stats.count)] for table, row in zip(self._pull_stats, self._rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

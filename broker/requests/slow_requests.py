@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ringmq.broker.requests.request import Request
-from ringmq.ipc.must import must
+from ringmq.ipc.invariant import check_invariant
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode
@@ -23,7 +23,7 @@ LINES_PER_SECOND = 10
 OWN_MAX = lib.RMQ_SLOW_SLOTS
 """Slow requests of control's own between two ticks that may get a line."""
 _NAMES = {code.value: code.name for code in RequestCode}
-UNTOLD_COUNTER = 0
+DROPPED_COUNTER = 0
 """Counter of control's role, or of `services`: slow requests without a line. Readers count those that a full ring
 dropped.
 """
@@ -49,12 +49,12 @@ class SlowRequest:
     size_bytes: int
     queued_us: int
     appended_us: int
-    kept_us: int
+    durable_us: int
     answered_us: int
 
     def line(self) -> str:
         """The log line."""
-        stages = {"queued": self.queued_us, "appended": self.appended_us, "kept": self.kept_us}
+        stages = {"queued": self.queued_us, "appended": self.appended_us, "kept": self.durable_us}
         told = ", ".join(f"{name} {us / 1000:.1f} ms" for name, us in stages.items() if us)
         return (
             f"slow send: {self.answered_us / 1000:.1f} ms ({told or 'not appended'}), topic {self.topic}, "
@@ -141,7 +141,9 @@ def take(plane: Plane) -> Iterator[SlowRequest]:
         ring = plane.header.ports.port[reader.port].slow
         slots = ffi.cast("struct rmq_slow_request *", plane.struct.base + ring.slots_at)
         waiting = int(ring.head - ring.tail)
-        must(0 <= waiting <= lib.RMQ_SLOW_SLOTS, "head - tail <= RMQ_SLOW_SLOTS", waiting=waiting, port=reader.port)
+        check_invariant(
+            0 <= waiting <= lib.RMQ_SLOW_SLOTS, "head - tail <= RMQ_SLOW_SLOTS", waiting=waiting, port=reader.port
+        )
         head = ring.head  # what comes meanwhile is for the next time: readers may be faster than this
         while ring.tail < head:
             request = _request(plane, slots[ring.tail & (lib.RMQ_SLOW_SLOTS - 1)])
@@ -155,5 +157,5 @@ def _request(plane: Plane, slow: Any) -> SlowRequest:
     host = ipaddress.ip_address(bytes(slow.host)[: 16 if slow.v6 else 4])
     return SlowRequest(
         slow.received_wall_ms, name, slow.queue_id, slow.code, slow.answer_code, f"{host}:{slow.port}", slow.bytes,
-        slow.queued_us, slow.appended_us, slow.kept_us, slow.answered_us,
+        slow.queued_us, slow.appended_us, slow.durable_us, slow.answered_us,
     )  # fmt: skip

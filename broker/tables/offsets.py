@@ -81,7 +81,7 @@ class OffsetTable:
         """The next offset of the group's latest pull. -1 = none since the start."""
         slot = self._tables.slot(topic, queue_id)
         group_id = self._plane.group_find(group)
-        return -1 if slot is None or group_id is None else self._plane.pulled_next(group_id, slot)
+        return -1 if slot is None or group_id is None else self._plane.pull_stats_next(group_id, slot)
 
     def put(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Commit an offset. Smaller ones are accepted. Raises PlaneFullError."""

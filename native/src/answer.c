@@ -30,11 +30,11 @@ void rmq_hex_put(uint8_t *to, const uint8_t *bytes, uint32_t length)
     }
 }
 
-static uint8_t *put_message_id(uint8_t *to, const struct rmq_answer_house *house, uint64_t offset)
+static uint8_t *put_message_id(uint8_t *to, const struct rmq_answer_broker *broker, uint64_t offset)
 {
     uint8_t big_endian[8];
     rmq_put64(big_endian, offset);
-    to = put_bytes(to, house->host_hex, house->host_hex_length);
+    to = put_bytes(to, broker->host_hex, broker->host_hex_length);
     rmq_hex_put(to, big_endian, 8);
     return to + HEX_OFFSET;
 }
@@ -59,13 +59,13 @@ uint32_t rmq_batch_count(const uint8_t *batch, uint32_t length)
 static uint8_t *put_message_ids(uint8_t *to, const struct rmq_send_answer *a)
 {
     if (!a->batch)
-        return put_message_id(to, a->house, a->commit_log_offset);
+        return put_message_id(to, a->broker, a->commit_log_offset);
     const uint8_t *at = a->batch;
     uint32_t left = a->batch_length, size;
     for (; (size = element_size(at, left)); at += size, left -= size) {
         if (at != a->batch)
             *to++ = ',';
-        to = put_message_id(to, a->house, rmq_get64(at + 4));
+        to = put_message_id(to, a->broker, rmq_get64(at + 4));
     }
     return to;
 }
@@ -137,12 +137,12 @@ static inline uint8_t *end_value(uint8_t *value, uint8_t *end)
 
 static inline uint8_t *put_number_entry(uint8_t *value, int64_t number) { return end_value(value, rmq_put_decimal(value, number)); }
 
-static uint8_t *put_house_binary(uint8_t *at, const struct rmq_answer_house *house)
+static uint8_t *put_broker_binary(uint8_t *at, const struct rmq_answer_broker *broker)
 {
     at = PUT_KEY(at, "TRACE_ON");
-    at = end_value(at, house->trace_on ? PUT(at, "true") : PUT(at, "false"));
+    at = end_value(at, broker->trace_on ? PUT(at, "true") : PUT(at, "false"));
     at = PUT_KEY(at, "MSG_REGION");
-    return end_value(at, put_bytes(at, house->region, house->region_length));
+    return end_value(at, put_bytes(at, broker->region, broker->region_length));
 }
 
 static size_t put_send_binary(uint8_t *frame, const struct rmq_send_answer *a)
@@ -156,7 +156,7 @@ static size_t put_send_binary(uint8_t *frame, const struct rmq_send_answer *a)
         at = PUT_KEY(at, "transactionId");
         at = end_value(at, put_bytes(at, a->uniq_key, a->uniq_key_length));
     }
-    return end_binary(frame, put_house_binary(at, a->house), ext, 0);
+    return end_binary(frame, put_broker_binary(at, a->broker), ext, 0);
 }
 
 static size_t put_pull_binary(uint8_t *frame, const struct rmq_pull_answer *a)
@@ -193,12 +193,12 @@ static size_t end_json(uint8_t *frame, uint8_t *at, const struct rmq_answer_head
     return end_frame(frame, at, RMQ_SERIALISE_JSON, body_length);
 }
 
-static uint8_t *put_house_json(uint8_t *at, const struct rmq_answer_house *house)
+static uint8_t *put_broker_json(uint8_t *at, const struct rmq_answer_broker *broker)
 {
     at = PUT(at, "\"TRACE_ON\":\"");
-    at = house->trace_on ? PUT(at, "true") : PUT(at, "false");
+    at = broker->trace_on ? PUT(at, "true") : PUT(at, "false");
     at = PUT(at, "\",\"MSG_REGION\":\"");
-    at = put_json_text(at, house->region, house->region_length);
+    at = put_json_text(at, broker->region, broker->region_length);
     *at++ = '"';
     return at;
 }
@@ -215,7 +215,7 @@ static size_t put_send_json(uint8_t *frame, const struct rmq_send_answer *a)
     at = PUT(at, "\",\"msgId\":\"");
     at = put_message_ids(at, a);
     at = PUT(at, "\",");
-    at = put_house_json(at, a->house);
+    at = put_broker_json(at, a->broker);
     at = PUT(at, ",\"queueOffset\":\"");
     at = rmq_put_decimal(at, a->queue_offset);
     at = PUT(at, "\"}");
@@ -237,13 +237,13 @@ static size_t put_pull_json(uint8_t *frame, const struct rmq_pull_answer *a)
 
 static size_t head_bound(const struct rmq_answer_head *head) { return 192 + (size_t)head->remark_length * 6; }
 
-static size_t house_bound(const struct rmq_answer_house *house) { return 64 + (size_t)house->region_length * 6; }
+static size_t broker_bound(const struct rmq_answer_broker *broker) { return 64 + (size_t)broker->region_length * 6; }
 
 size_t rmq_send_answer_bound(const struct rmq_send_answer *a)
 {
     size_t ids = a->batch ? rmq_batch_count(a->batch, a->batch_length) : 1;
-    return head_bound(&a->head) + house_bound(a->house) + 192 + (size_t)a->uniq_key_length * 6 +
-           ids * (a->house->host_hex_length + HEX_OFFSET + 1);
+    return head_bound(&a->head) + broker_bound(a->broker) + 192 + (size_t)a->uniq_key_length * 6 +
+           ids * (a->broker->host_hex_length + HEX_OFFSET + 1);
 }
 
 size_t rmq_send_answer_put(uint8_t *to, const struct rmq_send_answer *answer)
@@ -258,21 +258,21 @@ size_t rmq_pull_answer_put(uint8_t *to, const struct rmq_pull_answer *answer)
     return answer->head.serialise == RMQ_SERIALISE_BINARY ? put_pull_binary(to, answer) : put_pull_json(to, answer);
 }
 
-size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_house *house)
+size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_broker *broker)
 {
-    return head_bound(head) + (house ? house_bound(house) : 0);
+    return head_bound(head) + (broker ? broker_bound(broker) : 0);
 }
 
-size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_house *house)
+size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_broker *broker)
 {
     uint8_t *at;
     if (head->serialise == RMQ_SERIALISE_BINARY) {
         at = begin_binary(to, head);
-        return end_binary(to, house ? put_house_binary(at, house) : at, at, 0);
+        return end_binary(to, broker ? put_broker_binary(at, broker) : at, at, 0);
     }
     at = begin_json(to, head);
-    if (house) {
-        at = put_house_json(PUT(at, ",\"extFields\":{"), house);
+    if (broker) {
+        at = put_broker_json(PUT(at, ",\"extFields\":{"), broker);
         *at++ = '}';
     }
     return end_json(to, at, head, 0);

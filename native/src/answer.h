@@ -19,7 +19,7 @@ struct rmq_answer_head {
 };
 
 /* What the broker adds to the answers of sends, made once. */
-struct rmq_answer_house {
+struct rmq_answer_broker {
     const char *region;     /* MSG_REGION */
     const char *host_hex;   /* store host and port as the front of a message id: 16 or 40 characters */
     uint32_t region_length;
@@ -30,7 +30,7 @@ struct rmq_answer_house {
 
 struct rmq_send_answer {
     struct rmq_answer_head head;
-    const struct rmq_answer_house *house;
+    const struct rmq_answer_broker *broker;
     const uint8_t *uniq_key;        /* transactionId; NULL = none */
     const uint8_t *batch;           /* batch body with each element's offset big-endian in its bytes 4..11; NULL = single */
     uint32_t uniq_key_length;
@@ -55,9 +55,9 @@ size_t rmq_send_answer_bound(const struct rmq_send_answer *answer);
 size_t rmq_send_answer_put(uint8_t *to, const struct rmq_send_answer *answer);
 size_t rmq_pull_answer_bound(const struct rmq_pull_answer *answer);
 size_t rmq_pull_answer_put(uint8_t *to, const struct rmq_pull_answer *answer);
-/* Error answer; `house` NULL: no ext fields (all but sends), else MSG_REGION and TRACE_ON. */
-size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_house *house);
-size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_house *house);
+/* Error answer; `broker` NULL: no ext fields (all but sends), else MSG_REGION and TRACE_ON. */
+size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
+size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
 /* Elements that the batch walk of an answer sees; stops at the first that does not fit. */
 uint32_t rmq_batch_count(const uint8_t *batch, uint32_t length);
 /* Upper-case hex of `length` bytes. */

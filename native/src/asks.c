@@ -1,7 +1,7 @@
 #include "asks.h"
 
 #include "ring.h"
-#include "worker_want.h"
+#include "worker_activation.h"
 
 #define PATIENCE_NS (RMQ_ASK_PATIENCE_MS * 1000000ll)
 
@@ -60,7 +60,7 @@ int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_i
         *position = at;
     uint32_t to = h->asks.answerer[answerer].role;
     if (answerer != RMQ_CONTROL_ANSWERER)
-        rmq_worker_want(plane, to); /* it may be dormant, or about to rest */
+        rmq_worker_activate(plane, to); /* it may be dormant, or about to rest */
     rmq_role_wake(plane, to);
     return 0;
 }
@@ -68,7 +68,7 @@ int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_i
 static int has_begun(const struct rmq_plane_header *h, const struct rmq_answerer *a)
 {
     const struct rmq_role *role = &h->roles[a->role];
-    return rmq_load(&role->state) == 2 && rmq_load(&a->begun_generation) == rmq_load(&role->generation);
+    return rmq_load(&role->state) == 2 && rmq_load(&a->start_generation) == rmq_load(&role->generation);
 }
 
 /* The clock was read before the state: an answerer that is not serving now reads its own clock later. */
@@ -78,7 +78,7 @@ int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t positio
     const struct rmq_answerer *a = &h->asks.answerer[answerer];
     rmq_fence();
     if (has_begun(h, a))
-        return position < rmq_load(&a->begun_at) || received_mono_ns + PATIENCE_NS <= rmq_load(&a->serving_since_ns);
+        return position < rmq_load(&a->start_position) || received_mono_ns + PATIENCE_NS <= rmq_load(&a->serving_since_ns);
     return rmq_load(&h->roles[a->role].state) != 2 && received_mono_ns + PATIENCE_NS <= now_ns;
 }
 
@@ -88,27 +88,27 @@ static uint64_t give_up_taken(struct rmq_plane *plane, uint32_t answerer)
 {
     struct rmq_answerer *a = rmq_answerer_at(plane, answerer);
     struct rmq_ring *r = &a->inbox;
-    uint64_t taken_to = rmq_load(&a->taken_to);
+    uint64_t consumed_to = rmq_load(&a->consumed_to);
     struct rmq_inbox_record *record =
         (struct rmq_inbox_record *)(plane->base + r->slots_at + (r->tail & (r->capacity - 1)));
-    if (taken_to > r->tail && rmq_load(&record->length) > 0)
+    if (consumed_to > r->tail && rmq_load(&record->length) > 0)
         rmq_inbox_done(plane, answerer, record);
-    return taken_to > r->tail ? taken_to : r->tail;
+    return consumed_to > r->tail ? consumed_to : r->tail;
 }
 
-void rmq_inbox_begin(struct rmq_plane *plane, uint32_t answerer)
+void rmq_inbox_start(struct rmq_plane *plane, uint32_t answerer)
 {
     struct rmq_plane_header *h = rmq_header(plane);
     struct rmq_answerer *a = &h->asks.answerer[answerer];
     struct rmq_role *role = &h->roles[a->role];
-    rmq_store(&a->begun_at, give_up_taken(plane, answerer));
+    rmq_store(&a->start_position, give_up_taken(plane, answerer));
     RMQ_CRASH("answerer-begins");
     rmq_store(&role->state, 2u);
     rmq_fence(); /* who finds it not serving after its own look at the clock has a clock before this one */
     RMQ_CRASH("answerer-serves");
     rmq_store(&a->serving_since_ns, rmq_mono_ns());
     RMQ_CRASH("answerer-served");
-    rmq_store(&a->begun_generation, rmq_load(&role->generation));
+    rmq_store(&a->start_generation, rmq_load(&role->generation));
     RMQ_CRASH("answerer-begun");
 }
 
@@ -133,8 +133,8 @@ struct rmq_inbox_record *rmq_inbox_take(struct rmq_plane *plane, uint32_t answer
         if (length <= 0)
             return NULL; /* claimed and not yet committed */
         uint64_t most = waiting < to_end ? waiting : to_end;
-        RMQ_MUST(RMQ_ALIGN8((uint32_t)length) <= most, length, at, waiting, answerer);
-        RMQ_MUST(record->type == RMQ_INBOX_PAD || length >= (int32_t)sizeof *record, length, record->type, at, answerer);
+        RMQ_INVARIANT(RMQ_ALIGN8((uint32_t)length) <= most, length, at, waiting, answerer);
+        RMQ_INVARIANT(record->type == RMQ_INBOX_PAD || length >= (int32_t)sizeof *record, length, record->type, at, answerer);
         if (record->type != RMQ_INBOX_PAD)
             return record;
         rmq_inbox_done(plane, answerer, record);
@@ -145,7 +145,7 @@ void rmq_inbox_done(struct rmq_plane *plane, uint32_t answerer, struct rmq_inbox
 {
     struct rmq_ring *r = &rmq_answerer_at(plane, answerer)->inbox;
     uint32_t bytes = RMQ_ALIGN8((uint32_t)record->length);
-    rmq_store(&rmq_answerer_at(plane, answerer)->taken_to, r->tail + bytes);
+    rmq_store(&rmq_answerer_at(plane, answerer)->consumed_to, r->tail + bytes);
     RMQ_CRASH("inbox-given-up");
     rmq_store(&record->type, (uint16_t)RMQ_INBOX_PAD); /* who dies below leaves a pad of the right length */
     RMQ_CRASH("inbox-padded");
@@ -238,7 +238,7 @@ const struct rmq_verdict *rmq_verdict_take(struct rmq_plane *plane, uint32_t ans
     while (rmq_ring_waiting(r, r->tail)) {
         uint32_t at = (uint32_t)(r->tail & (r->capacity - 1));
         const struct rmq_verdict *verdict = (const struct rmq_verdict *)(base + at);
-        RMQ_MUST(rmq_verdict_is_whole(verdict, r->head - r->tail, r->capacity - at), verdict->length, verdict->type, at);
+        RMQ_INVARIANT(rmq_verdict_is_whole(verdict, r->head - r->tail, r->capacity - at), verdict->length, verdict->type, at);
         if (verdict->type != RMQ_VERDICT_PAD)
             return verdict;
         rmq_verdict_done(plane, answerer, asker, verdict);

@@ -16,12 +16,12 @@ uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code);
 int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position);
 /* Whether an ask at this position, received then, gets no answer any more: its answerer has died with it in its hand, or was
- * not serving when the ask's patience ended. The asker looks at it when begun_generation has changed, and each tick while
+ * not serving when the ask's patience ended. The asker looks at it when start_generation has changed, and each tick while
  * the answerer is not serving. */
 int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t position, int64_t received_mono_ns, int64_t now_ns);
 
 /* The answerer's process begins: it serves. Asks that may be taken now count; older ones were its predecessor's. */
-void rmq_inbox_begin(struct rmq_plane *plane, uint32_t answerer);
+void rmq_inbox_start(struct rmq_plane *plane, uint32_t answerer);
 /* take: address of the next complete ask or NULL; PAD and orphans are skipped inside. done: gives its room back. is_void: its
  * asker has given it up, and nothing may be done for it. unblock: 1 when the record at the tail was an orphaned claim and is
  * a PAD now, else 0; exact because the supervisor resets claim_position of a dead role. */

@@ -63,7 +63,7 @@ struct rmq_verdict {
 #define RMQ_VERDICT_REDO 2       /* run the kept frame again: the reason it was cold is gone */
 #define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
-#define RMQ_VERDICT_TOLD 5       /* to an asker without connections. payload: what both have agreed on */
+#define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: what both have agreed on */
 
 #define RMQ_ANSWERERS_MAX 8
 #define RMQ_ANSWERER_CODES_MAX 30
@@ -77,10 +77,10 @@ struct rmq_answerer {
     uint32_t role;               /* supervisor, once */
     uint32_t code_count;
     int32_t codes[RMQ_ANSWERER_CODES_MAX]; /* supervisor, once: requests of clients that read workers bring to it */
-    uint64_t taken_to;           /* answerer: end of the last record that it gave up, before that leaves the inbox */
-    uint64_t begun_at;           /* answerer, at its start: asks before it were its predecessor's */
+    uint64_t consumed_to;        /* answerer: end of the last record that it gave up, before that leaves the inbox */
+    uint64_t start_position;     /* answerer, at its start: asks before it were its predecessor's */
     int64_t serving_since_ns;    /* answerer, at its start: an ask whose patience had ended by then is void */
-    uint32_t begun_generation;   /* answerer: of its role, behind the two words */
+    uint32_t start_generation;   /* answerer: of its role, behind the two words */
     uint8_t pad[36];
     struct rmq_ring inbox;       /* byte ring of rmq_inbox_record: askers -> answerer */
     struct rmq_ring answers[RMQ_ROLES_MAX]; /* byte rings of rmq_verdict: answerer -> asker of that role; capacity 0: it never asks */

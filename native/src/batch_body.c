@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "pair_marks.h"
+#include "pair_separators.h"
 
 static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value, size_t length)
 {
@@ -15,7 +15,7 @@ static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value,
 
 /* 0, or why the pairs of an element may not be stored: recovery would take the last record of the log for torn, or they
  * ask for what the broker cannot do yet. Single messages were judged by the reader and by control. */
-static uint32_t judge_pairs(const uint8_t *at, uint32_t length)
+static uint32_t check_pairs(const uint8_t *at, uint32_t length)
 {
     const uint8_t *end = at + length;
     while (at < end) {
@@ -44,7 +44,7 @@ uint32_t rmq_batch_measure(uint8_t *body, uint32_t length, uint64_t record_bytes
         uint32_t bytes = rmq_batch_element_take(at, (uint32_t)(end - at), in);
         if (!bytes)
             return RMQ_CAUSE_BATCH_ELEMENT;
-        uint32_t cause = judge_pairs(in->properties[0], in->properties_length[0]);
+        uint32_t cause = check_pairs(in->properties[0], in->properties_length[0]);
         if (cause)
             return cause;
         int64_t size = rmq_record_size(in);

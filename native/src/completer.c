@@ -129,18 +129,18 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
     for (; tail < parked; tail++) {
         const struct rmq_parked *entry = rmq_ring_slot(c->plane->base, &ports->parked, tail);
         uint32_t p = entry->port;
-        RMQ_MUST(p < ports->count, p, ports->count, tail);
+        RMQ_INVARIANT(p < ports->count, p, ports->count, tail);
         if (entry->completed_position < heads[p])
             continue;
-        RMQ_MUST(entry->completed_position == heads[p], entry->completed_position, heads[p], p);
+        RMQ_INVARIANT(entry->completed_position == heads[p], entry->completed_position, heads[p], p);
         int code = verdict(c, entry, now_ms);
         if (code == GOES_ON)
             break;
         uint64_t room = rmq_ring_room(&ports->port[p].completed, heads[p]); /* write has seen to it */
-        RMQ_MUST(room > 0, p, heads[p]);
+        RMQ_INVARIANT(room > 0, p, heads[p]);
         struct rmq_completion *answer = rmq_ring_slot(c->plane->base, &ports->port[p].completed, heads[p]);
         fill_answer(c, answer, entry, code);
-        answer->kept_us = entry->received_mono_ns ? rmq_latency_us(now_ns - entry->received_mono_ns) : 0;
+        answer->durable_us = entry->received_mono_ns ? rmq_latency_us(now_ns - entry->received_mono_ns) : 0;
         RMQ_CRASH("flush-answer");
         heads[p]++;
     }

@@ -6,7 +6,7 @@
 #include "bytes.h"
 #include "port.h"
 #include "ring.h"
-#include "worker_want.h"
+#include "worker_activation.h"
 
 /* --- which queue ------------------------------------------------------------------------------------------ */
 
@@ -417,7 +417,7 @@ static void tell_port(struct rmq_dispatcher *d, uint32_t number)
             keep_unsent(d, number, slot);
     }
     if (flagged && !(port->flags & RMQ_PORT_CONNECTIONS))
-        rmq_worker_want(d->plane, port->role); /* behind max_offset: it may be about to rest */
+        rmq_worker_activate(d->plane, port->role); /* behind max_offset: it may be about to rest */
     if (head == ring->head)
         return;
     RMQ_CRASH("dispatch-arrival");

@@ -5,7 +5,7 @@
 #include "background_sync.h"
 #include "batch_queues.h"
 #include "consume_queue.h"
-#include "dispatch_question.h"
+#include "dispatch_ask.h"
 #include "dispatcher.h"
 #include "index_files.h"
 #include "queue_files.h"
@@ -49,7 +49,7 @@ struct rmq_dispatcher {
     struct rmq_role *role;
     struct rmq_delay_levels levels;
     struct rmq_background_sync sync;
-    struct rmq_let_go let_go;
+    struct rmq_deferred_close deferred_close;
     struct rmq_queue_files queues;
     struct rmq_batch_queues batch_queues;
     struct rmq_index_files index;

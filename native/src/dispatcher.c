@@ -112,13 +112,13 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
         return -ENOMEM;
     int rc = rmq_background_sync_open(&d->sync, settings->store_path, fault_word(d));
     if (!rc)
-        rc = rmq_let_go_open(&d->let_go, open_files_max / 4);
+        rc = rmq_deferred_close_open(&d->deferred_close, open_files_max / 4);
     if (!rc)
-        rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, &d->let_go, open_files_max);
+        rc = rmq_queue_files_open(&d->queues, d->plane, &d->sync, &d->deferred_close, open_files_max);
     if (!rc)
         rc = rmq_batch_queues_open(&d->batch_queues, d->plane, &d->sync);
     if (!rc)
-        rc = rmq_index_files_open(&d->index, settings, &d->sync, &d->let_go);
+        rc = rmq_index_files_open(&d->index, settings, &d->sync, &d->deferred_close);
     return rc;
 }
 
@@ -157,7 +157,7 @@ void rmq_dispatcher_close(struct rmq_dispatcher *d)
     rmq_queue_files_close(&d->queues);
     rmq_batch_queues_close(&d->batch_queues);
     rmq_index_files_close(&d->index);
-    rmq_let_go_close(&d->let_go);
+    rmq_deferred_close_close(&d->deferred_close);
     rmq_segment_unmap(&d->segment);
     for (int p = 0; p < RMQ_PORTS_MAX; p++)
         free(d->unsent[p]);
@@ -192,8 +192,8 @@ int rmq_dispatcher_clean_index(struct rmq_dispatcher *d, uint64_t min_commit_log
 
 int rmq_dispatcher_may_clean(struct rmq_dispatcher *d)
 {
-    uint32_t waiting = rmq_let_go_waiting(&d->let_go);
-    return !waiting || waiting < d->let_go.limit / 2;
+    uint32_t waiting = rmq_deferred_close_waiting(&d->deferred_close);
+    return !waiting || waiting < d->deferred_close.limit / 2;
 }
 
 /* --- loop ------------------------------------------------------------------------------------------------------ */
@@ -210,7 +210,7 @@ static int64_t step(struct rmq_dispatcher *d)
 {
     uint64_t end = rmq_confirm_offset(d->marks), done = d->marks->dispatched_offset, low = rmq_load(&d->marks->min_offset);
     uint64_t appended = rmq_load(&d->marks->append_offset); /* read last: it only grows, and the others follow it */
-    RMQ_MUST(done <= end && end <= appended && low <= appended, done, end, appended, low);
+    RMQ_INVARIANT(done <= end && end <= appended && low <= appended, done, end, appended, low);
     if (end <= done || !may_work(d))
         return 0;
     int64_t bytes = rmq_dispatch_read(d, end);

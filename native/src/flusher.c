@@ -374,7 +374,7 @@ static int sync_is_due(struct rmq_flusher *f, int *wait_ms)
     const struct rmq_settings *settings = &f->header->settings;
     uint64_t append = rmq_load(&f->marks->append_offset), flushed = f->marks->flushed_offset;
     *wait_ms = PARK_MS;
-    RMQ_MUST(flushed <= append, flushed, append); /* flushed_offset is flush's own, append_offset only grows */
+    RMQ_INVARIANT(flushed <= append, flushed, append); /* flushed_offset is flush's own, append_offset only grows */
     if (append <= flushed || rmq_load(&f->marks->store_fault) == RMQ_FAULT_FSYNC)
         return 0;
     if (settings->sync_flush || rmq_load(&f->marks->stop_requested) >= RMQ_STOP_FLUSH)

@@ -101,7 +101,7 @@ static void publish(struct rmq_ha_sender *s)
     uint64_t replicated = rmq_ha_watermark(&s->answer, s->header->replication.peers, s->append_offset);
     uint64_t confirmed = rmq_ha_watermark(&s->confirm, s->header->replication.peers, s->append_offset);
     uint64_t had = s->marks->replicated_offset; /* of an append_offset that has been, which only grows */
-    RMQ_MUST(had <= s->append_offset && replicated <= s->append_offset, had, replicated, s->append_offset);
+    RMQ_INVARIANT(had <= s->append_offset && replicated <= s->append_offset, had, replicated, s->append_offset);
     int shows = s->marks->confirm_policy & RMQ_CONFIRM_LIMITED && confirmed > s->marks->confirm_limit;
     if (shows) { /* first: who is answered may ask for the confirm offset at once */
         rmq_store(&s->marks->confirm_limit, confirmed);

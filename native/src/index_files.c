@@ -54,7 +54,7 @@ static void detach(struct rmq_index_files *f, struct rmq_index_file *file)
         int is_deleted = fstat(file->fd, &status) == 0 && status.st_nlink == 0;
         munmap(file->index.base, f->bytes);
         if (is_deleted)
-            rmq_let_go_add(f->let_go, file->fd);
+            rmq_deferred_close_add(f->deferred_close, file->fd);
         else
             close(file->fd);
     }
@@ -173,13 +173,13 @@ static int attach_newest(struct rmq_index_files *f)
 }
 
 int rmq_index_files_open(struct rmq_index_files *f, const struct rmq_settings *settings,
-                         struct rmq_background_sync *sync, struct rmq_let_go *let_go)
+                         struct rmq_background_sync *sync, struct rmq_deferred_close *deferred_close)
 {
     memset(f, 0, sizeof *f);
     f->current.fd = f->previous.fd = -1;
     f->settings = settings;
     f->sync = sync;
-    f->let_go = let_go;
+    f->deferred_close = deferred_close;
     f->replay_end = -1;
     if (!settings->message_index_enable)
         return 0;
@@ -304,7 +304,7 @@ int rmq_index_files_clean(struct rmq_index_files *f, uint64_t min_commit_log_off
             rc = (int)end;
         if (end < 0 || (uint64_t)end >= min_commit_log_offset)
             break;
-        rc = rmq_let_go_unlink(f->let_go, path);
+        rc = rmq_deferred_close_unlink(f->deferred_close, path);
         if (rc < 0)
             break;
         deleted++;

@@ -8,7 +8,7 @@
 
 #include "background_sync.h"
 #include "index.h"
-#include "let_go.h"
+#include "deferred_close.h"
 #include "plane.h"
 
 #define RMQ_INDEX_NAME_BYTES 18
@@ -22,7 +22,7 @@ struct rmq_index_file {
 struct rmq_index_files {
     const struct rmq_settings *settings;
     struct rmq_background_sync *sync;
-    struct rmq_let_go *let_go;
+    struct rmq_deferred_close *deferred_close;
     struct rmq_index_file current, previous;
     uint64_t bytes;              /* of one file */
     uint64_t count;
@@ -35,7 +35,7 @@ struct rmq_index_files {
 };
 
 int rmq_index_files_open(struct rmq_index_files *files, const struct rmq_settings *settings,
-                         struct rmq_background_sync *sync, struct rmq_let_go *let_go);
+                         struct rmq_background_sync *sync, struct rmq_deferred_close *deferred_close);
 void rmq_index_files_close(struct rmq_index_files *files);
 
 /* One key of a record behind replay_end; begins a new file when the current one is full. 1, 0 (lies before the file's

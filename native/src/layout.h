@@ -9,7 +9,8 @@
  *
  * What must stay true:
  *  1. One writer per word. The comment behind each block names the role that writes it. Exceptions: a bell's
- *     `sleeping`, a role's `wanted`, the head of the inbox, and words of a dead role, which the supervisor resets.
+ *     `sleeping`, a role's `activation_requested`, the head of the inbox, and words of a dead role, which the
+ *     supervisor resets.
  *  2. A word is published after what it promises (release), and read before it is relied on (acquire).
  *  3. Any worker may die between any two stores. [name] below is the crash point (RMQ_CRASH) that stands there.
  *  4. Ids of topics and groups, and queue slots, are never reused while the plane lives.
@@ -29,7 +30,7 @@
  *     a head without a bell  rule 5. [port-requests-published, reader-requests-published, reader-commit-published,
  *                            dispatch-arrived-head, write-append-offset, flush-completed-head]
  *     slots before tail      the next consumer meets them once more. A read worker drops them by their generation
- *                            [reader-completions-answered, reader-verdicts-judged]. Control stores the same offsets
+ *                            [reader-completions-answered, reader-verdicts-applied]. Control stores the same offsets
  *                            again [control-commits-taken]. The completer knows each answer's place (4).
  *
  * 2. ASKS (asks.c). Each answerer has an inbox (MPSC, records of rmq_inbox_record) and a ring of answers (SPSC, records of
@@ -38,9 +39,10 @@
  *     asker:    store the inbox's number and its head as claim_position in the own role block; fence; compare-and-swap
  *               head to its new value, or begin again; where the record does not fit before the ring's end, a PAD record
  *               fills the rest; store the NEGATIVE length [inbox-claimed]; fill [inbox-filled]; store the positive length,
- *               which commits the record; store ~0 as claim_position; set `wanted` of an answerer that may be dormant
- *               [worker-wanted]; ring it
- *     answerer: stops at a length that is not positive; else copies the record, stores its end as taken_to [inbox-given-up],
+ *               which commits the record; store ~0 as claim_position; set `activation_requested` of an answerer that
+ *               may be dormant [worker-activation-requested]; ring it
+ *     answerer: stops at a length that is not positive; else copies the record, stores its end as consumed_to
+ *     [inbox-given-up],
  *               makes a PAD of it [inbox-padded], clears it [inbox-cleared], zeroes its length [inbox-zeroed], stores
  *               tail [inbox-taken]; answers: fills a record [verdict-filled], stores head [verdict-published], rings the
  *               asker
@@ -55,10 +57,12 @@
  *   Either the client of an ask is told to try again, or the ask is done. Control's askers see its generation: all that
  *   it was asked is given up. Any other answerer, which may be dormant, says what it takes:
  *
- *     answerer: begun_at = tail, or taken_to where that is larger [answerer-begins]; state = serving; fence [answerer-serves]; serving_since_ns = clock
- *               [answerer-served]; begun_generation = its generation [answerer-begun]; takes asks, but those that were
+ *     answerer: start_position = tail, or consumed_to where that is larger [answerer-begins]; state = serving; fence
+ *     [answerer-serves]; serving_since_ns = clock
+ *               [answerer-served]; start_generation = its generation [answerer-begun]; takes asks, but those that were
  *               received RMQ_ASK_PATIENCE_MS before serving_since_ns, which are void
- *     asker:    begun_generation is that of the role: asks before begun_at were lost with the predecessor, those that are
+ *     asker:    start_generation is that of the role: asks before start_position were lost with the predecessor,
+ *     those that are
  *               void are given up, the others wait. The role is not serving: the clock is read first, then the state, and
  *               asks whose patience is over are given up. The answerer reads its own clock later, so they are void.
  *
@@ -157,10 +161,10 @@
  *     min_offset         flush                the log's first byte; only grows
  *
  *   Each of these relations, and tail <= head <= tail + capacity of each ring, is checked by the role that uses it, once a
- *   batch (must.h): the word that only grows is read last. What does not hold ends the process.
+ *   batch (invariant.h): the word that only grows is read last. What does not hold ends the process.
  *
  * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
- *   process. Requests, completions, asks and answers carry a generation. worker_want.h has the start of a
+ *   process. Requests, completions, asks and answers carry a generation. worker_activation.h has the start of a
  *   dormant worker. When the supervisor dies, all workers end.
  *     port         its owner's, taken over by rmq_port_claim [port-claimed]: requests of an older one are dropped
  *     connection   (reader generation, index, generation of the index): in asks and answers
@@ -235,7 +239,7 @@ struct rmq_plane_header {
     uint32_t header_bytes;
     uint64_t plane_bytes;
     uint64_t start_id;
-    uint64_t readable_from;      /* supervisor, once: the end of what was recovered and may be read; dispatch reaches it */
+    uint64_t recovered_end;      /* supervisor, once: the end of what was recovered and may be read; dispatch reaches it */
     uint8_t reserved[24];
     struct rmq_tables tables;
     struct rmq_memory memory;
@@ -244,7 +248,7 @@ struct rmq_plane_header {
     struct rmq_ports ports;
     struct rmq_asks asks;        /* who asks whom */
     struct rmq_replication replication;
-    struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_PLACES]; /* the role itself */
+    struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_STAGES]; /* the role itself */
     struct rmq_admission admission; /* control */
 };
 /* cdef-end */

@@ -8,7 +8,7 @@
 /* cdef-begin */
 /* What a request's time is counted up to, each since it was taken from its socket. One histogram per role and place. */
 #define RMQ_LATENCY_BUCKETS 26       /* 0: below 1 us, i: below 2^i us, the last: the rest, from 2^24 us = 17 s on */
-#define RMQ_LATENCY_PLACES 2
+#define RMQ_LATENCY_STAGES 2
 #define RMQ_READ_LATENCY_QUEUED 0    /* in the request ring */
 #define RMQ_READ_LATENCY_ANSWERED 1  /* its answer is encoded */
 #define RMQ_WRITE_LATENCY_APPENDED 0
@@ -33,12 +33,12 @@ struct rmq_slow_request {
     uint8_t host[16];            /* network order */
     uint32_t v6;
     uint32_t bytes;              /* the frame */
-    uint32_t queued_us, appended_us, kept_us, answered_us;
+    uint32_t queued_us, appended_us, durable_us, answered_us;
 };
 #define RMQ_SLOW_SLOTS 64
 
-/* What pulls of one group took of one queue, counted by one reader (pulled.h). 48 bytes. */
-struct rmq_pulled {
+/* What pulls of one group took of one queue, counted by one reader (pull_stats.h). 48 bytes. */
+struct rmq_pull_stats {
     uint64_t key;                /* group id << 32 | queue slot; may be there twice where a reader died */
     uint64_t messages;
     uint64_t bytes;
@@ -46,9 +46,9 @@ struct rmq_pulled {
     int64_t time_mono_ms;        /* of it */
     uint64_t reserved;
 };
-#define RMQ_PULLED_CAPACITY 65536 /* per reader, sparse */
-#define RMQ_PULLED_CELLS 131072
-struct rmq_pulled_table {
+#define RMQ_PULL_STATS_CAPACITY 65536 /* per reader, sparse */
+#define RMQ_PULL_STATS_CELLS 131072
+struct rmq_pull_stats_table {
     uint64_t count;              /* entries in use, from the first on */
     uint64_t overflow;           /* pulls that found no place */
     uint8_t pad[48];
@@ -57,6 +57,6 @@ struct rmq_pulled_table {
 
 _Static_assert(sizeof(struct rmq_latency) == 256, "latency");
 _Static_assert(sizeof(struct rmq_slow_request) == 64, "slow request");
-_Static_assert(sizeof(struct rmq_pulled) == 48, "pulled");
-_Static_assert(RMQ_PULLED_CELLS == 2 * RMQ_PULLED_CAPACITY, "pulled");
+_Static_assert(sizeof(struct rmq_pull_stats) == 48, "pull stats");
+_Static_assert(RMQ_PULL_STATS_CELLS == 2 * RMQ_PULL_STATS_CAPACITY, "pull stats");
 #endif

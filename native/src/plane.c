@@ -60,8 +60,8 @@ static void port_init(struct cursor *cursor, struct rmq_port *port, const struct
     if (plan->flags & RMQ_PORT_CONNECTIONS) {
         ring_init(cursor, &port->commit, c->commit_slots, sizeof(struct rmq_offset_commit));
         ring_init(cursor, &port->slow, RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
-        port->pulled_at = take(cursor, (uint64_t)RMQ_PULLED_CAPACITY * sizeof(struct rmq_pulled));
-        port->pulled_cells_at = take(cursor, (uint64_t)RMQ_PULLED_CELLS * sizeof(uint32_t));
+        port->pull_stats_at = take(cursor, (uint64_t)RMQ_PULL_STATS_CAPACITY * sizeof(struct rmq_pull_stats));
+        port->pull_stats_cells_at = take(cursor, (uint64_t)RMQ_PULL_STATS_CELLS * sizeof(uint32_t));
     }
 }
 
@@ -213,7 +213,7 @@ int rmq_ha_order_take(struct rmq_plane *plane, char *out)
     if (!rmq_ring_waiting(ring, ring->tail))
         return 0;
     const struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->tail);
-    RMQ_MUST(order->length <= sizeof order->json, order->length, ring->tail);
+    RMQ_INVARIANT(order->length <= sizeof order->json, order->length, ring->tail);
     int length = (int)order->length;
     if (length > 0)
         memcpy(out, order->json, (size_t)length);
@@ -272,9 +272,9 @@ char rmq_sync_switch(void)
     return n == 1 ? letter : 0;
 }
 
-int rmq_made_deaf(uint32_t generation)
+int rmq_receive_disabled(uint32_t generation)
 {
-    const char *wanted = getenv("RINGMQ_DEAF_GENERATION");
+    const char *wanted = getenv("RINGMQ_HUNG_GENERATION");
     return wanted && (uint32_t)atol(wanted) == generation;
 }
 

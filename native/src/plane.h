@@ -99,11 +99,11 @@ static inline struct rmq_plane_header *rmq_header(struct rmq_plane *plane)
 #define RMQ_CRASH(name) rmq_crash_point(name)
 /* First letter of the file that RINGMQ_SYNC_SWITCH names, 0 = none: how a test stalls and fails syncs. */
 char rmq_sync_switch(void);
-/* RINGMQ_DEAF_GENERATION: the reader of this generation receives nothing. */
-int rmq_made_deaf(uint32_t generation);
+/* RINGMQ_HUNG_GENERATION: the reader of this generation receives nothing. */
+int rmq_receive_disabled(uint32_t generation);
 #else
 #define RMQ_CRASH(name) ((void)0)
 #define rmq_sync_switch() ((char)0)
-#define rmq_made_deaf(generation) ((void)(generation), 0)
+#define rmq_receive_disabled(generation) ((void)(generation), 0)
 #endif
 #endif

@@ -355,8 +355,8 @@ int rmq_offset_drain(struct rmq_plane *plane)
         uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
         for (; tail < head; tail++) {
             struct rmq_offset_commit *c = rmq_ring_slot(plane->base, ring, tail);
-            RMQ_MUST(c->group_id <= h->tables.group_capacity, c->group_id, h->tables.group_capacity, p);
-            RMQ_MUST(c->queue_slot < h->tables.queue_capacity, c->queue_slot, h->tables.queue_capacity, p);
+            RMQ_INVARIANT(c->group_id <= h->tables.group_capacity, c->group_id, h->tables.group_capacity, p);
+            RMQ_INVARIANT(c->queue_slot < h->tables.queue_capacity, c->queue_slot, h->tables.queue_capacity, p);
             int rc = rmq_offset_put(plane, c->group_id, c->queue_slot, c->offset);
             if (rc < 0)
                 failed = rc; /* lost: what stays in the ring would be stored once more over later offsets */

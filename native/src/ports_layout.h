@@ -60,7 +60,7 @@ struct rmq_completion {
     uint16_t cause;              /* RMQ_FAULT_* or RMQ_CAUSE_*: for the remark */
     int32_t cause_errno;
     uint32_t appended_us;        /* since received; 0 where nobody counts */
-    uint32_t kept_us;            /* flushed and replicated, as far as the request waits for it */
+    uint32_t durable_us;         /* flushed and replicated, as far as the request waits for it */
 };
 #define RMQ_CAUSE_MESSAGE_SIZE 64
 #define RMQ_CAUSE_BATCH_ELEMENT 65 /* malformed batch body */
@@ -110,16 +110,16 @@ struct rmq_port {
     uint32_t parked_max;         /*  12 of its requests that may wait for the disk or for replicas at a time */
     uint64_t arena_bytes;        /*  16 */
     uint64_t parked_flags_at;    /*  24 u8 [queue_capacity]: 1 = the owner wants the queue's arrivals (owner); 0 = takes none */
-    uint64_t pulled_at;          /*  32 struct rmq_pulled [RMQ_PULLED_CAPACITY] */
-    uint64_t pulled_cells_at;    /*  40 u32 entry + 1, 0 = free [RMQ_PULLED_CELLS] */
+    uint64_t pull_stats_at;      /*  32 struct rmq_pull_stats [RMQ_PULL_STATS_CAPACITY] */
+    uint64_t pull_stats_cells_at; /*  40 u32 entry + 1, 0 = free [RMQ_PULL_STATS_CELLS] */
     uint8_t pad0[16];
     uint32_t generation;         /*  64 owner: of its role, when it claimed the port. Older requests are dropped */
     uint32_t awaits;             /*  68 owner: pulls, or whatever else waits for arrivals now; 0 = none does */
     uint64_t acknowledged;       /*  72 owner of an ordered port: position from which requests follow a refusal that it has seen */
-    uint64_t slow_untold;        /*  80 owner: slow requests that found their ring full */
-    uint64_t junk_untold;        /*  88 owner: connections closed for junk that control did not hear of */
+    uint64_t slow_dropped;       /*  80 owner: slow requests that found their ring full */
+    uint64_t junk_dropped;       /*  88 owner: connections closed for junk that control did not hear of */
     uint8_t pad1[32];
-    struct rmq_pulled_table pulled; /* owner */
+    struct rmq_pull_stats_table pull_stats; /* owner */
     struct rmq_ring request;     /* rmq_request: owner -> write */
     struct rmq_ring appended;    /* rmq_completion: write -> owner */
     struct rmq_ring completed;   /* rmq_completion: flush (completer) -> owner */

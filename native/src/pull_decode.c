@@ -141,7 +141,7 @@ static int subscription_allows(struct rmq_reader *r, struct rmq_pull *p, const s
            p->filter.sub_version >= p->sub_version;
 }
 
-enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
+enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
                               struct rmq_pull *p, int approved)
 {
     struct seen seen = {0};
@@ -149,12 +149,12 @@ enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection 
     p->expression_length = 0;
     p->is_bulk = 0;
     if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !r->settings->lite_pull_enable))
-        return RMQ_FATE_COLD;
+        return RMQ_OUTCOME_COLD;
     for (uint32_t i = 0; i < h->ext_count; i++)
         if (!take_field(&h->ext[i], p, &seen))
-            return RMQ_FATE_COLD;
+            return RMQ_OUTCOME_COLD;
     if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(r, p, approved) || !topic_allows(r, p, approved) ||
         !subscription_allows(r, p, &seen))
-        return RMQ_FATE_COLD;
-    return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_COLD;
+    return RMQ_OUTCOME_DONE;
 }

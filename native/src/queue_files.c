@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "bus_guard.h"
+#include "sigbus_guard.h"
 #include "bytes.h"
 #include "consume_queue.h"
 #include "ring.h"
@@ -363,7 +363,7 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
             return (int)found;
         if ((uint64_t)found < units)
             break;
-        rc = rmq_let_go_unlink(f->let_go, path);
+        rc = rmq_deferred_close_unlink(f->deferred_close, path);
         if (rc < 0)
             return rc;
         deleted++;
@@ -386,7 +386,7 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
 /* --- life ------------------------------------------------------------------------------------------------- */
 
 int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, struct rmq_background_sync *sync,
-                         struct rmq_let_go *let_go, uint32_t open_max)
+                         struct rmq_deferred_close *deferred_close, uint32_t open_max)
 {
     const struct rmq_settings *settings = &rmq_header(plane)->settings;
     memset(f, 0, sizeof *f);
@@ -395,12 +395,12 @@ int rmq_queue_files_open(struct rmq_queue_files *f, struct rmq_plane *plane, str
     int n = snprintf(f->root, sizeof f->root, "%s/consumequeue", settings->store_path);
     if (n < 0 || (size_t)n >= sizeof f->root)
         return -ENAMETOOLONG;
-    int rc = rmq_bus_guard_open();
+    int rc = rmq_sigbus_guard_open();
     if (rc < 0)
         return rc;
     f->plane = plane;
     f->sync = sync;
-    f->let_go = let_go;
+    f->deferred_close = deferred_close;
     f->file_bytes = settings->queue_file_bytes;
     f->open_max = open_max;
     f->files = calloc(open_max, sizeof *f->files);

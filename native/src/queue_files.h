@@ -8,7 +8,7 @@
 #define RMQ_QUEUE_FILES_H
 
 #include "background_sync.h"
-#include "let_go.h"
+#include "deferred_close.h"
 #include "plane.h"
 #include "consume_queue.h"
 #include "queue_window.h"
@@ -25,7 +25,7 @@ struct rmq_queue_file {
 struct rmq_queue_files {
     struct rmq_plane *plane;
     struct rmq_background_sync *sync;
-    struct rmq_let_go *let_go;
+    struct rmq_deferred_close *deferred_close;
     uint64_t file_bytes;
     uint32_t open_max, open_count;
     struct rmq_queue_file *files;
@@ -36,7 +36,7 @@ struct rmq_queue_files {
 };
 
 int rmq_queue_files_open(struct rmq_queue_files *files, struct rmq_plane *plane, struct rmq_background_sync *sync,
-                         struct rmq_let_go *let_go, uint32_t open_max);
+                         struct rmq_deferred_close *deferred_close, uint32_t open_max);
 void rmq_queue_files_close(struct rmq_queue_files *files);
 
 /* Puts `count` encoded units from queue offset `first` on, in as many files as it takes. `max_offset`: end of the

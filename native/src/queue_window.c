@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "bus_guard.h"
+#include "sigbus_guard.h"
 #include "consume_queue.h"
 #include "plane.h"
 #include "ring.h"
@@ -121,7 +121,7 @@ int rmq_queue_window_put(struct rmq_queue_window *w, int fd, uint64_t file_bytes
     if (!in_window(w, at, end) && !move_window(w, fd, at, end))
         return write_units(w, fd, file_bytes, at, units, length, 0);
     struct stores stores = {.to = w->base + (at - w->mapped_from), .units = units, .length = length};
-    if (!rmq_bus_guard_run(store_units, &stores))
+    if (!rmq_sigbus_guard_run(store_units, &stores))
         return 0;
     w->plain = 1; /* write tells why, or finds another block */
     return write_units(w, fd, file_bytes, at, units, length, 0);

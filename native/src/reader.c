@@ -23,7 +23,7 @@ static void house_open(struct rmq_reader *r)
     memcpy(raw, s->store_host, bytes);
     rmq_put32(raw + bytes, s->store_port);
     rmq_hex_put((uint8_t *)r->host_hex, raw, bytes + 4);
-    r->house = (struct rmq_answer_house){
+    r->broker = (struct rmq_answer_broker){
         .region = s->region_id,
         .region_length = (uint32_t)strnlen(s->region_id, sizeof s->region_id),
         .host_hex = r->host_hex,
@@ -180,7 +180,7 @@ static void tick(struct rmq_reader *r)
         rmq_park_tick(r);
     if (r->now_ms >= r->tick_next_ms) {
         rmq_connections_tick(r);
-        rmq_park_heed_settings(r);
+        rmq_park_apply_settings(r);
         rmq_queue_reader_tick(&r->queues);
         rmq_buffers_tick(r);
         rmq_blocks_tick(r);
@@ -288,8 +288,8 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
             else
                 rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
         }
-        if (rmq_reader_is_deaf(r))
-            return RMQ_RUN_DEAF;
+        if (rmq_reader_is_hung(r))
+            return RMQ_RUN_HUNG;
         int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && stopped(r, work);
         if (rc < 0 && rc != -EINTR)
             return rc;

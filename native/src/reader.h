@@ -56,8 +56,8 @@ uint64_t rmq_reader_scratch_bytes(uint32_t request_slots);
  * are mapped in `plane`, the listening sockets are the caller's; vip_listen_fd -1 = none. NULL with *error = -errno:
  * -EINVAL when a setting of the arena is impossible. */
 struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int listen_fd, int vip_listen_fd, int *error);
-#define RMQ_RUN_DEAF 5 /* bytes wait on the reader's sockets and none was received for 5 s: replace the process */
-/* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; ready requests have been answered), RMQ_RUN_DEAF, or -errno.
+#define RMQ_RUN_HUNG 5 /* bytes wait on the reader's sockets and none was received for 5 s: replace the process */
+/* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; ready requests have been answered), RMQ_RUN_HUNG, or -errno.
  * Returns early (RMQ_RUN_BUDGET) after a signal. */
 int rmq_reader_run(struct rmq_reader *reader, int64_t budget_ns);
 /* Closes every connection. */

@@ -83,14 +83,14 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .remark_length = (uint32_t)strlen(remark),
     };
     if (!is_stored(done->code)) {
-        uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, &r->house));
+        uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, &r->broker));
         if (to)
-            rmq_output_commit(r, c, rmq_error_answer_put(to, &head, &r->house));
+            rmq_output_commit(r, c, rmq_error_answer_put(to, &head, &r->broker));
         return;
     }
     struct rmq_send_answer a = {
         .head = head,
-        .house = &r->house,
+        .broker = &r->broker,
         .uniq_key = p->uniq_key_at ? r->arena + p->uniq_key_at : NULL,
         .uniq_key_length = p->uniq_key_length,
         .batch = p->batch_at ? r->arena + p->batch_at : NULL,
@@ -110,7 +110,7 @@ static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, cons
 {
     struct rmq_ring *ring = &r->port->slow;
     if (!rmq_ring_room(ring, ring->head)) {
-        rmq_store_relaxed(&r->port->slow_untold, r->port->slow_untold + 1);
+        rmq_store_relaxed(&r->port->slow_dropped, r->port->slow_dropped + 1);
         return;
     }
     struct rmq_slow_request *slow = rmq_ring_slot(r->plane->base, ring, ring->head);
@@ -125,7 +125,7 @@ static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, cons
         .bytes = p->frame_length,
         .queued_us = p->queued_us,
         .appended_us = done->appended_us,
-        .kept_us = done->kept_us,
+        .durable_us = done->durable_us,
         .answered_us = rmq_latency_us(took_ns),
     };
     memcpy(slow->host, c->host, sizeof slow->host);
@@ -146,7 +146,7 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
             continue;
         }
         struct rmq_pending *p = rmq_pending_find(r, (uint32_t)done->token); /* nothing but its completion releases it */
-        RMQ_MUST(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
+        RMQ_INVARIANT(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
         struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(r, p->connection, p->connection_generation);
         if (c)
             answer(r, c, p, done);

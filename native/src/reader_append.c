@@ -203,9 +203,10 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
 
 /* Who keeps the frame until write has answered. Few buffers left: it moves to a block, so that its neighbours do not wait for
  * it; a large one only while there are many blocks. 0 = no block, and the last buffers nobody keeps. */
-static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint32_t length, struct rmq_hold *hold, struct rmq_hold *kept)
+static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint32_t length, struct rmq_frame_ref *ref,
+                struct rmq_frame_ref *kept)
 {
-    if (hold->buffer != RMQ_NONE && rmq_buffers_few(r)) {
+    if (ref->buffer != RMQ_NONE && rmq_buffers_few(r)) {
         uint8_t *old = *frame;
         uint8_t *to = length <= r->buffer_bytes / 4 || rmq_blocks_many(r) ? rmq_block_take(r, length, kept) : NULL;
         if (to) {
@@ -218,7 +219,7 @@ static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint3
         if (rmq_buffers_last(r))
             return 0;
     }
-    rmq_hold_keep(r, hold, kept);
+    rmq_frame_ref_retain(r, ref, kept);
     return 1;
 }
 
@@ -270,53 +271,55 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     RMQ_CRASH("reader-request-filled");
 }
 
-static enum rmq_fate refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const char *remark)
+static enum rmq_outcome refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                               const char *remark)
 {
     rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
     r->counters[RMQ_READ_OVERLOAD]++;
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
-enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                               uint32_t length, struct rmq_hold *hold, int approved)
+enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                  uint8_t *frame,
+                               uint32_t length, struct rmq_frame_ref *ref, int approved)
 {
     struct rmq_send s;
     struct rmq_admitted a;
     struct target target = {0};
     struct rmq_admission_limits limits = limits_of(r);
     if (!rmq_send_decode(h, &s))
-        return RMQ_FATE_COLD; /* RMQ_REASON_FIELDS */
+        return RMQ_OUTCOME_COLD; /* RMQ_REASON_FIELDS */
     if (asks_for_rules(&s))
         rmq_rules_take(r->plane, r->rules, &r->rules_version);
     if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))
-        return RMQ_FATE_COLD;
+        return RMQ_OUTCOME_COLD;
     if (r->takes_no_sends || r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
         if (r->refuses)
             return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
         c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
-        return RMQ_FATE_STALL;
+        return RMQ_OUTCOME_STALL;
     }
     uint8_t *home = s.properties;
     read_properties(r, &s, &limits, approved, &a);
     if (a.verdict == RMQ_ADMIT_ASK || (a.verdict == RMQ_ADMIT_REDIRECT && !find_target(r, &a, &target)))
-        return RMQ_FATE_COLD;
+        return RMQ_OUTCOME_COLD;
     if (a.verdict == RMQ_ADMIT_REFUSE) {
         rmq_answer_error(r, c, h, r->rules->rules[a.rule].code, r->rules->rules[a.rule].remark);
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     finish_properties(&s, home, target.rule); /* from here on the frame is changed: it cannot stall any more */
-    struct rmq_hold kept;
-    if (!keep(r, &s, &frame, length, hold, &kept))
+    struct rmq_frame_ref kept;
+    if (!keep(r, &s, &frame, length, ref, &kept))
         return refuse(r, c, h, "[OVERLOAD]too many bytes under way, try again later");
     struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_APPEND, c, h);
     if (!p) { /* cannot be: the table holds more than in_flight_max */
-        rmq_hold_release(r, &kept);
+        rmq_frame_ref_release(r, &kept);
         return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
     }
-    p->hold = kept;
+    p->ref = kept;
     push(r, c, h, &s, &target, frame, length, p);
     r->counters[RMQ_READ_APPENDS]++;
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
 int rmq_append_open(struct rmq_reader *r)

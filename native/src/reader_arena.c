@@ -118,11 +118,11 @@ int rmq_block_is_large(uint32_t bytes) { return pages_of(bytes) > LARGE_PAGES; }
 /* The first page that a frame of so many may have. */
 static uint32_t first_page(const struct rmq_reader *r, uint32_t pages) { return pages > LARGE_PAGES ? large_from(r) : 0; }
 
-uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes, int *crumb)
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_frame_ref *ref, uint32_t bytes, int *crumb)
 {
-    uint32_t pages = pages_of(bytes), first = first_page(r, pages), from = hold->block, to = from + hold->block_pages;
+    uint32_t pages = pages_of(bytes), first = first_page(r, pages), from = ref->block, to = from + ref->block_pages;
     *crumb = 0;
-    if (hold->block == RMQ_NONE || to <= first)
+    if (ref->block == RMQ_NONE || to <= first)
         return 0;
     from = from < first ? first : from;
     while (from > first && to - from < pages && !r->block_used[from - 1])
@@ -194,7 +194,7 @@ static void mark_used(struct rmq_reader *r, uint32_t at, uint32_t pages)
     note_used(r, at, at + pages);
 }
 
-uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
+uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref)
 {
     uint32_t pages = pages_of(bytes);
     if (pages > r->blocks_free)
@@ -209,47 +209,47 @@ uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *h
     mark_used(r, at, pages);
     if (pages <= LARGE_PAGES)
         r->block_hint = at + pages < r->block_pages ? at + pages : 0;
-    *hold = (struct rmq_hold){.buffer = RMQ_NONE, .block = at, .block_pages = pages};
+    *ref = (struct rmq_frame_ref){.buffer = RMQ_NONE, .block = at, .block_pages = pages};
     return r->arena + r->blocks_at + (uint64_t)at * RMQ_BLOCK_BYTES;
 }
 
-int rmq_block_grow(struct rmq_reader *r, struct rmq_hold *hold, uint32_t used, uint32_t bytes)
+int rmq_block_grow(struct rmq_reader *r, struct rmq_frame_ref *ref, uint32_t used, uint32_t bytes)
 {
-    uint32_t pages = pages_of(bytes), end = hold->block + hold->block_pages, more = pages - hold->block_pages;
-    if (hold->block >= first_page(r, pages) && more <= r->block_pages - end && !memchr(r->block_used + end, 1, more)) {
+    uint32_t pages = pages_of(bytes), end = ref->block + ref->block_pages, more = pages - ref->block_pages;
+    if (ref->block >= first_page(r, pages) && more <= r->block_pages - end && !memchr(r->block_used + end, 1, more)) {
         mark_used(r, end, more);
-        hold->block_pages = pages;
+        ref->block_pages = pages;
         if (r->block_hint >= end && r->block_hint < end + more)
             r->block_hint = end + more < r->block_pages ? end + more : 0;
         return 1;
     }
-    struct rmq_hold larger;
+    struct rmq_frame_ref larger;
     uint8_t *to = rmq_block_take(r, bytes, &larger);
     if (!to)
         return 0;
-    memcpy(to, r->arena + r->blocks_at + (uint64_t)hold->block * RMQ_BLOCK_BYTES, used);
-    rmq_hold_release(r, hold);
-    *hold = larger;
+    memcpy(to, r->arena + r->blocks_at + (uint64_t)ref->block * RMQ_BLOCK_BYTES, used);
+    rmq_frame_ref_release(r, ref);
+    *ref = larger;
     return 1;
 }
 
-void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold)
+void rmq_frame_ref_release(struct rmq_reader *r, struct rmq_frame_ref *ref)
 {
-    if (hold->buffer != RMQ_NONE) {
-        rmq_buffer_drop(r, hold->buffer);
-    } else if (hold->block != RMQ_NONE) {
-        memset(r->block_used + hold->block, 0, hold->block_pages);
-        r->blocks_free += hold->block_pages;
-        r->small_free += small_pages(r, hold->block, hold->block_pages);
+    if (ref->buffer != RMQ_NONE) {
+        rmq_buffer_drop(r, ref->buffer);
+    } else if (ref->block != RMQ_NONE) {
+        memset(r->block_used + ref->block, 0, ref->block_pages);
+        r->blocks_free += ref->block_pages;
+        r->small_free += small_pages(r, ref->block, ref->block_pages);
         r->blocks_came_free = 1;
         r->block_freed_ms = r->now_ms;
-        if (hold->block < r->block_hint)
-            r->block_hint = hold->block; /* low pages first: they are warm */
+        if (ref->block < r->block_hint)
+            r->block_hint = ref->block; /* low pages first: they are warm */
     }
-    hold->buffer = hold->block = RMQ_NONE;
+    ref->buffer = ref->block = RMQ_NONE;
 }
 
-void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to)
+void rmq_frame_ref_retain(struct rmq_reader *r, struct rmq_frame_ref *from, struct rmq_frame_ref *to)
 {
     *to = *from;
     if (from->buffer != RMQ_NONE)

@@ -62,17 +62,17 @@ static void refuse_for(struct rmq_reader *r, struct rmq_connection *c, const str
 
 /* The pending entry with its own copy of the frame where one is kept; NULL = no room. */
 static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                                uint32_t length, struct rmq_hold *hold, uint32_t answerer)
+                                uint32_t length, struct rmq_frame_ref *ref, uint32_t answerer)
 {
     if (answerer != RMQ_CONTROL_ANSWERER && r->asked[answerer] >= r->pending_capacity / OTHERS_PART)
         return NULL;
     if (r->cold_count >= r->pending_capacity / 2 || (is_kept(h) && !rmq_blocks_for_control(r)))
         return NULL; /* a slow control must not take the place of frames in the making */
-    struct rmq_hold kept = {RMQ_NONE, RMQ_NONE, 0};
+    struct rmq_frame_ref kept = {RMQ_NONE, RMQ_NONE, 0};
     uint8_t *at = frame;
     if (is_kept(h)) {
-        if (hold->buffer == RMQ_NONE && hold->block != RMQ_NONE) {
-            rmq_hold_keep(r, hold, &kept);
+        if (ref->buffer == RMQ_NONE && ref->block != RMQ_NONE) {
+            rmq_frame_ref_retain(r, ref, &kept);
         } else {
             at = rmq_block_take(r, length, &kept);
             if (!at)
@@ -82,57 +82,58 @@ static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, 
     }
     struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_COLD, c, h);
     if (!p) {
-        rmq_hold_release(r, &kept);
+        rmq_frame_ref_release(r, &kept);
         return NULL;
     }
     r->asked[p->answerer]--;
     r->asked[answerer]++;
     p->answerer = (uint8_t)answerer;
-    p->hold = kept;
+    p->ref = kept;
     p->frame_at = is_kept(h) ? rmq_arena_offset(r, at) : 0;
     p->frame_length = is_kept(h) ? length : 0;
     return p;
 }
 
-enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                             uint32_t length, struct rmq_hold *hold, uint32_t redone)
+enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
+                             uint32_t length, struct rmq_frame_ref *ref, uint32_t redone)
 {
     uint32_t answerer = (h->flag & RMQ_FLAG_RESPONSE) || is_kept(h) ? RMQ_CONTROL_ANSWERER : rmq_answerer_of(r->plane, h->code);
     uint32_t body = length - 8 - h->header_length, payload = is_send(h->code) ? length - body : length;
     if (h->flag & RMQ_FLAG_RESPONSE) {
         if (!c->answers_due) {
             r->counters[RMQ_READ_STALE]++;
-            return RMQ_FATE_DONE;
+            return RMQ_OUTCOME_DONE;
         }
         c->answers_due--;
     } else if (rmq_cold_is_full(r, c) && !redone) {
         if (!r->refuses)
-            return RMQ_FATE_STALL;
+            return RMQ_OUTCOME_STALL;
         refuse_for(r, c, h, answerer, OVERLOAD);
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     if (redone > RMQ_REDO_MAX) {
         refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     if (payload - 8 - h->header_length > RMQ_COLD_BODY_BYTES_MAX) {
         char remark[160];
         snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %d bytes, this one has %u", h->code,
                  RMQ_COLD_BODY_BYTES_MAX, body);
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     if (h->header_length > RMQ_COLD_HEADER_BYTES_MAX) {
         char remark[160];
         snprintf(remark, sizeof remark, "the header of a request with code %d may have at most %d bytes, this one has %u", h->code,
                  RMQ_COLD_HEADER_BYTES_MAX, h->header_length);
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     const struct rmq_ring *inbox = &rmq_answerer_at(r->plane, answerer)->inbox;
     if (payload > LARGE_BYTES && rmq_ring_used(inbox) + payload > inbox->capacity / 2) {
         refuse_for(r, c, h, answerer, OVERLOAD);
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     struct rmq_inbox_record record;
     rmq_inbox_head(r, c, &record);
@@ -140,10 +141,10 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
     record.frame_length = length;
     struct rmq_pending *p = NULL;
     if (!(h->flag & RMQ_FLAG_RESPONSE)) {
-        p = keep(r, c, h, frame, length, hold, answerer);
+        p = keep(r, c, h, frame, length, ref, answerer);
         if (!p) {
             refuse_for(r, c, h, answerer, OVERLOAD);
-            return RMQ_FATE_DONE;
+            return RMQ_OUTCOME_DONE;
         }
         p->redone = redone & 63;
         record.pending = rmq_pending_id(r, p);
@@ -154,7 +155,7 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
         if (p)
             rmq_pending_release(r, p);
         refuse_for(r, c, h, answerer, OVERLOAD);
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     if (p) {
         p->ask_position = position;
@@ -166,7 +167,7 @@ enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, con
     if (h->code == RMQ_CODE_HEARTBEAT || h->code == RMQ_CODE_LOCK)
         c->registered = 1;
     r->counters[RMQ_READ_COLD]++;
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
 /* An answerer that does not serve now has nothing of the connection, or has lost it: it need not start for that. */
@@ -259,7 +260,7 @@ static void answer_pending(struct rmq_reader *r, struct rmq_connection *c, const
     refuse_for(r, c, &h, p->answerer, text);
 }
 
-static void judge(struct rmq_reader *r, const struct rmq_verdict *v, uint32_t answerer)
+static void apply_verdict(struct rmq_reader *r, const struct rmq_verdict *v, uint32_t answerer)
 {
     struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(r, v->pending);
     if (v->asker_generation != r->generation || (v->pending != RMQ_NONE && (!p || p->kind != RMQ_PENDING_COLD || p->answerer != answerer))) {
@@ -302,15 +303,15 @@ static uint32_t drain(struct rmq_reader *r, uint32_t answerer)
     while (tail < head) {
         uint32_t at = (uint32_t)(tail & (ring->capacity - 1));
         const struct rmq_verdict *v = (const struct rmq_verdict *)(base + at);
-        RMQ_MUST(rmq_verdict_is_whole(v, head - tail, ring->capacity - at), v->length, v->type, at, answerer);
+        RMQ_INVARIANT(rmq_verdict_is_whole(v, head - tail, ring->capacity - at), v->length, v->type, at, answerer);
         if (v->type != RMQ_VERDICT_PAD) {
-            judge(r, v, answerer);
+            apply_verdict(r, v, answerer);
             count++;
         }
         tail += RMQ_ALIGN8(v->length);
     }
     if (tail != ring->tail) {
-        RMQ_CRASH("reader-verdicts-judged");
+        RMQ_CRASH("reader-verdicts-applied");
         rmq_store(&ring->tail, tail);
     }
     return count;
@@ -338,15 +339,15 @@ void rmq_redo_run(struct rmq_reader *r)
         struct rmq_pending *p = &r->pending[r->redo_head];
         struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
         if (c) {
-            struct rmq_hold hold = p->hold;
-            p->hold = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
-            enum rmq_fate fate = rmq_frame_process(r, c, r->arena + p->frame_at, p->frame_length, &hold, p->redone + 1u);
-            if (fate == RMQ_FATE_STALL) {
-                p->hold = hold;
+            struct rmq_frame_ref ref = p->ref;
+            p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
+            enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena + p->frame_at, p->frame_length, &ref, p->redone + 1u);
+            if (outcome == RMQ_OUTCOME_STALL) {
+                p->ref = ref;
                 return;
             }
             c->stalled_ns = 0;
-            rmq_hold_release(r, &hold);
+            rmq_frame_ref_release(r, &ref);
         }
         r->redo_head = p->next;
         if (r->redo_head == RMQ_NONE)
@@ -388,7 +389,7 @@ static void watch_control(struct rmq_reader *r)
 static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
 {
     const struct rmq_answerer *a = &r->header->asks.answerer[answerer];
-    uint32_t begun = rmq_load(&a->begun_generation);
+    uint32_t begun = rmq_load(&a->start_generation);
     int serves = rmq_load(&r->header->roles[a->role].state) == 2;
     if (begun == r->begun[answerer] && (serves || !is_due))
         return;
@@ -399,7 +400,7 @@ static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
         struct rmq_pending *p = &r->pending[i];
         if (p->kind == RMQ_PENDING_COLD && p->answerer == answerer &&
             rmq_ask_is_lost(r->plane, answerer, p->ask_position, p->received_ns, now_ns))
-            give_up(r, p, p->ask_position < rmq_load(&a->begun_at) ? GONE : NOT_SERVING);
+            give_up(r, p, p->ask_position < rmq_load(&a->start_position) ? GONE : NOT_SERVING);
     }
 }
 

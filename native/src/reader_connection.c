@@ -90,7 +90,7 @@ void rmq_accept_stop(struct rmq_reader *r)
 
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)
 {
-    if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_made_deaf(r->generation))
+    if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_receive_disabled(r->generation))
         return;
     if ((c->took_full ? rmq_engine_receive_once : rmq_engine_receive)(r->engine, c->fd, tag_of(r, c)) == 0) {
         c->receiving = 1;
@@ -220,7 +220,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->stalled_ns = 0;
     c->output = NULL;
     c->head_length = c->frame_bytes = c->filled = 0;
-    c->block = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
+    c->block = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
     c->active_ms = c->stall_ms = r->now_ms;
     c->span_head = c->span_count = c->buffers_held = 0;
     c->taken_ms = 0;

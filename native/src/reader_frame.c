@@ -15,40 +15,40 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
         .remark = remark,
         .remark_length = (uint32_t)strlen(remark),
     };
-    const struct rmq_answer_house *house = is_send(h->code) ? &r->house : NULL;
-    uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, house));
+    const struct rmq_answer_broker *broker = is_send(h->code) ? &r->broker : NULL;
+    uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, broker));
     if (to)
-        rmq_output_commit(r, c, rmq_error_answer_put(to, &head, house));
+        rmq_output_commit(r, c, rmq_error_answer_put(to, &head, broker));
 }
 
 /* Code and sense of the remark as stock's (`DefaultMessageStore.checkStoreStatus`); control says the same (sends.py). */
-static enum rmq_fate refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
     rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "service not available now: messages are put to the slave, its master takes them");
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
-enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_hold *hold, uint32_t redone)
+enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_frame_ref *ref, uint32_t redone)
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) < 0) {
         rmq_junk_close(r, c, frame, length, RMQ_READ_CLOSED_FRAME);
-        return RMQ_FATE_CLOSED;
+        return RMQ_OUTCOME_CLOSED;
     }
-    enum rmq_fate fate = RMQ_FATE_COLD;
+    enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
     int approved = redone > 0;
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
         if (is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
-            fate = refuse_on_slave(r, c, &h);
+            outcome = refuse_on_slave(r, c, &h);
         else if (is_send(h.code))
-            fate = rmq_append_frame(r, c, &h, frame, length, hold, approved);
+            outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved);
         else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
-            fate = rmq_pull_frame(r, c, &h, frame, length, approved);
+            outcome = rmq_pull_frame(r, c, &h, frame, length, approved);
     }
-    if (fate == RMQ_FATE_COLD)
-        fate = rmq_cold_frame(r, c, &h, frame, length, hold, redone);
-    if (fate != RMQ_FATE_STALL)
+    if (outcome == RMQ_OUTCOME_COLD)
+        outcome = rmq_cold_frame(r, c, &h, frame, length, ref, redone);
+    if (outcome != RMQ_OUTCOME_STALL)
         r->counters[RMQ_READ_FRAMES]++;
-    return c->state == RMQ_CONNECTION_OPEN ? fate : RMQ_FATE_CLOSED;
+    return c->state == RMQ_CONNECTION_OPEN ? outcome : RMQ_OUTCOME_CLOSED;
 }

@@ -29,6 +29,6 @@ void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_
     if (c->state != RMQ_CONNECTION_OPEN)
         return;
     if (!report(r, c, bytes, length < RMQ_JUNK_BYTES ? length : RMQ_JUNK_BYTES))
-        rmq_store_relaxed(&r->port->junk_untold, r->port->junk_untold + 1);
+        rmq_store_relaxed(&r->port->junk_dropped, r->port->junk_dropped + 1);
     rmq_connection_close(r, c, reason);
 }

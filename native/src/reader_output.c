@@ -218,12 +218,13 @@ void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t by
 }
 
 void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
-                    int is_cold)
+                    int on_disk)
 {
     struct rmq_output *out = c->output; /* the answer's header came first */
     struct rmq_piece *last = last_piece(out);
     out->bytes += bytes;
-    if (last && last->map == map && last->at + last->length == at && last->length <= INT32_MAX - bytes && !last->is_cold && !is_cold) {
+    if (last && last->map == map && last->at + last->length == at && last->length <= INT32_MAX - bytes &&
+        !last->on_disk && !on_disk) {
         last->length += bytes;
         return;
     }
@@ -232,7 +233,7 @@ void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_f
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
-    *piece = (struct rmq_piece){.at = at, .length = bytes, .map = map, .is_cold = is_cold != 0};
+    *piece = (struct rmq_piece){.at = at, .length = bytes, .map = map, .on_disk = on_disk != 0};
     rmq_file_map_hold(map);
 }
 
@@ -297,13 +298,13 @@ static void read_next(struct rmq_reader *r, struct rmq_connection *c, uint32_t c
 {
     struct rmq_output *out = c->output;
     uint32_t i = 0;
-    while (i < count && piece_at(out, i)->is_cold) {
+    while (i < count && piece_at(out, i)->on_disk) {
         const struct rmq_piece *first = piece_at(out, i);
         const uint8_t *end = first->at + first->length;
         uint32_t next = i + 1;
         for (; next < count; next++) {
             const struct rmq_piece *piece = piece_at(out, next);
-            if (!piece->is_cold || piece->map != first->map || piece->at < end || piece->at - end > READ_GAP_BYTES)
+            if (!piece->on_disk || piece->map != first->map || piece->at < end || piece->at - end > READ_GAP_BYTES)
                 break;
             end = piece->at + piece->length;
         }
@@ -326,7 +327,7 @@ static void send_next(struct rmq_reader *r, struct rmq_connection *c, uint64_t b
     uint64_t tag = (uint64_t)rmq_connection_index(r, c) << 32 | c->generation;
     for (count = 0; count < most && bytes; count++) {
         const struct rmq_piece *piece = piece_at(out, count);
-        if (piece->is_cold)
+        if (piece->on_disk)
             break;
         uint64_t part = piece->length < bytes ? piece->length : bytes;
         out->vectors[count] = (struct iovec){.iov_base = (void *)(uintptr_t)piece->at, .iov_len = part};
@@ -429,7 +430,7 @@ void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event)
         return;
     }
     for (uint32_t i = 0; i < out->reading; i++)
-        piece_at(out, i)->is_cold = 0;
+        piece_at(out, i)->on_disk = 0;
     out->progress_ms = r->now_ms;
     mark_dirty(r, c);
 }

@@ -180,7 +180,7 @@ uint32_t rmq_arrivals_drain(struct rmq_reader *r)
         r->scan_next_ms = r->now_ms; /* some may not have fitted */
     for (; tail < head; tail++) {
         uint32_t slot = *(const uint32_t *)rmq_ring_slot(r->plane->base, ring, tail);
-        RMQ_MUST(slot < r->header->tables.queue_capacity, slot, r->header->tables.queue_capacity, tail);
+        RMQ_INVARIANT(slot < r->header->tables.queue_capacity, slot, r->header->tables.queue_capacity, tail);
         if (r->parked_slots[slot])
             run_slot(r, slot);
     }
@@ -189,7 +189,7 @@ uint32_t rmq_arrivals_drain(struct rmq_reader *r)
     return count;
 }
 
-void rmq_park_heed_settings(struct rmq_reader *r)
+void rmq_park_apply_settings(struct rmq_reader *r)
 {
     uint32_t long_polling = rmq_load(&r->settings->long_polling_enable);
     int64_t latest_ms = r->now_ms + rmq_load(&r->settings->short_polling_ms);

@@ -54,7 +54,7 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
     p->oneway = (h->flag & RMQ_FLAG_ONEWAY) != 0;
     p->redone = 0;
     p->next = RMQ_NONE;
-    p->hold = (struct rmq_hold){RMQ_NONE, RMQ_NONE, 0};
+    p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
     if (kind == RMQ_PENDING_COLD) {
         r->cold_count++;
         r->asked[p->answerer = RMQ_CONTROL_ANSWERER]++;
@@ -98,7 +98,7 @@ void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p)
     } else {
         r->in_flight--;
     }
-    rmq_hold_release(r, &p->hold);
+    rmq_frame_ref_release(r, &p->ref);
     free(p->answer);
     p->answer = NULL;
     p->answer_length = 0;

@@ -1,5 +1,5 @@
 /* A pull: decode, scan, answer with a header and slices of log pages; or hold it, or leave it to control. */
-#include "pulled.h"
+#include "pull_stats.h"
 #include "reader_state.h"
 
 /* Offsets that come with pulls: control drains the ring before it looks at offsets. A full ring loses one commit, the
@@ -28,7 +28,7 @@ static int is_slow(const struct rmq_reader *r, const struct rmq_pull_result *res
 }
 
 /* The same of its first and oldest message: the reader's thread must not wait for the disk in the place of all others. */
-static int is_cold(const struct rmq_reader *r, const struct rmq_pull_result *result)
+static int is_on_disk(const struct rmq_reader *r, const struct rmq_pull_result *result)
 {
     uint64_t position = rmq_queue_reader_position(&r->queues, result->ranges[0].map, result->ranges[0].at);
     return !rmq_queue_reader_in_memory(&r->queues, position);
@@ -67,7 +67,7 @@ static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull
 
 static void count(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
-    rmq_pulled_count(r->plane, r->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
+    rmq_pull_stats_add(r->plane, r->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
                      (uint64_t)result->next_offset, r->now_ms);
 }
 
@@ -94,23 +94,24 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
     uint8_t *to = rmq_output_reserve(r, c, rmq_pull_answer_bound(&a));
     if (to) {
         rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
-        int cold = result->range_count && is_cold(r, result);
+        int on_disk = result->range_count && is_on_disk(r, result);
         for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
-            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, cold);
+            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, on_disk);
         r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
         count(r, p, result);
     }
     rmq_pull_release(result);
 }
 
-enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
                              uint32_t length, int approved)
 {
     r->turn_units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
     struct rmq_pull p;
     struct rmq_pull_result *result = r->pull_result;
-    if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_FATE_COLD)
-        return RMQ_FATE_COLD;
+    if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD)
+        return RMQ_OUTCOME_COLD;
     look(r, &p, result);
     if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND && rmq_park(r, c, &p, frame, length) == 0) {
         look(r, &p, result); /* its flag is up: what came before is seen now, what comes later rings */
@@ -119,7 +120,7 @@ enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, con
                 commit_offset(r, &p);
             count(r, &p, result);
             r->counters[RMQ_READ_PULLS]++;
-            return RMQ_FATE_DONE;
+            return RMQ_OUTCOME_DONE;
         }
         rmq_unpark_last(r, c);
     }
@@ -127,7 +128,7 @@ enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, con
     if (p.sys_flag & RMQ_PULL_COMMIT)
         commit_offset(r, &p);
     r->counters[RMQ_READ_PULLS]++;
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
 int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned)
@@ -135,10 +136,10 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
     struct rmq_frame_header h;
     struct rmq_pull p;
     int parsed = rmq_frame_header_parse(frame, length, &h);
-    RMQ_MUST(parsed == 0, parsed, length); /* it has been parsed before, and the copy is this process's own */
-    if (rmq_pull_decode(r, c, &h, &p, 0) == RMQ_FATE_COLD) {
-        struct rmq_hold none = {RMQ_NONE, RMQ_NONE, 0};
-        return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_FATE_STALL;
+    RMQ_INVARIANT(parsed == 0, parsed, length); /* it has been parsed before, and the copy is this process's own */
+    if (rmq_pull_decode(r, c, &h, &p, 0) == RMQ_OUTCOME_COLD) {
+        struct rmq_frame_ref none = {RMQ_NONE, RMQ_NONE, 0};
+        return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_OUTCOME_STALL;
     }
     if (peek && !rmq_pull_peek(r, &p, scanned))
         return 0;

@@ -31,11 +31,11 @@ static struct rmq_span *span_add(struct rmq_connection *c)
 /* The block for bytes of a stalled connection, NULL when they stay in their receive buffer. Few bytes move because they
  * would keep a whole buffer. Many bytes move only when buffers run short and half of the blocks is free. Connections
  * need blocks to go on, so waiting bytes must never take them all. */
-static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold)
+static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref)
 {
     int is_little = bytes <= r->buffer_bytes / 4;
     int may = rmq_blocks_many(r) ? is_little || rmq_buffers_few(r) : is_little && rmq_blocks_for_control(r);
-    return may ? rmq_block_take(r, bytes, hold) : NULL;
+    return may ? rmq_block_take(r, bytes, ref) : NULL;
 }
 
 static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
@@ -46,14 +46,14 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
         return;
     }
     const uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes + at;
-    *span = (struct rmq_span){.hold = {RMQ_NONE, RMQ_NONE, 0}, .length = end - at};
+    *span = (struct rmq_span){.ref = {RMQ_NONE, RMQ_NONE, 0}, .length = end - at};
     span->copy = end - at <= FEW_BYTES ? malloc(end - at) : NULL;
-    uint8_t *to = span->copy ? span->copy : span_block(r, end - at, &span->hold);
+    uint8_t *to = span->copy ? span->copy : span_block(r, end - at, &span->ref);
     if (to) {
         memcpy(to, bytes, end - at);
         return;
     }
-    span->hold = (struct rmq_hold){.buffer = buffer, .block = RMQ_NONE};
+    span->ref = (struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE};
     span->at = at;
     r->buffer_references[buffer]++;
     c->buffers_held++;
@@ -92,7 +92,8 @@ static int output_is_full(const struct rmq_reader *r, const struct rmq_connectio
 }
 
 /* 1 = the connection may go on. */
-static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, struct rmq_hold *hold)
+static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                     struct rmq_frame_ref *ref)
 {
     if (output_is_full(r, c)) {
         stall(r, c, RMQ_STALL_OUTPUT);
@@ -104,8 +105,8 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
     }
     r->turn_units -= RMQ_TURN_FRAME;
     c->spoke = 1;
-    enum rmq_fate fate = rmq_frame_process(r, c, frame, length, hold, 0);
-    if (fate == RMQ_FATE_STALL) {
+    enum rmq_outcome outcome = rmq_frame_process(r, c, frame, length, ref, 0);
+    if (outcome == RMQ_OUTCOME_STALL) {
         stall(r, c, rmq_cold_is_full(r, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
@@ -117,19 +118,19 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
 /* The block of the connection is complete. */
 static int run_block(struct rmq_reader *r, struct rmq_connection *c)
 {
-    struct rmq_hold hold = c->block;
+    struct rmq_frame_ref ref = c->block;
     uint32_t length = c->frame_bytes;
-    uint8_t *frame = r->arena + r->blocks_at + (uint64_t)hold.block * RMQ_BLOCK_BYTES;
+    uint8_t *frame = r->arena + r->blocks_at + (uint64_t)ref.block * RMQ_BLOCK_BYTES;
     c->block.block = RMQ_NONE;
     c->frame_bytes = c->filled = c->head_length = 0;
-    int go_on = run_frame(r, c, frame, length, &hold);
+    int go_on = run_frame(r, c, frame, length, &ref);
     if (c->stall && c->state == RMQ_CONNECTION_OPEN) {
-        c->block = hold;
+        c->block = ref;
         c->frame_bytes = c->filled = length;
         c->head_length = 4;
         return 0;
     }
-    rmq_hold_release(r, &hold);
+    rmq_frame_ref_release(r, &ref);
     return go_on;
 }
 
@@ -245,7 +246,8 @@ static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint
 
 /* Bytes [at, end) of a buffer, or of a block or copy where they waited: frames are taken out of these, as if they straddled.
  * Returns how far it came: less than `end` when the connection stalled. */
-static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_hold *from, uint8_t *copy, uint32_t at,
+static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_ref *from, uint8_t *copy,
+                      uint32_t at,
                       uint32_t end)
 {
     int waited = from->buffer == RMQ_NONE;
@@ -276,8 +278,8 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
                 return at;
             continue;
         }
-        struct rmq_hold hold = *from;
-        if (!run_frame(r, c, bytes + at, total, &hold)) {
+        struct rmq_frame_ref ref = *from;
+        if (!run_frame(r, c, bytes + at, total, &ref)) {
             if (!c->stall)
                 at += total;
             return at;
@@ -294,7 +296,7 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     uint32_t at = 0;
     if (!c->stall) {
         turn_begin(r);
-        at = parse(r, c, &(struct rmq_hold){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
+        at = parse(r, c, &(struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
         turn_end(r);
     }
     c->took_full = length == r->buffer_bytes;
@@ -360,8 +362,8 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
 
 static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
 {
-    c->buffers_held -= c->spans[c->span_head].hold.buffer != RMQ_NONE;
-    rmq_hold_release(r, &c->spans[c->span_head].hold);
+    c->buffers_held -= c->spans[c->span_head].ref.buffer != RMQ_NONE;
+    rmq_frame_ref_release(r, &c->spans[c->span_head].ref);
     free(c->spans[c->span_head].copy);
     c->span_head++;
     c->span_count--;
@@ -386,7 +388,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
     while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
         struct rmq_span *span = &c->spans[c->span_head];
         uint32_t end = span->at + span->length;
-        uint32_t at = parse(r, c, &span->hold, span->copy, span->at, end);
+        uint32_t at = parse(r, c, &span->ref, span->copy, span->at, end);
         if (c->state != RMQ_CONNECTION_OPEN)
             break; /* its spans are forgotten */
         span = &c->spans[c->span_head];
@@ -442,7 +444,7 @@ void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)
     free(c->spans);
     c->spans = NULL;
     c->span_head = c->span_capacity = 0;
-    rmq_hold_release(r, &c->block);
+    rmq_frame_ref_release(r, &c->block);
     c->frame_bytes = c->filled = c->head_length = 0;
     c->stall = 0;
 }

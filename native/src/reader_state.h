@@ -38,7 +38,7 @@
 #define RMQ_ANSWER_MOVED 21
 
 /* Who keeps the bytes of a frame alive: a provided buffer (counted) or a block (owned). */
-struct rmq_hold {
+struct rmq_frame_ref {
     uint32_t buffer;       /* RMQ_NONE: block */
     uint32_t block;        /* first page of the reassembly area, RMQ_NONE: neither */
     uint32_t block_pages;
@@ -66,7 +66,7 @@ struct rmq_chunk {
 struct rmq_piece {
     const uint8_t *at;
     uint32_t length;
-    uint8_t is_cold;           /* perhaps on disk only: to be read before it is sent */
+    uint8_t on_disk;           /* perhaps on disk only: to be read before it is sent */
     struct rmq_chunk *chunk;   /* one of the two owns the bytes */
     struct rmq_file_map *map;
 };
@@ -90,7 +90,7 @@ struct rmq_output {
 /* --- connections ------------------------------------------------------------------------------------------ */
 
 struct rmq_span { /* received bytes that wait for a stall to end */
-    struct rmq_hold hold;
+    struct rmq_frame_ref ref;
     uint8_t *copy;         /* a few bytes: they hold nothing */
     uint32_t at, length;   /* in the held buffer or block, or in the copy */
 };
@@ -131,7 +131,7 @@ struct rmq_connection {
     uint32_t frame_bytes;    /* 0: no block yet */
     uint32_t filled;
     uint32_t room_bytes;     /* of the frame that waits for a block, in RMQ_STALL_ROOM */
-    struct rmq_hold block;
+    struct rmq_frame_ref block;
     int64_t partial_ms;
     int64_t active_ms;
     struct rmq_span *spans;
@@ -166,7 +166,7 @@ struct rmq_pending {
     uint8_t kind;
     uint8_t serialise : 1, oneway : 1, redone : 6;
     uint32_t next;           /* free list, or the queue of redos */
-    struct rmq_hold hold;
+    struct rmq_frame_ref ref;
     uint32_t frame_length;
     uint64_t frame_at;       /* in the arena */
     uint8_t answerer;        /* cold */
@@ -277,7 +277,7 @@ struct rmq_reader {
     uint32_t round_robin;
 
     /* what the broker adds */
-    struct rmq_answer_house house;
+    struct rmq_answer_broker broker;
     char host_hex[48];
     char uniq_prefix[64];
     uint32_t uniq_prefix_length;
@@ -298,9 +298,9 @@ struct rmq_reader {
     struct rmq_pull_result *pull_result;
 
     /* hearing */
-    int64_t deaf_look_ms;
-    uint64_t deaf_heard;
-    uint32_t deaf_looks, deaf_next;
+    int64_t watchdog_look_ms;
+    uint64_t watchdog_heard;
+    uint32_t watchdog_looks, watchdog_next;
 
     /* output */
     struct rmq_output *output_free;
@@ -362,19 +362,19 @@ void rmq_buffers_lend(struct rmq_reader *r);  /* up to the target */
 void rmq_buffers_short(struct rmq_reader *r); /* the kernel found none: lend more from now on */
 void rmq_buffers_tick(struct rmq_reader *r);
 void rmq_blocks_tick(struct rmq_reader *r);
-uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_hold *hold); /* NULL: no room */
-void rmq_hold_release(struct rmq_reader *r, struct rmq_hold *hold);
+uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref); /* NULL: no room */
+void rmq_frame_ref_release(struct rmq_reader *r, struct rmq_frame_ref *ref);
 int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
 /* The block that holds `used` bytes gets room for `bytes`, where it lies or elsewhere. 0 = there is none, nothing changed. */
-int rmq_block_grow(struct rmq_reader *r, struct rmq_hold *hold, uint32_t used, uint32_t bytes);
+int rmq_block_grow(struct rmq_reader *r, struct rmq_frame_ref *ref, uint32_t used, uint32_t bytes);
 int rmq_block_is_large(uint32_t bytes); /* it stays out of the quarter for small frames */
 int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes); /* a block of that size is free */
 /* Free pages in a row that there would be without the block, of those that a frame of `bytes` may have, but not more than it
  * needs. 0 = no help for it; `crumb`: too few to help a large frame alone. */
-uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_hold *hold, uint32_t bytes, int *crumb);
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_frame_ref *ref, uint32_t bytes, int *crumb);
 uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
 /* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
-void rmq_hold_keep(struct rmq_reader *r, struct rmq_hold *from, struct rmq_hold *to);
+void rmq_frame_ref_retain(struct rmq_reader *r, struct rmq_frame_ref *from, struct rmq_frame_ref *to);
 
 /* reader_connection.c: life of a connection */
 int rmq_connections_open(struct rmq_reader *r);
@@ -401,15 +401,15 @@ void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
 void rmq_shortage_look(struct rmq_reader *r); /* after the stalled have had their turn */
 
-/* reader_deaf.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once a
- * second. */
-int rmq_reader_is_deaf(struct rmq_reader *r);
+/* reader_watchdog.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once
+ * a second. */
+int rmq_reader_is_hung(struct rmq_reader *r);
 
 /* reader_frame.c: which way a frame goes */
-enum rmq_fate { RMQ_FATE_DONE, RMQ_FATE_STALL, RMQ_FATE_COLD, RMQ_FATE_CLOSED };
+enum rmq_outcome { RMQ_OUTCOME_DONE, RMQ_OUTCOME_STALL, RMQ_OUTCOME_COLD, RMQ_OUTCOME_CLOSED };
 /* One whole frame; takes from `hold` what it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
-enum rmq_fate rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_hold *hold, uint32_t redone);
+enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
                       const char *remark);
 
@@ -426,8 +426,9 @@ void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
 
 /* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has looked at the frame, and what only asks
  * for its look is passed over. */
-enum rmq_fate rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                               uint32_t length, struct rmq_hold *hold, int approved);
+enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                  uint8_t *frame,
+                               uint32_t length, struct rmq_frame_ref *ref, int approved);
 void rmq_append_publish(struct rmq_reader *r);
 int rmq_append_open(struct rmq_reader *r);
 void rmq_append_close(struct rmq_reader *r);
@@ -450,7 +451,7 @@ struct rmq_pull {
 #define RMQ_PULL_SUSPEND 2
 #define RMQ_PULL_SUBSCRIPTION 4
 #define RMQ_PULL_CLASS_FILTER 8
-enum rmq_fate rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
+enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
                               struct rmq_pull *pull, int approved);
 
 /* pull_scan.c: units -> log pages, the rules of DefaultMessageStore.getMessage */
@@ -475,7 +476,8 @@ int rmq_pulls_open(struct rmq_reader *r);
 void rmq_pulls_close(struct rmq_reader *r);
 
 /* reader_pull.c. DONE or COLD. `approved` as for sends. */
-enum rmq_fate rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
                              uint32_t length, int approved);
 /* A held pull once more, without holding. If `peek` says so only when something may match from *scanned on: 1 = answered. */
 int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned);
@@ -489,12 +491,13 @@ void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes b
 uint32_t rmq_arrivals_drain(struct rmq_reader *r);
 void rmq_park_tick(struct rmq_reader *r);
 /* Long polling was switched off: dispatch rings for nobody any more, so a held pull ends like a new one would. */
-void rmq_park_heed_settings(struct rmq_reader *r);
+void rmq_park_apply_settings(struct rmq_reader *r);
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 
 /* reader_cold.c: asks of answerers, and what they answer */
-enum rmq_fate rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                             uint32_t length, struct rmq_hold *hold, uint32_t redone);
+enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
+                             uint32_t length, struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
 /* Tells control the first bytes, then closes. */
 void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason);
@@ -508,7 +511,7 @@ void rmq_answerers_watch(struct rmq_reader *r);
 uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes); /* NULL: no memory, c is closed */
 void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t bytes);
 void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
-                    int is_cold);
+                    int on_disk);
 void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, size_t length);
 void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event);

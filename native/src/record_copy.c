@@ -3,7 +3,7 @@
 #include "answer.h"
 #include "bytes.h"
 #include "number_text.h"
-#include "pair_marks.h"
+#include "pair_separators.h"
 #include "property_pairs.h"
 
 #define HOST_SYS_FLAGS (RMQ_SYS_BORN_HOST_V6 | RMQ_SYS_STORE_HOST_V6)
@@ -218,7 +218,7 @@ static uint32_t copied_sys_flag(const struct rmq_record_copy *copy, const struct
     return ((uint32_t)view->sys_flag & ~copy->sys_flag_clear) | copy->sys_flag_set;
 }
 
-static uint32_t judge(struct rmq_record_copy *copy, const struct edits *e, const struct rmq_copy_batch *batch,
+static uint32_t check(struct rmq_record_copy *copy, const struct edits *e, const struct rmq_copy_batch *batch,
                       struct rmq_record_view *view)
 {
     if (e->cause)
@@ -294,7 +294,7 @@ static int make(struct rmq_record_copy *copy, const struct edits *e, struct rmq_
 {
     struct rmq_record_view view;
     memset(q, 0, sizeof *q);
-    if (judge(copy, e, batch, &view))
+    if (check(copy, e, batch, &view))
         return 1;
     uint64_t room = batch->arena_end > batch->arena_at ? batch->arena_end - batch->arena_at : 0;
     uint8_t *to = batch->arena + batch->arena_at;

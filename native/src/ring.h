@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "layout.h"
-#include "must.h"
+#include "invariant.h"
 
 #define rmq_load(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
 #define rmq_load_relaxed(p) __atomic_load_n((p), __ATOMIC_RELAXED)
@@ -58,7 +58,7 @@ static inline uint64_t rmq_ring_used(const struct rmq_ring *r) { return rmq_load
 static inline uint64_t rmq_ring_waiting(const struct rmq_ring *r, uint64_t tail)
 {
     uint64_t waiting = rmq_load(&r->head) - tail;
-    RMQ_MUST(waiting <= r->capacity, waiting, tail, r->capacity, r->slots_at); /* slots_at: which ring */
+    RMQ_INVARIANT(waiting <= r->capacity, waiting, tail, r->capacity, r->slots_at); /* slots_at: which ring */
     return waiting;
 }
 
@@ -66,7 +66,7 @@ static inline uint64_t rmq_ring_waiting(const struct rmq_ring *r, uint64_t tail)
 static inline uint64_t rmq_ring_room(const struct rmq_ring *r, uint64_t head)
 {
     uint64_t used = head - rmq_load(&r->tail);
-    RMQ_MUST(used <= r->capacity, used, head, r->capacity, r->slots_at);
+    RMQ_INVARIANT(used <= r->capacity, used, head, r->capacity, r->slots_at);
     return r->capacity - used;
 }
 

@@ -27,8 +27,8 @@ struct rmq_bell {
 };
 
 /* 576 bytes per role, written by that role's process (pid, generation, name, flags and deaths by the supervisor).
- * `wanted` is set to 1 by any process that has work for a worker which starts by this word, and to 0 by the worker alone,
- * or by the supervisor while the worker has no process (worker_want.h). */
+ * `activation_requested` is set to 1 by any process that has work for a worker which starts by this word, and to 0 by
+ * the worker alone, or by the supervisor while the worker has no process (worker_activation.h). */
 struct rmq_role {
     struct rmq_bell bell;     /*   0 */
     uint32_t pid;             /*  64 supervisor */
@@ -39,16 +39,16 @@ struct rmq_role {
     uint64_t claim_position;  /*  88 role, ~0 = none: where it may hold a claim, and in whose inbox (ring.h); reset by the supervisor */
     char name[24];            /*  96 supervisor: its worker in the table (ipc/workers.py), NUL-terminated, empty = none */
     uint32_t flags;           /* 120 supervisor: RMQ_ROLE_OPTIONAL, ... */
-    uint32_t wanted;          /* 124 1 = its worker is to be started */
+    uint32_t activation_requested; /* 124 1 = its worker is to be started */
     uint64_t counters[54];    /* 128 role: meaning in each role's header */
-    uint32_t impossible_line; /* 560 role: the line of the sources at which a process of it met a state that cannot be (must.c) */
-    uint32_t impossible_count; /* 564 role: how often that was */
+    uint32_t invariant_line;    /* 560 role: the line of the sources at which a process of it met a state that cannot be */
+    uint32_t invariant_failures; /* 564 role: how often that was */
     uint32_t deaths;          /* 568 supervisor: ends of its worker that nothing asked for */
     uint32_t reserved;        /* 572 */
 };
 #define RMQ_ROLE_OPTIONAL 1    /* its deaths, however many, do not end the broker */
 #define RMQ_ROLE_DORMANT 2     /* it has no process because nothing has needed it yet, or needs it any more */
-#define RMQ_ROLE_KEEPS_DYING 4 /* it has died several times lately */
+#define RMQ_ROLE_CRASH_LOOP 4 /* it has died several times lately */
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_role) == 576, "role");

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "pair_marks.h"
+#include "pair_separators.h"
 
 #define CODE_SEND 10
 

@@ -2,7 +2,7 @@
 
 #include "batch_body.h"
 #include "bytes.h"
-#include "pair_marks.h"
+#include "pair_separators.h"
 #include "record.h"
 
 #define KEYS_NAME "KEYS"

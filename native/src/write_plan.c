@@ -95,7 +95,7 @@ static int refuse_by_state(struct rmq_writer *w, struct rmq_write_plan *plan)
     return plan->code != 0;
 }
 
-static void judge(struct rmq_writer *w, struct rmq_write_plan *plan)
+static void check(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     const struct rmq_request *r = plan->request;
     if (refuse_by_state(w, plan))
@@ -172,11 +172,11 @@ static uint64_t chain_bytes_max(const struct rmq_writer *w)
 }
 
 /* The request of the chain that is at fault, NULL = none. */
-static struct rmq_write_plan *judge_chain(struct rmq_writer *w, struct rmq_write_plan *chain, uint32_t length)
+static struct rmq_write_plan *check_chain(struct rmq_writer *w, struct rmq_write_plan *chain, uint32_t length)
 {
     uint64_t bytes = 0, most = chain_bytes_max(w);
     for (struct rmq_write_plan *plan = chain; plan < chain + length; plan++) {
-        judge(w, plan);
+        check(w, plan);
         bytes += plan->bytes;
         if (!plan->code && bytes > most)
             refuse(plan, CODE_MESSAGE_ILLEGAL, RMQ_CAUSE_CHAIN_BYTES, 0);
@@ -197,7 +197,7 @@ static int plan_chain(struct rmq_writer *w, uint32_t port, uint64_t tail, uint32
         const struct rmq_request *request = rmq_ring_slot(w->plane->base, ring, tail + i);
         chain[i] = (struct rmq_write_plan){.request = request, .port = port, .tied = (uint16_t)i};
     }
-    struct rmq_write_plan *fault = judge_chain(w, chain, length);
+    struct rmq_write_plan *fault = check_chain(w, chain, length);
     for (uint32_t i = 0; i < length && !fault; i++) {
         if (!place(w, &chain[i])) {
             w->plan_end = plan_end;
@@ -303,7 +303,7 @@ static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit, uint
                 room -= (uint64_t)taken;
                 continue;
             }
-            judge(w, plan);
+            check(w, plan);
         }
         room -= !plan->stale;
         if (!plan->stale && !plan->code && !place(w, plan))

@@ -50,7 +50,7 @@ static void commit(struct rmq_writer *w)
 {
     struct rmq_journal *journal = &w->header->ports.journal;
     uint64_t generation = journal->generation + 1;
-    RMQ_MUST(w->next.append_offset <= journal->intent_high, w->next.append_offset, journal->intent_high);
+    RMQ_INVARIANT(w->next.append_offset <= journal->intent_high, w->next.append_offset, journal->intent_high);
     struct rmq_journal_entry *entry = &journal->entry[generation & 1];
     w->next.generation = generation;
     __atomic_thread_fence(__ATOMIC_RELEASE); /* journal_of (port.c) may read the entry: it has to see that its number is old */
@@ -68,7 +68,7 @@ static int load_journal(struct rmq_writer *w)
     uint64_t generation = rmq_load(&h->ports.journal.generation);
     if (generation) {
         struct rmq_journal_entry *entry = &h->ports.journal.entry[generation & 1];
-        RMQ_MUST(entry->generation == generation, entry->generation, generation);
+        RMQ_INVARIANT(entry->generation == generation, entry->generation, generation);
         redo(w, entry);
         w->next = *entry;
         return 0;
@@ -381,7 +381,7 @@ static int is_dispatch_late(const struct rmq_writer *w)
     uint64_t dispatched = rmq_load_relaxed(&marks->dispatched_offset);
     if (rmq_confirm_offset(marks) < dispatched + DISPATCH_BEHIND_MAX)
         return 0;
-    return dispatched >= rmq_load_relaxed(&w->header->readable_from) &&
+    return dispatched >= rmq_load_relaxed(&w->header->recovered_end) &&
            rmq_load_relaxed(&marks->stop_requested) < RMQ_STOP_WRITE;
 }
 

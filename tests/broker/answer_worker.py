@@ -13,7 +13,7 @@ from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
-from ringmq.ipc.worker_blocks import rest
+from ringmq.ipc.worker_blocks import deactivate
 from ringmq.ipc.workers import CpuClass, Start, StopPhase, WorkerRow
 from ringmq.native import lib
 
@@ -22,7 +22,7 @@ IDLE_S = 0.3
 HOLD = b"hold"
 """A body that is never answered."""
 ANSWERER = WorkerRow(
-    "echo", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True,
+    "echo", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True,
     answers=AnswerRow(codes=(CODE,), answer_bytes=1 << 20),
 )  # fmt: skip
 
@@ -44,7 +44,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         outlets.send_waiting()
         asked = inbox.take()
         if asked is None and time.monotonic() - idle_since > IDLE_S:
-            rest(plane, spec.role)
+            deactivate(plane, spec.role)
             if (asked := inbox.take()) is None and not inbox.is_blocked:
                 return EXIT_CLEAN
         if asked is None:

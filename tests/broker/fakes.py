@@ -136,7 +136,7 @@ class FakePlane:
         assert self.subscriptions.pop(old)[0] == SUBSCRIPTION_NONE
         self.subscriptions[new] = (SUBSCRIPTION_NONE, 0, [])
 
-    def pulled_next(self, group_id: int, queue_slot: int) -> int:
+    def pull_stats_next(self, group_id: int, queue_slot: int) -> int:
         return self.pulled_table.get((group_id, queue_slot), -1)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:

@@ -16,7 +16,7 @@ from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
-from ringmq.ipc.worker_blocks import rest, want
+from ringmq.ipc.worker_blocks import activate, deactivate
 from ringmq.ipc.workers import WORKERS
 
 FOLDER = "PROBE_WORKER_FOLDER"
@@ -61,13 +61,13 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
                 return EXIT_RESTART_STORE
             case ["want", other]:
                 order.unlink()
-                want(plane, int(other))
+                activate(plane, int(other))
             case ["rest"]:
                 order.unlink()
-                rest(plane, spec.role)
+                deactivate(plane, spec.role)
                 return EXIT_CLEAN
             case ["rest", "slowly"]:
-                rest(plane, spec.role)
+                deactivate(plane, spec.role)
                 order.unlink()
                 while not (folder() / "end").exists():
                     time.sleep(TURN_S)  # poll

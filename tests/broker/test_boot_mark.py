@@ -15,7 +15,7 @@ from ringmq.store.recovery import RecoveredStore
 def plane_of(dispatched: int, fault: int = 0) -> Plane:
     """The words that the mark looks at: 500 bytes of log were recovered."""
     marks = SimpleNamespace(dispatched_offset=dispatched, dispatch_fault=fault)
-    return SimpleNamespace(watermarks=marks, header=SimpleNamespace(readable_from=500), name="none")  # type: ignore[return-value]
+    return SimpleNamespace(watermarks=marks, header=SimpleNamespace(recovered_end=500), name="none")  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("enough", [True, False])

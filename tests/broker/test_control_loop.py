@@ -20,7 +20,7 @@ from ringmq.broker.control_parts import saved_by
 from ringmq.broker.control_report import read_report
 from ringmq.broker.core import Broker
 from ringmq.broker.outside_calls import Outcome, OutsideCalls
-from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
+from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.answerers import AnswererPlan
@@ -160,7 +160,7 @@ def test_a_slow_request_gets_a_line_unless_a_reader_runs_it_again(rig: Rig, caps
     assert len(lines) == 10
     assert re.match(r"ringmq: control: slow request: 5\d{3}\.\d ms, code 9999, ", lines[0])
     assert "from 127.0.0.9:4567" in lines[0] and not [line for line in lines if "9998" in line]
-    assert rig.plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER] == 3
+    assert rig.plane.role(lib.RMQ_ROLE_CONTROL).counters[DROPPED_COUNTER] == 3
     rig.loop.broker.apply_config(changed(rig.loop.broker.config, {"ringmqSlowRequestMs": "0"}))
     rig.put(RemotingCommand.request(9999), age_ms=5000)
     rig.loop.turn(now() + 2000)

@@ -11,11 +11,11 @@ import pytest
 
 from ringmq.broker.control_report import ClientKind, ControlReport, ReportWriter
 from ringmq.broker.exporter.groups import GroupFamilies, StoreTimes
-from ringmq.broker.exporter.pulled import PulledIndex, index_of
+from ringmq.broker.exporter.pull_stats import PullStatsIndex, index_of
 from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, parse_labels
-from ringmq.broker.requests.slow_requests import UNTOLD_COUNTER
+from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.ipc.plane import Capacity
 from ringmq.native import ffi, lib
 from ringmq.store.retention import used_ratio
@@ -26,7 +26,7 @@ SCRAPE_SECONDS_MAX = 0.2
 
 
 def pulled(made: object, group: int, slot: int, messages: int, size: int, following: int, at_ms: int = 1) -> None:
-    lib.rmq_pulled_count(made.plane.struct, 0, group, slot, messages, size, following, at_ms)  # type: ignore[attr-defined]
+    lib.rmq_pull_stats_add(made.plane.struct, 0, group, slot, messages, size, following, at_ms)  # type: ignore[attr-defined]
 
 
 def test_lag_is_what_is_not_consumed_in_flight_what_is_pulled(tmp_path: Path) -> None:
@@ -55,8 +55,8 @@ def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
         group = made.group("payers")
         made.plane.offset_put(group, slot, 10)
         collector = type(made)(made.plane, tmp_path / "store", {})
-        lib.rmq_pulled_count(made.plane.struct, 0, group, slot, 50, 1, 60, 1000)
-        lib.rmq_pulled_count(made.plane.struct, 1, group, slot, 5, 1, 25, 2000)  # it went back, to another reader
+        lib.rmq_pull_stats_add(made.plane.struct, 0, group, slot, 50, 1, 60, 1000)
+        lib.rmq_pull_stats_add(made.plane.struct, 1, group, slot, 5, 1, 25, 2000)  # it went back, to another reader
         text = collector.text()
         assert value(text, "rocketmq_consumer_inflight_messages", topic="orders") == 15
         assert value(text, "rocketmq_messages_out_total", topic="orders") == 55
@@ -74,24 +74,24 @@ def test_where_a_group_goes_on_is_the_same_for_metrics_and_for_control(tmp_path:
         for time_ms in range(200):
             group, slot = chance.choice(pairs[: len(pairs) - 3])  # the last are never pulled
             reader, messages, following = chance.randrange(3), chance.randrange(3), chance.randrange(1000)
-            lib.rmq_pulled_count(made.plane.struct, reader, group, slot, messages, 1, following, time_ms)
+            lib.rmq_pull_stats_add(made.plane.struct, reader, group, slot, messages, 1, following, time_ms)
         tables = Tables(made.plane)
-        pulled_entries = tables.pulled()
-        index = index_of(PulledIndex(), pulled_entries, tables.offsets, tables.groups, tables.queues)
+        pulled_entries = tables.pull_stats()
+        index = index_of(PullStatsIndex(), pulled_entries, tables.offsets, tables.groups, tables.queues)
         known = index.next_offsets(pulled_entries, len(pairs)).tolist()
-        assert known == [made.plane.pulled_next(group, slot) for group, slot in pairs]
+        assert known == [made.plane.pull_stats_next(group, slot) for group, slot in pairs]
         assert known[-3:] == [-1] * 3 and max(known) > 0
 
 
 def test_pulls_that_find_nothing_leave_half_of_the_table_to_others(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
-        table, half = made.plane.header.ports.port[0].pulled, lib.RMQ_PULLED_CAPACITY // 2
+        table, half = made.plane.header.ports.port[0].pull_stats, lib.RMQ_PULL_STATS_CAPACITY // 2
         for slot in range(half + 10):
-            lib.rmq_pulled_count(made.plane.struct, 0, 1, slot, 0, 0, 5, 1)
+            lib.rmq_pull_stats_add(made.plane.struct, 0, 1, slot, 0, 0, 5, 1)
         assert (table.count, table.overflow) == (half, 0)
-        lib.rmq_pulled_count(made.plane.struct, 0, 1, half + 1, 1, 100, 7, 1)
+        lib.rmq_pull_stats_add(made.plane.struct, 0, 1, half + 1, 1, 100, 7, 1)
         assert (table.count, table.overflow) == (half + 1, 0)
-        found = [made.plane.pulled_next(1, slot) for slot in (half - 1, half, half + 1)]
+        found = [made.plane.pull_stats_next(1, slot) for slot in (half - 1, half, half + 1)]
         assert found == [5, -1, 7]
 
 
@@ -273,19 +273,19 @@ def test_every_family_is_in_the_table_with_its_labels(tmp_path: Path) -> None:
 
 def test_a_group_that_pulls_too_much_is_counted_as_overflow(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
-        for slot in range(lib.RMQ_PULLED_CAPACITY + 3):
+        for slot in range(lib.RMQ_PULL_STATS_CAPACITY + 3):
             pulled(made, 1, slot, 1, 1, 1)
         pulled(made, 1, 7, 1, 1, 1)
-        table = made.plane.header.ports.port[0].pulled
-        assert (table.count, table.overflow) == (lib.RMQ_PULLED_CAPACITY, 3)
+        table = made.plane.header.ports.port[0].pull_stats
+        assert (table.count, table.overflow) == (lib.RMQ_PULL_STATS_CAPACITY, 3)
         assert value(made.text(), "ringmq_pulls_uncounted_total") == 3
 
 
 def test_what_is_not_told_and_not_counted_shows(tmp_path: Path) -> None:
     with kit(tmp_path) as made:
-        made.plane.header.ports.port[0].slow_untold = 4
-        made.plane.header.ports.port[0].junk_untold = 5
-        made.plane.role(lib.RMQ_ROLE_CONTROL).counters[UNTOLD_COUNTER] = 3
+        made.plane.header.ports.port[0].slow_dropped = 4
+        made.plane.header.ports.port[0].junk_dropped = 5
+        made.plane.role(lib.RMQ_ROLE_CONTROL).counters[DROPPED_COUNTER] = 3
         kinds = (ClientKind("payers", "PYTHON", 477, "CONSUME_PASSIVELY", 2),)
         ReportWriter(made.plane.name).publish(ControlReport(6, (), kinds, left_out=7), 0)
         text = made.text()

@@ -179,14 +179,14 @@ def test_deleted_files_are_let_go_one_by_one_when_readers_have_had_time(
     shell._deleted = []
     descriptors = [os.open(tmp_path, os.O_RDONLY) for _ in range(2)]
     for descriptor in descriptors:
-        shell._deleted.append((now_s + flush_shell.LET_GO_S, descriptor))
+        shell._deleted.append((now_s + flush_shell.DEFERRED_CLOSE_S, descriptor))
 
     def is_open(descriptor: int) -> bool:
         return Path(f"/proc/self/fd/{descriptor}").exists()
 
     shell._free_deleted()
     assert all(map(is_open, descriptors)), "a reader may map them yet"
-    now_s += flush_shell.LET_GO_S
+    now_s += flush_shell.DEFERRED_CLOSE_S
     shell._free_deleted()
     assert [is_open(descriptor) for descriptor in descriptors] == [False, True]
     assert shell._work.is_set(), "the next one has its turn soon"

@@ -79,7 +79,7 @@ def test_a_dead_worker_and_one_that_starts_are_named(plane: Plane) -> None:
 
 
 def test_what_was_recovered_has_to_be_readable(plane: Plane) -> None:
-    plane.header.readable_from = 500
+    plane.header.recovered_end = 500
     plane.watermarks.dispatched_offset = 200
     assert readiness(plane, BrokerConfig()).reasons == ["300 recovered bytes cannot be read yet"]
     plane.watermarks.dispatched_offset = 500
@@ -158,7 +158,7 @@ def test_what_an_optional_worker_does_degrades_and_is_no_death_of_the_broker(pla
     assert (told(0)["alive"], told(0)["degraded"]) == (True, [])
     hung = told(15_000)
     assert hung["alive"] and hung["degraded"] == ["worker metrics has not turned its loop for 15 s"]
-    block.pid, block.deaths, block.flags = 0, 7, lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_KEEPS_DYING
+    block.pid, block.deaths, block.flags = 0, 7, lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_CRASH_LOOP
     dying = told(16_000)
     assert dying["alive"] and dying["workers"]["metrics"]["state"] == "down"
     assert dying["degraded"] == ["worker metrics keeps dying (7 deaths): the broker's log has its last words"]

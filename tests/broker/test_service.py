@@ -227,7 +227,7 @@ def test_a_start_gets_time_while_dispatch_reads_what_was_recovered(tmp_path: Pat
     with kit(tmp_path) as made:
         report = ServiceReport(ServiceManager(fake.environment), BrokerConfig(), "127.0.0.1:1", "broker a", print)
         report.watch(made.plane)
-        made.plane.header.readable_from = 500
+        made.plane.header.recovered_end = 500
         for second, dispatched in ((10, 100), (12, 150), (20, 200), (30, 200), (40, 500)):
             made.plane.watermarks.dispatched_offset = dispatched
             report.tick(second * 1000, serving=False, stopping=False)

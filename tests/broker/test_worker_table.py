@@ -22,7 +22,7 @@ import pytest
 from ringmq.ipc.placement import place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
-from ringmq.ipc.worker_blocks import want
+from ringmq.ipc.worker_blocks import activate
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 from ringmq.loadtest.load.running import RunningBroker
 from tests.broker.exporter_kit import value
@@ -46,7 +46,7 @@ NOW, CALLED, WANTED, OPEN = ROWS = (
         listener=f"{MODULE}:listen_for_probe",
     ),
     WorkerRow(
-        "probe-wanted", 26, MODULE, StopPhase.WRITE, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+        "probe-wanted", 26, MODULE, StopPhase.WRITE, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
     ),
     WorkerRow(
         "probe-open", 27, MODULE, StopPhase.HA, CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True,
@@ -143,7 +143,7 @@ def test_each_of_the_four_ways_to_start(folder: Path) -> None:
         assert broker.running == {"probe-now", "probe-called"}
         broker.order(NOW, f"want {WANTED.role}")
         wait_until(lambda: serving(broker, WANTED), "another worker's word starts it")
-        want(broker.plane, OPEN.role)
+        activate(broker.plane, OPEN.role)
         wait_until(lambda: serving(broker, OPEN), "a process that has no bell's descriptor may want it, too")
         plan = place(sorted(os.sched_getaffinity(0)), table=WorkerTable(READ, (*OTHERS, *ROWS))).cpus_by_worker
         pids = broker.broker.worker_pids()
@@ -172,7 +172,7 @@ def test_open_work_is_asked_for_when_the_store_is_opened(folder: Path, name: str
 
 def test_a_store_that_is_opened_again_is_asked_again(folder: Path) -> None:
     with probed(folder, rows=(NOW, WANTED, OPEN)) as broker:
-        want(broker.plane, WANTED.role)
+        activate(broker.plane, WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         assert broker.running == {NOW.name, WANTED.name}
         (folder / "open-work").touch()
@@ -186,7 +186,7 @@ def test_a_slave_has_the_workers_of_its_side(folder: Path) -> None:
     rows = (replace(NOW, of="master"), replace(WANTED, of="slave"), OPEN)
     with probed(folder, rows=rows, brokerRole="SLAVE", brokerId=1) as broker:
         assert {NOW.name, WANTED.name, OPEN.name} & set(broker.health()["workers"]) == {WANTED.name, OPEN.name}
-        want(broker.plane, WANTED.role)
+        activate(broker.plane, WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         assert broker.running == {WANTED.name}
 
@@ -194,7 +194,7 @@ def test_a_slave_has_the_workers_of_its_side(folder: Path) -> None:
 def test_a_worker_that_has_nothing_to_do_costs_nothing_until_it_is_wanted_again(folder: Path) -> None:
     with probed(folder, rows=(WANTED,)) as broker:
         for starts in (1, 2):
-            want(broker.plane, WANTED.role)
+            activate(broker.plane, WANTED.role)
             wait_until(lambda: serving(broker, WANTED), "it is wanted")
             broker.order(WANTED, "rest")
             wait_until(lambda: broker.state(WANTED) == "dormant" and not broker.running, "it has nothing to do")
@@ -208,24 +208,24 @@ def test_a_worker_that_has_nothing_to_do_costs_nothing_until_it_is_wanted_again(
 
 def test_a_worker_that_is_wanted_while_it_ends_starts_again(folder: Path) -> None:
     with probed(folder, rows=(WANTED,)) as broker:
-        want(broker.plane, WANTED.role)
+        activate(broker.plane, WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         broker.order(WANTED, "rest slowly")
         wait_until(lambda: not (folder / f"{WANTED.name}-order").exists(), "it has looked for work and found none")
         old = broker.broker.worker_pids()[WANTED.name]
-        want(broker.plane, WANTED.role)
+        activate(broker.plane, WANTED.role)
         (folder / "end").touch()
         wait_until(lambda: broker.broker.worker_pids().get(WANTED.name, old) != old, "the wish is not lost")
         wait_until(lambda: serving(broker, WANTED), "it serves")
-        assert broker.plane.role(WANTED.role).wanted == 0, "the start has taken the word"
+        assert broker.plane.role(WANTED.role).activation_requested == 0, "the start has taken the word"
 
 
 def test_a_word_that_is_set_while_the_worker_dies_starts_it_once(folder: Path) -> None:
     with probed(folder, rows=(WANTED,)) as broker:
-        want(broker.plane, WANTED.role)
+        activate(broker.plane, WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         old = broker.broker.signal_worker(WANTED.name, signal.SIGKILL)
-        want(broker.plane, WANTED.role)
+        activate(broker.plane, WANTED.role)
         wait_until(lambda: broker.broker.worker_pids().get(WANTED.name, old) != old, "it is started again")
         wait_until(lambda: serving(broker, WANTED), "it serves")
         wait_until(lambda: broker.health()["workers"][WANTED.name]["deaths"] == 1, "the death is told")
@@ -265,7 +265,7 @@ def test_a_wish_in_a_stop_starts_nothing(folder: Path) -> None:
         broker.signal_worker("write", signal.SIGSTOP)  # the stop gets as far as this one
         broker.process.terminate()
         wait_until(lambda: made.plane.watermarks.stop_requested >= StopPhase.WRITE, "the stop is under way")
-        want(made.plane, WANTED.role)
+        activate(made.plane, WANTED.role)
         broker.signal_worker("write", signal.SIGCONT)
         assert broker.process.wait(60) == 0
         assert made.plane.role(WANTED.role).generation == 0

@@ -53,7 +53,7 @@ ELSEWHERE = {
     "port-completions-done": "needs staged writes; test_staged_writes_crash.py",
     "port-request-filled": "needs staged writes; test_staged_writes_crash.py",
     "port-requests-published": "needs staged writes; test_staged_writes_crash.py",
-    "worker-wanted": "needs a dormant worker; tests/native/crash_cases.py",
+    "worker-activation-requested": "needs a dormant worker; tests/native/crash_cases.py",
 }
 
 

@@ -107,7 +107,7 @@ def test_a_worker_that_meets_it_once_is_replaced(broken: Broken, name: str) -> N
     role, plant, mend, line = HEALING[name]
     process, generation = broken.broker.process.pid, int(broken.plane.role(role).generation)
     plant(broken.plane)
-    wait_until(lambda: broken.plane.role(role).impossible_count > 0, "it ends")
+    wait_until(lambda: broken.plane.role(role).invariant_failures > 0, "it ends")
     mend(broken.plane)
     broken.wait_replaced(role, generation)
     log = broken.broker.log_tail()

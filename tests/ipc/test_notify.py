@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc import notify
-from ringmq.ipc.kept_sockets import KeptSockets
+from ringmq.ipc.fd_store import FdStore
 from ringmq.ipc.notify import ServiceManager, service_manager
 from tests.fake_service_manager import FakeServiceManager
 
@@ -56,7 +56,7 @@ def test_children_do_not_inherit_the_manager(monkeypatch: pytest.MonkeyPatch) ->
     for name, value in (("NOTIFY_SOCKET", "/x"), ("WATCHDOG_USEC", "1000000"), ("LISTEN_FDS", "2")):
         monkeypatch.setenv(name, value)
     assert service_manager().watchdog_ms == 1000
-    KeptSockets.of_this_process(ServiceManager({}))
+    FdStore.of_this_process(ServiceManager({}))
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC", "LISTEN_FDS"} & os.environ.keys()
 
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from ringmq.ipc.exit_status import EXIT_WORKER_KEEPS_DYING
+from ringmq.ipc.exit_status import EXIT_CRASH_LOOP
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
 from ringmq.ipc.supervisor_core import SILENT_MS, SILENT_START_MS, START_FAILURES_MAX, Silent, Spawn, Stop, Terminate
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
-from ringmq.ipc.worker_blocks import want
+from ringmq.ipc.worker_blocks import activate
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 from ringmq.native import lib
 from tests.waiting import wait_until
@@ -32,7 +32,7 @@ class FakePlane:
 
     def __init__(self) -> None:
         self.words = SimpleNamespace(
-            impossible_line=0,
+            invariant_line=0,
             state=0,
             pid=0,
             generation=0,
@@ -40,7 +40,7 @@ class FakePlane:
             cpu=0,
             bell=SimpleNamespace(sleeping=0),
             flags=0,
-            wanted=0,
+            activation_requested=0,
             deaths=0,
             progress=0,
         )
@@ -79,7 +79,7 @@ class WatchedSupervisor(Supervisor):
         self._perform(self._core.start())
 
     def look(self) -> None:
-        self._look_around()
+        self._check_workers()
 
     @property
     def worker(self) -> subprocess.Popen[bytes]:
@@ -138,19 +138,19 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
         watching._perform(watching._core.start())
         for _ in range(refusals):
             assert (watching.pids(), plane.words.pid) == ({}, 0)
-            watching._look_around()
+            watching._check_workers()
             watching._core._workers["flush"].due_ms = 0  # no need to sit the pause out
-            watching._look_around()
+            watching._check_workers()
         assert sum("worker flush cannot be started: [Errno" in line for line in told) == refusals
         if refusals < START_FAILURES_MAX:
             assert (watching.pids(), plane.words.pid) == ({"flush": 4711}, 4711)
             assert watching._exit_status is None
         else:
-            assert watching._exit_status == EXIT_WORKER_KEEPS_DYING
+            assert watching._exit_status == EXIT_CRASH_LOOP
 
 
 SERVICE = WorkerRow(
-    "timer", 26, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+    "timer", 26, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 READ, *ROWS = WORKERS
 TABLE = WorkerTable(READ, (*ROWS, SERVICE))
@@ -186,7 +186,7 @@ def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.Mon
         selector.register(bells[lib.RMQ_ROLE_SUPERVISOR], selectors.EVENT_READ)
         sleep = pool.submit(watching._events, selector)
         wait_until(lambda: bell.sleeping == 1, "it sleeps")
-        want(plane, SERVICE.role)
+        activate(plane, SERVICE.role)
         assert [key.fd for key, _ in sleep.result(20)] == [bells[lib.RMQ_ROLE_SUPERVISOR]]
         os.eventfd_read(bells[lib.RMQ_ROLE_SUPERVISOR])
         assert watching._events(selector) == [], "it does not go to sleep while a dormant worker is wanted"

@@ -5,22 +5,23 @@ import pytest
 from ringmq.ipc.exit_status import (
     EXIT_BAD_CONFIG,
     EXIT_CLEAN,
-    EXIT_DEAF_READER,
-    EXIT_IMPOSSIBLE,
+    EXIT_CRASH_LOOP,
+    EXIT_HUNG_READER,
+    EXIT_INVARIANT,
     EXIT_RESTART_STORE,
     EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
     EXIT_USAGE,
-    EXIT_WORKER_KEEPS_DYING,
 )
 from ringmq.ipc.supervisor_core import (
     BACK_OFF_MAX_MS,
-    IMPOSSIBLE_AGAIN_MS,
-    KEEPS_DYING_MS,
-    SOON_DEATHS_FREE,
-    SOON_MS,
+    CRASH_LOOP_MS,
+    EARLY_EXIT_MS,
+    EARLY_EXITS_FREE,
+    INVARIANT_AGAIN_MS,
     START_FAILURES_MAX,
     TRANSITIONS,
+    ActivationRequested,
     Effect,
     Exited,
     Finished,
@@ -34,7 +35,6 @@ from ringmq.ipc.supervisor_core import (
     SupervisorCore,
     Terminate,
     Tick,
-    Wanted,
 )
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 
@@ -64,7 +64,7 @@ def test_a_dead_worker_is_started_again_at_once() -> None:
 def test_a_reader_that_heard_nothing_is_replaced_alone_and_the_line_says_why() -> None:
     core = serving_core()
     text = "worker read-1 received nothing for 5 s while bytes waited on its sockets; starting it again (death 1)"
-    assert core.step(Exited("read-1", EXIT_DEAF_READER), 20) == [Log(text), Spawn("read-1")]
+    assert core.step(Exited("read-1", EXIT_HUNG_READER), 20) == [Log(text), Spawn("read-1")]
 
 
 def test_a_worker_that_dies_while_starting_waits_longer_each_time() -> None:
@@ -93,9 +93,9 @@ def test_a_worker_that_keeps_dying_soon_after_it_came_up_waits_longer_each_time_
             effects = core.step(Tick(), now_ms)
         waits.append(now_ms - died_ms)
         core.step(Serving("read-0"), now_ms + 200)
-        now_ms += 200 + SOON_MS - 1
-    assert waits[:SOON_DEATHS_FREE] == [0] * SOON_DEATHS_FREE
-    assert waits[SOON_DEATHS_FREE:] == sorted(waits[SOON_DEATHS_FREE:]) and waits[SOON_DEATHS_FREE] > 0, waits
+        now_ms += 200 + EARLY_EXIT_MS - 1
+    assert waits[:EARLY_EXITS_FREE] == [0] * EARLY_EXITS_FREE
+    assert waits[EARLY_EXITS_FREE:] == sorted(waits[EARLY_EXITS_FREE:]) and waits[EARLY_EXITS_FREE] > 0, waits
     assert waits[-1] <= BACK_OFF_MAX_MS and not core.stopping
     assert without_logs(core.step(Exited("read-0", -11), now_ms + 1)) == [Spawn("read-0")], "it has served for a while"
 
@@ -110,7 +110,7 @@ def test_giving_up_ends_with_its_own_status() -> None:
         core.step(Tick(), now_ms)
     for name in ["read-0", "read-1", "control", "write"]:
         core.step(Exited(name, 0), now_ms)
-    assert core.step(Exited("dispatch", 0), now_ms) == [Finished(EXIT_WORKER_KEEPS_DYING)]
+    assert core.step(Exited("dispatch", 0), now_ms) == [Finished(EXIT_CRASH_LOOP)]
 
 
 def test_a_refused_configuration_is_not_tried_again() -> None:
@@ -204,9 +204,9 @@ def test_a_dormant_worker_starts_when_it_is_wanted_and_comes_back_like_any_other
     assert core.start() == [Spawn("write")]
     core.step(Serving("write"), 10)
     assert core.all_serving(), "nobody waits for a worker that is not wanted"
-    assert core.step(Wanted("ha"), 20) == [Spawn("ha")]
+    assert core.step(ActivationRequested("ha"), 20) == [Spawn("ha")]
     assert not core.is_dormant("ha") and not core.all_serving()
-    assert core.step(Wanted("ha"), 21) == []
+    assert core.step(ActivationRequested("ha"), 21) == []
     core.step(Serving("ha"), 30)
     assert without_logs(core.step(Exited("ha", -9), 40)) == [Spawn("ha")]
 
@@ -216,7 +216,7 @@ def test_a_dormant_worker_does_not_hold_up_a_stop_nor_starts_in_it() -> None:
     core.start()
     core.step(Serving("write"), 10)
     assert core.step(Stop(), 20) == [Terminate("write")]
-    assert core.step(Wanted("ha"), 21) == []
+    assert core.step(ActivationRequested("ha"), 21) == []
     assert core.step(Exited("write", 0), 30) == [Finished(0)]
 
 
@@ -261,7 +261,7 @@ def test_the_wish_counts_in_the_middle_of_a_stop_too() -> None:
 
 
 SERVICE = WorkerRow(
-    "timer", 24, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+    "timer", 24, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 READ, *ROWS = WORKERS
 TABLE = WorkerTable(READ, (*ROWS, SERVICE))
@@ -281,7 +281,7 @@ def in_state(state: State, *, stopping: bool) -> SupervisorCore:
     core.start()
     core.step(Serving("read-0"), 0)
     if state is not State.DORMANT:
-        core.step(Wanted("timer"), 1)
+        core.step(ActivationRequested("timer"), 1)
     if state is State.SERVING:
         core.step(Serving("timer"), 2)
     if state is State.WAITING:
@@ -301,25 +301,25 @@ DIES = Exited("timer", -9)
 RESTS = Exited("timer", EXIT_RESTED)
 CELLS = {
     # (state, event): (state and effects while the broker runs, the same in a stop); "log" = a line alone
-    (DORMANT, Wanted("timer")): ((STARTING, [Spawn("timer")]), (DORMANT, [])),
+    (DORMANT, ActivationRequested("timer")): ((STARTING, [Spawn("timer")]), (DORMANT, [])),
     (DORMANT, Serving("timer")): ((DORMANT, "log"), (DORMANT, "log")),
     (DORMANT, Silent("timer")): ((DORMANT, "log"), (DORMANT, "log")),
     (DORMANT, DIES): ((DORMANT, "log"), (DORMANT, "log")),
-    (STARTING, Wanted("timer")): ((STARTING, []), (STARTING, [])),
+    (STARTING, ActivationRequested("timer")): ((STARTING, []), (STARTING, [])),
     (STARTING, Serving("timer")): ((SERVING, []), (SERVING, [])),
     (STARTING, Silent("timer")): ((STARTING, [Kill("timer")]), (STARTING, [])),
     (STARTING, DIES): ((WAITING, "log"), (ENDED, "log")),
     (STARTING, RESTS): ((DORMANT, []), (ENDED, [])),
-    (SERVING, Wanted("timer")): ((SERVING, []), (SERVING, [])),
+    (SERVING, ActivationRequested("timer")): ((SERVING, []), (SERVING, [])),
     (SERVING, Serving("timer")): ((SERVING, []), (SERVING, [])),
     (SERVING, Silent("timer")): ((SERVING, [Kill("timer")]), (SERVING, [])),
     (SERVING, DIES): ((STARTING, [Spawn("timer")]), (ENDED, "log")),
     (SERVING, RESTS): ((DORMANT, []), (ENDED, [])),
-    (WAITING, Wanted("timer")): ((WAITING, []), (WAITING, [])),
+    (WAITING, ActivationRequested("timer")): ((WAITING, []), (WAITING, [])),
     (WAITING, Serving("timer")): ((WAITING, "log"), (WAITING, "log")),
     (WAITING, Silent("timer")): ((WAITING, "log"), (WAITING, "log")),
     (WAITING, DIES): ((WAITING, "log"), (WAITING, "log")),
-    (ENDED, Wanted("timer")): (None, (ENDED, [])),
+    (ENDED, ActivationRequested("timer")): (None, (ENDED, [])),
     (ENDED, Serving("timer")): (None, (ENDED, "log")),
     (ENDED, Silent("timer")): (None, (ENDED, "log")),
     (ENDED, DIES): (None, (ENDED, "log")),
@@ -328,14 +328,14 @@ CELLS = {
 
 
 def test_every_cell_of_the_table_has_a_case() -> None:
-    events = {Wanted, Serving, Silent, Exited}
+    events = {ActivationRequested, Serving, Silent, Exited}
     assert set(TRANSITIONS) == {(state, event) for state in State for event in events}
     assert {(state, type(event)) for state, event in CELLS} == set(TRANSITIONS)
 
 
 @pytest.mark.parametrize("stopping", [False, True])
 @pytest.mark.parametrize(("state", "event"), CELLS)
-def test_a_cell(state: State, event: Wanted | Serving | Silent | Exited, *, stopping: bool) -> None:
+def test_a_cell(state: State, event: ActivationRequested | Serving | Silent | Exited, *, stopping: bool) -> None:
     cell = CELLS[state, event][stopping]
     if cell is None:
         return
@@ -351,23 +351,23 @@ def test_a_cell(state: State, event: Wanted | Serving | Silent | Exited, *, stop
 def test_a_worker_that_has_nothing_to_do_is_dormant_again_and_that_is_no_death() -> None:
     core = service_core()
     for now_ms in range(0, 100_000, 10_000):
-        assert core.step(Wanted("timer"), now_ms) == [Spawn("timer")]
+        assert core.step(ActivationRequested("timer"), now_ms) == [Spawn("timer")]
         core.step(Serving("timer"), now_ms + 10)
         assert core.step(Exited("timer", EXIT_RESTED), now_ms + 5_000) == []
         assert core.is_dormant("timer") and core.all_serving()
-    assert core.deaths("timer") == 0 and not core.keeps_dying("timer", 100_000)
+    assert core.deaths("timer") == 0 and not core.in_crash_loop("timer", 100_000)
 
 
 def test_a_worker_that_is_wanted_and_finds_nothing_to_do_again_and_again_starts_more_and_more_rarely() -> None:
     core, now_ms, waits = service_core(), 0, []
     for _ in range(12):
-        wanted_ms, effects = now_ms, core.step(Wanted("timer"), now_ms)
+        wanted_ms, effects = now_ms, core.step(ActivationRequested("timer"), now_ms)
         while Spawn("timer") not in effects:
             now_ms += 1
             effects = core.step(Tick(), now_ms)
         waits.append(now_ms - wanted_ms)
         core.step(Exited("timer", EXIT_RESTED), now_ms)
-    assert waits[:SOON_DEATHS_FREE] == [0] * SOON_DEATHS_FREE
+    assert waits[:EARLY_EXITS_FREE] == [0] * EARLY_EXITS_FREE
     assert waits == sorted(waits) and 0 < waits[-1] <= BACK_OFF_MAX_MS, waits
     assert core.deaths("timer") == 0 and not core.stopping
 
@@ -377,7 +377,7 @@ def test_a_clean_end_that_nobody_asked_for_is_a_death(event: Exited) -> None:
     """A SIGTERM from elsewhere: it may have had work. A worker that never rests has no such end."""
     core = service_core()
     for worker in ("timer", "flush"):
-        core.step(Wanted(worker), 0)
+        core.step(ActivationRequested(worker), 0)
         core.step(Serving(worker), 10)
     assert without_logs(core.step(event, 20)) == [Spawn(event.worker)]
     assert core.deaths(event.worker) == 1
@@ -385,7 +385,7 @@ def test_a_clean_end_that_nobody_asked_for_is_a_death(event: Exited) -> None:
 
 def test_a_worker_that_does_not_come_up_is_told_apart_from_one_that_stands_still() -> None:
     core = service_core()
-    core.step(Wanted("timer"), 0)
+    core.step(ActivationRequested("timer"), 0)
     assert core.step(Silent("timer"), 60_000)[0] == Log("worker timer has not come up for 60 s, killing it")
     core.step(Serving("timer"), 60_010)
     assert core.step(Silent("timer"), 90_000)[0] == Log("worker timer has not turned its loop for 20 s, killing it")
@@ -395,7 +395,7 @@ def test_a_worker_that_does_not_come_up_is_told_apart_from_one_that_stands_still
 @pytest.mark.parametrize("comes_up", [False, True])
 def test_an_optional_worker_may_die_for_ever(status: int, *, comes_up: bool) -> None:
     core, now_ms, deaths = service_core(), 0, 100
-    effects = core.step(Wanted("timer"), now_ms)
+    effects = core.step(ActivationRequested("timer"), now_ms)
     for _ in range(deaths):
         while Spawn("timer") not in effects:
             now_ms += 1
@@ -405,17 +405,17 @@ def test_an_optional_worker_may_die_for_ever(status: int, *, comes_up: bool) -> 
         effects = core.step(Exited("timer", status), now_ms)
         assert not any("the broker stops" in effect.text for effect in effects if isinstance(effect, Log))
     assert core.deaths("timer") == deaths and core.all_serving() and not core.stopping
-    assert core.keeps_dying("timer", now_ms) and not core.keeps_dying("flush", now_ms)
-    assert not core.keeps_dying("timer", now_ms + KEEPS_DYING_MS), "it is forgotten in a minute"
+    assert core.in_crash_loop("timer", now_ms) and not core.in_crash_loop("flush", now_ms)
+    assert not core.in_crash_loop("timer", now_ms + CRASH_LOOP_MS), "it is forgotten in a minute"
 
 
 def test_two_deaths_are_no_habit() -> None:
     core = service_core()
-    core.step(Wanted("timer"), 0)
+    core.step(ActivationRequested("timer"), 0)
     for now_ms in (10, 20):
         core.step(Serving("timer"), now_ms)
         core.step(Exited("timer", -9), now_ms)
-    assert not core.keeps_dying("timer", 21)
+    assert not core.in_crash_loop("timer", 21)
 
 
 def test_a_clean_end_of_a_worker_that_does_not_start_by_its_word_is_a_death() -> None:
@@ -431,14 +431,14 @@ def test_a_service_stops_in_the_phase_of_its_row() -> None:
         core.step(Serving(name), 1)
     assert core.step(Stop(), 2) == [Terminate("read-0")]
     assert core.step(Exited("read-0", 0), 3) == [Terminate("timer")]
-    assert core.step(Wanted("timer"), 4) == [], "wanted in a stop"
+    assert core.step(ActivationRequested("timer"), 4) == [], "wanted in a stop"
     assert core.step(Exited("timer", 0), 5) == [Terminate("write")]
     assert core.step(Exited("write", 0), 6) == [Finished(0)]
 
 
 def test_a_state_that_cannot_be_is_a_death_like_any_other() -> None:
     core = serving_core()
-    effects = core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 20)
+    effects = core.step(Exited("flush", EXIT_INVARIANT, line=7), 20)
     assert without_logs(effects) == [Spawn("flush")]
     (told,) = (effect.text for effect in effects if isinstance(effect, Log))
     assert told == (
@@ -449,19 +449,19 @@ def test_a_state_that_cannot_be_is_a_death_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("worker", "line", "after_ms", "reopens"),
     [
-        ("flush", 7, IMPOSSIBLE_AGAIN_MS - 1, True),
+        ("flush", 7, INVARIANT_AGAIN_MS - 1, True),
         ("write", 7, 5, True),  # the state is in the plane, whoever meets it
         ("flush", 8, 5, False),
-        ("flush", 7, IMPOSSIBLE_AGAIN_MS, False),
+        ("flush", 7, INVARIANT_AGAIN_MS, False),
     ],
 )
 def test_the_same_line_soon_again_kills_all_and_opens_the_store_anew(
     worker: str, line: int, after_ms: int, reopens: bool
 ) -> None:
     core = serving_core()
-    core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 1000)
+    core.step(Exited("flush", EXIT_INVARIANT, line=7), 1000)
     core.step(Serving("flush"), 1001)
-    effects = without_logs(core.step(Exited(worker, EXIT_IMPOSSIBLE, line=line), 1000 + after_ms))
+    effects = without_logs(core.step(Exited(worker, EXIT_INVARIANT, line=line), 1000 + after_ms))
     assert core.is_abandoned == core.restart_wanted == core.stopping == reopens
     if not reopens:
         assert effects == [Spawn(worker)]
@@ -480,8 +480,8 @@ def test_workers_without_a_process_do_not_hold_a_broken_plane() -> None:
     core.start()
     core.step(Exited("ha", 1), 5)  # waits for its next start
     core.step(Serving("flush"), 10)
-    core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 20)
-    assert core.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 30)[1:] == [Finished(EXIT_UNCLEAN_STOP)]
+    core.step(Exited("flush", EXIT_INVARIANT, line=7), 20)
+    assert core.step(Exited("flush", EXIT_INVARIANT, line=7), 30)[1:] == [Finished(EXIT_UNCLEAN_STOP)]
 
 
 def test_an_optional_worker_gets_one_new_plane() -> None:
@@ -490,19 +490,19 @@ def test_an_optional_worker_gets_one_new_plane() -> None:
     core.start()
     core.step(Serving("flush"), 10)
     core.step(Serving("metrics"), 10)
-    core.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 20)
-    assert without_logs(core.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 30)) == [Kill("flush")]
+    core.step(Exited("metrics", EXIT_INVARIANT, line=7), 20)
+    assert without_logs(core.step(Exited("metrics", EXIT_INVARIANT, line=7), 30)) == [Kill("flush")]
     assert core.replaced_only == {"metrics"}
     later = SupervisorCore(["flush", "metrics"], replaced_only=core.replaced_only)
     later.start()
     later.step(Serving("flush"), 10)
-    later.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 20)
+    later.step(Exited("metrics", EXIT_INVARIANT, line=7), 20)
     later.step(Tick(), 5000)
-    later.step(Exited("metrics", EXIT_IMPOSSIBLE, line=7), 5001)
-    assert not later.is_abandoned and later.keeps_dying("metrics", 5002) is False
-    assert without_logs(later.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 5003)) == [Spawn("flush")]
+    later.step(Exited("metrics", EXIT_INVARIANT, line=7), 5001)
+    assert not later.is_abandoned and later.in_crash_loop("metrics", 5002) is False
+    assert without_logs(later.step(Exited("flush", EXIT_INVARIANT, line=7), 5003)) == [Spawn("flush")]
     later.step(Serving("flush"), 5010)
-    assert without_logs(later.step(Exited("flush", EXIT_IMPOSSIBLE, line=7), 5020)) == [Finished(EXIT_UNCLEAN_STOP)]
+    assert without_logs(later.step(Exited("flush", EXIT_INVARIANT, line=7), 5020)) == [Finished(EXIT_UNCLEAN_STOP)]
 
 
 def test_two_optional_workers_with_one_state_in_the_store_get_one_new_plane_each() -> None:
@@ -514,7 +514,7 @@ def test_two_optional_workers_with_one_state_in_the_store_get_one_new_plane_each
         for name in names:
             core.step(Serving(name), 10)
         for now_ms, name in enumerate(("services", "metrics") * 4, 20):
-            core.step(Exited(name, EXIT_IMPOSSIBLE, line=7), now_ms)
+            core.step(Exited(name, EXIT_INVARIANT, line=7), now_ms)
             core.step(Serving(name), now_ms)
             if core.is_abandoned:
                 planes += 1

@@ -23,7 +23,7 @@ from ringmq.ipc.workers import (
 from ringmq.native import ffi, lib
 
 SERVICE = WorkerRow(
-    "timer", 24, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.WANTED, is_optional=True
+    "timer", 24, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 
 

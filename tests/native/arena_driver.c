@@ -20,16 +20,16 @@ static unsigned long with_memory(void)
     return (unsigned long)status.st_blocks * 512 / RMQ_BLOCK_BYTES;
 }
 
-static void take(struct rmq_hold *holds, int count, uint32_t bytes)
+static void take(struct rmq_frame_ref *holds, int count, uint32_t bytes)
 {
     for (int i = 0; i < count; i++)
         memset(rmq_block_take(&r, bytes, &holds[i]), 0x5a, bytes);
 }
 
-static void release(struct rmq_hold *holds, int count)
+static void release(struct rmq_frame_ref *holds, int count)
 {
     for (int i = 0; i < count; i++)
-        rmq_hold_release(&r, &holds[i]);
+        rmq_frame_ref_release(&r, &holds[i]);
 }
 
 /* A tick a second. */
@@ -43,7 +43,7 @@ static void pass(int seconds)
 
 int main(int argc, char **argv)
 {
-    static struct rmq_hold small[10000], large[4];
+    static struct rmq_frame_ref small[10000], large[4];
     struct rmq_settings settings = {
         .receive_buffer_bytes = BUFFER_BYTES, .receive_buffer_count = BUFFERS, .reassembly_bytes_max = PAGES * RMQ_BLOCK_BYTES};
     size_t bytes = (size_t)BUFFERS * BUFFER_BYTES + (size_t)PAGES * RMQ_BLOCK_BYTES;

@@ -20,7 +20,7 @@ from ringmq.native import ffi, lib
 
 ASKERS = (lib.RMQ_ROLE_READ, lib.RMQ_ROLE_READ + 1)
 ASKS = 60
-ASK_POINTS = [*points("inbox-claimed", "inbox-filled"), "worker-wanted"]
+ASK_POINTS = [*points("inbox-claimed", "inbox-filled"), "worker-activation-requested"]
 TAKE_POINTS = points("inbox-given-up", "inbox-padded", "inbox-cleared", "inbox-zeroed", "inbox-taken")
 ANSWER_POINTS = [*TAKE_POINTS, *points("answerer-", "verdict-")]
 
@@ -56,7 +56,7 @@ def answer(scene: Scene, *, begins: bool) -> None:
     """A turn of the answerer: all asks that are there."""
     plane = scene.kit.plane
     if begins:
-        lib.rmq_inbox_begin(plane, ANSWERER)
+        lib.rmq_inbox_start(plane, ANSWERER)
     while (record := lib.rmq_inbox_take(plane, ANSWERER)) != ffi.NULL or lib.rmq_inbox_unblock(plane, ANSWERER):
         if record == ffi.NULL:
             continue
@@ -68,7 +68,7 @@ def answer(scene: Scene, *, begins: bool) -> None:
             continue
         scene.done[copy.pending] += 1
         head = ffi.new("struct rmq_verdict *")
-        head.type, head.pending, head.asker_generation = lib.RMQ_VERDICT_TOLD, copy.pending, copy.role_generation
+        head.type, head.pending, head.asker_generation = lib.RMQ_VERDICT_PAYLOAD, copy.pending, copy.role_generation
         assert lib.rmq_verdict_put(plane, ANSWERER, copy.role, head, b"", 0) == 0
 
 
@@ -134,7 +134,7 @@ def test_an_ask_is_answered_or_given_up_and_never_done_twice(tmp_path: Path, see
     for number, was_given_up in given_up.items():
         position, _ = scene.position(number)
         if was_given_up and scene.done[number]:
-            assert position < kit.header.asks.answerer[ANSWERER].begun_at, "only a dead answerer may have done it"
+            assert position < kit.header.asks.answerer[ANSWERER].start_position, "only a dead answerer may have done it"
     answered = [number for number in given_up if scene.told[number]]
     assert answered and all(scene.done[number] and scene.told[number] == 1 for number in answered)
 
@@ -149,7 +149,7 @@ def test_an_ask_in_the_hand_of_a_dying_answerer_is_given_up_and_no_other(tmp_pat
         in_child(lambda: ask(scene, role, token, is_late=False))  # noqa: B023
     assert in_child(lambda: answer(scene, begins=False), point)
     bury(kit, ROLE)
-    assert not in_child(lambda: lib.rmq_inbox_begin(kit.plane, ANSWERER))
+    assert not in_child(lambda: lib.rmq_inbox_start(kit.plane, ANSWERER))
     lost = [
         bool(lib.rmq_ask_is_lost(kit.plane, ANSWERER, *scene.position(token), time.monotonic_ns())) for token in (0, 1)
     ]

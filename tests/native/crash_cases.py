@@ -260,12 +260,14 @@ def test_a_wish_whose_process_dies_before_it_rings_stands(tmp_path: Path) -> Non
     kit = Kit(tmp_path)
     role, supervisor = lib.RMQ_ROLES_MAX - 1, kit.header.roles[lib.RMQ_ROLE_SUPERVISOR]
     lib.rmq_role_arm(kit.plane, lib.RMQ_ROLE_SUPERVISOR)
-    assert in_child(lambda: lib.rmq_worker_want(kit.plane, role), "worker-wanted")
-    assert kit.header.roles[role].wanted == 1 and supervisor.bell.sleeping == 1
-    assert not in_child(lambda: lib.rmq_worker_want(kit.plane, role), "worker-wanted"), "nothing is left to do"
-    lib.rmq_worker_rest(kit.plane, role)
-    assert not in_child(lambda: lib.rmq_worker_want(kit.plane, role))
-    assert kit.header.roles[role].wanted == 1 and supervisor.bell.sleeping == 0, "a new wish rings"
+    assert in_child(lambda: lib.rmq_worker_activate(kit.plane, role), "worker-activation-requested")
+    assert kit.header.roles[role].activation_requested == 1 and supervisor.bell.sleeping == 1
+    assert not in_child(lambda: lib.rmq_worker_activate(kit.plane, role), "worker-activation-requested"), (
+        "nothing is left to do"
+    )
+    lib.rmq_worker_deactivate(kit.plane, role)
+    assert not in_child(lambda: lib.rmq_worker_activate(kit.plane, role))
+    assert kit.header.roles[role].activation_requested == 1 and supervisor.bell.sleeping == 0, "a new wish rings"
 
 
 def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None], Callable[[], None]]]) -> None:

@@ -35,7 +35,7 @@ struct client {
 };
 
 struct kept { /* a send that write has not answered */
-    struct rmq_hold hold;
+    struct rmq_frame_ref hold;
     int64_t until_ms;
 };
 
@@ -150,28 +150,28 @@ void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c)
 }
 
 /* The keep of reader_append.c in short. */
-static int keep_send(struct rmq_hold *hold, uint32_t length)
+static int keep_send(struct rmq_frame_ref *hold, uint32_t length)
 {
-    struct rmq_hold kept;
+    struct rmq_frame_ref kept;
     if (hold->buffer != RMQ_NONE && rmq_buffers_few(&r)) {
         if ((length > r.buffer_bytes / 4 && !rmq_blocks_many(&r)) || !rmq_block_take(&r, length, &kept)) {
             if (rmq_buffers_last(&r))
                 return 0; /* refused */
-            rmq_hold_keep(&r, hold, &kept);
+            rmq_frame_ref_retain(&r, hold, &kept);
         }
     } else {
-        rmq_hold_keep(&r, hold, &kept);
+        rmq_frame_ref_retain(&r, hold, &kept);
     }
     if (kept_count == sizeof kepts / sizeof *kepts) {
-        rmq_hold_release(&r, &kept);
+        rmq_frame_ref_release(&r, &kept);
         return 0;
     }
     kepts[kept_count++] = (struct kept){kept, r.now_ms + dice(30)};
     return 1;
 }
 
-enum rmq_fate rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_hold *hold, uint32_t redone)
+enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_frame_ref *hold, uint32_t redone)
 {
     (void)redone;
     struct client *client = &clients[client_of[rmq_connection_index(reader, c)]];
@@ -180,9 +180,9 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *reader, struct rmq_connection
     if (client->kind == FLOODER) {
         int is_full = rmq_cold_is_full(reader, c);
         if (is_full && !reader->refuses)
-            return RMQ_FATE_STALL;
+            return RMQ_OUTCOME_STALL;
         c->cold_count += !is_full;
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     if (client->kind == UNREADING) {
         if (!c->output) {
@@ -190,13 +190,13 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *reader, struct rmq_connection
             c->output = &client->output;
         }
         c->output->bytes++;
-        return RMQ_FATE_DONE;
+        return RMQ_OUTCOME_DONE;
     }
     if (reader->now_ms < ring_full_until_ms && !reader->refuses)
-        return RMQ_FATE_STALL;
+        return RMQ_OUTCOME_STALL;
     keep_send(hold, length); /* kept or refused, the client has its answer soon */
     client->asked_ms = 0;
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
 /* --- clients ---------------------------------------------------------------------------------------------------------- */
@@ -354,7 +354,7 @@ static void round_of(int is_calm)
             i++;
             continue;
         }
-        rmq_hold_release(&r, &kepts[i].hold);
+        rmq_frame_ref_release(&r, &kepts[i].hold);
         kepts[i] = kepts[--kept_count];
     }
     for (int turn = 0; turn < ROUNDS; turn++) {

@@ -39,7 +39,7 @@ class AnswererKit(ReaderKit):
     def begin(self) -> None:
         """A process of the answerer starts."""
         self.header.roles[ROLE].generation += 1
-        lib.rmq_inbox_begin(self.plane, ANSWERER)
+        lib.rmq_inbox_start(self.plane, ANSWERER)
 
     def die(self) -> None:
         """As the supervisor leaves the block of a dead worker."""
@@ -96,7 +96,7 @@ def test_an_answer_of_another_answerer_is_nobodys(kit: AnswererKit) -> None:
 def test_the_first_ask_wants_the_worker_and_waits_for_it(kit: AnswererKit) -> None:
     with connected(kit) as client:
         client.send(ask(kit))
-        wait_until(lambda: kit.header.roles[ROLE].wanted == 1, "the supervisor is told")
+        wait_until(lambda: kit.header.roles[ROLE].activation_requested == 1, "the supervisor is told")
         assert client.is_quiet(0.2)
         kit.begin()
         record, _ = kit.take(ANSWERER)
@@ -152,7 +152,7 @@ def test_what_a_dead_answerer_had_answered_is_answered(kit: AnswererKit) -> None
         kit.die()
         kit.header.roles[ROLE].generation += 1
         lib.rmq_verdict_put(kit.plane, ANSWERER, record.role, head, frame, len(frame))
-        lib.rmq_inbox_begin(kit.plane, ANSWERER)
+        lib.rmq_inbox_start(kit.plane, ANSWERER)
         assert client.answer().remark == "its last word"
 
 
@@ -278,7 +278,7 @@ def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
         def answer(at_ns: int = begin_at_ns) -> int:
             while time.monotonic_ns() < at_ns:
                 pass
-            lib.rmq_inbox_begin(plane.plane, ANSWERER)
+            lib.rmq_inbox_start(plane.plane, ANSWERER)
             record = lib.rmq_inbox_take(plane.plane, ANSWERER)
             return int(lib.rmq_ask_is_void(plane.plane, ANSWERER, record))
 
@@ -287,7 +287,7 @@ def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
             os._exit(answer())
         begun, given_up = False, False
         while not given_up and not begun:
-            begun = plane.header.asks.answerer[ANSWERER].begun_generation == role.generation
+            begun = plane.header.asks.answerer[ANSWERER].start_generation == role.generation
             now_ns = time.monotonic_ns()
             given_up = bool(lib.rmq_ask_is_lost(plane.plane, ANSWERER, position, received_ns, now_ns))
         is_void = bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
@@ -299,7 +299,7 @@ def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
 
 def test_told_answers_reach_a_role_without_connections(plane: Kit) -> None:
     head = ffi.new("struct rmq_verdict *")
-    head.type, head.pending, head.asker_generation = lib.RMQ_VERDICT_TOLD, 7, 3
+    head.type, head.pending, head.asker_generation = lib.RMQ_VERDICT_PAYLOAD, 7, 3
     asker = lib.RMQ_ROLE_DISPATCH
     for turn in range(3000):  # round the ring many times
         assert lib.rmq_verdict_put(plane.plane, 0, asker, head, b"yes" * (turn % 50), 3 * (turn % 50)) == 0

@@ -325,12 +325,12 @@ def test_arrivals_start_a_dormant_owner_and_fill_no_ring(tmp_path: Path) -> None
 
         arrive(1, *topics)
         assert ring.head - ring.tail == ring.capacity
-        assert role.wanted == 1, "it may be about to rest"
-        role.wanted, role.flags = 0, lib.RMQ_ROLE_DORMANT
+        assert role.activation_requested == 1, "it may be about to rest"
+        role.activation_requested, role.flags = 0, lib.RMQ_ROLE_DORMANT
         arrive(100, topic)
-        assert role.wanted == 0, "the queue is not flagged"
+        assert role.activation_requested == 0, "the queue is not flagged"
         arrive(200, topics[0])
-        assert role.wanted == 1
+        assert role.activation_requested == 1
         ring.tail = ring.head  # its next process has taken what there was
         told = ring.head
         role.flags = 0

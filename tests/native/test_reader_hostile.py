@@ -92,7 +92,7 @@ def test_a_flood_of_junk_is_counted_and_does_not_fill_the_inbox(kit: ReaderKit) 
     told = 0
     while kit.inbox_take() is not None:
         told += 1
-    untold = int(kit.header.ports.port[0].junk_untold)
+    untold = int(kit.header.ports.port[0].junk_dropped)
     assert told + untold == 100
     assert 8 <= told <= 8 * (seconds + 2)
 

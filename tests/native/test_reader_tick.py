@@ -19,4 +19,4 @@ def test_a_client_is_not_slow_while_its_answer_is_read_from_the_disk(tmp_path: P
 
 def test_a_reader_is_deaf_when_bytes_wait_and_nothing_comes_in(tmp_path: Path) -> None:
     """Not when its sockets are empty, when only bytes of stalled connections wait, or when bytes come."""
-    assert run_driver("deaf_driver.c", tmp_path) == ["hears", "5", "hears", "hears"]
+    assert run_driver("watchdog_driver.c", tmp_path) == ["hears", "5", "hears", "hears"]

@@ -455,18 +455,18 @@ def test_a_restarted_writer_counts_nothing_of_an_earlier_topic(kit: Kit) -> None
 
 
 @pytest.mark.parametrize(
-    ("behind", "readable_from", "waits"),
+    ("behind", "recovered_end", "waits"),
     [(65, 0, 1), (63, 0, 0), (65, 1, 0)],
     ids=["far behind", "a little behind", "what was recovered"],
 )
-def test_dispatch_that_is_far_behind_is_waited_for(tmp_path: Path, behind: int, readable_from: int, waits: int) -> None:
+def test_dispatch_that_is_far_behind_is_waited_for(tmp_path: Path, behind: int, recovered_end: int, waits: int) -> None:
     """64 MiB; the request is answered all the same."""
     kit = Kit(tmp_path / "store", segment_bytes=128 << 20)
     topic = kit.topic(b"A")
     kit.marks.append_offset = kit.marks.dispatched_offset = behind << 20
     with kit.writer() as run:
         kit.marks.dispatched_offset = 0
-        kit.header.readable_from = readable_from
+        kit.header.recovered_end = recovered_end
         kit.request(topic, 0, b"x")
         run()
     assert [completion.code for completion in kit.completions()] == [0]

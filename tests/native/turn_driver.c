@@ -68,8 +68,8 @@ void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const u
     (void)bytes, (void)length;
     rmq_connection_close(reader, c, reason);
 }
-enum rmq_fate rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_hold *hold, uint32_t redone)
+enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_frame_ref *hold, uint32_t redone)
 {
     (void)frame, (void)hold, (void)redone;
     uint32_t index = rmq_connection_index(reader, c);
@@ -78,7 +78,7 @@ enum rmq_fate rmq_frame_process(struct rmq_reader *reader, struct rmq_connection
     frames++;
     if (index == honest)
         heard_turn = turn;
-    return RMQ_FATE_DONE;
+    return RMQ_OUTCOME_DONE;
 }
 
 /* --- the kernel ------------------------------------------------------------------------------------------------------- */

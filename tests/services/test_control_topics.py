@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringmq.ipc.asks import Told
+from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
@@ -18,7 +18,7 @@ class FakeControl:
     """What control is asked, and what it tells."""
 
     def __init__(self) -> None:
-        self.asked, self.tells, self.has_room = list[tuple[int, int, bytes]](), list[Told](), True
+        self.asked, self.tells, self.has_room = list[tuple[int, int, bytes]](), list[AskAnswer](), True
 
     @property
     def has_answers(self) -> bool:
@@ -29,7 +29,7 @@ class FakeControl:
             self.asked.append((kind, pending, payload))
         return self.has_room
 
-    def answers(self) -> list[Told]:
+    def answers(self) -> list[AskAnswer]:
         told, self.tells = self.tells, []
         return told
 
@@ -47,7 +47,7 @@ def test_topics_are_asked_for_as_control_reads_them() -> None:
     assert kind == lib.RMQ_INBOX_TOPICS and topics.is_waiting
     values: Any = json_body.items(json_body.read_object(payload, "topics"), "topics")
     assert tuple(TopicConfig.from_json(value) for value in values) == TOPICS
-    control.tells = [Told(token, b"")]
+    control.tells = [AskAnswer(token, b"")]
     assert topics.has_news and topics.turn(NOW) and not topics.is_waiting
     assert ended == [None]
     assert not topics.turn(NOW + PATIENCE_MS) and ended == [None], "it ends once"
@@ -55,7 +55,7 @@ def test_topics_are_asked_for_as_control_reads_them() -> None:
 
 def test_a_refusal_of_control_keeps_its_words() -> None:
     control, topics, ended = made()
-    control.tells = [Told(control.asked[0][1], b"topics: the table is full (4 entries)")]
+    control.tells = [AskAnswer(control.asked[0][1], b"topics: the table is full (4 entries)")]
     topics.turn(NOW)
     (refusal,) = ended
     assert refusal is not None
@@ -67,7 +67,7 @@ def test_a_control_that_does_not_answer_is_busy() -> None:
     assert not topics.turn(NOW + PATIENCE_MS - 1) and ended == []
     assert topics.turn(NOW + PATIENCE_MS) and not topics.is_waiting
     assert ended[0] is not None and ended[0].code == ResponseCode.SYSTEM_BUSY
-    control.tells = [Told(control.asked[0][1], b"")]
+    control.tells = [AskAnswer(control.asked[0][1], b"")]
     assert topics.turn(NOW + PATIENCE_MS) and len(ended) == 1, "a late answer is for nobody"
 
 

@@ -176,11 +176,11 @@ def test_it_rests_only_when_nothing_has_been_to_do_for_a_while(rig: Rig) -> None
     rig.loop.turn(NOW + REST_MS)
     assert not rig.loop.may_rest(NOW + REST_MS), "its guest has work"
     rig.guest.is_idle = True
-    rig.plane.role(ROLE).wanted = 1
+    rig.plane.role(ROLE).activation_requested = 1
     assert rig.loop.may_rest(NOW + 2 * REST_MS)
-    assert rig.plane.role(ROLE).wanted == 0, "an ask from now on sets it again"
+    assert rig.plane.role(ROLE).activation_requested == 0, "an ask from now on sets it again"
     rig.ask("answer", 6)
-    assert rig.plane.role(ROLE).wanted == 1
+    assert rig.plane.role(ROLE).activation_requested == 1
     assert not rig.loop.may_rest(NOW + 2 * REST_MS), "the last look finds what has come meanwhile"
 
 
@@ -207,7 +207,7 @@ def test_a_rest_leaves_a_late_ask_to_the_replacement(rig: Rig) -> None:
     assert rig.loop.may_rest(NOW + REST_MS)
     rig.ask("answer")
     rig.loop.close(NOW + REST_MS, takes_more=False)
-    assert rig.answers() == [] and rig.plane.role(ROLE).wanted == 1
+    assert rig.answers() == [] and rig.plane.role(ROLE).activation_requested == 1
     record = Inbox(rig.plane, ROLE).take()
     assert record is not None and record.pending == 5
 

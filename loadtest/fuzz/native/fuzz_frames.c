@@ -149,10 +149,10 @@ static uint32_t make_input(uint8_t *frame)
 
 static void put_answers(const struct rmq_ext_entry *e)
 {
-    static const struct rmq_answer_house house = {.region = "r\"", .host_hex = "0000000000000000", .region_length = 2,
+    static const struct rmq_answer_broker broker = {.region = "r\"", .host_hex = "0000000000000000", .region_length = 2,
                                                   .host_hex_length = 16};
     struct rmq_send_answer a = {.head = {.remark = (const char *)e->value, .remark_length = e->value_length, .serialise = e->escaped},
-                                .house = &house, .uniq_key = e->value, .uniq_key_length = e->value_length};
+                                .broker = &broker, .uniq_key = e->value, .uniq_key_length = e->value_length};
     size_t bound = rmq_send_answer_bound(&a);
     uint8_t *to = malloc(bound);
     fuzz_must(rmq_send_answer_put(to, &a) <= bound, "an answer keeps its bound");
@@ -272,7 +272,7 @@ static void play_other(int all)
     struct rmq_role *role = &rmq_header(&plane)->roles[OTHER_ROLE];
     if (role->state != 2 && (all || !fuzz_dice(1000))) {
         role->generation++;
-        rmq_inbox_begin(&plane, 1);
+        rmq_inbox_start(&plane, 1);
     }
     if (role->state == 2)
         take_asks(1);

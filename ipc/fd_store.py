@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from ringmq.ipc.notify import ServiceManager
 
 FIRST_DESCRIPTOR = 3
-KEPT_MAX = 256
+FD_STORE_MAX = 256
 """Largest number of stored sockets. It exceeds FileDescriptorStoreMax of our units."""
 
 
@@ -26,7 +26,7 @@ class ListeningSocket(Protocol):
     def getsockname(self) -> Any: ...
 
 
-class KeptSockets:
+class FdStore:
     """The stored sockets. The main process owns them during its start."""
 
     def __init__(self, manager: ServiceManager, inherited: list[tuple[str, socket.socket]]) -> None:
@@ -35,7 +35,7 @@ class KeptSockets:
         self._released: list[str] = []
 
     @classmethod
-    def of_this_process(cls, manager: ServiceManager) -> KeptSockets:
+    def of_this_process(cls, manager: ServiceManager) -> FdStore:
         """Take the descriptors of LISTEN_FDS over, and remove LISTEN_FDS and its companions from the environment."""
         return cls(manager, _inherited(os.environ))
 
@@ -86,7 +86,7 @@ def _inherited(environ: MutableMapping[str, str]) -> list[tuple[str, socket.sock
     texts = {name: environ.pop(name, "") for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")}
     if texts["LISTEN_PID"] != str(os.getpid()) or not texts["LISTEN_FDS"].isdecimal():
         return []
-    count = min(int(texts["LISTEN_FDS"]), KEPT_MAX)
+    count = min(int(texts["LISTEN_FDS"]), FD_STORE_MAX)
     names = texts["LISTEN_FDNAMES"].split(":")
     names += ["unknown"] * (count - len(names))
     found = []

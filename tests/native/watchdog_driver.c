@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "reader_deaf.c"
+#include "reader_watchdog.c"
 
 enum { SILENT, BYTES_WAIT, STALLED, HEARS };
 
@@ -18,7 +18,7 @@ static void look(int situation)
     r = (struct rmq_reader){.connections = connections, .connections_used = 3, .now_ms = 50000};
     for (int looks = 1; looks <= 20; looks++, r.now_ms += 1000) {
         r.counters[RMQ_READ_BYTES_IN] += situation == HEARS && looks % 4 == 0;
-        if (rmq_reader_is_deaf(&r)) {
+        if (rmq_reader_is_hung(&r)) {
             printf("%d ", looks);
             break;
         }

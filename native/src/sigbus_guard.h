@@ -1,14 +1,14 @@
-/* bus_guard.h: touching a mapped file where the file system may have no page to give. C only.
+/* sigbus_guard.h: touching a mapped file where the file system may have no page to give. C only.
  *
  * A store into a mapping has no result: what a write would report (full disk, I/O error) comes as SIGBUS. Work under
  * the guard is given up there instead.
  */
-#ifndef RMQ_BUS_GUARD_H
-#define RMQ_BUS_GUARD_H
+#ifndef RMQ_SIGBUS_GUARD_H
+#define RMQ_SIGBUS_GUARD_H
 
 /* Takes SIGBUS over, once per process; outside of guarded work it does what it did before. 0 or -errno. */
-int rmq_bus_guard_open(void);
+int rmq_sigbus_guard_open(void);
 /* Runs work(argument). 0, or -EFAULT when a page was missing: the work is half done. It may hold nothing (locks,
  * memory), and it may not nest. */
-int rmq_bus_guard_run(void (*work)(void *), void *argument);
+int rmq_sigbus_guard_run(void (*work)(void *), void *argument);
 #endif

@@ -1,6 +1,6 @@
-/* pair_marks.h: finds what separates name/value pairs of a property string. C only. */
-#ifndef RMQ_PAIR_MARKS_H
-#define RMQ_PAIR_MARKS_H
+/* pair_separators.h: finds what separates name/value pairs of a property string. C only. */
+#ifndef RMQ_PAIR_SEPARATORS_H
+#define RMQ_PAIR_SEPARATORS_H
 
 #include <stdint.h>
 

@@ -27,7 +27,7 @@ def ended(work: Callable[[], object], arm: Kit | None = None, role: int = FLUSH)
         signal.signal(signal.SIGABRT, signal.SIG_DFL)
         try:
             if arm is not None:
-                lib.rmq_must_arm(arm.plane, role)
+                lib.rmq_invariant_arm(arm.plane, role)
             work()
         except BaseException as error:
             os.write(2, repr(error).encode())
@@ -100,7 +100,7 @@ def plant_verdict(kit: Kit, length: int) -> None:
     ring = kit.header.asks.answerer[0].answers[lib.RMQ_ROLE_DISPATCH]
     ring.head = 64
     verdict = ffi.cast("struct rmq_verdict *", kit.plane.base + ring.slots_at)
-    verdict.type, verdict.length = lib.RMQ_VERDICT_TOLD, length
+    verdict.type, verdict.length = lib.RMQ_VERDICT_PAYLOAD, length
 
 
 def plant_commit(kit: Kit, group: int, slot: int) -> None:
@@ -166,12 +166,12 @@ def test_each_planted_state_ends_the_process_at_its_line(kit: Kit, name: str) ->
     made = kit.header.roles[FLUSH]
     plant(kit)
     status, said = ended(lambda: work(kit), kit)
-    assert status == lib.RMQ_EXIT_IMPOSSIBLE, said
+    assert status == lib.RMQ_EXIT_INVARIANT, said
     assert re.fullmatch(f"ringmq: worker flush: a state that cannot be, {line}.*\n", said), said
-    first = int(made.impossible_line)
-    assert first and made.impossible_count == 1
-    assert ended(lambda: work(kit), kit)[0] == lib.RMQ_EXIT_IMPOSSIBLE
-    assert (made.impossible_line, made.impossible_count) == (first, 2), "the same line has the same number"
+    first = int(made.invariant_line)
+    assert first and made.invariant_failures == 1
+    assert ended(lambda: work(kit), kit)[0] == lib.RMQ_EXIT_INVARIANT
+    assert (made.invariant_line, made.invariant_failures) == (first, 2), "the same line has the same number"
 
 
 @pytest.mark.parametrize("work", {work for _, work, _ in STATES.values()})
@@ -188,12 +188,12 @@ def test_a_process_that_is_no_worker_ends_by_sigabrt_behind_its_line(kit: Kit) -
 
 def test_values_of_any_sign_and_number() -> None:
     values = ffi.new("int64_t[3]", [-(2**63), 0, 2**63 - 1])
-    _, said = ended(lambda: lib.rmq_must_tell(b"/a/b/file.c", 12, b"x", b"y, z, u", values, 3))
+    _, said = ended(lambda: lib.rmq_invariant_report(b"/a/b/file.c", 12, b"x", b"y, z, u", values, 3))
     assert said == (
         "ringmq: worker (none): a state that cannot be, file.c:12: not x; "
         "y, z, u = -9223372036854775808, 0, 9223372036854775807\n"
     )
-    _, said = ended(lambda: lib.rmq_must_tell(b"file.c", 12, b"x" * 5000, b"y", values, 1))
+    _, said = ended(lambda: lib.rmq_invariant_report(b"file.c", 12, b"x" * 5000, b"y", values, 1))
     assert len(said) <= 768 and said.endswith("\n")
 
 
@@ -232,7 +232,7 @@ def test_a_completion_that_nobody_has_asked_for_ends_the_reader(tmp_path: Path) 
         assert ended(lambda: one_round(kit), kit)[0] == 0
         plant_completion(kit)
         status, said = ended(lambda: one_round(kit), kit)
-        assert status == lib.RMQ_EXIT_IMPOSSIBLE
+        assert status == lib.RMQ_EXIT_INVARIANT
         assert re.search(r"reader_answer.c:\d+: not p && p->kind == RMQ_PENDING_APPEND; .* = 12, 0, 1", said)
 
 
@@ -248,7 +248,7 @@ def test_an_arrival_of_a_queue_that_is_none_ends_the_reader(tmp_path: Path) -> N
             lib.rmq_reader_run(reader, 1_000_000)
 
         status, said = ended(work, kit)
-        assert status == lib.RMQ_EXIT_IMPOSSIBLE
+        assert status == lib.RMQ_EXIT_INVARIANT
         assert re.search(r"reader_park.c:\d+: not slot < r->header->tables.queue_capacity", said)
 
 

@@ -1,4 +1,4 @@
-#include "bus_guard.h"
+#include "sigbus_guard.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -31,13 +31,13 @@ static void take_over(void)
     open_error = sigaction(SIGBUS, &ours, &before) < 0 ? -errno : 0;
 }
 
-int rmq_bus_guard_open(void)
+int rmq_sigbus_guard_open(void)
 {
     int rc = pthread_once(&once, take_over);
     return rc ? -rc : open_error;
 }
 
-int rmq_bus_guard_run(void (*work)(void *), void *argument)
+int rmq_sigbus_guard_run(void (*work)(void *), void *argument)
 {
     sigjmp_buf here;
     if (sigsetjmp(here, 0)) {

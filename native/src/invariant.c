@@ -1,4 +1,4 @@
-#include "must.h"
+#include "invariant.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,9 +51,10 @@ static uint32_t number_of(const char *file, uint32_t line)
     return (hash ^ hash >> 16) << 16 | (line & 0xffff ? line & 0xffff : 1);
 }
 
-void rmq_must_arm(struct rmq_plane *plane, uint32_t role) { armed = &rmq_header(plane)->roles[role]; }
+void rmq_invariant_arm(struct rmq_plane *plane, uint32_t role) { armed = &rmq_header(plane)->roles[role]; }
 
-void rmq_must_tell(const char *file, uint32_t line, const char *condition, const char *names, const int64_t *values, uint32_t count)
+void rmq_invariant_report(const char *file, uint32_t line, const char *condition, const char *names,
+                          const int64_t *values, uint32_t count)
 {
     struct text text = {.length = 0};
     file = base_of(file);
@@ -68,7 +69,7 @@ void rmq_must_tell(const char *file, uint32_t line, const char *condition, const
     put(&text, "; ");
     put(&text, names);
     put(&text, " = ");
-    for (uint32_t i = 0; i < count && i < RMQ_MUST_VALUES_MAX; i++) {
+    for (uint32_t i = 0; i < count && i < RMQ_INVARIANT_VALUES_MAX; i++) {
         put(&text, i ? ", " : "");
         put_number(&text, values[i]);
     }
@@ -78,15 +79,16 @@ void rmq_must_tell(const char *file, uint32_t line, const char *condition, const
     ssize_t written = write(STDERR_FILENO, text.bytes, text.length);
     (void)written;
     if (armed) {
-        rmq_store(&armed->impossible_line, number_of(file, line));
-        rmq_store(&armed->impossible_count, armed->impossible_count + 1);
+        rmq_store(&armed->invariant_line, number_of(file, line));
+        rmq_store(&armed->invariant_failures, armed->invariant_failures + 1);
     }
 }
 
-void rmq_impossible(const char *file, uint32_t line, const char *condition, const char *names, const int64_t *values, uint32_t count)
+void rmq_invariant_broken(const char *file, uint32_t line, const char *condition, const char *names,
+                          const int64_t *values, uint32_t count)
 {
-    rmq_must_tell(file, line, condition, names, values, count);
+    rmq_invariant_report(file, line, condition, names, values, count);
     if (!armed)
         abort();
-    _exit(RMQ_EXIT_IMPOSSIBLE);
+    _exit(RMQ_EXIT_INVARIANT);
 }

@@ -1,6 +1,6 @@
-"""States that cannot be, checked where Python reads words of other processes: the twin of native/src/must.h.
+"""States that cannot be, checked where Python reads words of other processes: the twin of native/src/invariant.h.
 
-`must` raises. `run_worker` (ipc/role_loop.py) writes the line and ends the process. The supervisor starts a
+`check_invariant` raises. `run_worker` (ipc/role_loop.py) writes the line and ends the process. The supervisor starts a
 replacement, as after any death.
 """
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from ringmq.native import ffi, lib
 
 
-class ImpossibleStateError(BaseException):
+class InvariantError(BaseException):
     """A state that cannot be. It is no Exception, so that a handler for defects of one turn does not go on over a
     broken plane."""
 
@@ -20,17 +20,19 @@ class ImpossibleStateError(BaseException):
         self.values = values
 
 
-def must(condition: bool, what: str, **values: int) -> None:
-    """Raise ImpossibleStateError unless `condition`; `what` states the condition in words. Use it only for words that
+def check_invariant(condition: bool, what: str, **values: int) -> None:
+    """Raise InvariantError unless `condition`; `what` states the condition in words. Use it only for words that
     another process of this broker has written and that no legal race changes."""
     if not condition:
-        raise ImpossibleStateError(what, values)
+        raise InvariantError(what, values)
 
 
-def tell(error: ImpossibleStateError) -> None:
+def report(error: InvariantError) -> None:
     """Write the line of the state, and record it in the role block of this worker."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name != "must.py"]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name != "invariant.py"
+    ]
     file, line = (Path(frames[-1].filename).name, frames[-1].lineno or 0) if frames else ("(unknown)", 0)
     values = ffi.new("int64_t[]", list(error.values.values()))
     names = ", ".join(error.values).encode()
-    lib.rmq_must_tell(file.encode(), line, error.what.encode(), names, values, len(values))
+    lib.rmq_invariant_report(file.encode(), line, error.what.encode(), names, values, len(values))

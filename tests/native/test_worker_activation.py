@@ -18,18 +18,18 @@ def as_worker_and_supervisor(kit: Kit) -> None:
     """Work until nothing is left, end, and start again when the word is set; a negative number published is the end."""
     block = kit.header.roles[ROLE]
     while True:
-        while not block.wanted:
+        while not block.activation_requested:
             lib.rmq_role_arm(kit.plane, lib.RMQ_ROLE_SUPERVISOR)
-            if block.wanted:
+            if block.activation_requested:
                 lib.rmq_role_disarm(kit.plane, lib.RMQ_ROLE_SUPERVISOR)
             else:
                 lib.rmq_role_wait(kit.plane, lib.RMQ_ROLE_SUPERVISOR, 60_000)  # a lost bell is a lost wish
-        block.wanted = 0
+        block.activation_requested = 0
         while True:
             if block.counters[PUBLISHED] == ROUNDS + 1:
                 return
             block.counters[DONE] = block.counters[PUBLISHED]
-            lib.rmq_worker_rest(kit.plane, ROLE)
+            lib.rmq_worker_deactivate(kit.plane, ROLE)
             if block.counters[PUBLISHED] == block.counters[DONE]:
                 break
         block.counters[ENDS] += 1
@@ -55,10 +55,10 @@ def test_no_wish_is_lost_while_the_worker_ends(tmp_path: Path) -> None:
     child = forked(lambda: as_worker_and_supervisor(kit))
     for number in range(1, ROUNDS + 1):
         block.counters[PUBLISHED] = number
-        lib.rmq_worker_want(kit.plane, ROLE)
+        lib.rmq_worker_activate(kit.plane, ROLE)
         if number % 50 == 0:
             wait_until(lambda: block.counters[DONE] == block.counters[PUBLISHED], f"wish {number} is met", 30)
     assert block.counters[ENDS] > 0, "the worker has ended in between"
     block.counters[PUBLISHED] = ROUNDS + 1
-    lib.rmq_worker_want(kit.plane, ROLE)
+    lib.rmq_worker_activate(kit.plane, ROLE)
     assert os.waitpid(child, 0)[1] == 0

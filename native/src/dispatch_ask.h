@@ -1,12 +1,12 @@
-/* dispatch_question.h: what dispatch does on a slave with a record whose queue is in no table. C only.
+/* dispatch_ask.h: what dispatch does on a slave with a record whose queue is in no table. C only.
  *
  * The log of a slave may be ahead of its topics, which come by synchronisation. So control is asked to make the queue's
  * entry (RMQ_INBOX_QUEUE), its answer rings, and dispatch waits in front of the record until it is there. When control has not done it in
  * 10 s (its tables are full), records of unknown queues are left out for a minute, as a master leaves out those of deleted
  * topics: the others must go on.
  */
-#ifndef RMQ_DISPATCH_QUESTION_H
-#define RMQ_DISPATCH_QUESTION_H
+#ifndef RMQ_DISPATCH_ASK_H
+#define RMQ_DISPATCH_ASK_H
 
 #include "plane.h"
 #include "record.h"

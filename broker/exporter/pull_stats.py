@@ -16,7 +16,7 @@ def _none() -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class PulledIndex:
+class PullStatsIndex:
     """The match. It stays valid until a table has more entries, because no table ever moves or renames an entry."""
 
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
@@ -38,27 +38,27 @@ class PulledIndex:
         """For each pair, the sum of a column of the entries."""
         return np.bincount(self.pair_of, values[self.known], len(self.pairs)).astype(np.int64)
 
-    def next_offsets(self, pulled: NDArray[Any], count: int) -> Ints:
+    def next_offsets(self, stats: NDArray[Any], count: int) -> Ints:
         """For each of `count` entries of the offset table, the next offset that its group pulls. -1 = it has not
-        pulled."""
+        stats."""
         result = np.full(count, -1, np.int64)
-        following = pulled["next_offset"]
+        following = stats["next_offset"]
         entries, about = self.alone
         result[about] = following[entries]
         entries, about = self.together
-        by_time = np.argsort(pulled["time_mono_ms"][entries], kind="stable")
+        by_time = np.argsort(stats["time_mono_ms"][entries], kind="stable")
         result[about[by_time]] = following[entries[by_time]]  # of one place the last is kept
         return result
 
 
 def index_of(
-    last: PulledIndex, pulled: NDArray[Any], offsets: NDArray[Any], groups: NDArray[Any], queues: NDArray[Any]
-) -> PulledIndex:
+    last: PullStatsIndex, stats: NDArray[Any], offsets: NDArray[Any], groups: NDArray[Any], queues: NDArray[Any]
+) -> PullStatsIndex:
     """`last` while it is valid, else an index of these tables. Sorting takes 3 ms for 16,000 entries."""
     counts = (len(offsets), len(groups), len(queues))
-    if counts == last.counts and np.array_equal(pulled["key"], last.keys):
+    if counts == last.counts and np.array_equal(stats["key"], last.keys):
         return last
-    keys = pulled["key"].astype(np.int64)
+    keys = stats["key"].astype(np.int64)
     group_ids, slots = keys >> 32, keys & 0xFFFFFFFF
     known = np.flatnonzero((slots < len(queues)) & (group_ids < len(groups)))
     topic_ids = queues["topic_id"].astype(np.int64)[slots[known]]
@@ -71,4 +71,4 @@ def index_of(
     about = order[at[entries]]
     shared = np.bincount(about, minlength=len(wanted))[about] > 1
     alone, together = (entries[~shared], about[~shared]), (entries[shared], about[shared])
-    return PulledIndex(keys.astype(np.uint64), counts, known, pairs, pair_of, alone, together)
+    return PullStatsIndex(keys.astype(np.uint64), counts, known, pairs, pair_of, alone, together)

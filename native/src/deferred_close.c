@@ -1,4 +1,4 @@
-#include "let_go.h"
+#include "deferred_close.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,17 +14,17 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static int take_oldest(struct rmq_let_go *l)
+static int take_oldest(struct rmq_deferred_close *l)
 {
     int fd = l->waiting[l->first].fd;
-    l->first = (l->first + 1) % RMQ_LET_GO_MAX;
+    l->first = (l->first + 1) % RMQ_DEFERRED_CLOSE_MAX;
     l->count--;
     return fd;
 }
 
 static void *thread_main(void *argument)
 {
-    struct rmq_let_go *l = argument;
+    struct rmq_deferred_close *l = argument;
     struct sched_param none = {0};
     sched_setscheduler(0, SCHED_BATCH, &none);
     pthread_mutex_lock(&l->lock);
@@ -46,11 +46,11 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-int rmq_let_go_open(struct rmq_let_go *l, uint32_t limit)
+int rmq_deferred_close_open(struct rmq_deferred_close *l, uint32_t limit)
 {
     pthread_condattr_t monotonic;
     memset(l, 0, sizeof *l);
-    l->limit = limit < RMQ_LET_GO_MAX ? limit : RMQ_LET_GO_MAX;
+    l->limit = limit < RMQ_DEFERRED_CLOSE_MAX ? limit : RMQ_DEFERRED_CLOSE_MAX;
     pthread_mutex_init(&l->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -61,14 +61,14 @@ int rmq_let_go_open(struct rmq_let_go *l, uint32_t limit)
     return rc;
 }
 
-void rmq_let_go_add(struct rmq_let_go *l, int fd)
+void rmq_deferred_close_add(struct rmq_deferred_close *l, int fd)
 {
     pthread_mutex_lock(&l->lock);
     int has_room = l->count < l->limit;
     if (has_room) {
-        uint32_t at = (l->first + l->count++) % RMQ_LET_GO_MAX;
+        uint32_t at = (l->first + l->count++) % RMQ_DEFERRED_CLOSE_MAX;
         l->waiting[at].fd = fd;
-        l->waiting[at].due_ms = now_ms() + RMQ_LET_GO_MS;
+        l->waiting[at].due_ms = now_ms() + RMQ_DEFERRED_CLOSE_MS;
         pthread_cond_signal(&l->wake);
     }
     pthread_mutex_unlock(&l->lock);
@@ -76,7 +76,7 @@ void rmq_let_go_add(struct rmq_let_go *l, int fd)
         close(fd);
 }
 
-uint32_t rmq_let_go_waiting(struct rmq_let_go *l)
+uint32_t rmq_deferred_close_waiting(struct rmq_deferred_close *l)
 {
     pthread_mutex_lock(&l->lock);
     uint32_t count = l->count;
@@ -84,17 +84,17 @@ uint32_t rmq_let_go_waiting(struct rmq_let_go *l)
     return count;
 }
 
-int rmq_let_go_unlink(struct rmq_let_go *l, const char *path)
+int rmq_deferred_close_unlink(struct rmq_deferred_close *l, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC), rc = unlink(path) < 0 ? -errno : 0;
     if (fd >= 0 && rc == 0)
-        rmq_let_go_add(l, fd);
+        rmq_deferred_close_add(l, fd);
     else if (fd >= 0)
         close(fd);
     return rc;
 }
 
-void rmq_let_go_close(struct rmq_let_go *l)
+void rmq_deferred_close_close(struct rmq_deferred_close *l)
 {
     if (!l->started)
         return;

@@ -16,7 +16,7 @@ LINE = "worker read-0 received nothing for 5 s while bytes waited on its sockets
 @pytest.mark.timeout(360)
 def test_a_deaf_reader_is_replaced_alone(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    environment = {"RINGMQ_NATIVE": str(crash_build()), "RINGMQ_DEAF_GENERATION": "1"}
+    environment = {"RINGMQ_NATIVE": str(crash_build()), "RINGMQ_HUNG_GENERATION": "1"}
     with RunningBroker(tmp_path / "store", SETTINGS, environment=environment, log_path=log) as broker:
         before = broker.worker_pids()
         with RawClient(broker.address) as unheard:

@@ -1,4 +1,4 @@
-#include "dispatch_question.h"
+#include "dispatch_ask.h"
 
 #include <string.h>
 
