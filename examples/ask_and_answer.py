@@ -1,27 +1,31 @@
-"""Sends requests over a topic and waits for the replies. The broker has to know request and reply, as RocketMQ 5.3
-does.
+"""Sends requests over a topic and waits for the replies.
+
+Needs a stock broker of RocketMQ 5: RingMQ does not serve replies yet, and the program says so.
 
 python examples/ask_and_answer.py --namesrv 127.0.0.1:9876
 """
 
 import argparse
 import asyncio
+import sys
 
-from ringmq.client import Consumer, Message, Producer
+from ringmq.client import Consumer, Message, Producer, SendError
+
+NEEDS = "this example needs a stock broker of RocketMQ 5: RingMQ does not serve replies yet"
 
 
 async def main(namesrv: str, topic: str) -> None:
     """A consumer replies to each message that it reads. The producer waits for each reply."""
     async with Producer(namesrv, "asking") as asking, Producer(namesrv, "answering") as answering:
         await asking.send(Message(topic, b"makes the topic"))
-        async with Consumer(topic, namesrv, f"answering_{topic}") as consumer:
+        async with Consumer(topic, namesrv, f"answering_{topic}") as consumer, asyncio.TaskGroup() as tasks:
 
             async def answer() -> None:
                 async for message in consumer:
                     if "CORRELATION_ID" in message.properties:
                         await answering.reply(message, message.body.upper())
 
-            task = asyncio.create_task(answer())
+            task = tasks.create_task(answer())  # an error in it ends the requests, too
             for word in (b"one", b"two", b"three"):
                 reply = await asking.request(Message(topic, word), 10_000)
                 print(f"{word.decode()} -> {reply.body.decode()}")
@@ -33,4 +37,10 @@ if __name__ == "__main__":
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     parser.add_argument("--topic", default="AskAndAnswer")
     options = parser.parse_args()
-    asyncio.run(main(options.namesrv, options.topic))
+    failure: BaseException | None = None
+    try:
+        asyncio.run(main(options.namesrv, options.topic))
+    except* SendError as failed:
+        failure = failed.exceptions[0]
+    if isinstance(failure, SendError):  # with a code: a broker has refused it
+        sys.exit(f"{failure}" if failure.code is None else f"{failure}\n{NEEDS}")

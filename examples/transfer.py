@@ -1,13 +1,18 @@
-"""A message that becomes visible only if a local transaction succeeded. The broker has to know half messages, as 5.3.
+"""A message that becomes visible only if a local transaction succeeded.
+
+Needs a stock broker of RocketMQ 5: RingMQ does not serve transactions yet, and the program says so.
 
 python examples/transfer.py --namesrv 127.0.0.1:9876
 """
 
 import argparse
 import sqlite3
+import sys
 
-from ringmq.client import ConsumeFrom, Message, MessageExt, TransactionState
+from ringmq.client import ConsumeFrom, Message, MessageExt, SendError, TransactionState
 from ringmq.client.blocking import Consumer, TransactionProducer
+
+NEEDS = "this example needs a stock broker of RocketMQ 5: RingMQ does not serve transactions yet"
 
 
 def main(namesrv: str, topic: str) -> None:
@@ -46,4 +51,7 @@ if __name__ == "__main__":
     parser.add_argument("--namesrv", default="127.0.0.1:9876")
     parser.add_argument("--topic", default="Transfer")
     options = parser.parse_args()
-    main(options.namesrv, options.topic)
+    try:
+        main(options.namesrv, options.topic)
+    except SendError as error:  # with a code: a broker has refused it
+        sys.exit(f"{error}" if error.code is None else f"{error}\n{NEEDS}")

@@ -19,7 +19,7 @@ class SendStatus(Enum):
     FLUSH_SLAVE_TIMEOUT = ResponseCode.FLUSH_SLAVE_TIMEOUT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SendResult:
     """Where a message (or the first one of a batch) was stored.
 
@@ -35,6 +35,19 @@ class SendResult:
     offset_message_ids: tuple[str, ...]
     transaction_id: str | None = None
     recall_handle: str | None = None
+
+    def __repr__(self) -> str:
+        """Return status, place and id on one line: a result is often printed."""
+        queue, count = self.queue, len(self.message_ids)
+        place = f"{queue.topic}/{queue.broker_name}/{queue.queue_id} offset {self.queue_offset}"
+        ids = self.message_ids[0] if count == 1 else f"{count} messages"
+        more = "".join(
+            (
+                f" transaction {self.transaction_id}" if self.transaction_id else "",
+                " with recall handle" if self.recall_handle else "",
+            )
+        )
+        return f"<SendResult {self.status.name} {place} {ids}{more}>"
 
     @property
     def message_id(self) -> str:

@@ -82,6 +82,15 @@ def test_a_worker_ends_well(ringmq_server: Server, topic: str) -> None:
     assert sorted(handled, key=int) == [str(n) for n in range(100)]  # each of them once
 
 
+@pytest.mark.parametrize("name", ["ask_and_answer.py", "transfer.py"])
+def test_an_example_that_needs_a_stock_broker_says_so(name: str, ringmq_server: Server, topic: str) -> None:
+    command = [sys.executable, str(EXAMPLES / name), "--namesrv", ringmq_server.namesrv, "--topic", topic]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "this example needs a stock broker of RocketMQ 5" in done.stderr.splitlines()[-1]
+
+
 def test_ask_and_answer(stock_server: Server, topic: str) -> None:
     said = run("ask_and_answer.py", "--namesrv", stock_server.namesrv, "--topic", topic)
     assert said.splitlines() == ["one -> ONE", "two -> TWO", "three -> THREE"]

@@ -1,10 +1,22 @@
 """What a send puts on the wire: the fast header equals the general one, limits and rules name what they refuse."""
 
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ringmq.client import BodyRules, Compression, Message, compose_message
+from ringmq.client import (
+    BodyRules,
+    Compression,
+    Message,
+    MessageExt,
+    MessageQueue,
+    SendResult,
+    SendStatus,
+    compose_message,
+)
 from ringmq.client.compression import LEVELS, compress_body, decompress_body
 from ringmq.client.producing.send_request import TopicHeader, prepare_batch, prepare_message
 from ringmq.remoting.batch import decode_batch, encode_batch
@@ -144,3 +156,20 @@ def test_a_body_that_is_no_bytes_is_named(body: Any) -> None:
 def test_keys_hold_no_blank() -> None:
     with pytest.raises(ValueError, match="blank"):
         compose_message("T", b"", keys=["a b"])
+
+
+def test_a_result_prints_as_one_line() -> None:
+    result = SendResult(SendStatus.OK, MessageQueue("Orders", "broker-a", 1), 42, ("C0A8",), ("7F00",))
+    assert repr(result) == "<SendResult OK Orders/broker-a/1 offset 42 C0A8>"
+    batch = replace(result, status=SendStatus.FLUSH_DISK_TIMEOUT, message_ids=("A", "B"), recall_handle="h")
+    assert repr(batch) == "<SendResult FLUSH_DISK_TIMEOUT Orders/broker-a/1 offset 42 2 messages with recall handle>"
+    assert repr(replace(result, transaction_id="T")).endswith("C0A8 transaction T>")
+
+
+@pytest.mark.parametrize("kind", [Message, MessageExt])
+def test_the_page_of_fields_has_every_field(kind: type) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "messages.md").read_text()
+    shown = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
+    properties = {name for name, value in vars(kind).items() if isinstance(value, property)}
+    assert {field.name for field in fields(kind)} | properties <= shown
+    assert shown <= {name for name in dir(MessageExt) if not name.startswith("_")} | {"body", "topic", "properties"}
