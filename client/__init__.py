@@ -1,11 +1,14 @@
 """The Python SDK: asyncio first (`Producer`, `Consumer`), the same over blocking sockets in `ringmq.client.blocking`.
 
-Owns connections, routes, retries, group membership, acknowledgement. Rules stand in modules without IO (`allocation`,
-`ack_window`, `routes`, `retry`, `offsets.choose_start`, `received`). Conversations with brokers (`producer`,
-`consumer`, `group_member`, `queue_reader`, ...) are coroutines without sockets, threads or asyncio: they wait by
-`runtimes.runtime` alone (`sleep`, `gather`, `create_task`, `Event`, `Lock`, `timeout`, `shield`, `wait`, and
-`call_outside` for the application's own code). Two runtimes perform them: asyncio's event loop, and `ThreadLoop` with
-`SocketTransport` underneath. What is written so works for both; its blocking twin is a line in `blocking`.
+Owns connections, routes, retries, group membership, acknowledgement.
+
+* Rules are in modules without IO (`allocation`, `ack_window`, `routes`, `retry`, `offsets.choose_start`, `received`).
+* Conversations with brokers (`producer`, `consumer`, `group_member`, `queue_reader`, ...) are coroutines without
+  sockets, threads or asyncio. They wait by `runtimes.runtime` alone: `sleep`, `gather`, `create_task`, `Event`,
+  `Lock`, `timeout`, `shield`, `wait`, and `call_outside` for the application's own code.
+* Two runtimes perform them: asyncio's event loop, and `ThreadLoop` with `SocketTransport` underneath. A conversation
+  works in both, and its blocking twin is a line in `blocking`.
+
 May import: ringmq.remoting. Works without the C core.
 """
 

@@ -1,7 +1,7 @@
 """The SDK for code without an event loop: blocking sockets and plain threads.
 
-Same names, same arguments, same errors as the asyncio classes, and the same code under them (`thread_loop`). A client
-may be used from several threads, and from greenlets when gevent patched the process before this module was imported.
+Names, arguments and errors are those of the asyncio classes, and so is the code underneath (`thread_loop`). Several
+threads may share a client. So may greenlets, if gevent patched the process before the import of this module.
 """
 
 import concurrent.futures
@@ -47,7 +47,7 @@ QUESTIONS_MAX = 64  # name servers and brokers should not get thousands at once
 
 
 class _Client(Protocol):
-    """An asyncio client; entering and leaving it are its start and its close."""
+    """An asyncio client. Entering the context starts it, leaving the context closes it."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -57,7 +57,7 @@ class _Client(Protocol):
 
 
 class _Member(_Client, Protocol):
-    """One that belongs to a group."""
+    """An asyncio client that belongs to a group."""
 
     group: str
     client_id: str
@@ -68,7 +68,7 @@ M = TypeVar("M", bound=_Member)
 
 
 class _Blocking(Generic[C]):
-    """What the twins have in common: an asyncio client on threads of its own, from `start` to `close`."""
+    """Base of the blocking twins: an asyncio client on threads of its own, from `start` to `close`."""
 
     def __init__(self, client: C, name: str) -> None:
         self._client = client
@@ -85,7 +85,7 @@ class _Blocking(Generic[C]):
         self.close()
 
     def start(self) -> None:
-        """Begin; connections are made by the first request, a consumer's at once: it joins its group."""
+        """Start the client. The first request makes connections. A consumer connects at once, to join its group."""
         self._loop.open()
         try:
             self._loop.run(self._client.__aenter__())
@@ -96,15 +96,18 @@ class _Blocking(Generic[C]):
             raise
 
     def close(self) -> None:
-        """End what is under way as the asyncio client does; a loop over a consumer in another thread ends, too. Called
-        again, from any thread, it returns when the client is closed; a handler or listener of the client, which a close
-        under way may be waiting for, gets its return at once. So does a signal handler that has interrupted a call of
-        this client: the client closes in a thread of its own, and the interrupted call ends as if another thread had
-        closed the client."""
+        """Finish the work in progress as the asyncio client does. A loop over a consumer in another thread ends, too.
+
+        A second call, from any thread, returns when the client is closed. It returns at once in three cases:
+
+        * in a handler or listener of the client, for which the first close may be waiting;
+        * in a signal handler that interrupted a call of this client. The client then closes in a thread of its own,
+          and the interrupted call ends as if another thread had closed the client.
+        """
         self._end(lambda: self._client.__aexit__(None, None, None))
 
     def _end(self, end: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Closed by `end`, whoever closes it first."""
+        """Close by `end`, unless another call has closed the client before."""
         if self._loop.is_in_a_call:  # this close cannot wait: it has interrupted the call that it would wait for
             # not a daemon thread: the process must not end before the last commit
             threading.Thread(target=self._end, args=(end,), name=f"{self._loop.name} close").start()
@@ -120,7 +123,7 @@ class _Blocking(Generic[C]):
                 self._loop.close()
 
     async def _end_once(self, end: Callable[[], Coroutine[Any, Any, None]], *, waits: bool) -> bool:
-        """Asyncio clients leave a second close to the first and return. Whether it is over is the result."""
+        """Run `end` once and return True if the close is over. A second close of an asyncio client returns early."""
         if self._ending.held and not waits:
             return False
         async with self._ending:
@@ -129,7 +132,7 @@ class _Blocking(Generic[C]):
 
 
 class _BlockingMember(_Blocking[M]):
-    """Of producers and consumers."""
+    """Base of producers and consumers."""
 
     @property
     def group(self) -> str:
@@ -138,7 +141,7 @@ class _BlockingMember(_Blocking[M]):
 
     @property
     def client_id(self) -> str:
-        """What brokers and operators know this client by."""
+        """The id by which brokers and operators know this client."""
         return self._client.client_id
 
 
@@ -197,22 +200,28 @@ class Producer(_BlockingMember[async_producer.Producer]):
         )
 
     def reply(self, request: Message, body: bytes, properties: dict[str, str] | None = None) -> SendResult:
-        """Answer a message that was received and that somebody waits for."""
+        """Reply to a received message whose sender waits for a reply."""
         return self._loop.run(self._client.reply(request, body, properties))
 
     def recall(self, topic: str, handle: str) -> str:
-        """Take back a delayed message by its `SendResult.recall_handle`."""
+        """Recall a delayed message by its `SendResult.recall_handle`."""
         return self._loop.run(self._client.recall(topic, handle))
 
     def begin_send(
         self, message: Message, *, queue: MessageQueue | None = None
     ) -> concurrent.futures.Future[SendResult]:
-        """Send a message; the future gives what `send` returns or raises, but for a bad message's ValueError, which is
-        raised here. It cannot be cancelled; its callbacks are called in a thread of their own."""
+        """Send a message. The future gives the result or error of `send`.
+
+        A bad message raises ValueError here. The future cannot be cancelled, and its callbacks run in a thread of
+        their own.
+        """
         return self.begin_request(self._loop.call(self._client.prepare, message, queue))
 
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
-        """As `begin_send` with a request that was made before. Interceptors see messages, so nothing of this one."""
+        """Send a prepared request like `begin_send`.
+
+        Interceptors see messages only, so they do not see this request.
+        """
         return self._loop.begin(self._client.send_request(request))
 
     def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
@@ -220,8 +229,7 @@ class Producer(_BlockingMember[async_producer.Producer]):
         return self._loop.run(self._client.send_batch(messages, queue=queue))
 
     def send_all(self, messages: Iterable[Message], *, pipeline: int = 256) -> list[SendResult]:
-        """Send many messages, up to `pipeline` in flight. While `messages` is read, no
-        other thread's calls of this client go on."""
+        """Send many messages, up to `pipeline` in flight. While `messages` is read, calls of other threads wait."""
         return self._loop.run(self._client.send_all(messages, pipeline=pipeline))
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
@@ -234,15 +242,17 @@ class Producer(_BlockingMember[async_producer.Producer]):
 
 
 class TransactionProducer(Producer):
-    """Blocking twin of `ringmq.client.TransactionProducer`: `check` and `local` are plain functions, called in threads
-    of their own, which may use this producer and others."""
+    """Blocking twin of `ringmq.client.TransactionProducer`.
+
+    `check` and `local` are plain functions. They run in threads of their own and may use this and other producers.
+    """
 
     def __init__(self, *args: Any, check: Check, **options: Any) -> None:
         self._transactional = transactions.TransactionProducer(*args, check=check, **options)
         _Blocking.__init__(self, self._transactional, f"producer {self._transactional.group}")
 
     def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
-        """Store `message` as a half, run `local` with it, publish or drop it."""
+        """Store `message` as a half, run `local` with it, then publish or drop it."""
         return self._loop.run(self._transactional.send_in_transaction(message, local))
 
 
@@ -289,11 +299,11 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True after a call of `close`."""
         return self._client.closed
 
     def close(self, drain_timeout_ms: int | None = None) -> None:
-        """Stop reading, let handlers that run finish, commit, leave the group; see the asyncio consumer's `close`."""
+        """Stop reading, wait for running handlers, commit, leave the group. See the asyncio consumer's `close`."""
         self._end(lambda: self._client.close(drain_timeout_ms))
 
     def run(
@@ -304,11 +314,11 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
         timeout_ms: int | None = None,
         retry: ConsumeRetry | None = None,
     ) -> None:
-        """Call `handler(message)` in `concurrency` threads until the consumer is closed; see the asyncio consumer's
-        `run`. A consumer that is closed already makes it return at once.
+        """Call `handler(message)` in `concurrency` threads until the consumer is closed.
 
-        A handler that is over `timeout_ms` has failed, but nobody can end it: its thread is busy until it returns, and
-        its message may be handled again meanwhile. Ctrl-C waits for handlers as `close` does.
+        See the asyncio consumer's `run`. A handler that runs over `timeout_ms` has failed but cannot be ended. Its
+        thread is busy until the handler returns, and its message may be handled again meanwhile. Ctrl-C waits for
+        handlers as `close` does. On a closed consumer `run` returns at once.
         """
         if inspect.iscoroutinefunction(handler):
             raise TypeError("a blocking consumer needs a plain function as handler")
@@ -333,7 +343,7 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
             self._loop.call(self._client.drop_runner)
 
     def _handle(self, runner: HandlerRunner, handler: Callable[[MessageExt], object]) -> None:
-        """One thread's work."""
+        """The work of one thread."""
         try:
             while (delivery := self._loop.run(runner.next())) is not None:
                 failure: BaseException | None = None
@@ -352,14 +362,14 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
             yield messages[0]
 
     def batches(self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX) -> Iterator[list[MessageExt]]:
-        """Batches of at least one message, each of one queue."""
+        """Yield batches of at least one message, each of one queue."""
         while messages := self.poll(max_messages):
             yield messages
 
     def poll(
         self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX, timeout_ms: int | None = None
     ) -> list[MessageExt]:
-        """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when closed."""
+        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message or when closed."""
         try:
             return self._loop.run(self._client.poll(max_messages, timeout_ms))
         except ClientClosedError:
@@ -368,21 +378,21 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
             raise
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
-        """Acknowledge messages; returns how many were open."""
+        """Acknowledge messages. Return the number of those that were open."""
 
         return self._loop.call(self._client.ack, messages)
 
     def commit(self) -> None:
-        """Commit what is acknowledged now."""
+        """Commit the current acknowledgements."""
         self._loop.run(self._client.commit())
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this member reads now."""
+        """Return the queues that this member reads now."""
 
         return self._loop.call(self._client.assignment)
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's readable queues."""
+        """Return the topic's readable queues."""
         return self._loop.run(self._client.queues(topic))
 
     def assign(self, queues: Iterable[MessageQueue], expression: str | Sql92 = "*") -> None:
@@ -390,40 +400,40 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
         self._loop.run(self._client.assign(queues, expression))
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull nor hand out messages of these queues until `resume`."""
+        """Stop pulling and delivering messages of these queues until `resume`."""
         self._loop.call(self._client.pause, queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with paused queues."""
+        """Continue with paused queues."""
         self._loop.call(self._client.resume, queues)
 
     def paused(self) -> list[MessageQueue]:
-        """The assigned queues that are paused."""
+        """Return the assigned queues that are paused."""
         return self._loop.call(self._client.paused)
 
     def committed(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset of a queue."""
+        """Return the group's committed offset of a queue."""
         return self._loop.run(self._client.committed(queue))
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading an assigned queue at `offset`."""
+        """Continue reading an assigned queue at `offset`."""
         self._loop.run(self._client.seek(queue, offset))
 
     def seek_to_beginning(self, queue: MessageQueue) -> None:
-        """Go on at the queue's first message."""
+        """Continue at the queue's first message."""
         self._loop.run(self._client.seek_to_beginning(queue))
 
     def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on behind the queue's last message."""
+        """Continue behind the queue's last message."""
         self._loop.run(self._client.seek_to_end(queue))
 
     def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Go on at the first message stored at or after `timestamp_ms`."""
+        """Continue at the first message stored at or after `timestamp_ms`."""
         self._loop.run(self._client.seek_to_timestamp(queue, timestamp_ms))
 
 
 class Cluster(_Blocking[async_cluster.Cluster]):
-    """Blocking twin of `ringmq.client.cluster.Cluster`; what is asked of several topics is asked at the same time."""
+    """Blocking twin of `ringmq.client.cluster.Cluster`. Requests about several topics go out at the same time."""
 
     def __init__(
         self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, settings: ConnectionSettings | None = None
@@ -432,7 +442,7 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         super().__init__(client, "cluster")
 
     def brokers(self) -> dict[str, str]:
-        """Broker name -> the address to read from."""
+        """Return broker name -> the address for reads."""
         return self._loop.run(self._client.brokers())
 
     def topics(self) -> list[str]:
@@ -440,11 +450,11 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         return self._loop.run(self._client.topics())
 
     def system_topics(self, address: str) -> set[str]:
-        """The topics that the broker at `address` has for itself."""
+        """Return the broker's own topics."""
         return self._loop.run(self._client.system_topics(address))
 
     def queues(self, topics: Iterable[str]) -> list[MessageQueue]:
-        """The readable queues of the topics that are known."""
+        """Return the readable queues of all known topics among `topics`."""
 
         async def queues() -> list[MessageQueue]:
             return [queue for found in await each(self._client.queues, topics, QUESTIONS_MAX) for queue in found]
@@ -452,7 +462,7 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         return self._loop.run(queues())
 
     def bounds(self, topics: Iterable[str]) -> dict[MessageQueue, tuple[int, int]]:
-        """First offset and the offset behind the last one of each readable queue of the topics."""
+        """Return (first offset, offset behind the last message) of each readable queue of the topics."""
 
         async def bounds() -> dict[MessageQueue, tuple[int, int]]:
             every = await each(self._client.bounds, topics, QUESTIONS_MAX)
@@ -461,7 +471,10 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         return self._loop.run(bounds())
 
     def offsets_at(self, queues: Sequence[MessageQueue], timestamp_ms: int) -> dict[MessageQueue, int]:
-        """The first offset stored at or after the time; a queue's end or more when all its messages are older."""
+        """Return the first offset stored at or after the time.
+
+        If all messages are older it is the queue's end or more.
+        """
 
         async def offset_at(queue: MessageQueue) -> int:
             return await self._client.offset_at(queue, timestamp_ms)
@@ -472,5 +485,5 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         return self._loop.run(offsets())
 
     def store_folder(self, address: str) -> StoreFolder | None:
-        """Where the store of the broker at `address` is; None when it does not say."""
+        """Return the location of a broker's store, None if the broker does not report it."""
         return self._loop.run(self._client.store_folder(address))

@@ -1,7 +1,7 @@
-"""Questions about a cluster: its brokers, topics, queues, their bounds, offsets by time. It neither sends nor receives.
+"""Queries about a cluster: its brokers, topics, queues, their bounds, offsets by time. Sends and receives nothing.
 
-For planners and tools; clients that move messages have `RouteTable` and `QueueOffsets` of their own. All methods raise
-`RingmqError`.
+For planners and tools. Clients that move messages have `RouteTable` and `QueueOffsets` of their own. All methods
+raise `RingmqError`.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,10 @@ from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 
 @dataclass(frozen=True, slots=True)
 class StoreFolder:
-    """Where a RingMQ broker says that its store is: `root` on its own host in the boot `boot_id`, with the device and
-    inode of `<root>/commitlog`."""
+    """The location of a RingMQ broker's store, as the broker reports it.
+
+    `root` is the path on the broker's host in the boot `boot_id`. Device and inode are those of `<root>/commitlog`.
+    """
 
     root: str
     boot_id: str
@@ -57,16 +59,16 @@ class Cluster:
         await self._client.close()
 
     async def brokers(self) -> dict[str, str]:
-        """Broker name -> the address to read from: the master's, or a slave's where no master is registered."""
+        """Return broker name -> the address for reads: the master's, or a slave's if no master is registered."""
         info = await self._name_servers.fetch_cluster()
         return {name: data.any_addr for name, data in sorted(info.brokers.items()) if data.any_addr is not None}
 
     async def topics(self) -> list[str]:
-        """Every registered topic, those that the brokers have for themselves included."""
+        """Return every registered topic, the brokers' own included."""
         return sorted(await self._name_servers.fetch_topics())
 
     async def system_topics(self, address: str) -> set[str]:
-        """The topics that the broker at `address` has for itself."""
+        """Return the broker's own topics."""
         answer = await self._client.call(
             address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, timeout_ms=self._timeout_ms
         )
@@ -76,13 +78,15 @@ class Cluster:
             raise BrokerError(address, answer.code, f"its list of system topics does not parse: {garbled}") from None
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The topic's readable queues as the name server knows them now; none for an unknown topic."""
+        """Return the topic's readable queues as the name server knows them now, none for an unknown topic."""
         route = await self._routes.fetch(topic)
         return () if route is None else route.read_queues
 
     async def bounds(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
-        """First offset and the offset behind the last one of each readable queue of the topic, asked now. Nothing when
-        the topic is unknown."""
+        """Return the current (first offset, offset behind the last message) of each readable queue of the topic.
+
+        The result is empty if the topic is unknown.
+        """
         route = await self._routes.fetch(topic)
         if route is None:
             return {}
@@ -97,11 +101,14 @@ class Cluster:
         return {queue: found[queue] for queue in route.read_queues}
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first offset stored at or after the time; the queue's end or more when all messages are older."""
+        """Return the first offset stored at or after the time.
+
+        If all messages are older it is the queue's end or more.
+        """
         return await self._offsets.search(queue, timestamp_ms)
 
     async def store_folder(self, address: str) -> StoreFolder | None:
-        """Where the store of the broker at `address` is; None when it does not say, as stock brokers."""
+        """Return the location of a broker's store, None if the broker does not report it, like stock brokers."""
         answer = await self._client.call(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=self._timeout_ms)
         told = GetBrokerRuntimeInfoResponseHeader.decode(answer.ext_fields)
         device, inode = told.commit_log_device or "", told.commit_log_inode or ""

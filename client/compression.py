@@ -1,7 +1,7 @@
-"""Compressing bodies before a send and undoing it after a pull, by the bits of a message's sysFlag.
+"""Compression of bodies before a send and decompression after a pull, by the bits of a message's sysFlag.
 
-Java's producer compresses bodies of 4096 bytes and more (zlib, level 5) and sets the type bits even for zlib; a type
-of 0 is what old clients write and means zlib too (`MessageSysFlag`, `CompressionType`). zstd and LZ4 need the packages
+Java's producer compresses bodies of 4096 bytes and more (zlib, level 5) and sets the type bits even for zlib. Old
+clients write a type of 0, which means zlib too (`MessageSysFlag`, `CompressionType`). zstd and LZ4 need the packages
 `zstandard` and `lz4`, which are imported on first use.
 """
 
@@ -15,22 +15,22 @@ from ringmq.remoting.flags import Compression, compression_of, with_compression
 COMPRESS_OVER_BYTES = 4096
 COMPRESSION_LEVEL = 5
 LEVELS = {Compression.ZLIB: (-1, 9), Compression.ZLIB_OLD: (-1, 9), Compression.ZSTD: (-131_072, 22)}
-"""Least and greatest level; LZ4 has none here."""
+"""Least and greatest level. LZ4 has no levels here."""
 DECOMPRESSED_BYTES_MAX = 64 << 20  # a body is at most 4 MiB when sent by a client; more than this is an attack
 ZSTD_STEP_BYTES = 1024  # an RLE block of 4 bytes stands for up to 128 KiB
 
 
 class DecompressionError(ValueError):
-    """A body marked as compressed cannot be decompressed, or is larger than 64 MiB when it is."""
+    """A body marked as compressed cannot be decompressed, or is larger than 64 MiB afterwards."""
 
 
 def compress_body(body: bytes, algorithm: Compression, level: int = COMPRESSION_LEVEL) -> tuple[bytes, int]:
-    """(compressed body, sysFlag bits that say so)."""
+    """Return (compressed body, its sysFlag bits)."""
     return _COMPRESSORS[algorithm](body, level), with_compression(0, algorithm)
 
 
 def decompress_body(body: bytes, sys_flag: int) -> bytes:
-    """The body as its sender gave it; returned as it is when sysFlag says that it is not compressed."""
+    """Return the body as its sender gave it. A body without the sysFlag of compression is returned unchanged."""
     try:
         algorithm = compression_of(sys_flag)
     except ValueError as error:

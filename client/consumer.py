@@ -1,8 +1,7 @@
-"""Receiving: `async with Consumer(...) as consumer: async for message in consumer: ...`, or `await
-consumer.run(handler)`.
+"""Receiving messages: `async with Consumer(...) as consumer: async for message in consumer: ...`.
 
-A consumer is one member of a group. The group's members share the queues of the subscribed topics; each message goes to
-one of them and, as long as it is not acknowledged, again to whoever owns its queue next (at least once).
+With a handler: `await consumer.run(handler)`. The members of a group share the queues of the subscribed topics. Until
+a message is acknowledged, each next owner of its queue gets it again (at least once).
 """
 
 import logging
@@ -67,23 +66,23 @@ CONCURRENCY = 16
 DRAIN_TIMEOUT_MS = 10_000
 
 QueueListener = Callable[[list[MessageQueue]], object]
-"""A function or coroutine function that is told of queues."""
+"""A function or coroutine function that is called with queues."""
 
 
 class Consumer:
     """One member of a consumer group. Use it on one event loop, as an async context manager.
 
     `topics` maps a topic to its expression (tags: "*", "TagA || TagB"; or `Sql92`), or names topics to be read whole.
-    None subscribes to nothing: `assign` says which queues are read, whoever else is in the group. With `auto_ack`
-    (the default) a message counts as processed when the next one is asked for; without it, `ack` says so; under `run`
-    it is the handler's return. What is committed is the highest offset of each queue below which everything is
-    acknowledged: every 5 s, when a queue is given away, by `commit` and by `close`. The last message before a `break`
-    needs an `ack`. `consume_from` (with `timestamp_ms`) holds where the group has never committed anything.
+    None subscribes to nothing: `assign` then names the queues. With `auto_ack` (the default) a request for the next
+    message acknowledges the last one. Without it `ack` does, and under `run` the return of the handler. The committed
+    offset of a queue is the highest one below which everything is acknowledged. Commits happen every 5 s, when a
+    queue is given up, by `commit` and by `close`. The last message before a `break` needs an `ack`. `consume_from`
+    (with `timestamp_ms`) applies if the group has never committed anything.
 
     `ordered` reads a queue only with its lock, and `run` handles one message of a queue at a time. `broadcast` gives
-    every member every message; its offsets are kept in `offset_file` (by default where stock keeps them on this
-    host). `allocate` says how members share queues. `on_assigned` is called with queues before they are read,
-    `on_revoked` before their last commit. `close` waits `drain_timeout_ms` for handlers.
+    every member every message. Its offsets are in `offset_file` (by default at stock's place on this host).
+    `allocate` divides queues among members. `on_assigned` is called with queues before they are read, `on_revoked`
+    before their last commit. `close` waits `drain_timeout_ms` for handlers.
     """
 
     def __init__(
@@ -158,8 +157,10 @@ class Consumer:
         await self.close()
 
     async def start(self) -> None:
-        """Join the group, up to a first assignment (it may be empty). Raises `OffsetFileError` for a broadcasting
-        member's file, `BrokerError` for an SQL92 expression that a broker refuses, `ClientClosedError` when closed."""
+        """Join the group.
+
+        Raises `OffsetFileError`, `BrokerError` (an SQL92 expression is refused), `ClientClosedError`.
+        """
         if self._started:
             return
         if self._closed:
@@ -183,8 +184,10 @@ class Consumer:
             raise
 
     async def close(self, drain_timeout_ms: int | None = None) -> None:
-        """Stop reading, let handlers that run finish (for `drain_timeout_ms`, by default the consumer's), commit what
-        is acknowledged, unlock, leave the group. Loops over the consumer end. Cancelled, it commits and leaves."""
+        """Stop reading, drain handlers for `drain_timeout_ms`, commit, unlock, leave the group.
+
+        Ends loops over this.
+        """
         if not self._started:
             return
         self._started, self._closed = False, True
@@ -205,7 +208,7 @@ class Consumer:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True after a call of `close`."""
         return self._closed
 
     # ---- reading ----
@@ -218,12 +221,11 @@ class Consumer:
         timeout_ms: int | None = None,
         retry: ConsumeRetry | None = None,
     ) -> None:
-        """Call `handler(message)`, up to `concurrency` at a time, until the consumer is closed: at once when it is
-        already. A cancelled `run` ends when the handlers have ended, after `drain_timeout_ms` at the latest.
+        """Call `handler(message)`, up to `concurrency` at a time, until the consumer is closed.
 
-        A handler that returns has processed its message; what it raises (or a run longer than `timeout_ms`) has the
-        message tried again by `retry`. Coroutine functions run on the loop, plain functions in threads. Ordered
-        consumers handle one message of a queue at a time, and a failed one again before the next.
+        A message is processed when its handler returns. If the handler raises (or runs longer than `timeout_ms`),
+        `retry` decides. Coroutine functions run on the loop, plain functions in threads. Ordered consumers handle one
+        message of a queue at a time. A cancelled `run` waits `drain_timeout_ms` for its handlers.
         """
         if self._closed:
             return
@@ -243,7 +245,7 @@ class Consumer:
         timeout_ms: int | None,
         retry: ConsumeRetry | None,
     ) -> HandlerRunner:
-        """What `run` runs; the blocking consumer carries it in threads of its own."""
+        """Return a runner for `run`. The blocking consumer runs it in threads of its own."""
         self._check_started()
         if self._runner is not None:
             raise RuntimeError("the consumer has a handler already")
@@ -265,7 +267,7 @@ class Consumer:
         return self._runner
 
     def drop_runner(self) -> None:
-        """Another handler may come; a consumer that closes keeps its last one until it has drained."""
+        """Release the runner for another handler. A closing consumer retains its last runner until it has drained."""
         if not self._closed and self._runner is not None:
             self._runner.leave_retries()
             self._runner = None
@@ -279,12 +281,12 @@ class Consumer:
         return messages[0]
 
     async def batches(self, max_messages: int = BATCH_MESSAGES_MAX) -> AsyncIterator[list[MessageExt]]:
-        """Batches of at least one message, each of one queue, as they come; ends when the consumer is closed."""
+        """Yield batches of at least one message, each of one queue, until the consumer is closed."""
         while messages := await self.poll(max_messages):
             yield messages
 
     async def poll(self, max_messages: int = BATCH_MESSAGES_MAX, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Up to `max_messages` of one queue; empty after `timeout_ms` without any, or when the consumer is closed."""
+        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message or when closed."""
         if max_messages < 1:
             raise ValueError(f"max_messages must be positive, not {max_messages}")
         if self._closed:
@@ -309,7 +311,7 @@ class Consumer:
         return messages
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
-        """Acknowledge messages; returns how many were open (not those of queues given away or left by a seek)."""
+        """Acknowledge messages. Return the number of open ones: not those of given-up queues or from before a seek."""
         acked: list[MessageExt] = []
         for message in (messages,) if isinstance(messages, MessageExt) else messages:
             reader = self._readers.get(queue_of(message))
@@ -320,14 +322,14 @@ class Consumer:
         return len(acked)
 
     async def commit(self) -> None:
-        """Commit what is acknowledged now. Raises the first error; the rest was tried all the same."""
+        """Commit the current acknowledgements. Raises the first error, after all commits were tried."""
         self._check_started()
         await self._commits.now(list(self._readers.values()))
 
     # ---- queues and positions ----
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """The topic's readable queues as the name server knows them now. Raises `RouteError` for an unknown topic."""
+        """Return the topic's readable queues in its current route. Raises `RouteError` for an unknown topic."""
         self._check_started()
         route = await self._routes.fetch(topic)
         if route is None:
@@ -335,8 +337,7 @@ class Consumer:
         return list(route.read_queues)
 
     async def assign(self, queues: Iterable[MessageQueue], expression: str | Sql92 = "*") -> None:
-        """Read exactly these queues from now on; those that were read before go on where they are. Only for consumers
-        without subscribed topics. The expression of a topic is set when it is first assigned."""
+        """Read exactly these queues. Only without subscribed topics. A topic's first assignment sets its expression."""
         self._check_started()
         if not self._manual:
             raise ValueError("assign() is for consumers made with topics=None; this one's queues come from its group")
@@ -352,46 +353,45 @@ class Consumer:
         await finish(self._take_assignment(wanted))  # half of it would leave queues that nobody reads
 
     def assignment(self) -> list[MessageQueue]:
-        """The queues that this member reads now, in order."""
+        """Return the queues that this member reads now, in order."""
         return sorted(self._readers)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Neither pull nor hand out messages of these queues until `resume`, or until they are given away. Raises
-        KeyError when one is not assigned."""
+        """Stop reading these queues until `resume`, or until they are given up. Raises KeyError for other queues."""
         for reader in [self._readers[queue] for queue in queues]:
             reader.pause()
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
-        """Go on with paused queues; the others stay as they are."""
+        """Continue with paused queues. Other queues do not change."""
         for reader in [self._readers[queue] for queue in queues]:
             reader.resume()
 
     def paused(self) -> list[MessageQueue]:
-        """The assigned queues that are paused, in order."""
+        """Return the assigned queues that are paused, in order."""
         return sorted(queue for queue, reader in self._readers.items() if reader.shelf.paused)
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """The group's committed offset of a queue; None when there is none."""
+        """Return the group's committed offset of a queue, None without one."""
         self._check_started()
         return await self._offsets.committed(self.group, queue)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading an assigned queue at `offset`. Raises KeyError when the queue is not assigned."""
+        """Continue reading an assigned queue at `offset`. Raises KeyError if the queue is not assigned."""
         self._check_started()
         await self._readers[queue].seek(offset)
 
     async def seek_to_beginning(self, queue: MessageQueue) -> None:
-        """Go on at the queue's first message."""
+        """Continue at the queue's first message."""
         self._check_started()
         await self.seek(queue, await self._offsets.min_offset(queue))
 
     async def seek_to_end(self, queue: MessageQueue) -> None:
-        """Go on behind the queue's last message."""
+        """Continue behind the queue's last message."""
         self._check_started()
         await self.seek(queue, await self._offsets.max_offset(queue))
 
     async def seek_to_timestamp(self, queue: MessageQueue, timestamp_ms: int) -> None:
-        """Go on at the first message stored at or after `timestamp_ms`."""
+        """Continue at the first message stored at or after `timestamp_ms`."""
         self._check_started()
         await self.seek(queue, await self._offsets.search(queue, timestamp_ms))
 
@@ -496,8 +496,7 @@ class Consumer:
         return None
 
     async def _take_assignment(self, assignment: Assignment) -> bool:
-        """Give up the queues that are no longer ours, with a last commit, then begin with the new ones. False when some
-        are kept until their handlers have ended."""
+        """Give up queues with a last commit, begin new ones. False if some wait for their handlers."""
         # one that was kept is given up even when it is ours again: it reads no more
         revoked = [reader for queue, reader in self._readers.items() if reader.ended or queue not in assignment]
         idle = await self._end_readers(revoked)
@@ -522,8 +521,7 @@ class Consumer:
         return len(idle) == len(revoked)
 
     async def _end_readers(self, readers: list[QueueReader]) -> list[QueueReader]:
-        """Read them no more; those that may be given up. With a lock its handler would lose the queue: the next member
-        would handle the same message beside it."""
+        """Stop the readers. Return those that may be given up: without a lock, or without a running handler."""
         ending = [reader for reader in readers if not reader.ended]
         await gather(*(reader.stop_pulling() for reader in ending))
         if self._runner is None or self._locks is None:
@@ -538,7 +536,7 @@ class Consumer:
         return [reader for reader in readers if not reader.shelf.handled]
 
     async def _give_up(self, readers: list[QueueReader]) -> None:
-        """The last commit of queues that are read no more."""
+        """Commit queues that are not read any more for the last time."""
         if readers and self._on_revoked is not None:
             await call_listener(self._on_revoked, sorted(reader.queue for reader in readers))
         await self._let_go(readers)
@@ -580,7 +578,7 @@ class Consumer:
         return HeartbeatData(self.client_id, consumers=[consumer])
 
     def _properties(self) -> dict[str, str]:
-        """What running info tells of the consumer itself."""
+        """Return the consumer's own properties in the running info."""
         return {
             PROP_NAMESERVER_ADDR: ";".join(self._name_server_addresses),
             PROP_CONSUME_TYPE: CONSUME_ACTIVELY if self._manual else CONSUME_PASSIVELY,

@@ -1,7 +1,7 @@
-"""What goes wrong, said so that the caller knows what to do next.
+"""Errors of the SDK. Each text names the next step of the caller.
 
-Everything the SDK raises on purpose derives from `RingmqError`. The caller's own faults (an empty topic, a body over
-the limit) are plain `ValueError`s raised at once, before anything is sent.
+All deliberate errors derive from `RingmqError`. Faults of the caller (an empty topic, a body over the limit) are
+plain `ValueError`s, raised at once, before anything is sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ADVICE = (
 
 
 class RingmqError(Exception):
-    """Base of all errors that come from talking to a broker or name server."""
+    """Base of all errors of requests to a broker or name server."""
 
 
 class ClientClosedError(RingmqError):
@@ -32,7 +32,10 @@ class ClientClosedError(RingmqError):
 
 
 class ConnectError(RingmqError):
-    """No connection to `address`. With `sent` the request went out before it broke and may have been served."""
+    """No connection to `address`.
+
+    With `sent` the request left before the connection broke, and may have been served.
+    """
 
     def __init__(self, address: str, reason: str, *, sent: bool = False) -> None:
         super().__init__(
@@ -52,11 +55,11 @@ class NameServerConnectError(ConnectError):
 
 
 class TlsError(ConnectError):
-    """`address` did not prove that it is the server we mean; nothing was sent, and trying again proves no more."""
+    """`address` did not prove its identity. Nothing was sent, and a retry would prove no more."""
 
 
 class RequestTimeoutError(RingmqError):
-    """`address` did not answer in time; the request may still have been served."""
+    """`address` did not answer in time. The request may still have been served."""
 
     def __init__(self, address: str, timeout_ms: int) -> None:
         super().__init__(f"{address} did not answer within {timeout_ms} ms")
@@ -73,7 +76,7 @@ class NameServerTimeoutError(RequestTimeoutError):
 
 
 class ReplyTimeoutError(RingmqError):
-    """A request was stored, and no consumer of `topic` has replied in time."""
+    """A request was stored, but no consumer of `topic` has replied in time."""
 
     def __init__(self, topic: str, timeout_ms: int) -> None:
         super().__init__(f"no consumer of topic {topic} replied within {timeout_ms} ms")
@@ -93,7 +96,7 @@ class BrokerError(RingmqError):
 
 
 class NotANameServerError(BrokerError):
-    """The server at `address` knows none of a name server's requests, as a broker does."""
+    """The server at `address` knows no request of a name server: it is a broker, for example."""
 
     def __init__(self, address: str, code: int, remark: str | None) -> None:
         super().__init__(address, code, remark)
@@ -104,7 +107,7 @@ class NotANameServerError(BrokerError):
 
 
 class NotStoreOkError(RingmqError):
-    """A message is stored, but a wait for disk or replicas failed. Inside the producer only: callers get `result`."""
+    """A message is stored, but a wait for disk or replicas failed. Used inside the producer: callers get `result`."""
 
     def __init__(self, result: SendResult) -> None:
         super().__init__(f"stored with status {result.status.name}")
@@ -112,9 +115,9 @@ class NotStoreOkError(RingmqError):
 
 
 class RouteError(RingmqError):
-    """No broker serves the topic as asked; create the topic or give the broker time to register.
+    """No broker serves the topic as requested. Create the topic, or give the broker time to register.
 
-    With `may_pass` none of the topic's brokers, or none at all, is registered now, as while one starts.
+    With `may_pass` none of the topic's brokers is registered now, or no broker at all, as while one starts.
     """
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
@@ -123,9 +126,9 @@ class RouteError(RingmqError):
 
 
 class SendError(RingmqError):
-    """A message was not stored, as far as known; `code` is the broker's last answer, or None when none came.
+    """A message was not stored, as far as known. `code` is the broker's last answer, None without an answer.
 
-    With `code is None` (time-outs, lost connections) a copy may have been stored: sending again can make a duplicate
+    With `code is None` (time-outs, lost connections) a copy may have been stored: another send can make a duplicate
     with the same UNIQ_KEY.
     """
 
@@ -140,7 +143,7 @@ class SendError(RingmqError):
 
 
 def of_name_server(error: RingmqError) -> RingmqError:
-    """The failure of a request to a name server, so that its text says whose address is meant."""
+    """Return the failure of a request to a name server with a text that says so."""
     if type(error) is ConnectError:
         return NameServerConnectError(error.address, error.reason, sent=error.sent)
     if type(error) is RequestTimeoutError:

@@ -1,8 +1,8 @@
-"""The words that name a missing extra. RingMQ is on no package index, so they name the checkout and the wheel."""
+"""Texts that name a missing extra. RingMQ is on no package index, so they name the checkout and the wheel."""
 
 
 def how_to_install(extra: str) -> str:
-    """Return the end of a sentence that says which extra to install, and how."""
+    """Return the end of a sentence that names the extra and its installation."""
     return f"install ringmq[{extra}]: `pip install '.[{extra}]'` in a checkout, or 'ringmq-....whl[{extra}]'"
 
 

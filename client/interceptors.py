@@ -1,7 +1,7 @@
-"""Code of the application, or of tracing and metrics, around every send and every message that is handed out.
+"""Code of the application, of tracing or of metrics around every send and every delivered message.
 
-Interceptors run where the client runs: they must be quick and must not wait. What `before_...` raises reaches the
-caller; what the others raise is logged, since the message's fate is decided by then.
+Interceptors run in the client's own thread or loop: they must be quick and must not wait. Errors of `before_...`
+reach the caller. Errors of other methods are logged, since the outcome of the message is decided by then.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ log = logging.getLogger("ringmq.client")
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """What a broker was told about a transaction; `state` is the name of a `TransactionState`, `from_check` whether the
-    broker had asked."""
+    """The outcome of a transaction as sent to a broker. `state` is the name of a `TransactionState`.
+
+    `from_check` is True if the broker had asked for it.
+    """
 
     message_id: str
     transaction_id: str
@@ -33,28 +35,31 @@ class TransactionEnd:
 
 
 class Interceptor:
-    """Override what you need. What a `before_...` returns is given to its `after_...` as `scope`."""
+    """Base of interceptors. The return value of a `before_...` is the `scope` of its `after_...`."""
 
     def before_send(self, group: str, messages: Sequence[Message]) -> object:
-        """The messages of one request, before their UNIQ_KEYs are made: properties may be added."""
+        """Called with the messages of one request, before their UNIQ_KEYs are made. Properties may be added."""
         return None
 
     def on_answer(self, scope: object, address: str, answer: RemotingCommand) -> None:
-        """The broker at `address` has answered one attempt, by whatever code."""
+        """Called with the answer of the broker at `address` to one attempt, with any code."""
 
     def after_send(
         self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
     ) -> None:
-        """The send has ended, after all its attempts: with a result, an error, or neither (one-way)."""
+        """Called after all attempts of a send: with a result, an error, or neither (one-way)."""
 
     def after_transaction(self, group: str, message: Message, end: TransactionEnd) -> None:
-        """A broker was told how the transaction of `message` ended."""
+        """Called after a broker was sent the outcome of the transaction of `message`."""
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
-        """The messages go to the application."""
+        """Called before the messages go to the application."""
 
     def after_consume(self, group: str, messages: Sequence[MessageExt], error: BaseException | None) -> None:
-        """The messages were acknowledged; with `error` the application failed on them and they will come again."""
+        """Called after the messages were acknowledged.
+
+        With `error` the application failed on them, and they come again.
+        """
 
 
 class SendScope:
@@ -73,19 +78,19 @@ class SendScope:
             raise
 
     def answered(self, address: str, answer: RemotingCommand) -> None:
-        """Tell of one attempt's answer."""
+        """Pass one attempt's answer to the interceptors."""
         for interceptor, scope in self._entered:
             run_quietly(interceptor.on_answer, scope, address, answer)
 
     def end(self, result: SendResult | None, error: BaseException | None = None) -> None:
-        """Tell those that were told of the beginning. Has no effect the second time."""
+        """Call `after` of the interceptors whose `before` was called. Has no effect the second time."""
         entered, self._entered = self._entered, []
         for interceptor, scope in reversed(entered):
             run_quietly(interceptor.after_send, scope, self._messages, result, error)
 
 
 def run_quietly(after: Callable[..., None], *args: object) -> None:
-    """Call what must not do harm any more; log what it raises."""
+    """Call an `after` method and log its errors: they must do no harm any more."""
     try:
         after(*args)
     except Exception:

@@ -1,7 +1,7 @@
-"""Namespaces: names of one tenant, kept apart by a prefix that applications do not see (`NamespaceUtil`).
+"""Namespaces: names of one tenant, with a prefix that applications do not see (`NamespaceUtil`).
 
-On the wire a topic or group of namespace `ns` is `ns%name`; the marks of retry and dead-letter topics stay in front
-(`%RETRY%ns%group`). What the system owns has one name for everybody.
+On the wire a topic or group of namespace `ns` is `ns%name`. The prefixes of retry and dead-letter topics stay in
+front (`%RETRY%ns%group`). The system's names have no namespace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def check_namespace(namespace: str) -> None:
-    """Raise ValueError for text that cannot be told from the name behind it; "" is no namespace."""
+    """Raise ValueError for a namespace that cannot be separated from the following name. "" is no namespace."""
     if namespace and not _LEGAL.fullmatch(namespace):
         raise ValueError(f"namespace {namespace!r} may hold letters, digits, _ and - only")
     if len(namespace) > NAMESPACE_CHARS_MAX:
@@ -30,7 +30,7 @@ def check_namespace(namespace: str) -> None:
 
 
 def with_namespace(namespace: str, name: str) -> str:
-    """The topic or group as servers know it. A name that carries the namespace already stays as it is."""
+    """Return the topic or group as servers know it. A name with the namespace stays as it is."""
     if not namespace or not name or _is_system(name):
         return name
     mark, rest = _split_mark(name)
@@ -38,7 +38,7 @@ def with_namespace(namespace: str, name: str) -> str:
 
 
 def without_namespace(namespace: str, name: str) -> str:
-    """The topic or group as the application knows it. A name of another namespace stays whole."""
+    """Return the topic or group as the application knows it. A name of another namespace stays whole."""
     mark, rest = _split_mark(name)
     prefix = namespace + SEPARATOR
     return mark + rest[len(prefix) :] if namespace and rest.startswith(prefix) else name
@@ -56,9 +56,9 @@ def _split_mark(name: str) -> tuple[str, str]:
 
 
 _FIELDS = frozenset({"topic", "originTopic", "consumerGroup", "producerGroup", "group", "groupName"})
-"""Header fields, and keys of JSON bodies, that hold names."""
+"""Header fields, and keys of JSON bodies, with names of topics and groups."""
 _SHORT_FIELDS = frozenset({"a", "b"})
-"""The same, group and topic, in the headers of sends."""
+"""The short fields of group and topic in the headers of sends."""
 _SENDS = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2})
 _NAMES_IN_BODY = frozenset(
     {
@@ -73,25 +73,25 @@ _NAMES_IN_BODY = frozenset(
 class WireNames:
     """Translates requests and answers between the names of an application and those of its namespace.
 
-    The rest of the SDK knows the application's names alone: what it says passes here last, what it hears first.
+    The rest of the SDK knows the application's names alone. Requests pass here last, answers first.
     """
 
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
 
     def to_wire(self, request: RemotingCommand) -> None:
-        """Put the namespace on the names of a request of ours. Doing it twice does no more."""
+        """Add the namespace to the names of a client's request. Idempotent."""
         self._translate_fields(request, with_namespace)
         if request.code in _NAMES_IN_BODY and request.body:
             request.body = self._translate_body(request.body, with_namespace)
 
     def from_wire(self, request_code: int, answer: RemotingCommand) -> None:
-        """Take the namespace off the names in the answer to a request of ours."""
+        """Remove the namespace from the names in the answer to a client's request."""
         if request_code in _NAMES_IN_BODY and answer.body:
             answer.body = self._translate_body(answer.body, without_namespace)
 
     def request_from_wire(self, request: RemotingCommand) -> None:
-        """Take it off the names in the header of a server's request."""
+        """Remove the namespace from the names in the header of a server's request."""
         self._translate_fields(request, without_namespace)
 
     def _translate_fields(self, command: RemotingCommand, translate: Callable[[str, str], str]) -> None:

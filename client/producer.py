@@ -1,8 +1,8 @@
 """Sending: `async with Producer(...) as producer: await producer.send(message)`.
 
-Many sends may be in flight: each is its own request on the broker's one connection, answers come in any order, and
-frames of one loop iteration leave together. A send that fails is tried again by `RetryPolicy`, with its UNIQ_KEY
-unchanged, so that a consumer can tell a duplicate.
+Many sends may be in flight: each is a request on the broker's one connection, answers come in any order, and frames
+of one loop iteration leave together. A failed send is tried again by `RetryPolicy`. Its UNIQ_KEY stays the same, so a
+consumer can recognise a duplicate.
 """
 
 import logging
@@ -65,7 +65,7 @@ from ringmq.remoting.names import InvalidName, check_group
 __all__ = ["Producer", "QueueSelector", "SendResult", "SendStatus"]
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
-"""Picks the queue of a message from its topic's write queues."""
+"""Chooses the queue of a message from its topic's write queues."""
 
 log = logging.getLogger("ringmq.client")
 
@@ -76,7 +76,7 @@ ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
 
 
 class _Begun(NamedTuple):
-    """A first attempt in flight, with its place in the room. `started` is monotonic time."""
+    """A first attempt in flight, with its permit. `started` is monotonic time."""
 
     place: Place
     request: SendRequest
@@ -87,7 +87,7 @@ class _Begun(NamedTuple):
 
 
 class _FailedOnce(NamedTuple):
-    """How a first attempt failed."""
+    """The failure of a first attempt."""
 
     error: RingmqError
     queue: MessageQueue
@@ -97,9 +97,9 @@ class _FailedOnce(NamedTuple):
 class Producer:
     """Sends messages for one producer group. Use it on one event loop, as an async context manager.
 
-    `in_flight_max` and `in_flight_bytes_max` bound what is sent and not answered; a send over the bound waits.
-    With `linger_ms` messages given to `send` wait so long for others of their topic (or until `batch_bytes_max`, at
-    most the limit of `body_rules`) and travel in one request; each `send` still returns its own message's result.
+    `in_flight_max` and `in_flight_bytes_max` bound the sends without an answer. A send over the bound waits. With
+    `linger_ms` a message given to `send` waits so long for others of its topic (or until `batch_bytes_max`, at most
+    the limit of `body_rules`), and they travel in one request. Each `send` still returns its own message's result.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Producer:
         await self.close()
 
     def start(self) -> None:
-        """Begin; connections are made by the first send. To be called on the event loop."""
+        """Start on the event loop. The first send makes connections."""
         if self._started:
             return
         self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
@@ -170,7 +170,7 @@ class Producer:
         self._started = True
 
     async def close(self) -> None:
-        """Wait for what is in flight (time-outs bound it), leave the brokers, close. Cancelled, it waits no longer."""
+        """Wait for sends in flight (time-outs bound it), leave the brokers, close. If cancelled, stop waiting."""
         if not self._started:
             return
         try:
@@ -192,10 +192,11 @@ class Producer:
         selector: QueueSelector | None = None,
         sharding_key: str | None = None,
     ) -> SendResult:
-        """Send one message and return where it is stored. Raises `SendError`, or ValueError for a bad message.
+        """Send one message and return its stored position. Raises `SendError`, or ValueError for a bad message.
 
-        It goes to `queue`, to the one that `selector` picks from the topic's write queues, or to the one that all
-        messages with `sharding_key` go to while the topic has as many queues; else the queues are taken in turn.
+        The message goes to `queue`, or to the choice of `selector` among the topic's write queues. With
+        `sharding_key` it goes to the queue of all messages with that key, as long as the topic has as many queues.
+        Otherwise the queues are taken in turn.
         """
         if selector is not None or sharding_key is not None:
             queue = await self._select(message, queue, selector, sharding_key)
@@ -206,11 +207,11 @@ class Producer:
         return await self._send_one(self._prepared(message, queue))
 
     async def send_request(self, request: SendRequest) -> SendResult:
-        """Send a request that was made before (`prepare`, or by hand past interceptors); otherwise as `send`."""
+        """Send a prepared request (from `prepare`, or made by hand past interceptors) like `send`."""
         return await self._send_one(request)
 
     def prepare(self, message: Message, queue: MessageQueue | None = None) -> SendRequest:
-        """The request that `send` makes, for `send_request`: interceptors are told of both. Raises ValueError."""
+        """Return the request of `send`, for `send_request`. Interceptors are called for both. Raises ValueError."""
         self._check_started()
         return self._prepared(message, queue)
 
@@ -221,15 +222,14 @@ class Producer:
     async def send_all(
         self, messages: Iterable[Message] | AsyncIterable[Message], *, pipeline: int = 256
     ) -> list[SendResult]:
-        """Send each message as its own request, up to `pipeline` of them in flight; results in the given order. The
-        first failure is raised after everything in flight has come back."""
+        """Send each message in its own request, up to `pipeline` in flight. Raises the first failure at the end."""
         if pipeline < 1:
             raise ValueError(f"pipeline must be positive, not {pipeline}")
         given = [message async for message in messages] if isinstance(messages, AsyncIterable) else messages
         return await self._send_all(given, pipeline)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
-        """Send without an answer: whether it was stored is not known. Raises `SendError` when it could not leave."""
+        """Send without an answer, so the outcome stays unknown. Raises `SendError` if the request could not leave."""
         request = self._prepared(message, queue)
         until, attempts = self._retry.budget_end(time.monotonic()), 0
         try:
@@ -256,10 +256,9 @@ class Producer:
         selector: QueueSelector | None = None,
         sharding_key: str | None = None,
     ) -> MessageExt:
-        """Send `message` and wait for the reply of a consumer (its `reply`, or stock's), `timeout_ms` in all.
+        """Send `message` and wait for the reply of a consumer, `timeout_ms` in all.
 
-        Raises `ReplyTimeoutError` when no reply comes, `SendError` when the message could not be stored, or was not
-        known to be when the time was over.
+        Raises `ReplyTimeoutError` without a reply, `SendError` if the message is not known to be stored.
         """
         if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
             raise ValueError(f"timeout_ms must be 1 to {TIMEOUT_MS_MAX}, not {timeout_ms}")
@@ -281,14 +280,13 @@ class Producer:
             self._requests.forget(correlation_id)
 
     async def reply(self, request: Message, body: bytes, properties: dict[str, str] | None = None) -> SendResult:
-        """Answer a message that was received and that somebody waits for (see `request`). Raises ValueError for one
-        that is no request, `SendError` when the asker is gone."""
+        """Reply to a received message. Raises ValueError if it is no request, `SendError` if its sender is gone."""
         return await self.send(compose_reply(request, body, properties))
 
     async def recall(self, topic: str, handle: str) -> str:
-        """Take back a delayed message by its `SendResult.recall_handle`, before it is delivered; its UNIQ_KEY.
+        """Recall a delayed message by its `SendResult.recall_handle`. Return its UNIQ_KEY.
 
-        Raises `BrokerError` when the broker refuses (it is too late, or recalling is off: `recallMessageEnable`).
+        Raises `BrokerError` if the broker refuses: too late, or `recallMessageEnable` is off.
         """
         self._check_started()
         broker_name, fields = recall_fields(self.group, topic, handle)
@@ -303,7 +301,7 @@ class Producer:
         return answer.ext_fields.get("msgId", "")
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The topic's write queues, to choose one for `queue=` (messages of one queue keep their order)."""
+        """Return the topic's write queues, for `queue=` (messages of one queue are in order)."""
         self._check_started()
         return (await self._routes.for_sending(topic, self._retry.budget_end(time.monotonic()))).write_queues
 
@@ -412,7 +410,7 @@ class Producer:
         return results
 
     def _begin_nowait(self, request: SendRequest) -> _Begun | None:
-        """Make the first attempt at once if route, connection and room are there; else None and nothing was done."""
+        """Make the first attempt if route, connection and permit are available, else return None."""
         route = self._routes.known(request.topic) if self._started else None
         if route is None:
             return None
@@ -434,7 +432,7 @@ class Producer:
         return _Begun(place, request, chosen, connection.address, future, time.monotonic())
 
     async def _finish(self, begun: _Begun) -> SendResult:
-        """Wait for a first attempt; what it did not achieve, further attempts try in what is left of the budget."""
+        """Wait for a first attempt. After its failure make further attempts in the remaining time."""
         error: RingmqError
         try:
             outcome = self._outcome(begun.request, begun.queue, begun.address, await begun.future)
@@ -457,7 +455,7 @@ class Producer:
     def _outcome(
         self, request: SendRequest, chosen: MessageQueue, address: str, answer: RemotingCommand
     ) -> SendResult | RingmqError:
-        """What an answer means: the result of the send, or why another attempt may follow."""
+        """Return the meaning of an answer: the result of the send, or the reason why another attempt may follow."""
         if request.scope is not None:
             request.scope.answered(address, answer)
         if answer.code not in SEND_STORED_CODES:
@@ -467,7 +465,7 @@ class Producer:
         return NotStoreOkError(result) if wants_another and result.status is not SendStatus.OK else result
 
     async def _deliver(self, request: SendRequest, failed: _FailedOnce | None = None) -> SendResult:
-        """Send until stored or given up, waiting for room first."""
+        """Wait for a permit, then send until the message is stored or the attempts end."""
         try:
             if failed is None:  # else a copy may be stored, as SendError says
                 self._check_started()
@@ -483,7 +481,7 @@ class Producer:
         return result
 
     async def _deliver_in_budget(self, request: SendRequest, failed_once: _FailedOnce | None) -> SendResult:
-        """The attempts, all inside one time budget, which the wait for room before the first is not part of."""
+        """Make the attempts within one time budget, which does not include the wait for a permit."""
         started, attempts = time.monotonic(), 0
         error: RingmqError | None = None
         stored: SendResult | None = None
@@ -533,7 +531,7 @@ class Producer:
         return await connection.request(opaque, self._frame(request, chosen, connection.address, opaque), timeout_ms)
 
     async def _prepare_retry(self, topic: str, error: RingmqError, attempts: int, until: float) -> None:
-        """Look where the topic is now, unless the failure says nothing about that."""
+        """Refresh the topic's route, unless the failure does not concern it."""
         if isinstance(error, BrokerError) and error.code == ResponseCode.GO_AWAY:
             self._client.go_away(error.address)
             return

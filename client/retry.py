@@ -1,9 +1,9 @@
-"""When a failed send is tried again, and where. No IO: the clock is an argument.
+"""The retries of a failed send. No IO: the clock is an argument.
 
 Rules of RocketMQ's producer (`DefaultMQProducer.retryResponseCodes`, `DefaultMQProducerImpl.sendDefaultImpl`): up to
-two retries inside one time budget, on connection faults, time-outs and the codes below; any other code is final. The
-next attempt prefers another broker than the one that failed. Here an attempt that never left (no connection,
-or no broker registered) does not use up one of them: a broker's restart is waited for as long as the time budget lasts.
+two retries inside one time budget, on connection faults, time-outs and the codes below. Any other code is final. The
+next attempt prefers another broker than the one that failed. Here an attempt that never left (no connection, or no
+broker registered) is not counted: the producer waits for a broker's restart as long as the time budget lasts.
 """
 
 from dataclasses import dataclass
@@ -25,16 +25,18 @@ SEND_ATTEMPTS_MAX = 16
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a send is tried and how long all attempts together may take."""
+    """The number of attempts of a send, and the time for all of them together."""
 
     attempts: int = 3
     budget_ms: int = 3000
     retry_codes: frozenset[int] = RETRY_CODES
     another_broker_when_not_store_ok: bool = False
-    """Send again, to another broker, what was stored without the safety asked for (statuses 10, 11, 12). Stock's
-    `retryAnotherBrokerWhenNotStoreOK`: the message is then stored twice."""
+    """Send a message again, to another broker, if it was stored without the requested safety (statuses 10, 11, 12).
+
+    Stock's `retryAnotherBrokerWhenNotStoreOK`: the message is then stored twice.
+    """
     avoid_slow_brokers: bool = False
-    """Leave brokers alone for a while that answered late or not at all. Stock's `sendLatencyFaultEnable`."""
+    """Avoid brokers for a while that answered late or not at all. Stock's `sendLatencyFaultEnable`."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.attempts <= SEND_ATTEMPTS_MAX:
@@ -43,11 +45,11 @@ class RetryPolicy:
             raise ValueError(f"budget_ms must be positive, not {self.budget_ms}")
 
     def budget_end(self, began: float) -> float:
-        """When the time of what began at `began` is over (seconds, of the same clock)."""
+        """Return the end of the time for work that began at `began` (seconds of the same clock)."""
         return began + self.budget_ms / 1000
 
     def may_retry(self, error: RingmqError, attempts_done: int, elapsed_ms: float) -> bool:
-        """Whether one more attempt follows the failure `error`; `attempts_done` counts those that were sent."""
+        """True if another attempt follows the failure `error`. `attempts_done` counts the sent attempts."""
         if elapsed_ms >= self.budget_ms or isinstance(error, TlsError):
             return False
         if (isinstance(error, ConnectError) and not error.sent) or (isinstance(error, RouteError) and error.may_pass):
@@ -60,14 +62,14 @@ class RetryPolicy:
 
 
 def never_left(error: RingmqError) -> bool:
-    """Whether an attempt that ended so reached no broker for certain."""
+    """True if an attempt with this failure certainly reached no broker."""
     if isinstance(error, ConnectError):
         return not error.sent
     return isinstance(error, RouteError | NotANameServerError)
 
 
 def backoff_ms(failures: int, jitter: float, first_ms: int = 20, max_ms: int = 3000) -> float:
-    """Pause before the attempt that follows `failures` failed ones: none after a success, then doubling, bounded.
+    """Return the pause after `failures` failed attempts: none after a success, then doubling, bounded.
 
     `jitter` in [0, 1) takes up to half off.
     """

@@ -1,5 +1,4 @@
-"""What a client's connections have in common: time-outs, TLS, credentials, and the hooks that see what goes out and
-comes in.
+"""Settings of a client's connections: time-outs, TLS, credentials, and the hooks that see requests and answers.
 
 `Producer`, `Consumer` and `Cluster`, asyncio and blocking, take a `ConnectionSettings` as `settings=`. No IO here.
 """
@@ -19,18 +18,21 @@ from ringmq.remoting.command import RemotingCommand
 TIMEOUT_MS_MAX = 600_000
 
 RequestHook = Callable[[str, RemotingCommand], None]
-"""(address, request) just before it is encoded, every attempt anew. It may add `ext_fields` (a signature, say) and
-should be quick: it runs where the requests of all of the client's users are made."""
+"""Called with (address, request) just before the encoding, for every attempt.
+
+The hook may add `ext_fields` (a signature, say). It must be quick: it runs on the path of all requests of the client.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Times in ms, at most ten minutes. `request_timeout_ms` is that of the questions which a client asks by itself
-    (routes, offsets, group members); sends have `RetryPolicy.budget_ms`, pulls `PullOptions.timeout_ms`.
+    """Times in ms, at most ten minutes. `request_timeout_ms` applies to a client's own requests.
 
-    `tls` encrypts connections, `credentials` sign requests; topics and groups are those of `namespace` ("" for none).
-    `trace` writes message trace, `metrics` counts. `before_request` sees every request in this order before it is
-    signed and encoded; `interceptors` see messages.
+    These are routes, offsets and group members. Sends have `RetryPolicy.budget_ms`, pulls `PullOptions.timeout_ms`.
+
+    `tls` encrypts connections, `credentials` sign requests. Topics and groups are those of `namespace` ("" for none).
+    `trace` writes message trace, `metrics` counts. The hooks `before_request` see every request in this order before
+    it is signed and encoded. `interceptors` see messages.
     """
 
     connect_timeout_ms: int = 3000
@@ -53,8 +55,7 @@ class ConnectionSettings:
         check_namespace(self.namespace)
 
     def request_hook(self) -> RequestHook | None:
-        """All hooks as one, the signature last; None when there are none, so that the fast ways need not ask for each
-        request."""
+        """Return all hooks as one, the signature last. None without hooks, so that fast paths skip the check."""
         hooks = self.before_request
         if self.credentials is not None:
             signer = RequestSigner(self.credentials)
@@ -69,5 +70,8 @@ class ConnectionSettings:
         return run_all
 
     def only_signer(self) -> RequestSigner | None:
-        """The signer, if no other hook sees requests: fast ways that make frames themselves can then sign them."""
+        """Return the signer if no other hook sees requests.
+
+        Fast paths that encode frames themselves can then sign them.
+        """
         return None if self.credentials is None or self.before_request else RequestSigner(self.credentials)

@@ -1,6 +1,6 @@
-"""Names of properties that RocketMQ keeps for itself: they are none of the application.
+"""Names of properties that RocketMQ reserves for itself: applications do not set them.
 
-Those that `MessageConst` of RocketMQ 5.3 declares; `TIMER_DELAY_MS` is a client's.
+The list is that of `MessageConst` in RocketMQ 5.3. `TIMER_DELAY_MS` is set by clients.
 """
 
 SYSTEM_PROPERTIES = frozenset({

@@ -1,9 +1,9 @@
 """One TCP connection to a broker or name server: many requests in flight, answers matched by opaque.
 
-Everything runs in the runtime that made the connection (`runtime`: an event loop, or threads with blocking sockets).
-Frames written in one loop iteration leave in one system call (or in several of 256 KiB); time-outs are kept in one
-queue per distinct duration, so that a request costs an append instead of a timer. Time in which the loop was kept busy
-and could not read answers does not count as waiting.
+The connection runs in the runtime that made it (`runtime`: an event loop, or threads with blocking sockets). Frames
+of one loop iteration leave in one system call (or in several of 256 KiB). Time-outs are in one queue per distinct
+duration, so a request costs an append instead of a timer. Time in which the loop was busy and could not read answers
+does not count as waiting.
 """
 
 import asyncio
@@ -33,23 +33,23 @@ ResponseFuture = Future[RemotingCommand]
 
 
 class Transport(Protocol):
-    """What a connection uses of asyncio's transports."""
+    """The methods of asyncio's transports that a connection uses."""
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Above this, the protocol is asked to pause."""
+        """Set the size of the buffer above which the protocol is asked to pause."""
 
     def write(self, data: bytes) -> None:
-        """Send."""
+        """Send bytes."""
 
     def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """True if nothing can be sent any more."""
 
     def close(self) -> None:
-        """Close when everything is sent."""
+        """Close after everything is sent."""
 
 
 class RequestHandler(Protocol):
-    """Answers a request that the server sends to us; None when there is nothing to send back."""
+    """Answers a request of the server. Returns None for no answer."""
 
     def __call__(self, connection: "BrokerConnection", request: RemotingCommand) -> RemotingCommand | None: ...
 
@@ -57,8 +57,8 @@ class RequestHandler(Protocol):
 class BrokerConnection(asyncio.Protocol):
     """Requests and answers over one socket. Made by `open_connection`.
 
-    A waiting request fails with `ConnectError(sent=True)` when the socket breaks, with `RequestTimeoutError` when its
-    answer does not come in time; a late answer is dropped.
+    A waiting request fails with `ConnectError(sent=True)` if the socket breaks, and with `RequestTimeoutError` if its
+    answer does not come in time. A late answer is dropped.
     """
 
     def __init__(
@@ -90,21 +90,21 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether new requests may go out."""
+        """True if new requests may be sent."""
         return self._transport is not None and self._failure is None and not self._draining
 
     @property
     def heard(self) -> bool:
-        """Whether the peer has ever sent a frame."""
+        """True if the peer has ever sent a frame."""
         return self._heard
 
     @property
     def writing_paused(self) -> bool:
-        """The peer does not read as fast as we write."""
+        """True if the peer reads more slowly than this side writes."""
         return self._writing_paused
 
     def request(self, opaque: int, frame: bytes, timeout_ms: int) -> ResponseFuture:
-        """Send an encoded request; the future gives the answer. `opaque` must be the one in the frame."""
+        """Send an encoded request and return the future of its answer. `opaque` must be the frame's."""
         if self._failure is not None or self._transport is None:
             raise ConnectError(self.address, self._failure or "not connected")
         future: ResponseFuture = self._loop.create_future()
@@ -120,7 +120,7 @@ class BrokerConnection(asyncio.Protocol):
         return future
 
     def write(self, frame: bytes) -> None:
-        """Send a frame that nobody waits for (one-way requests, answers to the server)."""
+        """Send a frame without an answer (one-way requests, answers to the server)."""
         if self._failure is not None or self._transport is None:
             raise ConnectError(self.address, self._failure or "not connected")
         if not self._outgoing:
@@ -131,8 +131,10 @@ class BrokerConnection(asyncio.Protocol):
             self._flush()
 
     async def wait_writable(self, until: float | None = None) -> None:
-        """Until the peer has taken what is buffered (returns at once when it keeps up). Raises `ConnectError` when it
-        has not at the monotonic time `until`."""
+        """Wait until the peer has read the buffered bytes. Returns at once if the buffer is small.
+
+        Raises `ConnectError` at the monotonic time `until`.
+        """
         while self._writing_paused and self._failure is None:
             if self._room is None:
                 self._room = self._loop.create_future()
@@ -143,12 +145,12 @@ class BrokerConnection(asyncio.Protocol):
                 raise ConnectError(self.address, "it does not take what was sent before") from None
 
     def drain_and_close(self) -> None:
-        """Send nothing new; close when the last waiting request is answered (what GO_AWAY asks for)."""
+        """Send nothing new, and close after the answer to the last waiting request, as GO_AWAY asks for."""
         self._draining = True
         self._close_if_drained()
 
     def close(self, reason: str = "closed by us") -> None:
-        """Close at once; waiting requests fail."""
+        """Close at once. Waiting requests fail."""
         if self._transport is not None and self._failure is None:
             self._flush()
             self._fail(reason)
@@ -162,7 +164,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_HIGH_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes from the server: complete waiting requests, hand requests of the server to the handler."""
+        """Read bytes of the server: complete waiting requests, pass the server's requests to the handler."""
         try:
             commands = self._decoder.feed(data)
         except FrameError as error:
@@ -183,7 +185,7 @@ class BrokerConnection(asyncio.Protocol):
             self._close_if_drained()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
+        """The socket is closed."""
         reason = describe_socket_failure(exc, in_handshake=False) if exc else "closed by the server"
         unheard = not self._heard and (exc is None or isinstance(exc, ConnectionError))
         self._fail(reason + (UNHEARD_HINT if unheard else ""))
@@ -216,7 +218,7 @@ class BrokerConnection(asyncio.Protocol):
         self._sweep_timer = self._loop.call_at(self._sweep_due, self._sweep)
 
     def _sweep(self) -> None:
-        """Fail what is over its deadline. Each queue is in deadline order because all its time-outs are equal."""
+        """Fail requests over their deadline. A queue's time-outs are equal, so it is in deadline order."""
         late_s = self._loop.time() - self._sweep_due
         if late_s > SWEEP_INTERVAL_S:
             self._stalled_s += late_s
@@ -264,7 +266,7 @@ class BrokerConnection(asyncio.Protocol):
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """("host", port) of "host:port"; an IPv6 host may stand in brackets. Raises ValueError."""
+    """Return (host, port) of "host:port". An IPv6 host may be in brackets. Raises ValueError."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"address {address!r} is not of the form host:port")

@@ -1,7 +1,7 @@
-"""Heartbeats: how brokers know which groups and subscriptions a connection speaks for.
+"""Heartbeats, by which brokers learn the groups and subscriptions of a connection.
 
-Every broker of every known route gets one at once when a connection to it is made, and every 30 s after that; a broker
-forgets a connection that was silent for 120 s.
+Every broker of every known route gets a heartbeat when a connection to it is made, and every 30 s after that. A
+broker forgets a connection that was silent for 120 s.
 """
 
 import logging
@@ -23,7 +23,7 @@ LEAVE_TIMEOUT_MS = 1000
 
 
 async def tell_leaving(client: RemotingClient, addresses: Set[str], fields: dict[str, str]) -> None:
-    """Tell those brokers that there is a connection to that a client goes. Who does not hear it sees it closed."""
+    """Unregister a client from all connected brokers. A broker that misses the request sees the connection close."""
     connected = addresses & set(client.connected_addresses())
     answers = await gather(
         *(client.call(a, RequestCode.UNREGISTER_CLIENT, fields, timeout_ms=LEAVE_TIMEOUT_MS) for a in connected),
@@ -35,7 +35,7 @@ async def tell_leaving(client: RemotingClient, addresses: Set[str], fields: dict
 
 
 class Heartbeats:
-    """Sends the content that `describe` gives to the brokers of the route table."""
+    """Sends heartbeats with the content of `describe` to the brokers of the route table."""
 
     def __init__(
         self,
@@ -53,11 +53,14 @@ class Heartbeats:
         client.on_connected = self._greet
 
     async def send_to(self, address: str) -> bool:
-        """One heartbeat now; False (and a log line) when the broker did not take it. Goes on when the caller stops."""
+        """Send one heartbeat now.
+
+        False (and a log line) if the broker refused it. Continues if the caller stops waiting.
+        """
         return await shield(self.begin(address))
 
     def begin(self, address: str) -> Task[bool]:
-        """`send_to` as a task of its own."""
+        """Return `send_to` as a task of its own."""
         task = create_task(self._send(address))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -74,11 +77,11 @@ class Heartbeats:
         return True
 
     async def send_to_all(self) -> None:
-        """One heartbeat to every broker of the known routes, all at the same time."""
+        """Send one heartbeat to every broker of the known routes, all at the same time."""
         await gather(*(self.send_to(address) for address in self._addresses()))
 
     async def keep_sending(self) -> None:
-        """A heartbeat round every 30 s for ever; the owner cancels it."""
+        """Send heartbeats every 30 s until the owner cancels the task."""
         while True:
             await sleep(HEARTBEAT_INTERVAL_S)
             try:
@@ -87,8 +90,11 @@ class Heartbeats:
                 log.exception("a round of heartbeats failed; the next one follows")
 
     async def close(self) -> None:
-        """No more heartbeats. Those on their way are waited for: a broker serves requests in parallel, and one that
-        overtakes "this client leaves" would make it a member again."""
+        """Stop, and wait for heartbeats in flight.
+
+        A broker serves requests in parallel. A heartbeat that overtakes the unregistration would make the client a
+        member again.
+        """
         self._client.on_connected = None
         if self._under_way:
             await wait(self._under_way, timeout=CLOSE_TIMEOUT_S)
@@ -102,6 +108,6 @@ class Heartbeats:
         return self._routes.all_addresses()
 
     def _greet(self, address: str) -> None:
-        """A connection is new, so the broker does not know whose it is."""
+        """Send a heartbeat over a new connection, whose client the broker does not know yet."""
         if address in self._addresses():
             self.begin(address)

@@ -1,4 +1,4 @@
-"""Who this client is: the client id that brokers know it by and the source of its UNIQ_KEYs."""
+"""The identity of a client: its client id at brokers, and the source of its UNIQ_KEYs."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from ringmq.remoting.message_id import UniqKeyGenerator
 
 
 def local_ip(towards: str = "192.0.2.1") -> str:
-    """This host's address as seen on the way to `towards` (nothing is sent); 127.0.0.1 without a network."""
+    """Return this host's address on the route to `towards` (nothing is sent), 127.0.0.1 without a network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((towards, 9))
@@ -18,15 +18,15 @@ def local_ip(towards: str = "192.0.2.1") -> str:
 
 
 def new_client_id() -> str:
-    """`ip@pid#nanoseconds`, as Java makes it: unique per client object."""
+    """Return `ip@pid#nanoseconds`, as Java makes it: unique per client object."""
     return f"{local_ip()}@{os.getpid()}#{time.monotonic_ns()}"
 
 
 def new_key_generator() -> UniqKeyGenerator:
-    """A UNIQ_KEY source for one producer; the random number keeps those of one process apart."""
+    """Return a source of UNIQ_KEYs for one producer. A random number separates producers of one process."""
     return UniqKeyGenerator(local_ip(), os.getpid(), int.from_bytes(os.urandom(4), "big"))
 
 
 def now_ms() -> int:
-    """Wall time."""
+    """Return the wall time in ms."""
     return time.time_ns() // 1_000_000

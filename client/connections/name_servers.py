@@ -1,6 +1,6 @@
-"""Asking name servers for routes, and keeping the answers fresh.
+"""Routes from name servers, refreshed regularly.
 
-Name servers share nothing; a client sticks to one and goes to the next when it fails (`NettyRemotingClient`).
+Name servers share nothing. A client uses one of them until it fails, then the next (`NettyRemotingClient`).
 """
 
 import logging
@@ -36,7 +36,7 @@ NEW_TOPIC_QUEUES = 4  # what clients ask for when the broker makes the topic (`d
 
 
 def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:
-    """("host:port", ...) of "host:port;host:port" or a sequence. Raises ValueError."""
+    """Return ("host:port", ...) of "host:port;host:port" or a sequence. Raises ValueError."""
     addresses = text.split(";") if isinstance(text, str) else list(text)
     cleaned = tuple(address.strip() for address in addresses if address.strip())
     if not cleaned:
@@ -47,7 +47,7 @@ def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:
 
 
 class NameServers:
-    """Requests to whichever name server answers."""
+    """Requests to the first name server that answers."""
 
     def __init__(self, client: RemotingClient, addresses: Sequence[str], timeout_ms: int = 3000) -> None:
         self._client = client
@@ -56,11 +56,14 @@ class NameServers:
 
     @property
     def addresses(self) -> str:
-        """All of them, for messages."""
+        """All addresses, for messages."""
         return ";".join(self._addresses)
 
     async def fetch_route(self, topic: str) -> TopicRoute | None:
-        """The topic's route now; None when no broker has registered it. Raises `RingmqError` when none answers."""
+        """Return the topic's current route, None if no broker has registered it.
+
+        Raises `RingmqError` without an answer.
+        """
         fields = {"topic": topic, "acceptStandardJsonOnly": "true"}
         try:
             return await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields, lambda body: parse_route(topic, body))
@@ -70,22 +73,22 @@ class NameServers:
             raise
 
     async def fetch_topics(self) -> list[str]:
-        """Every topic that some broker has registered, the system's own included. Raises `RingmqError`."""
+        """Return every registered topic, the system's own included. Raises `RingmqError`."""
         return await self._ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, decode_topic_list)
 
     async def fetch_cluster(self) -> ClusterInfo:
-        """Every registered broker with its addresses. Raises `RingmqError`."""
+        """Return every registered broker with its addresses. Raises `RingmqError`."""
         return await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, {}, ClusterInfo.decode)
 
     async def know_no_master(self) -> bool:
-        """Whether no master at all is registered; False when that is not answered. Raises `RingmqError`."""
+        """True if the name servers know no master at all. False without an answer. Raises `RingmqError`."""
         try:
             return not any(MASTER_ID in broker.broker_addrs for broker in (await self.fetch_cluster()).brokers.values())
         except BrokerError:
             return False
 
     async def _ask(self, code: RequestCode, fields: dict[str, str], decode: Callable[[bytes], T]) -> T:
-        """The first answer that can be read; that nobody knows a topic is an answer, too."""
+        """Return the first answer that can be read. "Topic unknown" is an answer, too."""
         error: RingmqError | None = None
         for address in list(self._addresses):
             try:
@@ -114,24 +117,26 @@ class RouteTable:
         self._fetching: dict[str, Task[TopicRoute | None]] = {}
 
     def known(self, topic: str) -> TopicRoute | None:
-        """The route in the table, without asking anybody."""
+        """Return the route in the table, without a request."""
         return self._routes.get(topic)
 
     def topics(self) -> list[str]:
-        """Topics in the table."""
+        """Return the topics in the table."""
         return list(self._routes)
 
     def all_addresses(self) -> set[str]:
-        """Broker addresses of all routes in the table."""
+        """Return the broker addresses of all routes in the table."""
         return {address for route in self._routes.values() for address in route.all_addresses()}
 
     def master_addresses(self) -> set[str]:
-        """Addresses of the masters of all routes in the table."""
+        """Return the addresses of the masters of all routes in the table."""
         return {address for route in self._routes.values() for address in route.master_addresses()}
 
     async def fetch(self, topic: str, until: float | None = None) -> TopicRoute | None:
-        """Ask now (calls at the same time share one request); keeps the old route when nobody answers. Given up with a
-        `RequestTimeoutError` at monotonic time `until`."""
+        """Fetch a route now. Concurrent calls share one request. Without an answer the old route stays.
+
+        Raises `RequestTimeoutError` at monotonic time `until`.
+        """
         task = self._fetching.get(topic)
         if task is None:
             task = self._fetching[topic] = create_task(self._name_servers.fetch_route(topic))
@@ -143,8 +148,10 @@ class RouteTable:
         return route
 
     async def for_sending(self, topic: str, until: float | None = None) -> TopicRoute:
-        """The topic's route, or for an unknown topic the one that its first send will make it. Raises `RouteError`;
-        given up as by `fetch`."""
+        """Return the topic's route, or for an unknown topic the route that its first send will create.
+
+        Raises `RouteError`, and `RequestTimeoutError` like `fetch`.
+        """
         route = self._routes.get(topic) or await self.fetch(topic, until)
         if route is not None and route.write_queues:
             return route
@@ -165,7 +172,7 @@ class RouteTable:
         )
 
     async def refresh(self) -> None:
-        """Ask for every topic in the table once; failures keep the old routes."""
+        """Fetch the route of every topic in the table once. After a failure the old route stays."""
         for topic in self.topics():
             try:
                 await self.fetch(topic)
@@ -175,7 +182,7 @@ class RouteTable:
                 log.exception("route of topic %s could not be refreshed", topic)
 
     async def keep_fresh(self) -> None:
-        """Refresh for ever; the owner cancels it."""
+        """Refresh until the owner cancels the task."""
         while True:
             await sleep(REFRESH_INTERVAL_S)
             await self.refresh()

@@ -1,9 +1,8 @@
-"""Pulling in bulk over one blocking socket: many pulls in flight, answers as they come, bodies where they were put.
+"""Bulk pulls over one blocking socket: many pulls in flight, answers in order of arrival, bodies without a copy.
 
-For readers that know from where to where they want to read (Spark tasks); consumers use `QueueReader`. Nothing is
-committed, held or filtered at the broker: each request brings its own subscription ("*"), as those of RocketMQ's
-`DefaultMQPullConsumer`, so that no member of the group has to be known to the broker. A pull costs a few microseconds
-here, a message none.
+For readers with a known range of offsets (Spark tasks). Consumers use `QueueReader`. The broker commits, holds and
+filters nothing: each request has its own subscription ("*"), like those of RocketMQ's `DefaultMQPullConsumer`. So the
+broker needs to know no member of the group. A pull costs a few microseconds here, a message none.
 """
 
 import socket
@@ -30,7 +29,7 @@ _HEADER_FIXED_BYTES = _FIXED.size - 8
 
 
 class PullStatus(Enum):
-    """What came of a pull."""
+    """The outcome of a pull."""
 
     FOUND = "messages came"
     NOTHING_MATCHED = "there is no message up to next_offset"
@@ -56,8 +55,10 @@ _STATUSES: dict[int, PullStatus] = {
 
 
 class PullAnswer(NamedTuple):
-    """The answer to the pull `number`. `body` holds records as they lie in the log, in queue order, and is valid until
-    `PullConnection.answers` is called again. The offsets are -1 where the broker named none."""
+    """The answer to the pull `number`. Offsets are -1 if the broker named none.
+
+    `body` holds records as in the log, in queue order. It is valid until the next call of `PullConnection.answers`.
+    """
 
     number: int
     status: PullStatus
@@ -70,8 +71,10 @@ class PullAnswer(NamedTuple):
 
 
 class PullConnection:
-    """A connection to the broker at `address`, for pulls in the name of `group`. Raises `ConnectError` and
-    `RequestTimeoutError`, after which it is of no more use."""
+    """A connection to the broker at `address`, for pulls in the name of `group`.
+
+    Raises `ConnectError` and `RequestTimeoutError`. After an error the connection cannot be used any more.
+    """
 
     def __init__(
         self, address: str, group: str, *, connect_timeout_ms: int = 3000, answer_timeout_ms: int = 10_000
@@ -106,7 +109,10 @@ class PullConnection:
         self._socket.close()
 
     def ask(self, queue: MessageQueue, offset: int, count: int) -> int:
-        """Pull up to `count` messages of `queue` from `offset` on; the pull's number. It leaves with `answers`."""
+        """Queue a pull of up to `count` messages of `queue` from `offset` on, and return its number.
+
+        `answers` sends it.
+        """
         entries = self._queue_entries.get(queue)
         if entries is None:
             entries = self._queue_entries[queue] = self._entries_of(queue)
@@ -128,7 +134,7 @@ class PullConnection:
         return self._last_number
 
     def answers(self) -> list[PullAnswer]:
-        """Send what was asked and wait for at least one answer; those that have come. Bodies given before end here."""
+        """Send the queued pulls and return all answers, at least one. Earlier bodies become invalid."""
         try:
             if self._outgoing:
                 outgoing, self._outgoing = self._outgoing, []
@@ -151,7 +157,7 @@ class PullConnection:
             raise ConnectError(self.address, f"a broken frame came: {error}", sent=True) from error
 
     def _make_room(self) -> None:
-        """Move the incomplete frame to the front, of a larger buffer where it does not fit."""
+        """Move the incomplete frame to the front, of a larger buffer if it does not fit."""
         rest = self._received[self._begin : self._end]
         frame_bytes = check_prefix(rest[:8], MAX_FRAME_BYTES) if len(rest) >= 8 else 8
         if frame_bytes > len(self._received):

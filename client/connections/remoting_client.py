@@ -25,18 +25,18 @@ OPAQUE_MASK = 0x7FFFFFFF
 
 
 class Later(Enum):
-    """Instead of an answer: it follows by `RemotingClient.answer`."""
+    """Returned instead of an answer that follows by `RemotingClient.answer`."""
 
     LATER = 0
 
 
 ServerRequestHandler = Callable[[str, RemotingCommand], RemotingCommand | Later | None]
-"""(address, request) of a server -> our answer, or None: the code is not supported."""
+"""(address, request) of a server -> the client's answer, or None: the code is not supported."""
 
 
 @dataclass(slots=True)
 class _Endpoint:
-    """What is known about one address."""
+    """The state of one address."""
 
     connection: BrokerConnection | None = None
     connecting: Task[BrokerConnection] | None = None
@@ -44,18 +44,18 @@ class _Endpoint:
     retry_at: float = 0.0  # loop time before which no new attempt starts
 
     def note_failure(self) -> None:
-        """The next attempt waits longer."""
+        """Lengthen the wait before the next attempt."""
         self.failures += 1
         self.retry_at = time.monotonic() + backoff_ms(self.failures, random.random()) / 1000
 
 
 def note_seen(task: Task[Any]) -> None:
-    """Mark a shared task's failure as seen: those who waited for it may all have been cancelled."""
+    """Mark a shared task's failure as seen: all of its waiters may have been cancelled."""
     has_failed(task)
 
 
 def has_failed(task: Task[Any]) -> bool:
-    """Whether a task that is done was cancelled or ended by an error, which counts as seen."""
+    """True if a finished task was cancelled or raised an error, which then counts as seen."""
     return task.cancelled() or task.exception() is not None
 
 
@@ -65,7 +65,7 @@ def _end(future: Future[None]) -> None:
 
 
 class RemotingClient:
-    """Connections of one client, by address. Lives on one event loop; `close` ends it."""
+    """Connections of one client, by address. Runs on one event loop until `close`."""
 
     def __init__(
         self,
@@ -88,25 +88,25 @@ class RemotingClient:
         self.on_disconnected: Callable[[str], None] | None = None
 
     def next_opaque(self) -> int:
-        """A request id, unique among those in flight."""
+        """Return a request id, unique among those in flight."""
         return next(self._opaques) & OPAQUE_MASK
 
     def open_connection_to(self, address: str) -> BrokerConnection | None:
-        """The open connection to `address`, None when one would have to be made first."""
+        """Return the open connection to `address`, None if there is none."""
         endpoint = self._endpoints.get(address)
         if endpoint is None or endpoint.connection is None or not endpoint.connection.is_open:
             return None
         return endpoint.connection
 
     def connected_addresses(self) -> list[str]:
-        """Addresses with an open connection."""
+        """Return the addresses with an open connection."""
         return [a for a, e in self._endpoints.items() if e.connection is not None and e.connection.is_open]
 
     async def connection(self, address: str) -> BrokerConnection:
-        """An open connection to `address`, made when there is none. Raises `ConnectError`.
+        """Return an open connection to `address`, made if needed. Raises `ConnectError`.
 
-        After a failure, or a connection that said nothing, the next attempt waits for its backoff; callers that came in
-        between share one attempt.
+        After a failure, or a connection on which the peer sent nothing, the next attempt waits for its backoff.
+        Callers in that time share one attempt.
         """
         if self._closed:
             raise ClientClosedError("the client is closed")
@@ -122,7 +122,10 @@ class RemotingClient:
             raise
 
     async def connection_in_time(self, address: str, until: float, others: Set[str]) -> BrokerConnection:
-        """`connection`; given up with a `ConnectError` at monotonic time `until`, or where one of `others` is there."""
+        """Return `connection`.
+
+        Raises `ConnectError` at monotonic time `until`, or if a connection to one of `others` exists.
+        """
         if (found := self.open_connection_to(address)) is not None:
             return found
         if self._closed:
@@ -143,21 +146,22 @@ class RemotingClient:
         raise ConnectError(address, "another broker is back first" if reached else "not in the time that was left")
 
     def _end_when_reached(self, address: str, over: Future[None]) -> None:
-        """Connect to `address` as often as it takes, until `over` is done, by this at the latest."""
+        """Connect to `address` in repeated attempts, until one succeeds or `over` is done."""
         if not over.done() and not self._closed:
             self._begin_connecting(address).add_done_callback(
                 lambda task: self._end_when_reached(address, over) if has_failed(task) else _end(over)
             )
 
     def try_again(self, addresses: Set[str]) -> None:
-        """Have them connected to as soon as their backoffs allow; nobody waits."""
+        """Reconnect to the addresses as soon as their backoffs allow, without waiting."""
         for address in () if self._closed else addresses:
             self._begin_connecting(address)
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_ms: int = 3000) -> RemotingCommand:
         """Send `request` (its opaque is set here) and return the answer, whatever its code.
 
-        GO_AWAY is answered by one repetition over a new connection. Raises `ConnectError`, `RequestTimeoutError`.
+        After GO_AWAY the request is sent once more over a new connection. Raises `ConnectError`,
+        `RequestTimeoutError`.
         """
         answer = await self._invoke_once(address, request, timeout_ms)
         if answer.code == ResponseCode.GO_AWAY:
@@ -173,7 +177,7 @@ class RemotingClient:
         body: bytes = b"",
         timeout_ms: int = 3000,
     ) -> RemotingCommand:
-        """A request that must end in SUCCESS; any other code raises `BrokerError`."""
+        """Send a request that must end in SUCCESS. Raises `BrokerError` for any other code."""
         request = RemotingCommand.request(code, ext_fields, body)
         answer = await self.invoke(address, request, timeout_ms)
         if answer.code != ResponseCode.SUCCESS:
@@ -181,13 +185,13 @@ class RemotingClient:
         return answer
 
     async def send_oneway(self, address: str, request: RemotingCommand) -> None:
-        """Send without waiting for an answer; only the connection can fail. `request` must carry the one-way flag."""
+        """Send without waiting for an answer. Only the connection can fail. `request` must carry the one-way flag."""
         connection = await self.connection(address)
         connection.write(self.encode(address, request))
         await connection.wait_writable()
 
     def encode(self, address: str, request: RemotingCommand) -> bytes:
-        """The frame of `request` for `address`: it gets an opaque of its own and goes through the hooks."""
+        """Return the frame of `request` for `address`, with a new opaque and the additions of the hooks."""
         request.opaque = self.next_opaque()
         if self._names is not None:
             self._names.to_wire(request)
@@ -196,13 +200,13 @@ class RemotingClient:
         return encode_frame(request)
 
     def answer(self, address: str, response: RemotingCommand) -> None:
-        """Answer a request of the server at `address`; nothing happens when its connection has gone meanwhile."""
+        """Answer a request of the server at `address`. Does nothing if the connection is closed."""
         connection = self.open_connection_to(address)
         if connection is not None:
             connection.write(encode_frame(response))
 
     def go_away(self, address: str) -> None:
-        """The server is leaving: new requests get a new connection, those in flight are waited for."""
+        """Give new requests to a leaving server a new connection, and wait for those in flight."""
         endpoint = self._endpoints.get(address)
         if endpoint is not None and endpoint.connection is not None:
             leaving, endpoint.connection = endpoint.connection, None
@@ -210,7 +214,7 @@ class RemotingClient:
             leaving.drain_and_close()
 
     async def close(self) -> None:
-        """Close every connection; requests in flight fail."""
+        """Close every connection. Requests in flight fail."""
         self._closed = True
         connecting = [e.connecting for e in self._endpoints.values() if e.connecting is not None]
         for task in connecting:
@@ -266,7 +270,7 @@ class RemotingClient:
             self.lost |= {address}
 
     def _forget(self, connection: BrokerConnection) -> None:
-        """The connection is gone: the next request makes a new one."""
+        """Forget a lost connection: the next request makes a new one."""
         self._draining.discard(connection)
         endpoint = self._endpoints.get(connection.address)
         if endpoint is None:

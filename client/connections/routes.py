@@ -1,7 +1,7 @@
-"""Where the queues of a topic are, and which one the next message goes to. No IO.
+"""The queues of a topic and their brokers, and the choice of the next message's queue. No IO.
 
-Reading rules of RocketMQ's clients (`MQClientInstance.topicRouteData2TopicPublishInfo`): write queues count only where
-the queue data allows writing and the broker has an address for id 0; read queues where it allows reading.
+Rules of RocketMQ's clients (`MQClientInstance.topicRouteData2TopicPublishInfo`): write queues count only if the queue
+data allows writing and the broker has an address for id 0. Read queues count if the queue data allows reading.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -18,7 +18,7 @@ _NOBODY: frozenset[str] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """One topic's queues; `addresses` maps broker name to broker id to "host:port". The brokers are of `clusters`."""
+    """One topic's queues. `addresses` maps broker name to broker id to "host:port". The brokers are of `clusters`."""
 
     topic: str
     write_queues: tuple[MessageQueue, ...]
@@ -27,13 +27,14 @@ class TopicRoute:
     clusters: frozenset[str] = frozenset()
 
     def master_address(self, broker_name: str) -> str | None:
-        """The address of the broker's master, if one is registered."""
+        """Return the address of the broker's master, None if no master is registered."""
         return self.addresses.get(broker_name, {}).get(MASTER_ID)
 
     def read_address(self, broker_name: str, suggested_id: int = MASTER_ID) -> str | None:
-        """Where to pull: the suggested member, a slave's next one, else the master, else the first slave.
+        """Return the address for pulls: the suggested member, a slave's next one, the master, or the first slave.
 
-        As RocketMQ's `MQClientInstance.findBrokerAddressInSubscribe`, but for a certain choice at the end.
+        The rule of RocketMQ's `MQClientInstance.findBrokerAddressInSubscribe`, but for a deterministic choice at the
+        end.
         """
         members = self.addresses.get(broker_name, {})
         wanted = (suggested_id, suggested_id + 1, MASTER_ID) if suggested_id != MASTER_ID else (MASTER_ID,)
@@ -41,16 +42,16 @@ class TopicRoute:
         return found or (members[min(members)] if members else None)
 
     def master_addresses(self) -> set[str]:
-        """The addresses of all masters."""
+        """Return the addresses of all masters."""
         return {members[MASTER_ID] for members in self.addresses.values() if MASTER_ID in members}
 
     def all_addresses(self) -> set[str]:
-        """Every broker address of the topic, slaves included."""
+        """Return every broker address of the topic, slaves included."""
         return {address for members in self.addresses.values() for address in members.values()}
 
 
 def parse_route(topic: str, body: bytes) -> TopicRoute:
-    """The route in an answer to request 105. Raises `BadBody` naming what is wrong with it."""
+    """Return the route in an answer to request 105. Raises `BadBody` naming the fault."""
     data = TopicRouteData.decode(body)
     addresses = {broker.broker_name: broker.broker_addrs for broker in data.broker_datas}
     write: list[MessageQueue] = []
@@ -68,7 +69,10 @@ def parse_route(topic: str, body: bytes) -> TopicRoute:
 
 
 def route_from_template(topic: str, template: TopicRoute, queue_count_max: int) -> TopicRoute:
-    """The route that a new topic gets by its first send: the template's, with at most `queue_count_max` queues each."""
+    """Return the route of a topic that a first send creates.
+
+    It has the template's queues, at most `queue_count_max` of each broker.
+    """
     write = tuple(
         MessageQueue(topic, q.broker_name, q.queue_id) for q in template.write_queues if q.queue_id < queue_count_max
     )
@@ -76,8 +80,10 @@ def route_from_template(topic: str, template: TopicRoute, queue_count_max: int) 
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The queue of all messages with this sharding key, as `SelectMessageQueueByHash` has it: Java's hash of the text,
-    modulo the number of queues."""
+    """Return the queue of all messages with this sharding key, by the rule of `SelectMessageQueueByHash`.
+
+    The rule is Java's hash of the text, modulo the number of queues.
+    """
     units = key.encode("utf-16-be", "surrogatepass")
     hashed = 0
     for at in range(0, len(units), 2):
@@ -86,10 +92,11 @@ def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
 
 
 class QueueChooser:
-    """Takes a topic's write queues in turn. `start` (random per process) keeps producers from marching in step.
+    """Chooses a topic's write queues in turn. A random `start` per process keeps producers from choosing in step.
 
-    What is lost is looked through once: another set comes as another object. `missing` are the addresses in it that
-    the last choice had to do with."""
+    A set of lost addresses is examined once: another set must be another object. `missing` are the lost addresses
+    that affected the last choice.
+    """
 
     __slots__ = ("_lost", "_reachable", "_route", "_turn", "missing")
 
@@ -107,8 +114,11 @@ class QueueChooser:
         slow_brokers: Set[str] = frozenset(),
         lost: Set[str] = frozenset(),
     ) -> MessageQueue | None:
-        """The next queue, of another broker than `avoid_broker` where there is one, and of none of `slow_brokers` where
-        that leaves one; of a master whose address is `lost` only where all are. None without write queues."""
+        """Return the next queue, None without write queues.
+
+        The choice avoids `avoid_broker` if there is another broker, `slow_brokers` if that leaves a queue, and
+        masters at `lost` addresses unless all are lost.
+        """
         queues = route.write_queues
         if lost is not self._lost or route is not self._route:
             self._look_through(route, lost)

@@ -1,1 +1,1 @@
-"""Behind `Consumer`: membership, queues and their locks, pulls, what waits, handlers, offsets."""
+"""Parts of `Consumer`: membership, queues and their locks, pulls, waiting messages, handlers, offsets."""

@@ -1,9 +1,9 @@
-"""Which offset of a queue may be committed: the highest one below which everything is acknowledged. No IO.
+"""The offset of a queue that may be committed: the highest one below which everything is acknowledged. No IO.
 
-Messages are handed out in queue order, acknowledged in any order. A committed offset promises that everything below
-it was processed, so one message that is never acknowledged holds the commit back; it is delivered again after a
-restart or a rebalance. Offsets that the broker or the tag filter skipped need no acknowledgement: `deliver` is told
-where the next read begins, and a window without anything open commits up to there.
+Messages are delivered in queue order and acknowledged in any order. A committed offset promises that everything below
+it was processed. So one message without an acknowledgement holds the commit back, and it is delivered again after a
+restart or a rebalance. Offsets that the broker or the tag filter skipped need no acknowledgement: `deliver` has the
+begin of the next read, and a window without open messages commits up to that offset.
 """
 
 from collections import deque
@@ -13,8 +13,7 @@ CLOSED_KEPT = 1024  # acknowledged offsets behind an open one that are not worth
 
 
 class AckWindow:
-    """Acknowledgements of one queue. `next_offset` is where the first read begins, `committed_offset` what the
-    broker has.
+    """Acknowledgements of one queue. `next_offset` is the first offset to read, `committed_offset` the broker's.
 
     Each message enters and leaves both collections once, so every call is constant time on average.
     """
@@ -29,7 +28,10 @@ class AckWindow:
         self.committed_offset = committed_offset
 
     def deliver(self, offsets: Iterable[int], next_offset: int) -> None:
-        """`offsets` (ascending) go to the application; the next read begins at `next_offset`, above all of them."""
+        """Add `offsets` (ascending), which go to the application.
+
+        The next read begins at `next_offset`, above all of them.
+        """
         assert next_offset >= self._read_offset, (next_offset, self._read_offset)
         for offset in offsets:
             self._delivered.append(offset)
@@ -37,7 +39,7 @@ class AckWindow:
         self._read_offset = next_offset
 
     def ack(self, offset: int) -> bool:
-        """Acknowledge one message; False when it is not open (acknowledged before, or from before a seek)."""
+        """Acknowledge one message. False if it is not open (acknowledged before, or from before a seek)."""
         if offset not in self._open:
             return False
         self._open.remove(offset)
@@ -50,16 +52,16 @@ class AckWindow:
 
     @property
     def open_count(self) -> int:
-        """Messages delivered and not yet acknowledged."""
+        """The number of messages that are delivered and not yet acknowledged."""
         return len(self._open)
 
     @property
     def committable_offset(self) -> int:
-        """The offset to commit: the first open message, else where the next read begins."""
+        """The offset to commit: that of the first open message, else the begin of the next read."""
         return self._delivered[0] if self._delivered else self._read_offset
 
     def take_commit(self) -> int | None:
-        """The offset to commit now, or None when it was given out before."""
+        """Return the offset to commit now, None if it was returned before."""
         offset = self.committable_offset
         if offset == self.committed_offset:
             return None
@@ -67,11 +69,11 @@ class AckWindow:
         return offset
 
     def commit_failed(self) -> None:
-        """What `take_commit` gave out did not reach the broker: give it out again."""
+        """Let `take_commit` return its last offset again: the commit has failed."""
         self.committed_offset = None
 
     def seek(self, offset: int) -> None:
-        """Forget what is open and go on at `offset`, which may lie below."""
+        """Forget the open messages and continue at `offset`, which may be lower."""
         self._delivered.clear()
         self._open.clear()
         self._read_offset = offset

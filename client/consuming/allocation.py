@@ -1,9 +1,9 @@
-"""Which member of a consumer group reads which queue. No IO.
+"""Allocation of queues to the members of a consumer group. No IO.
 
-A strategy gets this client's id, a topic's queues and the ids of all members, and gives this client's share. The
-members know nothing else of each other: each sorts queues (topic, broker name, queue id) and client ids as Java does
-and comes to the same answer, members of other languages included, as long as all use the same strategy. The rules are
-those of RocketMQ's `AllocateMessageQueueAveragely` (its default), `...AveragelyByCircle`, `...ByConfig` and
+A strategy gets this client's id, a topic's queues and the ids of all members, and returns this client's share.
+Members share no other knowledge. Each sorts queues (topic, broker name, queue id) and client ids as Java does and
+gets the same result, members of other languages included, if all use the same strategy. The rules are those of
+RocketMQ's `AllocateMessageQueueAveragely` (its default), `...AveragelyByCircle`, `...ByConfig` and
 `...ConsistentHash`.
 """
 
@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable, Sequence
 from ringmq.remoting.message_queue import MessageQueue
 
 AllocationStrategy = Callable[[str, Sequence[MessageQueue], Iterable[str]], list[MessageQueue]]
-"""(client id, queues of one topic, ids of all members) -> the client's queues; none when it is no member."""
+"""(client id, queues of one topic, ids of all members) -> the client's queues, none if it is no member."""
 
 VIRTUAL_NODES = 10
 
 
 def allocate_averagely(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
-    """A contiguous share for each; the first members take one more when it does not divide evenly."""
+    """Give each member a contiguous share. The first members get one queue more if the division has a remainder."""
     members = _in_order(client_ids)
     if client_id not in members:
         return []
@@ -34,7 +34,7 @@ def allocate_averagely(client_id: str, queues: Sequence[MessageQueue], client_id
 
 
 def allocate_by_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
-    """Queues are dealt out one by one, so that each member gets some of every broker."""
+    """Deal out queues one by one, so that each member gets some of every broker."""
     members = _in_order(client_ids)
     if client_id not in members:
         return []
@@ -42,7 +42,7 @@ def allocate_by_circle(client_id: str, queues: Sequence[MessageQueue], client_id
 
 
 def allocate_by_hash(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
-    """Consistent hashing: few queues move when a member comes or goes; shares are less even."""
+    """Hash consistently: few queues move when a member comes or goes, and shares are less even."""
     members = _in_order(client_ids)
     if client_id not in members:
         return []
@@ -57,7 +57,7 @@ def allocate_by_hash(client_id: str, queues: Sequence[MessageQueue], client_ids:
 
 
 def allocate_by_config(wanted: Iterable[MessageQueue]) -> AllocationStrategy:
-    """A strategy that takes the queues `wanted`, whoever else is there: who shares them out is the caller."""
+    """Return a strategy that always returns the queues `wanted`. The caller divides the queues among members."""
     fixed = frozenset(wanted)
 
     def allocate(client_id: str, queues: Sequence[MessageQueue], client_ids: Iterable[str]) -> list[MessageQueue]:
@@ -75,7 +75,7 @@ def _queue_order(queue: MessageQueue) -> tuple[bytes, bytes, int]:
 
 
 def _java_order(text: str) -> bytes:
-    """Java compares strings by UTF-16 code unit, Python by code point; they differ above U+FFFF."""
+    """Return a sort key in Java's order: by UTF-16 code unit, not by code point. They differ above U+FFFF."""
     return text.encode("utf-16-be", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Commits of a consumer: in the background, when it is told to, and the last ones of queues that it gives up."""
+"""Commits of a consumer: at intervals, on request, and the last ones of queues that it gives up."""
 
 import logging
 from collections import defaultdict
@@ -14,7 +14,7 @@ log = logging.getLogger("ringmq.client")
 
 
 class Commits:
-    """Those of one consumer; `offset_file` is a broadcasting member's. `last_timeout_s` bounds the last ones."""
+    """Commits of one consumer. `offset_file` is a broadcasting member's. `last_timeout_s` bounds the last commits."""
 
     def __init__(self, group: str, offset_file: LocalOffsetFile | None, last_timeout_s: float) -> None:
         self._group = group
@@ -23,8 +23,10 @@ class Commits:
         self._rounds: dict[str, Task[None]] = {}  # broker name -> the last one
 
     async def keep(self, readers: Mapping[MessageQueue, QueueReader], interval_s: float) -> None:
-        """Commit every `interval_s` for ever; the owner cancels it. A broker that does not answer has its next round
-        when it did, and no other waits for it."""
+        """Commit every `interval_s` until the owner cancels the task.
+
+        A slow broker delays only its own next commit.
+        """
         try:
             while True:
                 await sleep(interval_s)
@@ -39,14 +41,14 @@ class Commits:
                 task.cancel()  # not waited for: what comes next has its own limit
 
     async def now(self, readers: Iterable[QueueReader]) -> None:
-        """Commit what is acknowledged now. Raises the first error; the rest was tried all the same."""
+        """Commit the current acknowledgements. Raises the first error, after all commits were tried."""
         errors = await commit_all(readers)
         await self._save()
         if errors:
             raise errors[0]
 
     async def last(self, readers: Collection[QueueReader]) -> None:
-        """The commits of queues that are given up. What takes too long goes on by itself."""
+        """Commit queues that are given up. A commit over the time-out continues in the background."""
         committing = create_task(self._round(readers), name="ringmq commits")
         await wait([committing], self._last_timeout_s)
         if not committing.done():
@@ -80,9 +82,12 @@ def _uncommitted(readers: Iterable[QueueReader]) -> Iterable[tuple[MessageQueue,
 
 
 async def commit_all(readers: Iterable[QueueReader]) -> list[Exception]:
-    """Commit every reader; returns what failed, by a hook's fault, too. Brokers at the same time, and of each broker's
-    topic one queue alone before the others: where a group's very first offsets arrive in parallel, stock 5.3 keeps only
-    some of them (two threads each make the group's table)."""
+    """Commit every reader. Return the errors, including those of hooks.
+
+    Brokers are served at the same time. Of each broker's topic one queue goes alone before the others. Two threads of
+    stock 5.3 would each create the group's table if its very first offsets came in parallel, and one table would be
+    lost.
+    """
     tables: dict[tuple[str, str], list[QueueReader]] = defaultdict(list)
     for reader in readers:
         tables[reader.queue.topic, reader.queue.broker_name].append(reader)

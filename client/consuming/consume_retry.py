@@ -1,11 +1,13 @@
-"""What becomes of a message whose handler failed, decided without IO.
+"""The decision about a message whose handler failed, without IO.
 
 Rules of RocketMQ's push consumer (`ConsumeMessageConcurrentlyService.processConsumeResult`,
-`ConsumeMessageOrderlyService.checkReconsumeTimes`): a concurrent consumer gives the message back to the broker (36),
-which delivers it again after a delay, or moves it to the group's dead letters after too many times; where the broker
-does not take it, the client tries again itself. An ordered consumer tries the same message again, with its queue
-waiting behind it. A broadcasting one drops it. One of assigned queues does not read the group's retry topic: it tries
-again itself, too.
+`ConsumeMessageOrderlyService.checkReconsumeTimes`):
+
+* A concurrent consumer sends the message back to the broker (36). The broker delivers it again after a delay, or
+  moves it to the group's dead letters after too many times. If the broker refuses it, the client tries again itself.
+* An ordered consumer tries the same message again, and its queue waits.
+* A broadcasting consumer drops the message.
+* A consumer of assigned queues does not read the group's retry topic, so it tries again itself.
 """
 
 from dataclasses import dataclass
@@ -20,8 +22,7 @@ RECONSUME_TIMES_MAX = 16
 
 
 class RetryLater(Exception):
-    """Raised by a handler: deliver the message again after the broker's delay level 1 to 18 (1s 5s 10s 30s 1m ...
-    2h)."""
+    """Raised by a handler: deliver the message again after the broker's delay level 1 to 18 (1s 5s 10s ... 2h)."""
 
     def __init__(self, delay_level: int) -> None:
         if not 1 <= delay_level <= DELAY_LEVEL_MAX:
@@ -31,18 +32,18 @@ class RetryLater(Exception):
 
 
 class RejectMessage(Exception):
-    """Raised by a handler: this message will never do. It goes to the group's dead letters at once."""
+    """Raised by a handler: the message can never be processed. It goes to the group's dead letters at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumeRetry:
-    """How failed messages are tried again. Times in ms.
+    """The repetition of failed messages. Times in ms.
 
-    `max_reconsume_times`: after so many repetitions the broker moves the message to `%DLQ%group`; None is stock's
-    default, 16 for concurrent consumption and no end for ordered. `delay_level` 0 lets the broker choose by the
-    number of failures (10 s, 30 s, 1 min ... 2 h). `local_first_ms` to `local_max_ms`, doubling, is the pause where
-    the broker takes nothing back, and for assigned queues. `suspend_ms` is how long an ordered queue waits after a
-    failure.
+    After `max_reconsume_times` repetitions the broker moves the message to `%DLQ%group`. None is stock's default, 16
+    for concurrent consumption and no limit for ordered. `delay_level` 0 lets the broker choose by the number of
+    failures (10 s, 30 s, 1 min ... 2 h). The pause in this client grows from `local_first_ms` to `local_max_ms`,
+    doubling. It applies if the broker refuses the message, and for assigned queues. An ordered queue waits
+    `suspend_ms` after a failure.
     """
 
     max_reconsume_times: int | None = None
@@ -61,13 +62,13 @@ class ConsumeRetry:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
 
     def local_pause_s(self, failures_here: int) -> float:
-        """Before the repetition that follows `failures_here` failures in this client."""
+        """Return the pause before the repetition that follows `failures_here` failures in this client."""
         return backoff_ms(failures_here, 0.0, self.local_first_ms, self.local_max_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SendBack:
-    """Give the message to the broker; where it does not take it, try again here."""
+    """Send the message back to the broker. If the broker refuses it, try again in this client."""
 
     delay_level: int
 
@@ -80,7 +81,7 @@ class TryHere:
 
 
 class Drop:
-    """It counts as processed."""
+    """Count the message as processed."""
 
 
 Verdict = SendBack | TryHere | Drop
@@ -95,8 +96,10 @@ def after_failure(
     broadcast: bool,
     assigned: bool = False,
 ) -> Verdict:
-    """What to do about `message`, whose handler raised `error`. `message.reconsume_times` does not count this time.
-    `assigned`: the queues were assigned by hand."""
+    """Return the action for `message`, whose handler raised `error`.
+
+    `message.reconsume_times` does not count this failure. With `assigned` the queues were assigned by hand.
+    """
     rejected = isinstance(error, RejectMessage)
     if broadcast and (rejected or not ordered):
         return Drop()
@@ -116,7 +119,7 @@ def after_failure(
 
 
 def send_back_fields(message: MessageExt, group: str, delay_level: int, retry: ConsumeRetry) -> dict[str, str]:
-    """The ext fields of CONSUMER_SEND_MSG_BACK."""
+    """Return the ext fields of CONSUMER_SEND_MSG_BACK."""
     limit = retry.max_reconsume_times
     return ConsumerSendMsgBackRequestHeader(
         offset=message.commit_log_offset,

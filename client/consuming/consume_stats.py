@@ -1,4 +1,4 @@
-"""How fast a consumer pulls and handles, by topic, for those who ask it (307). No IO; times in seconds of one clock."""
+"""Rates of a consumer's pulls and handlers, by topic, for request 307. No IO. Times in seconds of one clock."""
 
 from collections import defaultdict, deque
 from dataclasses import dataclass
@@ -27,21 +27,24 @@ class ConsumeStats:
         self._minutes: dict[str, deque[_Minute]] = defaultdict(lambda: deque(maxlen=MINUTES_KEPT))
 
     def note_handled(self, topic: str, now: float, took_s: float, *, failed: bool) -> None:
-        """A handler has ended."""
+        """Count the end of a handler."""
         minute = self._minute(topic, now)
         minute.handled_s += took_s
         minute.failed += failed
         minute.handled += not failed
 
     def note_pulled(self, topic: str, now: float, took_s: float, messages: int) -> None:
-        """A pull has brought messages."""
+        """Count a pull and its messages."""
         minute = self._minute(topic, now)
         minute.pulls += 1
         minute.pulled += messages
         minute.pulled_s += took_s
 
     def status(self, topic: str, now: float) -> ConsumeStatus:
-        """Rates of the last whole minute, before its end those since the start; failures of the last hour."""
+        """Return rates of the last whole minute, and failures of the last hour.
+
+        In the first minute the rates are those since the start.
+        """
         minutes = self._minutes.get(topic)
         if not minutes:
             return ConsumeStatus()

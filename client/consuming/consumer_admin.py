@@ -1,5 +1,8 @@
-"""What a consumer answers when its broker asks for an operator: `mqadmin consumerStatus` (307), `getConsumerStatus`
-(221), `resetOffsetByTime` (220), consuming one message now (309)."""
+"""Answers of a consumer to operators' requests, which its broker forwards.
+
+`mqadmin consumerStatus` (307), `getConsumerStatus` (221), `resetOffsetByTime` (220), and consuming one message now
+(309).
+"""
 
 import asyncio
 import logging
@@ -43,8 +46,10 @@ STACKS_CHARS_MAX = 256_000
 
 @dataclass(frozen=True, slots=True)
 class AdminDesk:
-    """Answers for one consumer. `readers` and `subscriptions` are the consumer's own, as they are at the time;
-    `properties` tells what only it knows."""
+    """Answers for one consumer. `readers` and `subscriptions` are the consumer's own, current ones.
+
+    `properties` returns values that only the consumer knows.
+    """
 
     group: str
     client: RemotingClient
@@ -56,7 +61,7 @@ class AdminDesk:
     runner: Callable[[], HandlerRunner | None]
 
     def serve(self, address: str, request: RemotingCommand) -> RemotingCommand | Later | None:
-        """The answer to a request of the broker at `address`; None for codes that are not for us."""
+        """Return the answer to a request of the broker at `address`, None for other codes."""
         try:
             if request.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
                 return self._running_info(request)
@@ -150,7 +155,7 @@ def running_info(
     locks: LockKeeper | None,
     stacks: bool,
 ) -> ConsumerRunningInfo:
-    """All that 307 tells. `properties` are those that only the consumer knows."""
+    """Return the answer to 307. `properties` are values that only the consumer knows."""
     known = list(subscriptions)
     return ConsumerRunningInfo(
         properties={bodies.PROP_CLIENT_VERSION: version_name(VERSION_V5_3_3), **properties},
@@ -176,7 +181,7 @@ def _queue_info(reader: QueueReader, locks: LockKeeper | None) -> ProcessQueueIn
 
 
 def offsets_of(readers: Iterable[QueueReader], topic: str) -> dict[MessageQueue, int]:
-    """How far the queues of `topic` are; those whose start is not known yet are left out."""
+    """Return the next offsets of the queues of `topic`, without queues whose start is unknown."""
     return {
         reader.queue: reader.window.committable_offset
         for reader in readers
@@ -185,7 +190,7 @@ def offsets_of(readers: Iterable[QueueReader], topic: str) -> dict[MessageQueue,
 
 
 def thread_stacks() -> str:
-    """Where every thread stands, and every task of the running loop; what jstack is to a JVM."""
+    """Return the stacks of all threads and of all tasks of the running loop, like jstack for a JVM."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {names.get(ident, ident)}\n" + "".join(traceback.format_stack(frame))

@@ -1,7 +1,7 @@
-"""Membership of a consumer group: which of the subscribed queues are ours, now.
+"""Membership of a consumer group: this member's share of the subscribed queues.
 
-Asks for the members (38) of each topic and takes this client's share, at start, when the broker says that the
-members changed (40), when a connection broke, and every 20 s. What the broker does not answer changes nothing.
+The member asks for the members (38) of each topic and computes its share: at start, when the broker reports a change
+of members (40), after a broken connection, and every 20 s. Without an answer nothing changes.
 """
 
 import logging
@@ -31,13 +31,15 @@ MISSING_TOPIC_INTERVAL_S = 0.5  # a topic that the first send makes should not w
 WARN_AGAIN_S = 30.0  # of a failure that lasts: each round meets it again
 
 Assignment = dict[MessageQueue, bool]
-"""Queue -> whether it appeared after the start."""
+"""Queue -> True if it appeared after the start."""
 
 
 class GroupMember:
-    """One client's place in one group. `on_assignment` is called, and awaited, with each new assignment; its
-    False asks for another round soon. `allocate` shares the queues out; without it every queue is ours
-    (broadcasting)."""
+    """One client's membership of one group.
+
+    `allocate` divides the queues. Without it every queue belongs to each member. `on_assignment` is awaited with each
+    new assignment. Its False asks for another round soon.
+    """
 
     def __init__(
         self,
@@ -67,12 +69,12 @@ class GroupMember:
         client.on_disconnected = self._note_disconnected
 
     def trigger(self) -> None:
-        """Look at the members again, soon."""
+        """Start another round soon."""
         self._asked_again = True
         self._again.wake()
 
     async def run(self) -> None:
-        """Keep the assignment up to date for ever; the owner cancels it."""
+        """Update the assignment until the owner cancels the task."""
         while True:
             try:
                 complete = await self.rebalance()
@@ -83,8 +85,10 @@ class GroupMember:
                 await self._again.wait(REBALANCE_INTERVAL_S if complete else MISSING_TOPIC_INTERVAL_S)
 
     async def rebalance(self) -> bool:
-        """One round. False when a topic has no route yet, somebody did not answer or a queue could not be given up, so
-        that another one comes soon."""
+        """Run one round. False if a topic has no route, an answer is missing or a queue could not be given up.
+
+        After False another round follows soon.
+        """
         self._asked_again = False
         complete = True
         routes: list[TopicRoute] = []
@@ -113,8 +117,7 @@ class GroupMember:
         return complete and taken
 
     async def check_expressions(self, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Have brokers judge expressions that are theirs to read (46). Raises `BrokerError` when one does not take
-        it."""
+        """Have brokers check expressions that they evaluate (46). Raises `BrokerError` if a broker refuses one."""
         for wanted in subscriptions:
             route = None if wanted.expression_type == EXPRESSION_TAG else await self._route(wanted.topic)
             for address in sorted(() if route is None else route.all_addresses()):
@@ -122,7 +125,7 @@ class GroupMember:
                 await self._client.call(address, RequestCode.CHECK_CLIENT_CONFIG, body=body)
 
     async def leave(self) -> None:
-        """Tell every broker that we go, so that the others take over at once."""
+        """Unregister from every broker, so that the other members take the queues at once."""
         leave = {"clientID": self._client_id, "consumerGroup": self._group}
         await tell_leaving(self._client, self._routes.all_addresses(), leave)
 
@@ -137,14 +140,14 @@ class GroupMember:
         return route
 
     def _warn(self, topic: str, failure: str) -> None:
-        """Once for all topics that meet the same failure, then seldom."""
+        """Log a failure once for all topics that have it, then seldom."""
         now = time.monotonic()
         if failure not in self._warned or now - self._warned[failure] >= WARN_AGAIN_S:
             self._warned[failure] = now
             log.warning("group %s waits for the route of topic %s: %s", self._group, topic, failure)
 
     async def _greet(self, addresses: set[str]) -> None:
-        """Heartbeat before asking for members: a list without us would take all our queues away."""
+        """Send a heartbeat before asking for members: a list without this member would take all its queues away."""
         missing = [address for address in addresses if address not in self._greeted]
         answers = await gather(*(self._heartbeats.send_to(a) for a in missing))
         for address, accepted in zip(missing, answers, strict=True):

@@ -1,6 +1,6 @@
-"""Consumption by a handler: so many at a time, acknowledged when it returns, tried again when it raises.
+"""Consumption by a handler: bounded concurrency, acknowledged when it returns, tried again when it raises.
 
-`consume_retry` decides what becomes of a failed message; this module calls, waits and asks the broker.
+`consume_retry` decides about a failed message. This module calls, waits and sends requests.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ TURN_MESSAGES = 32  # handled by one worker before others of the event loop have
 
 @dataclass(frozen=True, slots=True)
 class HandlerRules:
-    """How a handler is called. `timeout_ms` None waits for ever."""
+    """The rules for calls of a handler. `timeout_ms` None means no limit."""
 
     concurrency: int
     timeout_ms: int | None
@@ -63,8 +63,10 @@ class HandlerRules:
 
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
-    """What a runner needs of its consumer. `ack` says whether the message was open; `lose_lock` is told of a queue
-    whose lock has expired."""
+    """The parts of its consumer that a runner uses. `ack` returns True if the message was open.
+
+    `lose_lock` is called with a queue whose lock has expired.
+    """
 
     group: str
     client: RemotingClient
@@ -78,8 +80,10 @@ class HandlerContext:
 
 
 class HandlerRunner:
-    """What comes into the inbox goes to `handler(message)`, from `run` to `stop`. Blocking clients carry the handler in
-    threads of their own, between `next` and `finish`."""
+    """Passes messages of the inbox to `handler(message)`, from `run` to `stop`.
+
+    Blocking clients run the handler in threads of their own, between `next` and `finish`.
+    """
 
     def __init__(self, handler: Callable[[MessageExt], object], rules: HandlerRules, context: HandlerContext) -> None:
         self.rules = rules
@@ -97,8 +101,11 @@ class HandlerRunner:
         self._unsupported: dict[str, float] = {}  # broker name -> when to ask it again
 
     async def run(self) -> None:
-        """Until `stop`. A caller that is cancelled has to `drain`. Coroutine functions are called on the loop, plain
-        ones in threads, which nobody can end: a worker whose handler is over its time goes on when that returns."""
+        """Run until `stop`. A caller that is cancelled has to `drain`.
+
+        Coroutine functions run on the loop, plain ones in threads, which cannot be ended. A worker whose handler is
+        over its time continues when the handler returns.
+        """
         self._workers = [
             create_task(self._work(number), name="ringmq handler") for number in range(self.rules.concurrency)
         ]
@@ -113,19 +120,22 @@ class HandlerRunner:
             watch.cancel()
 
     def stop(self) -> None:
-        """Take no more messages."""
+        """Take no further messages."""
         self._stopping = True
         self._context.inbox.wake()
         self._idle.wake()
 
     async def ended(self) -> None:
-        """Until it was stopped and no handler is waited for."""
+        """Wait until the runner is stopped and no handler runs."""
         while not self._stopping or ((self._running or self._settling) and not self._cancelled):
             await self._idle.wait()
 
     async def drain(self, timeout_s: float) -> int:
-        """Wait for handlers that run; after `timeout_s`, or when this is cancelled, they are left, cancelled where they
-        can be. Returns how many those were."""
+        """Wait for running handlers. Return the number of those that were abandoned.
+
+        After `timeout_s`, or when this call is cancelled, the remaining handlers are abandoned, and cancelled if
+        possible.
+        """
         try:
             await self._wait_until(lambda: not self._running and not self._settling, timeout_s)
         finally:
@@ -138,18 +148,18 @@ class HandlerRunner:
         return late
 
     def leave_retries(self) -> None:
-        """What waits to be tried again is the next handler's."""
+        """Leave the messages that wait for a repetition to the next handler."""
         while self._waiting:
             self._context.inbox.put_back(heapq.heappop(self._waiting)[2])
 
     async def wait_idle(self, shelf: Shelf, timeout_s: float) -> None:
-        """Until no handler runs for the queue, or the time is over."""
+        """Wait until no handler runs for the queue, or the time is over."""
         await self._wait_until(
             lambda: all(delivery.shelf is not shelf for delivery in (*self._running, *self._settling)), timeout_s
         )
 
     async def handle_directly(self, message: MessageExt) -> BaseException | None:
-        """Call the handler for one message outside the queues; what it raised."""
+        """Call the handler for one message outside the queues. Return the error that it raised."""
         try:
             await call_outside(self._handler, message)
         except Exception as error:
@@ -157,8 +167,7 @@ class HandlerRunner:
         return None
 
     async def next(self) -> Delivery | None:
-        """A message to be handled now, as soon as there is one; None when there will be no more. `finish` must
-        follow."""
+        """Return a message to handle as soon as there is one, None after the last. `finish` must follow."""
         inbox, context = self._context.inbox, self._context
         while not self._stopping:
             delivery = inbox.claim()
@@ -183,7 +192,7 @@ class HandlerRunner:
         return None
 
     async def finish(self, delivery: Delivery, failure: BaseException | None) -> None:
-        """The handler has returned, or raised `failure`. Has no effect when its time was over before."""
+        """Record that the handler has returned, or raised `failure`. Has no effect if its time was over before."""
         since = self._running.pop(delivery, None)
         if since is None:
             return
@@ -207,8 +216,10 @@ class HandlerRunner:
             self._idle.wake()
 
     async def watch(self, *, overdue: bool) -> None:
-        """Put failed messages back when their pause is over, for ever; the owner cancels it. With `overdue` handlers
-        over their time have failed, too."""
+        """Put failed messages back after their pause, until the owner cancels the task.
+
+        With `overdue`, handlers over their time have failed, too.
+        """
         limit_s = self.rules.timeout_ms / 1000 if overdue and self.rules.timeout_ms is not None else None
         while True:
             now = time.monotonic()
@@ -300,7 +311,7 @@ class HandlerRunner:
             self._done(delivery)
 
     async def _send_back(self, delivery: Delivery, delay_level: int) -> bool:
-        """Give the message to its broker, which delivers it again; False when it does not take it."""
+        """Send the message back to its broker, which delivers it again. False if the broker refuses it."""
         context, message, broker = self._context, delivery.message, delivery.message.broker_name
         if self._unsupported.get(broker, 0.0) > time.monotonic():
             return False
@@ -330,7 +341,10 @@ class HandlerRunner:
 
 
 class _InThread:
-    """A handler, called in a thread of its own. A daemon: the process ends without it when nobody waits any more."""
+    """A handler, called in a thread of its own.
+
+    The thread is a daemon, so an abandoned handler does not block the exit.
+    """
 
     def __init__(self, handler: Callable[[MessageExt], object], name: str) -> None:
         self._handler = without_stop_iteration(handler)
@@ -340,8 +354,11 @@ class _InThread:
         self._running: Future[object] | None = None
 
     async def call(self, message: MessageExt) -> object:
-        """What the handler returns or raises. A coroutine that it made (a lambda around an async function, say) is
-        awaited: the message is handled only when that is over."""
+        """Return the handler's result or raise its error.
+
+        A coroutine as result (of a lambda around an async function, say) is awaited: the message is handled only
+        after it.
+        """
         if self._thread is None:
             thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             thread.start()
@@ -352,7 +369,7 @@ class _InThread:
         return await result if inspect.isawaitable(result) else result
 
     def end(self) -> None:
-        """The thread ends behind the call that runs."""
+        """End the thread after the running call."""
         self._calls.put(None)
 
     def _work(self) -> None:
@@ -368,7 +385,7 @@ class _InThread:
                 future.set_result(result)
 
     async def wait_free(self) -> None:
-        """Until the last call is at its end, whoever waited for it."""
+        """Wait until the last call has ended, even if its own waiter is gone."""
         if self._running is not None and not self._running.done():
             end = asyncio.wrap_future(self._running)
             try:
@@ -381,7 +398,7 @@ class _InThread:
 def in_time(
     call: Callable[[MessageExt], Awaitable[object]], timeout_s: float
 ) -> Callable[[MessageExt], Awaitable[object]]:
-    """`call`, cancelled with a TimeoutError after `timeout_s`."""
+    """Return `call`, cancelled with a TimeoutError after `timeout_s`."""
 
     async def limited(message: MessageExt) -> object:
         try:
@@ -400,7 +417,7 @@ def _out_of_time(timeout_s: float) -> TimeoutError:
 
 
 def _one_line(error: BaseException) -> str:
-    """For the log. Not its repr: that of a UnicodeDecodeError has the whole body."""
+    """Return one line for the log. The repr is unsuitable: that of a UnicodeDecodeError has the whole body."""
     try:
         text = " ".join(str(error).split())
     except Exception:

@@ -1,8 +1,8 @@
 """Messages that were pulled and not yet taken by the application. No IO.
 
-Shelves (one per queue) are served in the order in which messages were put, so no queue starves. A turn gives what its
-queue has by now: whoever asks seldom gets more at a time instead of falling behind.
-An exclusive inbox, for ordered consumption, gives out nothing of a shelf while one of its messages is being handled.
+Queues are served in the order in which messages were put, so no queue starves. A turn delivers all waiting messages
+of its queue, up to the requested number: a slow application gets more at a time instead of falling behind. An
+exclusive inbox, for ordered consumption, delivers nothing of a queue while one of its messages is being handled.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ ALL = 1 << 62  # of a shelf's messages: a turn of an exclusive inbox
 
 @dataclass(eq=False, slots=True)
 class Shelf:
-    """One queue's part of the inbox: what it holds and whom to tell when it holds less."""
+    """One queue's part of the inbox: its messages, and the callback when the inbox has space."""
 
     queue: MessageQueue
     on_taken: Callable[[], None]
@@ -34,13 +34,13 @@ class Shelf:
 
     @property
     def count(self) -> int:
-        """Messages held."""
+        """The number of messages."""
         return len(self.messages)
 
 
 @dataclass(eq=False, slots=True)
 class Delivery:
-    """A message given out to a handler. It is stale once its shelf has another epoch."""
+    """A message that was delivered to a handler. It is stale once its queue has another epoch."""
 
     shelf: Shelf
     message: MessageExt
@@ -48,13 +48,16 @@ class Delivery:
 
     @property
     def stale(self) -> bool:
-        """The queue was given away, or reading went on elsewhere."""
+        """True if the queue was given up, or reading continued elsewhere."""
         return self.epoch != self.shelf.epoch
 
 
 class Inbox:
-    """`count_max` and `bytes_max` say when it is full; what was pulled before that still comes in. What paused shelves
-    hold does not fill it: nobody can take it, and it would keep the others from being read."""
+    """All waiting messages. `count_max` and `bytes_max` are the bounds at which the inbox is full.
+
+    Messages that were pulled before still come in. Messages of paused queues do not count: they cannot be taken, and
+    would keep the other queues from being read.
+    """
 
     def __init__(self, *, exclusive: bool, count_max: int, bytes_max: int) -> None:
         self._arrived = Signal()
@@ -71,18 +74,18 @@ class Inbox:
 
     @property
     def full(self) -> bool:
-        """Over one of its bounds: readers should pull no more."""
+        """True if a bound is reached: readers should stop pulling."""
         count, bytes_held = self.count - self._paused_count, self.bytes_held - self._paused_bytes
         return count >= self._count_max or bytes_held >= self._bytes_max
 
     def put(self, shelf: Shelf, messages: list[MessageExt]) -> None:
-        """Add what one pull brought (at least one message)."""
+        """Add the messages of one pull (at least one)."""
         shelf.messages.extend(messages)
         self._account(shelf, len(messages), sum([len(message.body) for message in messages]))
         self._offer(shelf, len(messages))
 
     def take_nowait(self, count_max: int) -> tuple[Shelf, list[MessageExt]] | None:
-        """Up to `count_max` messages of one shelf; None when there are none."""
+        """Take up to `count_max` messages of one queue, None without messages."""
         while self._turns:
             shelf, turn_count = self._turns.popleft()
             shelf.in_turn = False
@@ -98,14 +101,16 @@ class Inbox:
         return None
 
     def take_back(self, shelf: Shelf, messages: list[MessageExt]) -> None:
-        """What `take_nowait` gave has not reached the application: it comes first again."""
+        """Put messages of `take_nowait` back at the front: they have not reached the application."""
         shelf.messages.extendleft(reversed(messages))
         self._account(shelf, len(messages), sum([len(message.body) for message in messages]))
         self._offer(shelf, len(messages))
 
     def claim(self) -> Delivery | None:
-        """One message to be handled, None when there is none now; `returned` must follow. Of an exclusive inbox nothing
-        else comes from its shelf before `release`."""
+        """Return one message to handle, None if there is none now. `returned` must follow.
+
+        An exclusive inbox delivers nothing else of its queue before `release`.
+        """
         while self._turns:
             shelf, turn_count = self._turns.popleft()
             shelf.in_turn = False
@@ -120,7 +125,7 @@ class Inbox:
         return None
 
     def returned(self, delivery: Delivery) -> None:
-        """The handler is at its end, whatever came of it."""
+        """Record that the handler has ended, with any outcome."""
         if self._exclusive:
             shelf = delivery.shelf
             shelf.handled = False
@@ -129,13 +134,13 @@ class Inbox:
                 self._offer_rest(shelf)
 
     def release(self, delivery: Delivery) -> None:
-        """The message was handled."""
+        """Record that the message was handled."""
         if self._exclusive and not delivery.stale:
             delivery.shelf.busy = False
             self._offer_rest(delivery.shelf)
 
     def put_back(self, delivery: Delivery) -> None:
-        """The message shall be handled again, before all others of its queue."""
+        """Put the message back for another call, before all others of its queue."""
         if delivery.stale:
             return
         shelf = delivery.shelf
@@ -145,21 +150,23 @@ class Inbox:
         self._offer(shelf, 1)
 
     def clear(self, shelf: Shelf) -> None:
-        """Forget the shelf's messages; what was given out before stays of interest."""
+        """Forget the queue's waiting messages. Delivered messages stay valid."""
         self._account(shelf, -len(shelf.messages), -shelf.bytes_held)
         shelf.messages.clear()
         self._drop_turns(shelf)
         self._feed()
 
     def discard(self, shelf: Shelf) -> None:
-        """Forget the shelf's messages and those given out (its queue is another's, or reading goes on elsewhere). What
-        comes next waits for a handler that is still at work."""
+        """Forget the queue's messages, delivered ones included.
+
+        Called if the queue is given up or reading continues elsewhere. Later messages wait for a running handler.
+        """
         shelf.epoch += 1
         shelf.busy = shelf.handled
         self.clear(shelf)
 
     def pause(self, shelf: Shelf) -> None:
-        """Give out nothing of the shelf."""
+        """Deliver nothing of the queue."""
         if not shelf.paused:
             shelf.paused = True
             self._paused_count += shelf.count
@@ -168,7 +175,7 @@ class Inbox:
             self._feed()
 
     def resume(self, shelf: Shelf) -> None:
-        """Give out the shelf's messages again."""
+        """Deliver the queue's messages again."""
         if shelf.paused:
             shelf.paused = False
             self._paused_count -= shelf.count
@@ -176,20 +183,20 @@ class Inbox:
             self._offer_rest(shelf)
 
     def tell_room(self, shelf: Shelf) -> None:
-        """Call the shelf's `on_taken` when the inbox is no longer full."""
+        """Call the queue's `on_taken` once the inbox is no longer full."""
         if shelf not in self._starved:
             self._starved.append(shelf)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Until there may be something to take, or the inbox is closed; False when the time was over first."""
+        """Wait until there may be a message, or the inbox is closed. False if the time was over before."""
         return bool(self._turns) or self.closed or await self._arrived.wait(timeout_s)
 
     def wake(self) -> None:
-        """Let everybody who waits look again."""
+        """Wake all waiters to check again."""
         self._arrived.wake()
 
     def close(self) -> None:
-        """Wake everybody who waits; what is held may still be taken."""
+        """Wake all waiters. Waiting messages may still be taken."""
         self.closed = True
         self.wake()
 

@@ -1,9 +1,9 @@
-"""Where a broadcasting member has got to: a file on its own host, in the format of RocketMQ's `LocalFileOffsetStore`.
+"""Offsets of a broadcasting member in a file on its host, in the format of RocketMQ's `LocalFileOffsetStore`.
 
-`{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:12}}`, at stock's place:
-`~/.rocketmq_offsets/<ip>@DEFAULT/<group>/ offsets.json`, so that a member that moves over from Java, without a
-namespace, goes on where it was. Written to a second file first and then renamed; a `.bak` of stock's is read where the
-file itself is missing or broken.
+The content is `{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"t"}:12}}`. The default path is stock's,
+`~/.rocketmq_offsets/<ip>@DEFAULT/<group>/offsets.json`. So a member that moves over from Java, without a namespace,
+continues at its offsets. The content is written to a second file, which is then renamed. If the file is missing or
+broken, stock's `.bak` is read.
 """
 
 import fcntl
@@ -27,21 +27,21 @@ STOCK_FOLDER = "~/.rocketmq_offsets"
 
 
 class OffsetFileError(ValueError):
-    """The offsets of a broadcasting group cannot be kept where they should be."""
+    """The offsets of a broadcasting group cannot be stored in their file."""
 
 
 def default_offset_file(group: str) -> Path:
-    """Stock's place of the group's offsets on this host."""
+    """Return stock's path of the group's offsets on this host."""
     return Path(STOCK_FOLDER).expanduser() / f"{local_ip()}@DEFAULT" / group / "offsets.json"
 
 
 def encode_offsets(offsets: Mapping[MessageQueue, int]) -> bytes:
-    """The file's content, queues in order."""
+    """Return the file's content, queues in order."""
     return json_body.write_body({"offsetTable": {queue: offsets[queue] for queue in sorted(offsets)}})
 
 
 def decode_offsets(content: bytes) -> dict[MessageQueue, int]:
-    """Queue -> offset; negative ones are left out. Raises `BadBody`."""
+    """Return queue -> offset without negative offsets. Raises `BadBody`."""
     table = json_body.queue_mapping(json_body.read_object(content, "offsets"), "offsetTable")
     if len(table) > ENTRIES_MAX:
         raise json_body.bad_body(f"{len(table)} queues, over {ENTRIES_MAX}", "offsetTable")
@@ -50,7 +50,7 @@ def decode_offsets(content: bytes) -> dict[MessageQueue, int]:
 
 
 class LocalOffsetFile:
-    """The offsets of one member, from `open` to `close`. Only one member at a time may have the file."""
+    """The offsets of one member, from `open` to `close`. Only one member at a time may own the file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -60,7 +60,7 @@ class LocalOffsetFile:
         self._lock: TextIO | None = None
 
     def open(self) -> None:
-        """Take the file and read it. Raises `OffsetFileError`."""
+        """Lock the file and read it. Raises `OffsetFileError`."""
         lock: TextIO | None = None
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class LocalOffsetFile:
             raise
 
     def put(self, queue: MessageQueue, offset: int) -> None:
-        """Remember an offset; `save` writes it. Raises `OffsetFileError` over the limit of queues."""
+        """Remember an offset for `save`. Raises `OffsetFileError` over the limit of queues."""
         if queue not in self.offsets and len(self.offsets) >= ENTRIES_MAX:
             raise OffsetFileError(f"offset file {self.path} would hold over {ENTRIES_MAX} queues")
         if self.offsets.get(queue) != offset:
@@ -91,8 +91,7 @@ class LocalOffsetFile:
             self._changed = True
 
     def save(self) -> None:
-        """Write what has changed: the old file stays whole until the new one is on the disk. Raises
-        `OffsetFileError`."""
+        """Write the changes. The old file stays whole until the new one is on disk. Raises `OffsetFileError`."""
         with self._saving:
             if not self._changed:
                 return
@@ -105,7 +104,7 @@ class LocalOffsetFile:
                 raise OffsetFileError(f"offset file {self.path} cannot be written: {reason}") from error
 
     def close(self) -> None:
-        """Let others have the file."""
+        """Unlock the file for other members."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -140,16 +139,16 @@ class LocalOffsetFile:
 
 
 class LocalOffsets(QueueOffsets):
-    """A broadcasting member's offsets: positions are asked of brokers, commits go to the file."""
+    """A broadcasting member's offsets: brokers know the positions, the file has the commits."""
 
     def __init__(self, client: RemotingClient, routes: RouteTable, timeout_ms: int, file: LocalOffsetFile) -> None:
         super().__init__(client, routes, timeout_ms)
         self._file = file
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """The member's own offset, None when it has none."""
+        """Return the member's own offset, None without one."""
         return self._file.offsets.get(queue)
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Remember the offset; `save` writes the file."""
+        """Remember the offset. `save` writes the file."""
         self._file.put(queue, offset)

@@ -1,4 +1,4 @@
-"""Keeping the locks of an ordered consumer's queues: asks and renews (41), gives back (42). `LockBook` decides when."""
+"""Locks of an ordered consumer's queues: requests and renewals (41), releases (42). `LockBook` decides their times."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ LOCK_TIMEOUT_MS = 1000
 
 
 class LockKeeper:
-    """`on_lost` is called with each queue whose lock another member has, or may have had meanwhile."""
+    """Renews locks. `on_lost` is called with each queue whose lock another member has, or may have had meanwhile."""
 
     def __init__(
         self,
@@ -44,21 +44,21 @@ class LockKeeper:
         self._asked = Signal()
 
     def want(self, queue: MessageQueue) -> None:
-        """Get the queue's lock, and keep it."""
+        """Request the queue's lock, and renew it."""
         self._book.want(queue)
         self._again.wake()
 
     def held(self, queue: MessageQueue) -> bool:
-        """Whether messages of the queue may be handled now."""
+        """True if messages of the queue may be handled now."""
         return self._book.held(queue, time.monotonic())
 
     async def wait_held(self, queue: MessageQueue) -> None:
-        """Until the queue's lock is ours."""
+        """Wait for the queue's lock."""
         while not self.held(queue):
             await self._granted.wait()
 
     async def run(self) -> None:
-        """Ask for what is due, for ever; the owner cancels it."""
+        """Send requests when they are due, until the owner cancels the task."""
         while True:
             due = self._book.due(time.monotonic())
             if due:
@@ -67,8 +67,10 @@ class LockKeeper:
                 await self._again.wait(self._book.next_due_s(time.monotonic()))
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
-        """Unlock, so that the next member need not wait for the locks to expire. A renewal of theirs that is under way
-        comes first: behind the unlocking it would lock again."""
+        """Unlock, so that the next member need not wait until the locks expire.
+
+        A renewal in progress finishes first: after the unlock it would lock the queue again.
+        """
         brokers: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
             self._book.drop(queue)

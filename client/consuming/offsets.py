@@ -1,4 +1,4 @@
-"""Offsets of a queue: asking for them, committing them, and the rule where a group begins to read."""
+"""Offsets of a queue: requests, commits, and the rule for the start of a group."""
 
 import logging
 from collections import defaultdict
@@ -27,7 +27,7 @@ LATE_QUEUE_MARGIN_MS = 600_000  # clocks of client and broker may differ this mu
 
 
 class ConsumeFrom(Enum):
-    """Where a group without a committed offset begins."""
+    """The start of a group without a committed offset."""
 
     LAST = CONSUME_FROM_LAST_OFFSET
     FIRST = CONSUME_FROM_FIRST_OFFSET
@@ -36,7 +36,7 @@ class ConsumeFrom(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StartRule:
-    """`consume_from` with its time (ms, TIMESTAMP only), and when the consumer was started (ms)."""
+    """`consume_from` with its time (ms, TIMESTAMP only), and the start time of the consumer (ms)."""
 
     consume_from: ConsumeFrom
     timestamp_ms: int
@@ -45,7 +45,7 @@ class StartRule:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """What was asked about a queue when a member took it over. `max_offset` was asked before `committed_offset`."""
+    """A queue's offsets when a member begins to read it. `max_offset` was requested before `committed_offset`."""
 
     max_offset: int
     committed_offset: int | None
@@ -66,12 +66,15 @@ class FromMinimum(Enum):
 
 
 def choose_start(queue: MessageQueue, facts: QueueFacts, rule: StartRule) -> int | SearchFrom | FromMinimum:
-    """Where to begin reading `queue`: an offset, or what to ask the broker for it. No IO.
+    """Return the offset at which to begin reading `queue`, or the query for it. No IO.
 
-    As RocketMQ's `RebalancePushImpl.computePullFromWhere`, with two additions, so that a consumer started in the same
-    instant as the first send misses nothing. A broker may say "no offset" (22) about an empty queue, get the first
-    message, and then name 1 as maximum; therefore the maximum is asked first, and what arrives in between lies above
-    it. And a queue that was not there when the consumer started is read from the start time on, whenever it is seen.
+    The rule is RocketMQ's `RebalancePushImpl.computePullFromWhere`, with two additions. They ensure that a consumer
+    misses nothing if it starts in the same instant as the first send.
+
+    * A broker may say "no offset" (22) about an empty queue, get the first message, and then name 1 as maximum. So
+      the maximum is requested first, and later messages lie above it.
+    * A queue that appears after the start of the consumer is read from the start time on, at whatever time it is
+      seen.
     """
     if facts.committed_offset is not None:
         return facts.committed_offset
@@ -98,19 +101,19 @@ class QueueOffsets:
         self._start_turns: dict[tuple[str, str], Lock] = defaultdict(Lock)
 
     async def max_offset(self, queue: MessageQueue) -> int:
-        """The offset that the next message will get."""
+        """Return the offset of the next message."""
         return await self._ask(queue, RequestCode.GET_MAX_OFFSET)
 
     async def min_offset(self, queue: MessageQueue) -> int:
-        """The offset of the first message that is still there."""
+        """Return the offset of the first existing message."""
         return await self._ask(queue, RequestCode.GET_MIN_OFFSET)
 
     async def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """The first message stored at or after `timestamp_ms`, the maximum when all are older."""
+        """Return the offset of the first message stored at or after `timestamp_ms`, the maximum if all are older."""
         return await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, timestamp=str(timestamp_ms))
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
-        """The group's committed offset, None when it has none."""
+        """Return the group's committed offset, None without one."""
         try:
             return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group)
         except BrokerError as error:
@@ -128,8 +131,10 @@ class QueueOffsets:
     async def start(
         self, group: str, queue: MessageQueue, rule: StartRule, *, appeared_late: bool
     ) -> tuple[int, int | None]:
-        """(where to begin, the committed offset if there is one), by `choose_start`. Where a broker has none any
-        more, or never got it, this consumer begins at what it had to commit last."""
+        """Return (start offset by `choose_start`, committed offset or None).
+
+        If a broker has lost its committed offset, or never got it, the start is this consumer's last commit.
+        """
         maximum = await self.max_offset(queue)  # before the committed offset, see choose_start
         committed = await self.committed(group, queue)
         if committed is not None and committed > maximum and queue in self._gone:
@@ -145,8 +150,11 @@ class QueueOffsets:
         return start, committed
 
     async def keep_start(self, group: str, queue: MessageQueue, start: int) -> bool:
-        """Commit a start that was only computed before anything is read: until then another member, or this one after a
-        fault, would be told "no offset" and begin at the queue's end of that time. False when that failed."""
+        """Commit a computed start before anything is read. False if that failed.
+
+        Without this commit another member, or this one after a fault, would get "no offset" and begin at the queue's
+        later end.
+        """
         async with self._start_turns[queue.topic, queue.broker_name]:  # for stock's sake, see `commits.commit_all`
             try:
                 await finish(self.commit(group, queue, start))
@@ -157,7 +165,7 @@ class QueueOffsets:
         return True
 
     def forget(self, queue: MessageQueue) -> None:
-        """The topic has gone; what was committed is of no use for another one of its name."""
+        """Forget the commits of a deleted topic: they mean nothing for another topic of its name."""
         self._kept.pop(queue, None)
         self._gone.add(queue)
 
@@ -169,7 +177,10 @@ class QueueOffsets:
             raise BrokerError(queue.broker_name, answer.code, f"answer to {code.name} has no offset") from None
 
     async def _call(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> RemotingCommand:
-        """To the master; to a slave where none is registered. A master that cannot be reached may have gone since."""
+        """Send a request to the master, or to a slave if none is registered.
+
+        An unreachable master may be unregistered by now.
+        """
         address = _address(self._routes.known(queue.topic) or await self._routes.fetch(queue.topic), queue)
         ext_fields = {"topic": queue.topic, "queueId": str(queue.queue_id)} | fields
         try:

@@ -1,4 +1,4 @@
-"""Committing offsets to a group from outside: for readers that keep their own place and want it seen as a group's."""
+"""Offsets that a reader outside a group commits to the group, so that tools show its progress as the group's."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from ringmq.remoting.message_queue import MessageQueue
 
 
 class ProgressCommitter:
-    """Commits to one group without being its member; a broker that does not know the group is told to make it.
+    """Commits to one group without membership. A broker that does not know the group creates it.
 
-    Lives on one event loop; `close` ends it.
+    Runs on one event loop until `close`.
     """
 
     def __init__(self, namesrv: str | Sequence[str], group: str) -> None:
@@ -26,7 +26,7 @@ class ProgressCommitter:
         self._offsets = QueueOffsets(self._client, self._routes)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> None:
-        """Commit the next offset to read of each queue. All are tried; raises the first `RingmqError`."""
+        """Commit the next offset of each queue. All are tried, then the first `RingmqError` is raised."""
         answers = await asyncio.gather(*map(self._commit, offsets, offsets.values()), return_exceptions=True)
         for answer in answers:
             if answer is not None:

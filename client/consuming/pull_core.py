@@ -1,6 +1,6 @@
-"""Reading one queue, decided without IO: what to ask next, what an answer means, what to do after a failure.
+"""The decisions of one queue's reader, without IO: next request, meaning of an answer, step after a failure.
 
-The shell (`queue_reader`) sends the requests and waits where it is told to.
+The shell (`queue_reader`) sends the requests and waits.
 """
 
 import logging
@@ -37,9 +37,12 @@ UNKNOWN_SUBSCRIPTION_CODES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """Bounds. Times in ms. Per queue: `buffered_max` messages and `buffered_bytes_max` wait for the application,
-    `unacked_max` are not acknowledged, whether they wait or have been handed out. Over all queues: `inbox_max` messages
-    and `inbox_bytes_max` wait. A pull that is under way when a bound is reached may go over it by what it brings."""
+    """Bounds of pulls. Times in ms.
+
+    Per queue, `buffered_max` messages and `buffered_bytes_max` wait for the application, and `unacked_max` messages
+    are not acknowledged, waiting or delivered. Over all queues, `inbox_max` messages and `inbox_bytes_max` wait. A
+    pull in progress when a bound is reached may exceed it by its own messages.
+    """
 
     batch_count: int = 32
     suspend_ms: int = 15_000
@@ -57,7 +60,7 @@ class PullOptions:
 
 
 class Help(Enum):
-    """What the shell does before the next pull."""
+    """The shell's step before the next pull."""
 
     NONE = 0
     HEARTBEAT = 1  # the broker does not know our subscription
@@ -66,7 +69,10 @@ class Help(Enum):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a pull: messages for the inbox; whether what is buffered is void; how long to wait, and for what."""
+    """Result of a pull: messages for the inbox, and the wait before the next step.
+
+    It also says whether the buffered messages are void.
+    """
 
     messages: list[MessageExt] = field(default_factory=list)
     moved: bool = False
@@ -75,8 +81,10 @@ class Outcome:
 
 
 class PullCore:
-    """One queue's position. `own_subscription` sends the expression with each pull, for readers that no heartbeat
-    speaks for; messages lose their `namespace`."""
+    """One queue's position. With `own_subscription` each pull carries the expression, for readers without heartbeats.
+
+    Messages lose their `namespace`.
+    """
 
     def __init__(
         self,
@@ -113,16 +121,16 @@ class PullCore:
         }
 
     def begin(self, offset: int, committed_offset: int | None) -> None:
-        """The start offset is known."""
+        """Set the start offset."""
         self.next_offset = offset
         self.window = AckWindow(offset, committed_offset)
 
     def forget(self) -> None:
-        """The start offset has to be found again."""
+        """Forget the start offset, which must be found again."""
         self.window = None
 
     def set_position(self, offset: int) -> None:
-        """Go on at `offset`."""
+        """Continue at `offset`."""
         self.next_offset = offset
         if self.window is None:
             self.window = AckWindow(offset)
@@ -130,7 +138,7 @@ class PullCore:
             self.window.seek(offset)
 
     def has_room(self, buffered: int, buffered_bytes: int) -> bool:
-        """Whether to pull, by what of the queue the inbox holds: that may all be handed out before the next look."""
+        """True if the queue's part of the inbox allows a pull. All of it may be delivered before the next check."""
         options = self._options
         assert self.window is not None
         if self.window.open_count >= options.unacked_max:
@@ -141,12 +149,12 @@ class PullCore:
         return buffered < options.buffered_max and buffered_bytes < options.buffered_bytes_max
 
     def request(self) -> RemotingCommand:
-        """The next pull, for the member that was suggested."""
+        """Return the next pull, for the suggested member of the broker group."""
         self._asked_broker_id = self.suggested_broker_id
         return RemotingCommand.request(RequestCode.PULL_MESSAGE, {**self._fields, "queueOffset": str(self.next_offset)})
 
     def take(self, address: str, answer: RemotingCommand, offset: int, *, held_s: float) -> Outcome:
-        """The answer of `address` to the pull at `offset`, `held_s` after the question. Raises `BrokerError`."""
+        """Handle the answer of `address` to the pull at `offset`, `held_s` after the request. Raises `BrokerError`."""
         assert self.window is not None
         held = held_s >= HELD_AT_LEAST_S
         suggested = (answer.ext_fields or {}).get("suggestWhichBrokerId", "")
@@ -183,8 +191,11 @@ class PullCore:
         return outcome
 
     def failed(self, error: RingmqError, jitter: float) -> Outcome:
-        """After a failed pull: make the broker know us, or look where it is now, and wait a little. Where the topic has
-        gone, what was read is void: what comes back under its name begins anew. A slave may only not know it yet."""
+        """Return the outcome of a failed pull: register with the broker, or refresh the route, then wait a little.
+
+        If the topic is gone, the messages read so far are void, and a new topic of its name begins anew. A slave may
+        merely not know the topic yet.
+        """
         gone = (
             isinstance(error, BrokerError)
             and error.code == ResponseCode.TOPIC_NOT_EXIST
@@ -202,14 +213,18 @@ class PullCore:
         return Outcome(moved=gone, pause_s=pause_s, help=Help.ROUTE)
 
     def _reset(self, next_offset: int) -> Outcome:
-        """An operator's order: what is open is void, as in stock's clients."""
+        """Apply an operator's reset: open messages become void, as in stock's clients."""
         self.set_position(next_offset)
         log.warning("%s: reset, going on at %d", self.queue, next_offset)
         return Outcome(moved=True)
 
     def _move(self, offset: int, next_offset: int) -> Outcome:
-        """Ahead lies what the broker has deleted unread: what came before that is still to be handed out. Back means
-        another log (a topic made again, a broker that has lost its end), of which what is open may be a part."""
+        """Move to another offset after a gap or a step back.
+
+        A move forward passes messages that the broker has deleted unread, and earlier messages are still delivered. A
+        move back means another log (a topic made again, a broker that lost its end), and the open messages may be
+        part of the old one.
+        """
         assert self.window is not None
         if next_offset >= offset:
             self.window.deliver((), next_offset)

@@ -1,7 +1,7 @@
-"""Which queues this member of an ordered group holds the lock of, decided without IO.
+"""The locks of an ordered group's member, decided without IO.
 
-Rules of RocketMQ's orderly consumers (`RebalanceImpl.lockAll`, `ProcessQueue.isLockExpired`): a broker gives a queue
-to one client id for 60 s, the client asks again every 20 s and believes in its lock for 30 s.
+Rules of RocketMQ's orderly consumers (`RebalanceImpl.lockAll`, `ProcessQueue.isLockExpired`): a broker locks a queue
+for one client id for 60 s. The client renews every 20 s and considers its lock valid for 30 s.
 """
 
 from collections import defaultdict
@@ -25,30 +25,30 @@ class _Lock:
 
 
 class LockBook:
-    """The locks that are wanted. Times in seconds of one clock."""
+    """The wanted locks. Times in seconds of one clock."""
 
     def __init__(self) -> None:
         self._locks: dict[MessageQueue, _Lock] = {}
 
     def want(self, queue: MessageQueue) -> None:
-        """The queue is ours by the assignment: get its lock."""
+        """Request the lock of an assigned queue."""
         self._locks.setdefault(queue, _Lock())
 
     def drop(self, queue: MessageQueue) -> None:
-        """The queue is given away."""
+        """Drop the lock of a queue that is given up."""
         self._locks.pop(queue, None)
 
     def wanted(self) -> list[MessageQueue]:
-        """Queues whose locks are wanted."""
+        """Return the queues whose locks are wanted."""
         return list(self._locks)
 
     def held(self, queue: MessageQueue, now: float) -> bool:
-        """Whether messages of the queue may be handled."""
+        """True if messages of the queue may be handled."""
         lock = self._locks.get(queue)
         return lock is not None and now < lock.held_until
 
     def due(self, now: float) -> dict[str, list[MessageQueue]]:
-        """By broker, what to ask for now."""
+        """Return the queues to lock now, by broker."""
         brokers: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue, lock in self._locks.items():
             if lock.due <= now:
@@ -56,14 +56,16 @@ class LockBook:
         return brokers
 
     def next_due_s(self, now: float) -> float:
-        """How long until something is due."""
+        """Return the time until the next request is due."""
         return max(0.0, min((lock.due for lock in self._locks.values()), default=now + RENEW_INTERVAL_S) - now)
 
     def answered(
         self, asked: Iterable[MessageQueue], granted: Iterable[MessageQueue], asked_at: float, now: float
     ) -> list[MessageQueue]:
-        """A broker's answer to a request sent at `asked_at`; the queues whose lock another member has now, or may have
-        had since it expired here."""
+        """Apply a broker's answer to a request sent at `asked_at`. Return the lost queues.
+
+        Another member has their lock now, or may have had it since it expired here.
+        """
         ours = set(granted)
         lost: list[MessageQueue] = []
         for queue in asked:
@@ -82,7 +84,7 @@ class LockBook:
         return lost
 
     def unanswered(self, asked: Iterable[MessageQueue], now: float) -> None:
-        """The broker did not answer: what is held stays so until it expires."""
+        """Record that the broker did not answer: locks stay valid until they expire."""
         for queue in asked:
             if (lock := self._locks.get(queue)) is not None:
                 self._again(lock, now)

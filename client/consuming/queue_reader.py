@@ -1,4 +1,4 @@
-"""Reading one queue: long-polling pulls one after another into the inbox, and its commits.
+"""The reader of one queue: successive long-polling pulls into the inbox, and the queue's commits.
 
 A reader exists while its queue is assigned to this consumer. `PullCore` decides, this module waits and sends.
 """
@@ -33,7 +33,7 @@ FAULT_PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What all readers of a consumer share. `locks` are those of an ordered consumer."""
+    """The parts that all readers of a consumer share. `locks` are those of an ordered consumer."""
 
     group: str
     client: RemotingClient
@@ -76,29 +76,29 @@ class QueueReader:
 
     @property
     def window(self) -> AckWindow | None:
-        """Acknowledgements; None until the start offset is known."""
+        """Acknowledgements, None until the start offset is known."""
         return self._core.window
 
     @property
     def reading(self) -> bool:
-        """Between `start` and `stop_pulling`."""
+        """True between `start` and `stop_pulling`."""
         return self._task is not None
 
     @property
     def ended(self) -> bool:
-        """Since `stop_pulling`."""
+        """True after `stop_pulling`."""
         return self._ended
 
     @property
     def uncommitted_offset(self) -> int | None:
-        """The offset that the broker is not known to have; None when it has it."""
+        """The offset that the broker may not have yet, None if the broker has it."""
         window = self._core.window
         if window is None or (window.committable_offset == window.committed_offset and not self._commit_turn.held):
             return None
         return window.committable_offset
 
     def start(self, offset: int | None = None) -> None:
-        """Begin to read at `offset`, or where the group left off; not when the queue was given away meanwhile."""
+        """Begin at `offset`, or at the group's committed offset. Does nothing if the queue was given up meanwhile."""
         if offset is not None:
             self._core.set_position(offset)
         if self._ended:
@@ -106,12 +106,12 @@ class QueueReader:
         self._task = create_task(self._run(), name=f"read {self.queue}")
 
     async def stop_pulling(self) -> None:
-        """Read no more, for good; what is buffered is dropped, what was given out may still be acknowledged."""
+        """Stop reading for good. Waiting messages are dropped, delivered ones may still be acknowledged."""
         self._ended = True
         await self._halt()
 
     async def seek(self, offset: int) -> None:
-        """Go on reading at `offset`; messages delivered before can no longer be acknowledged."""
+        """Continue at `offset`. Messages delivered before can no longer be acknowledged."""
         async with self._seek_turn:
             try:
                 await self._halt()
@@ -127,16 +127,16 @@ class QueueReader:
         self._context.inbox.clear(self.shelf)
 
     def pause(self) -> None:
-        """Pull no more and give out nothing until `resume`."""
+        """Stop pulling and delivering until `resume`."""
         self._context.inbox.pause(self.shelf)
 
     def resume(self) -> None:
-        """Go on."""
+        """Continue after `pause`."""
         self._context.inbox.resume(self.shelf)
         self._note_room()
 
     def lose_lock(self) -> None:
-        """Another member may have read on: begin again where the group is, once the lock is ours."""
+        """Start again at the group's offset once the lock is back: another member may have read on."""
         self._core.forget()
         self._context.inbox.discard(self.shelf)
         if self._task is not None:
@@ -144,7 +144,7 @@ class QueueReader:
             self.start()
 
     def read_again(self) -> None:
-        """Go on at the first message that is not acknowledged; all that was given out comes again."""
+        """Continue at the first message without an acknowledgement. All delivered messages come again."""
         window = self._core.window
         if window is not None and self._task is not None:
             self._context.inbox.discard(self.shelf)
@@ -152,7 +152,7 @@ class QueueReader:
             self.start(window.committable_offset)
 
     def ack(self, offset: int) -> bool:
-        """Acknowledge one message; False when it is not open."""
+        """Acknowledge one message. False if it is not open."""
         window = self._core.window
         acked = window is not None and window.ack(offset)
         if acked:
@@ -160,8 +160,11 @@ class QueueReader:
         return acked
 
     async def commit(self) -> bool:
-        """Keep how far we are; False when that did not change. Raises `RingmqError`. One at a time: a broker serves
-        requests in parallel, and an older offset still under way could overwrite a newer one."""
+        """Commit the current offset. False if it has not changed. Raises `RingmqError`.
+
+        Only one commit is in flight: a broker serves requests in parallel, and an older offset could overwrite a
+        newer one.
+        """
         async with self._commit_turn:
             window = self._core.window
             offset = None if window is None else window.take_commit()
@@ -244,8 +247,10 @@ class QueueReader:
             await sleep(outcome.pause_s)
 
     async def _look_back(self) -> None:
-        """Sent back, by a broker that has lost its end or has another topic of the name: that one's has lost what we
-        committed, too."""
+        """Check the commits after a step back: the broker has lost its log's end, or has another topic of the name.
+
+        In both cases the broker may have lost the group's committed offset, too.
+        """
         window = self._core.window
         known = None if window is None else window.committed_offset
         committed = await self._context.offsets.committed(self._context.group, self.queue)
@@ -253,14 +258,14 @@ class QueueReader:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """What was read is of a topic that has gone."""
+        """Begin anew: the messages read so far are of a deleted topic."""
         self._core.forget()
         self._context.inbox.discard(self.shelf)
         self._context.offsets.forget(self.queue)
         self._appeared_late = True
 
     async def _find_suggested(self) -> None:
-        """A slave that has nothing sends us to its master: one that our route lacks is new, or back."""
+        """Refresh the route if a slave suggests a master that the route lacks: the master is new, or back."""
         route = self._context.routes.known(self.queue.topic)
         members = {} if route is None else route.addresses.get(self.queue.broker_name, {})
         if self._core.suggested_broker_id not in members:
@@ -290,6 +295,6 @@ class QueueReader:
 
 
 def read_again(readers: Iterable[QueueReader]) -> None:
-    """What was being taken may have reached nobody."""
+    """Read again from the first open message: messages of an interrupted take may have reached no application."""
     for reader in readers:
         reader.read_again()

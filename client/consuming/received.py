@@ -1,4 +1,4 @@
-"""From the body of a pull answer to the messages that the application sees. No IO."""
+"""Decoding of pull answers: from the body to the application's messages. No IO."""
 
 import logging
 from collections.abc import Sequence
@@ -17,27 +17,27 @@ from ringmq.remoting.subscription import SubscriptionData
 
 log = logging.getLogger("ringmq.client")
 OFFSET_MAX = 0x00FFFFFFFFFFFFFF
-"""No queue reaches there (RMQ_QUEUE_OFFSET_MAX)."""
+"""An offset beyond all queues (RMQ_QUEUE_OFFSET_MAX)."""
 
 
 def read_messages(
     body: bytes, queue: MessageQueue, first_offset: int, subscription: SubscriptionData, namespace: str = ""
 ) -> list[MessageExt]:
-    """The messages of a pull answer that are for us; see `read_answer`."""
+    """Return the selected messages of a pull answer. See `read_answer`."""
     return read_answer(body, queue, first_offset, subscription, namespace)[0]
 
 
 def read_answer(
     body: bytes, queue: MessageQueue, first_offset: int, subscription: SubscriptionData, namespace: str = ""
 ) -> tuple[list[MessageExt], int | None]:
-    """The messages of a pull answer that are for us, in queue order; and, when no more of it can be read, the offset to
-    go on at instead of the answer's.
+    """Return the selected messages of a pull answer, in queue order, and an offset to continue at or None.
 
-    Bodies are decompressed, inner batches split, tags compared as text (the broker compares hashes), and messages that
-    come back from the group's retry topic carry their first topic again. Offsets below `first_offset` (the front
-    of a batch that was read in part) are left out. A body that cannot be decompressed is handed over as it is, with its
-    sysFlag still saying so. Topics lose their `namespace`. A record that cannot be read is left out, by its size where
-    it names one, else by its offset.
+    The offset is set if the rest of the answer cannot be read, and replaces the answer's own.
+
+    Bodies are decompressed, inner batches split, and tags compared as text (the broker compares hashes). Messages of
+    the group's retry topic get their first topic back. Offsets below `first_offset` (the front of a batch that was
+    read in part) are left out. A body that cannot be decompressed is passed on unchanged, with its sysFlag. Topics
+    lose their `namespace`. An unreadable record is left out, by its size if it has one, else by its offset.
     """
     messages: list[MessageExt] = []
     view, at, next_offset = memoryview(body), 0, first_offset
@@ -71,18 +71,20 @@ def read_answer(
 
 
 def queue_of(message: MessageExt) -> MessageQueue:
-    """The queue that `message` was read from. It has to be the one and no other: that of another topic may have
-    an open message with the same offset."""
+    """Return the queue that `message` was read from.
+
+    The read queue matters, not that of `topic`: another topic may have an open message with the same offset.
+    """
     return MessageQueue(message.read_topic or message.topic, message.broker_name, message.queue_id)
 
 
 def _came_back(message: MessageExt) -> bool:
-    """Whether a broker stored it for a retry topic; the property alone may have been copied by whoever sent it."""
+    """True if a broker stored the message for a retry topic. A sender may have copied the property alone."""
     return message.reconsume_times > 0 and names.RETRY_TOPIC in message.properties
 
 
 def _unwrap(stored: MessageExt) -> Sequence[MessageExt]:
-    """The messages of an inner batch (BatchCQ topics), or the message itself."""
+    """Return the messages of an inner batch (BatchCQ topics), or the message itself."""
     both = MessageSysFlag.INNER_BATCH | MessageSysFlag.NEED_UNWRAP
     if stored.sys_flag & both != both:
         return (stored,)

@@ -1,4 +1,4 @@
-"""What a consumer subscribes to: topics with tag or SQL92 expressions. No IO."""
+"""A consumer's subscriptions: topics with tag or SQL92 expressions. No IO."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ EXPRESSION_CHARS_MAX = 32_000
 
 @dataclass(frozen=True, slots=True)
 class Sql92:
-    """A condition over message properties, as `Sql92("amount > 10 AND region = 'eu'")`. The broker judges it."""
+    """A condition over message properties, as `Sql92("amount > 10 AND region = 'eu'")`. The broker evaluates it."""
 
     expression: str
 
@@ -21,8 +21,10 @@ Topics = str | Iterable[str] | Mapping[str, str | Sql92]
 
 
 def subscriptions(topics: Topics, group: str, version: int, *, with_retry: bool) -> dict[str, SubscriptionData]:
-    """By topic; `with_retry` adds the group's retry topic, which every member of a clustering group subscribes to.
-    Raises ValueError."""
+    """Return the subscriptions by topic. Raises ValueError.
+
+    `with_retry` adds the group's retry topic, to which every member of a clustering group subscribes.
+    """
     wanted = {topics: "*"} if isinstance(topics, str) else topics
     expressions = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "*")
     try:
@@ -37,7 +39,7 @@ def subscriptions(topics: Topics, group: str, version: int, *, with_retry: bool)
 
 
 def subscription(topic: str, expression: str | Sql92, version: int) -> SubscriptionData:
-    """One topic's subscription. Raises ValueError."""
+    """Return one topic's subscription. Raises ValueError."""
     text = expression.expression if isinstance(expression, Sql92) else expression
     if len(text) > EXPRESSION_CHARS_MAX:
         raise ValueError(f"the expression for topic {topic} has {len(text)} characters, over {EXPRESSION_CHARS_MAX}")

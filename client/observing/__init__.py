@@ -1,4 +1,4 @@
-"""What can be seen of a client from outside: message trace, metrics, OpenTelemetry spans.
+"""Observation of a client: message trace, metrics, OpenTelemetry spans.
 
-All of it is off unless settings ask for it. May import: ringmq.remoting.
+All of it is off unless settings enable it. May import: ringmq.remoting.
 """

@@ -1,7 +1,7 @@
-"""Message trace of one client: an interceptor that writes down, and a sender that takes the records to a topic.
+"""Message trace of one client: an interceptor makes records, and a sender sends them to a topic.
 
-`TraceInterceptor` does no IO. `TraceSender` has a producer of its own, which is not traced, on the runtime of the
-client it belongs to.
+`TraceInterceptor` does no IO. `TraceSender` has a producer of its own, which is not traced, on the runtime of its
+client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger("ringmq.client")
 
 DEFAULT_REGION = "DefaultRegion"
 OPEN_MESSAGES_MAX = 100_000
-"""Of messages that are handed out and never acknowledged the oldest are forgotten beyond this."""
+"""The most delivered messages without acknowledgement. Beyond it the oldest are forgotten."""
 LOOK_INTERVAL_S = 0.5
 CLOSE_TIMEOUT_S = 5.0
 _STOCK_STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
@@ -47,7 +47,7 @@ _STOCK_STATES = {"COMMIT": "COMMIT_MESSAGE", "ROLLBACK": "ROLLBACK_MESSAGE"}
 
 @dataclass(slots=True)
 class _Sending:
-    """What is known about a send under way."""
+    """The state of a send in progress."""
 
     group: str
     started_ms: int
@@ -57,8 +57,11 @@ class _Sending:
 
 
 class TraceInterceptor(Interceptor):
-    """Writes a record for every message that is sent, handed out and acknowledged, unless the broker switched trace off
-    (`traceOn=false`). Sends that fail leave no record, as with stock: no broker has named its region."""
+    """Makes a record for every message that is sent, delivered and acknowledged.
+
+    The broker can switch trace off (`traceOn=false`). Failed sends leave no record, as with stock: no broker has
+    named its region.
+    """
 
     def __init__(
         self, buffer: TraceBuffer, next_request_id: Callable[[int], str], clock_ms: Callable[[], int] = now_ms
@@ -69,11 +72,11 @@ class TraceInterceptor(Interceptor):
         self._open: OrderedDict[Place, tuple[str, int]] = OrderedDict()
 
     def before_send(self, group: str, messages: Sequence[Message]) -> _Sending:
-        """Note when the send began."""
+        """Note the start time of the send."""
         return _Sending(group, self._clock_ms())
 
     def on_answer(self, scope: object, address: str, answer: RemotingCommand) -> None:
-        """The broker names its region, and whether it wants traces."""
+        """Note the broker's region and its trace switch."""
         assert isinstance(scope, _Sending)
         fields = answer.ext_fields
         scope.address = address
@@ -83,7 +86,7 @@ class TraceInterceptor(Interceptor):
     def after_send(
         self, scope: object, messages: Sequence[Message], result: SendResult | None, error: BaseException | None
     ) -> None:
-        """A record for each message that was stored."""
+        """Make a record for each stored message."""
         assert isinstance(scope, _Sending)
         if result is None or not scope.traced:
             return
@@ -110,7 +113,7 @@ class TraceInterceptor(Interceptor):
             )
 
     def after_transaction(self, group: str, message: Message, end: TransactionEnd) -> None:
-        """A record of the transaction's end."""
+        """Make a record of the transaction's end."""
         now, properties = self._clock_ms(), message.properties
         record = TransactionEndRecord(
             TracedMessage(end.message_id, properties.get(names.KEYS)),
@@ -128,7 +131,7 @@ class TraceInterceptor(Interceptor):
         self._buffer.add(record, now)
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
-        """A record for each message that goes out, and its time for the record of its end."""
+        """Make a record for each delivered message, and note its time for the record of its end."""
         now = self._clock_ms()
         request_id = self._next_request_id(now)
         for message in messages:
@@ -142,7 +145,7 @@ class TraceInterceptor(Interceptor):
             self._open.popitem(last=False)
 
     def after_consume(self, group: str, messages: Sequence[MessageExt], error: BaseException | None) -> None:
-        """A record for each message that is done."""
+        """Make a record for each finished message."""
         now = self._clock_ms()
         outcome = ConsumeOutcome.SUCCESS if error is None else ConsumeOutcome.EXCEPTION
         for message in messages:
@@ -153,7 +156,7 @@ class TraceInterceptor(Interceptor):
 
 
 class TraceSender:
-    """Sends what `buffer` holds by the producer that `make_producer` gives, from `start` to `close`."""
+    """Sends the records of `buffer` by the producer of `make_producer`, from `start` to `close`."""
 
     def __init__(
         self, buffer: TraceBuffer, make_producer: Callable[[], Producer], clock_ms: Callable[[], int] = now_ms
@@ -165,14 +168,14 @@ class TraceSender:
         self._dropped_told = 0
 
     def start(self) -> None:
-        """Begin; to be called on the client's runtime."""
+        """Start on the client's runtime."""
         self._closing = Event()
         self._producer = self._make_producer()
         self._producer.start()
         self._task = create_task(self._run())
 
     async def close(self) -> None:
-        """Send what is there, for five seconds at most; the rest counts as lost."""
+        """Send the remaining records for at most five seconds. The rest counts as lost."""
         if self._task is None:
             return
         task, self._task = self._task, None

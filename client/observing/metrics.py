@@ -1,6 +1,6 @@
 """Counts and latencies of a program's clients: `ConnectionSettings(metrics=ClientMetrics())`.
 
-Counting is a few additions under a lock; text is made when somebody asks (`snapshot`, or a scrape by
+Counting is a few additions under a lock. Text is made on request (`snapshot`, or a scrape by
 `ringmq.client.observing.prometheus`). One `ClientMetrics` may serve any number of clients of a process.
 """
 
@@ -82,7 +82,7 @@ Labels = tuple[str, ...]
 
 @dataclass(slots=True)
 class Histogram:
-    """Observations by upper bound in seconds; `counts` has one place more, for what is above all of `BUCKETS_S`."""
+    """Observations by upper bound in seconds. The last of `counts` is for values above all of `BUCKETS_S`."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     sum_s: float = 0.0
@@ -102,12 +102,12 @@ class MetricsSnapshot:
     gauges: dict[str, dict[Labels, int]]
 
     def counter(self, name: str, *labels: str) -> int:
-        """A counter's value; 0 for one that was never counted."""
+        """Return a counter's value, 0 for one without counts."""
         return self.counters[name].get(labels, 0)
 
 
 class Backlog:
-    """What a consumer tells about its inbox: (messages, bytes), asked when a snapshot is made."""
+    """The (messages, bytes) of a consumer's inbox, measured for each snapshot."""
 
     def __init__(self, measure: Callable[[], tuple[int, int]]) -> None:
         self.measure = measure
@@ -122,7 +122,7 @@ class _Sending:
 
 
 class ClientMetrics(Interceptor):
-    """Counts what its clients do. Safe to be shared by threads."""
+    """Counts the work of its clients. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -133,7 +133,7 @@ class ClientMetrics(Interceptor):
         self._open: OrderedDict[Place, float] = OrderedDict()
 
     def snapshot(self) -> MetricsSnapshot:
-        """All series as they are now; the caller's own."""
+        """Return a copy of all current series."""
         with self._lock:
             counters = {name: dict(series) for name, series in self._counters.items()}
             histograms = {
@@ -160,7 +160,7 @@ class ClientMetrics(Interceptor):
         return backlog
 
     def count_pull(self, topic: str, code: int, body_bytes: int) -> None:
-        """A pull was answered by `code` and a body."""
+        """Count the answer to a pull by `code`, and the bytes of its body."""
         with self._lock:
             topic = self._bounded(topic)
             self._add("ringmq_client_pulls_total", (topic, _PULL_OUTCOMES.get(code, "refused")))
@@ -170,7 +170,7 @@ class ClientMetrics(Interceptor):
     # ---- Interceptor ----
 
     def before_send(self, group: str, messages: Sequence[Message]) -> _Sending:
-        """Note when it began."""
+        """Note the start time."""
         return _Sending()
 
     def on_answer(self, scope: object, address: str, answer: RemotingCommand) -> None:
@@ -200,7 +200,7 @@ class ClientMetrics(Interceptor):
             self._observe("ringmq_client_send_seconds", (topic,), seconds)
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
-        """Note when the messages went out."""
+        """Note the time of delivery."""
         now = time.perf_counter()
         with self._lock:
             for message in messages:

@@ -1,4 +1,4 @@
-"""What watches one client, by its settings: interceptors in their order, and the sender of its message trace."""
+"""The observers of one client, by its settings: interceptors in their order, and the sender of its message trace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROUP_CHARS = 100
 
 
 class Observers:
-    """`interceptors` are the metrics', the application's, and message trace's; empty when nothing is asked for."""
+    """`interceptors` are the metrics', the application's, and message trace's. Empty if no setting enables one."""
 
     def __init__(self, settings: ConnectionSettings, namesrv: Sequence[str], group: str) -> None:
         self.metrics = settings.metrics
@@ -43,18 +43,18 @@ class Observers:
         self.interceptors: tuple[Interceptor, ...] = (*first, *settings.interceptors, *last)
 
     def start(self) -> None:
-        """With the client, on its runtime."""
+        """Start with the client, on its runtime."""
         if self._trace_sender is not None:
             self._trace_sender.start()
 
     async def close(self) -> None:
-        """When the client has nothing to tell any more."""
+        """Close after the client's last event."""
         self._backlog = None
         if self._trace_sender is not None:
             await self._trace_sender.close()
 
     def watch_inbox(self, group: str, measure: Callable[[], tuple[int, int]]) -> None:
-        """Show what waits in an inbox, as (messages, bytes), until the client is forgotten."""
+        """Show the (messages, bytes) of an inbox until the client is forgotten."""
         if self.metrics is not None:
             self._backlog = self.metrics.watch_inbox(group, measure)
 

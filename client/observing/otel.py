@@ -1,8 +1,12 @@
-"""OpenTelemetry spans of what a client sends and receives (extra `otel`: opentelemetry-api, nothing else).
+"""OpenTelemetry spans of a client's sends and receives (extra `otel`: opentelemetry-api, nothing else).
 
-By the semantic conventions for messaging: `send <topic>` (producer), `receive <topic>` (client, linked to the sends of
-the messages), `process <topic>` (consumer, a child of the send; from handing out to acknowledgement). The context
-travels in the messages' properties, by the propagator in use (`traceparent`, `tracestate`, `baggage`).
+Spans follow the semantic conventions for messaging:
+
+* `send <topic>` (producer);
+* `receive <topic>` (client, linked to the sends of the messages);
+* `process <topic>` (consumer, a child of the send, from delivery to acknowledgement).
+
+The context travels in the messages' properties, by the propagator in use (`traceparent`, `tracestate`, `baggage`).
 """
 
 from __future__ import annotations
@@ -36,11 +40,11 @@ if TYPE_CHECKING:
 
 SYSTEM = "rocketmq"
 OPEN_SPANS_MAX = 100_000
-"""Spans of messages that are never acknowledged are ended, the oldest first, beyond this."""
+"""The most open spans of messages without acknowledgement. Beyond it the oldest are ended."""
 
 
 class OpenTelemetryInterceptor(Interceptor):
-    """Makes the spans. `namespace` is shown as `messaging.rocketmq.namespace`. One may serve several clients."""
+    """Makes the spans. `namespace` is shown as `messaging.rocketmq.namespace`. Several clients may share it."""
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class OpenTelemetryInterceptor(Interceptor):
         return span
 
     def on_answer(self, scope: object, address: str, answer: RemotingCommand) -> None:
-        """The broker that answered last is the span's server."""
+        """Set the span's server: the broker that answered last."""
         assert isinstance(scope, Span)
         host, _, port = address.rpartition(":")
         scope.set_attribute("server.address", host)
@@ -94,7 +98,7 @@ class OpenTelemetryInterceptor(Interceptor):
         scope.end()
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
-        """A `receive` span for all of them, and one `process` span each, which lasts."""
+        """Make a `receive` span for all messages, and a lasting `process` span for each."""
         sent = [self._propagator.extract(message.properties, Context()) for message in messages]
         links = [
             Link(context)

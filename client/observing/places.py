@@ -1,4 +1,4 @@
-"""Where a message stands: by it an observer finds again what it noted when the message was handed out."""
+"""Keys of delivered messages, by which an observer finds its notes from the delivery again."""
 
 from ringmq.remoting.message import MessageExt
 
@@ -7,5 +7,5 @@ Place = tuple[str, str, str, int, int]
 
 
 def place_of(group: str, message: MessageExt) -> Place:
-    """The place of a message that a member of `group` got."""
+    """Return the key of a message that a member of `group` got."""
     return group, message.topic, message.broker_name, message.queue_id, message.queue_offset

@@ -1,4 +1,4 @@
-"""`ClientMetrics` in a Prometheus registry (extra `prometheus`): read when it is scraped, no work in between."""
+"""`ClientMetrics` in a Prometheus registry (extra `prometheus`): read at each scrape, no work in between."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _making = threading.Lock()
 
 
 class ClientCollector(Collector):
-    """Gives a registry what `metrics` holds at the time of a scrape."""
+    """Gives a registry the current content of `metrics` at each scrape."""
 
     def __init__(self, metrics: ClientMetrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """All series."""
+        """Yield all series."""
         now = self._metrics.snapshot()
         for name, labels in COUNTERS.items():
             counter = CounterMetricFamily(name.removesuffix("_total"), HELP[name], labels=labels)
@@ -45,19 +45,19 @@ class ClientCollector(Collector):
             yield gauge
 
     def describe(self) -> list[Metric]:
-        """Nothing is fixed before it is counted; an empty list keeps the registry from collecting at registration."""
+        """Return no series: an empty list keeps the registry from collecting at registration."""
         return []
 
 
 def register(metrics: ClientMetrics, registry: CollectorRegistry = REGISTRY) -> ClientCollector:
-    """Show `metrics` in `registry`, until `registry.unregister` of what is returned."""
+    """Show `metrics` in `registry`. Pass the result to `registry.unregister` to end that."""
     collector = ClientCollector(metrics)
     registry.register(collector)
     return collector
 
 
 def process_metrics() -> ClientMetrics:
-    """The one `ClientMetrics` of this process that the default registry shows; made by the first call."""
+    """Return the `ClientMetrics` of this process that the default registry shows. The first call makes it."""
     global _process_metrics
     with _making:
         if _process_metrics is None:

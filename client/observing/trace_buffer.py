@@ -1,6 +1,6 @@
-"""Trace records on their way: bounded, cut into messages. No IO; the clock is an argument.
+"""Buffer of trace records: bounded, cut into messages. No IO; the clock is an argument.
 
-Tracing must never hold up what it watches: a record that finds the buffer full is dropped and counted.
+Tracing must never delay the traced client: a record that finds the buffer full is dropped and counted.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ringmq.remoting.names import TRACE_TOPIC, InvalidName, check_topic
 BODY_BYTES_MAX = 128_000
 """Stock's limit for a trace message."""
 KEYS_BYTES_MAX = 16_384
-"""All properties of a message have room for 32767 bytes."""
+"""Limit of the keys of a trace message. All properties of a message together may have 32767 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
     """Message trace of a client, for `ConnectionSettings(trace=...)`. The defaults are stock's.
 
-    Up to `batch_records` records make a trace message; fewer leave after `flush_interval_ms`. While the topic cannot be
-    written, `buffer_records_max` are kept and further ones dropped. Raises ValueError.
+    Up to `batch_records` records make a trace message. Fewer records leave after `flush_interval_ms`. While the topic
+    cannot be written, `buffer_records_max` records wait and further ones are dropped. Raises ValueError.
     """
 
     topic: str = TRACE_TOPIC
@@ -45,7 +45,7 @@ class TraceSettings:
 
 @dataclass(frozen=True, slots=True)
 class TraceCounts:
-    """Records since the start: taken into the buffer, dropped because it was full, lost with a failed send."""
+    """Records since the start: added to the buffer, dropped because it was full, lost with a failed send."""
 
     recorded: int
     dropped: int
@@ -53,17 +53,17 @@ class TraceCounts:
 
 
 class TraceBuffer:
-    """Records of one client. `add` may be called by any thread, the rest by the one that sends."""
+    """Records of one client. Any thread may call `add`, the sending one calls the rest."""
 
     def __init__(self, settings: TraceSettings, count: Callable[[str, int], None] | None = None) -> None:
-        """`count` is told (outcome, records) of every change of the counts."""
+        """`count` is called with (outcome, records) for every change of the counts."""
         self.settings = settings
         self._count = count or (lambda outcome, records: None)
         self._records: deque[tuple[int, TraceRecord]] = deque()  # with the time of their coming
         self._recorded = self._dropped = self._lost = 0
 
     def add(self, record: TraceRecord, now_ms: int) -> bool:
-        """Keep a record; False when it was dropped."""
+        """Add a record. False if it was dropped."""
         if len(self._records) >= self.settings.buffer_records_max:
             self._dropped += 1
             self._count("dropped", 1)
@@ -74,7 +74,7 @@ class TraceBuffer:
         return True
 
     def take(self, now_ms: int, *, everything: bool = False) -> Message | None:
-        """The next trace message, if a batch is full or its first record has waited long enough (or `everything`)."""
+        """Return the next trace message, if a batch is full or has waited long enough (or `everything`)."""
         records, settings = self._records, self.settings
         if not records:
             return None
@@ -99,13 +99,13 @@ class TraceBuffer:
         return Message(settings.topic, b"".join(lines), {names.KEYS: _keys_text(taken)})
 
     def note_lost(self, message: Message) -> None:
-        """The records of a trace message could not be sent."""
+        """Count the records of a trace message that could not be sent."""
         records = message.body.count(b"\x02")
         self._lost += records
         self._count("lost", records)
 
     def counts(self) -> TraceCounts:
-        """What became of the records."""
+        """The counts of all records."""
         return TraceCounts(self._recorded, self._dropped, self._lost)
 
 

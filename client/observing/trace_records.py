@@ -1,8 +1,8 @@
 """Records of message trace as stock writes and reads them (`TraceDataEncoder`). No IO.
 
-A record is one line of fields joined by U+0001 and closed by U+0002; a trace message's body is a row of lines, its keys
-are the ids and keys of the messages that the lines are about. An absent text is the word "null": Java writes it so, and
-its reader needs a last field that is not empty.
+A record is one line of fields joined by U+0001 and closed by U+0002. A trace message's body is a sequence of lines.
+Its keys are the ids and keys of the traced messages. An absent text is the word "null": Java writes it so, and its
+reader needs a last field that is not empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ RECORD_END = "\x02"
 
 
 class MessageType(IntEnum):
-    """What kind of message was sent; the numbers are the order of stock's `MessageType`."""
+    """The kind of a sent message. The numbers are the order of stock's `MessageType`."""
 
     NORMAL = 0
     TRANSACTION_HALF = 1
@@ -27,7 +27,7 @@ class MessageType(IntEnum):
 
 
 class ConsumeOutcome(IntEnum):
-    """How consuming ended; the numbers are the order of stock's `ConsumeReturnType`."""
+    """The outcome of consuming. The numbers are the order of stock's `ConsumeReturnType`."""
 
     SUCCESS = 0
     TIME_OUT = 1
@@ -38,7 +38,7 @@ class ConsumeOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TracedMessage:
-    """What all records say about a message. `keys` are separated by blanks."""
+    """The fields about a message in all records. `keys` are separated by blanks."""
 
     message_id: str
     keys: str | None = None
@@ -46,7 +46,7 @@ class TracedMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentRecord:
-    """One message was sent. Times in ms; `store_host` is the broker's address, `success` whether the status was OK."""
+    """One message was sent. Times in ms. `store_host` is the broker's address, `success` is True for status OK."""
 
     NAME: ClassVar[str] = "Pub"
 
@@ -64,7 +64,7 @@ class SentRecord:
     success: bool
 
     def encode(self) -> str:
-        """The line."""
+        """Return the line."""
         message = self.message
         return _line(
             self.NAME, self.timestamp_ms, self.region_id, self.group, self.topic, message.message_id, self.tags,
@@ -87,7 +87,7 @@ class ConsumeBeginRecord:
     retry_times: int
 
     def encode(self) -> str:
-        """The line."""
+        """Return the line."""
         message = self.message
         return _line(
             self.NAME, self.timestamp_ms, self.region_id, self.group, self.request_id, message.message_id,
@@ -97,7 +97,7 @@ class ConsumeBeginRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeEndRecord:
-    """The application is done with one message. `timestamp_ms` is the time of the end."""
+    """The application has finished one message. `timestamp_ms` is the time of the end."""
 
     NAME: ClassVar[str] = "SubAfter"
 
@@ -109,7 +109,7 @@ class ConsumeEndRecord:
     outcome: ConsumeOutcome
 
     def encode(self) -> str:
-        """The line."""
+        """Return the line."""
         message = self.message
         return _line(
             self.NAME, self.request_id, message.message_id, self.cost_ms, self.outcome is ConsumeOutcome.SUCCESS,
@@ -136,7 +136,7 @@ class TransactionEndRecord:
     from_check: bool
 
     def encode(self) -> str:
-        """The line."""
+        """Return the line."""
         message = self.message
         return _line(
             self.NAME, self.timestamp_ms, self.region_id, self.group, self.topic, message.message_id, self.tags,
@@ -148,7 +148,7 @@ TraceRecord = SentRecord | ConsumeBeginRecord | ConsumeEndRecord | TransactionEn
 
 
 def index_keys(records: Iterable[TraceRecord]) -> list[str]:
-    """What the records can be found by, each once, ids first."""
+    """Return the keys of the records, each once, ids first."""
     ids = dict.fromkeys(record.message.message_id for record in records)
     keys = dict.fromkeys(key for record in records for key in (record.message.keys or "").split())
     return list(ids | keys)

@@ -1,1 +1,1 @@
-"""Behind `Producer`: requests and their results, retries, room, batches that gather, transactions, replies."""
+"""Parts of `Producer`: requests and results, retries, the in-flight limit, lingering batches, transactions, replies."""

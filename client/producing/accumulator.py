@@ -1,4 +1,4 @@
-"""Messages that wait a little for others of their kind, to travel in one request. No IO but for waiting."""
+"""Messages that wait a little for others of their kind, to travel in one request. Waiting is the only IO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SendTogether = Callable[[Sequence[Message], MessageQueue | None], Awaitable[Send
 
 
 class _Kind(NamedTuple):
-    """What messages of one request have in common."""
+    """The properties that messages of one request share."""
 
     topic: str
     queue: MessageQueue | None
@@ -41,7 +41,7 @@ class _Gathering:
 
 
 class Accumulator:
-    """Gathers messages for `linger_ms` or up to `batch_bytes_max`, then sends them by `send`."""
+    """Collects messages for `linger_ms` or up to `batch_bytes_max`, then sends them by `send`."""
 
     def __init__(self, linger_ms: int, batch_bytes_max: int, send: SendTogether) -> None:
         if not 1 <= linger_ms <= LINGER_MS_MAX:
@@ -55,7 +55,7 @@ class Accumulator:
         self._under_way: set[Task[list[SendResult | BaseException]]] = set()
 
     def takes(self, message: Message) -> bool:
-        """Whether the message may travel with others: neither delayed nor transactional, and small enough."""
+        """True if the message may travel with others: neither delayed nor transactional, and small enough."""
         return (
             _ALONE.isdisjoint(message.properties)
             and not message.topic.startswith("%RETRY%")
@@ -63,7 +63,10 @@ class Accumulator:
         )
 
     async def send(self, message: Message, queue: MessageQueue | None) -> SendResult:
-        """Send with others; the result, or error, is the message's own. Who stops waiting does not take it back."""
+        """Send with others and return the message's own result or error.
+
+        A caller that stops waiting does not recall it.
+        """
         kind = _Kind(message.topic, queue, message.properties.get(names.WAIT, "true"))
         size = _size(message)
         gathering = self._open.get(kind)
@@ -87,7 +90,7 @@ class Accumulator:
         return outcome
 
     async def flush(self) -> None:
-        """Send what is gathered now, and wait for everything under way."""
+        """Send the collected messages now, and wait for everything in progress."""
         for kind, gathering in list(self._open.items()):
             self._close(kind, gathering)
         await wait(list(self._under_way))
@@ -98,7 +101,7 @@ class Accumulator:
         gathering.is_full.set()
 
     async def _send_later(self, kind: _Kind, gathering: _Gathering) -> list[SendResult | BaseException]:
-        """An outcome for each message."""
+        """Return an outcome for each message."""
         try:
             async with timeout(self._linger_s):
                 await gathering.is_full.wait()
@@ -117,7 +120,7 @@ class Accumulator:
 
 
 def own_result(together: SendResult, index: int) -> SendResult:
-    """One message's part of the result of a batch: its own ids, its own offset."""
+    """Return one message's part of a batch's result: its own ids, its own offset."""
     if len(together.message_ids) == 1:
         return together
     ids = together.offset_message_ids

@@ -1,4 +1,4 @@
-"""Handles of delayed messages, by which they are taken back. No IO."""
+"""Handles of delayed messages, by which they are recalled. No IO."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ _PARTS = 5  # version, topic, broker name, time of delivery, UNIQ_KEY
 
 
 def broker_of_handle(handle: str) -> str:
-    """The name of the broker that gave the handle (`RecallMessageHandle`). Raises ValueError."""
+    """Return the name of the broker that made the handle (`RecallMessageHandle`). Raises ValueError."""
     if len(handle) > HANDLE_BYTES_MAX:
         raise ValueError(f"recall handle of {len(handle)} characters is over the limit of {HANDLE_BYTES_MAX}")
     try:
@@ -24,7 +24,7 @@ def broker_of_handle(handle: str) -> str:
 
 
 def recall_fields(group: str, topic: str, handle: str) -> tuple[str, dict[str, str]]:
-    """Who gave the handle, and the fields of the request that takes its message back. Raises ValueError."""
+    """Return the broker that made the handle, and the fields of the recall request. Raises ValueError."""
     broker_name = broker_of_handle(handle)
     header = RecallMessageRequestHeader(producer_group=group, topic=topic, recall_handle=handle)
     return broker_name, {**header.encode(), "bname": broker_name}

@@ -1,5 +1,7 @@
-"""The way of replies back to their asker: a broker hands one over only to a client that it knows by a heartbeat, and
-repliers send to any broker that has the cluster's reply topic."""
+"""Routes of replies to their requester. A broker pushes a reply only to clients that it knows by a heartbeat.
+
+Repliers send to any broker that has the cluster's reply topic.
+"""
 
 import logging
 import time
@@ -19,8 +21,10 @@ ASK_AGAIN_S = 30.0  # for the route of a reply topic that was not there
 
 
 class ReplyWay:
-    """Makes this client known to brokers. Each is waited for once; later heartbeats are those of the rounds and of new
-    connections."""
+    """Registers this client with brokers.
+
+    It waits for each broker once. Rounds and new connections send later heartbeats.
+    """
 
     def __init__(self, client: RemotingClient, routes: RouteTable, heartbeats: Heartbeats) -> None:
         self._client = client
@@ -30,7 +34,7 @@ class ReplyWay:
         self._ask_again: dict[str, float] = {}  # reply topic -> when
 
     async def open(self, topic: str) -> None:
-        """Greet the topic's masters, and all others that a reply may be sent to. Raises `RouteError`."""
+        """Send heartbeats to the topic's masters, and to all others that may get a reply. Raises `RouteError`."""
         route = await self._routes.for_sending(topic)
         addresses = route.master_addresses()
         for cluster in route.clusters:
@@ -47,7 +51,7 @@ class ReplyWay:
                 greeting.result()  # raises what a request hook raised
 
     async def _reply_route(self, topic: str) -> TopicRoute | None:
-        """The route of a reply topic, from then on kept fresh with the others."""
+        """Return the route of a reply topic, which is refreshed like the others from then on."""
         route = self._routes.known(topic)
         if route is None and time.monotonic() >= self._ask_again.get(topic, 0.0):
             try:

@@ -1,5 +1,7 @@
-"""Request and reply over topics, RocketMQ's way: a message says who asks and under which number; the answer is a
-message of the cluster's reply topic, which the broker hands to the asker over its own connection (push 326). No IO.
+"""Request and reply over topics, as in RocketMQ. No IO.
+
+A request names its sender and a correlation id. The reply is a message of the cluster's reply topic, which the broker
+pushes to the requester over its own connection (326).
 """
 
 import logging
@@ -22,8 +24,10 @@ log = logging.getLogger("ringmq.client")
 
 
 def compose_reply(request: Message, body: bytes, properties: dict[str, str] | None = None) -> Message:
-    """The answer to `request`, a message that was received; any producer may send it. Raises ValueError for a message
-    that nobody waits for an answer to."""
+    """Return the reply to `request`, a received message. Any producer may send it.
+
+    Raises ValueError for a message without a waiting sender.
+    """
     asked = request.properties
     for name in (names.REPLY_TO_CLIENT, names.CORRELATION_ID, names.CLUSTER):
         if not asked.get(name):
@@ -45,7 +49,7 @@ class WaitingRequests:
         self._waiting: dict[str, Future[MessageExt]] = {}
 
     def mark(self, message: Message, timeout_ms: int) -> str:
-        """Make `message` a request; its correlation id."""
+        """Make `message` a request, and return its correlation id."""
         correlation_id = str(uuid.uuid4())
         message.properties[names.CORRELATION_ID] = correlation_id
         message.properties[names.REPLY_TO_CLIENT] = self._client_id
@@ -58,11 +62,11 @@ class WaitingRequests:
         return await self._waiting[correlation_id]
 
     def forget(self, correlation_id: str) -> None:
-        """Nobody waits for it any more."""
+        """Remove a request whose caller stopped waiting."""
         self._waiting.pop(correlation_id, None)
 
     def take(self, request: RemotingCommand) -> RemotingCommand:
-        """A reply that a broker pushes; the answer to the broker. One that comes too late is dropped, as by stock."""
+        """Handle a reply that a broker pushes, and return the answer. A late reply is dropped, as by stock."""
         try:
             message = read_reply(request)
         except (RemotingError, DecompressionError) as error:
@@ -77,7 +81,7 @@ class WaitingRequests:
 
 
 def read_reply(request: RemotingCommand) -> MessageExt:
-    """The message in a push 326. Raises RemotingError, DecompressionError."""
+    """Return the message in a push 326. Raises RemotingError, DecompressionError."""
     header = ReplyMessageRequestHeader.decode(request.ext_fields)
     body, sys_flag = request.body, header.sys_flag
     if sys_flag & MessageSysFlag.COMPRESSED:

@@ -1,6 +1,6 @@
-"""Back-pressure: how many requests, and how many of their bytes, may be in flight. First come, first served.
+"""Back-pressure: bounds of requests, and of their bytes, in flight. First come, first served.
 
-A place that is given back goes straight to whoever waits longest, so that no crowd is woken for one place.
+A returned permit goes straight to the longest waiter, so one permit wakes one waiter.
 """
 
 from asyncio import CancelledError
@@ -12,7 +12,7 @@ WAITED_FOR, HELD, GIVEN_BACK = range(3)
 
 
 class Place:
-    """What one request holds. `call` is the one that took it, where an interrupt may keep it from giving it back."""
+    """The permit of one request. `call` is its owner, in case an interrupt prevents its return."""
 
     __slots__ = ("call", "size", "state")
 
@@ -23,10 +23,10 @@ class Place:
 
 
 class Room:
-    """Places for requests. Both bounds hold, but one request always fits into an empty room, however large.
+    """Permits for requests. Both bounds hold, but one request always fits into an empty limit, however large.
 
-    An interrupt may break any method off between two steps; `forget` follows, and sets right what was left half done:
-    it counts anew, and handing on is the same when it is done again.
+    An interrupt may stop any method between two steps. `forget` follows and repairs the half-done work: it counts
+    anew, and passing a permit on is idempotent.
     """
 
     __slots__ = ("_bytes_max", "_count_max", "_drained", "_interruptible", "_waiters", "bytes_held", "count")
@@ -43,7 +43,7 @@ class Room:
         self.bytes_held = 0
 
     def take_nowait(self, size: int) -> Place | None:
-        """A place for `size` bytes if one is free and nobody waits."""
+        """Return a permit for `size` bytes, None if none is free or others wait."""
         if self._waiters or not self._fits(size):
             return None
         if current.loop is not None:
@@ -55,7 +55,7 @@ class Room:
         return Place(size, None, HELD)
 
     async def take(self, size: int) -> Place:
-        """A place, waited for if need be."""
+        """Return a permit, after a wait if needed."""
         place = self.take_nowait(size)
         if place is not None:
             return place
@@ -69,7 +69,7 @@ class Room:
             raise
 
     def give_back(self, place: Place) -> None:
-        """Return a place; nothing happens when it was returned before."""
+        """Return a permit to the limit. Does nothing if it was returned before."""
         if place.state != HELD:
             return
         place.state = GIVEN_BACK
@@ -81,7 +81,7 @@ class Room:
             self._hand_on()
 
     def forget(self, call: object) -> None:
-        """Take back what a call has that was interrupted, wherever that was: it will not give anything back itself."""
+        """Take the permits of an interrupted call, which returns nothing itself, wherever the interrupt hit."""
         for waiter, place in self._waiters:
             if place.call is call:
                 waiter.cancel()
@@ -94,14 +94,17 @@ class Room:
         self._hand_on()
 
     async def wait_empty(self) -> None:
-        """Until nobody holds or waits for a place."""
+        """Wait until no permit is out and no caller waits."""
         while self.count:
             future: Future[None] = create_future()
             self._drained.append(future)
             await future
 
     def _hand_on(self) -> None:
-        """Each one leaves the line as the last step: until then it may be handed its place once more."""
+        """Pass free permits to waiters.
+
+        A waiter leaves the line in the last step, so an interrupt can only repeat the pass.
+        """
         waiters, drained = self._waiters, self._drained
         while waiters:
             waiter, place = waiters[0]

@@ -1,8 +1,8 @@
-"""What a send puts on the wire: checks, compression, the properties string, and the header of requests 310 and 320.
+"""The wire form of a send: checks, compression, the properties string, and the header of requests 310 and 320.
 
-The header is the hot part of a producer, so it is written here directly in the binary form (byte map in
-`ringmq.remoting.command`): everything that does not change between two sends of a topic is encoded once, by
-`TopicHeader`. `tests/client` holds it equal to the general encoder.
+The header is the hot part of a producer, so this module writes it directly in the binary form (byte map in
+`ringmq.remoting.command`). `TopicHeader` encodes the parts once that do not change between two sends of a topic.
+`tests/client` compares it with the general encoder.
 """
 
 import struct
@@ -36,7 +36,7 @@ _MULTI_MESSAGE_PROPERTIES: Final = frozenset({names.DELAY, names.TRAN_MSG}) | na
 
 @dataclass(slots=True)
 class SendRequest:
-    """One send, ready but for its queue; the same object serves every retry, so its UNIQ_KEY never changes."""
+    """One send, complete but for its queue. All retries use the same object, so its UNIQ_KEY never changes."""
 
     topic: str
     body: bytes | bytearray | memoryview
@@ -53,8 +53,10 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class BodyRules:
-    """Limits and compression of bodies. `compression` None sends them as they are. Raises ValueError for a level that
-    the algorithm does not have."""
+    """Limits and compression of bodies. `compression` None sends them unchanged.
+
+    Raises ValueError for a level that the algorithm does not have.
+    """
 
     body_bytes_max: int = MAX_BODY_BYTES
     compression: Compression | None = Compression.ZLIB
@@ -83,10 +85,10 @@ def compose_message(
     delay_ms: int | None = None,
     deliver_at_ms: int | None = None,
 ) -> Message:
-    """A message from its parts. Several keys are separated by a blank, so a key holds none.
+    """Return a message from its parts. Several keys are separated by a blank, so a key has none.
 
     At most one of `delay_level` (of the broker's `messageDelayLevel`, from 1), `delay_ms` and `deliver_at_ms` (wall
-    time) says when consumers see it. Raises ValueError.
+    time) sets the time of delivery. Raises ValueError.
     """
     all_properties = _delay_properties(delay_level, delay_ms, deliver_at_ms)
     key_list = [keys] if isinstance(keys, str) else list(keys)
@@ -123,7 +125,7 @@ def _delay_properties(level: int | None, delay_ms: int | None, deliver_at_ms: in
 
 
 def prepare_message(message: Message, next_key: Callable[[int], str], now_ms: int, rules: BodyRules) -> SendRequest:
-    """The request for one message, which gets its UNIQ_KEY here if it has none.
+    """Return the request for one message, which gets its UNIQ_KEY here if it has none.
 
     Raises ValueError for the caller's faults.
     """
@@ -147,7 +149,7 @@ def prepare_message(message: Message, next_key: Callable[[int], str], now_ms: in
 
 
 def check_message(message: Message, rules: BodyRules) -> None:
-    """Raises ValueError for what `prepare_message` would refuse: before a message joins others."""
+    """Raise ValueError for a message that `prepare_message` would reject, before it joins others."""
     _check_topic(message.topic)
     _check_body(message.body, rules)
     _properties_bytes(message.properties)
@@ -156,7 +158,7 @@ def check_message(message: Message, rules: BodyRules) -> None:
 def prepare_batch(
     messages: Sequence[Message], next_key: Callable[[int], str], now_ms: int, rules: BodyRules
 ) -> SendRequest:
-    """The request for a batch, which the broker stores whole or not at all. Raises ValueError.
+    """Return the request for a batch, which the broker stores whole or not at all. Raises ValueError.
 
     Rules of `MessageBatch.generateFromList`: one topic, no retry topic, no delayed messages, one value of WAIT.
     """
@@ -244,7 +246,7 @@ class TopicHeader:
         oneway: bool = False,
         signer: RequestSigner | None = None,
     ) -> bytes:
-        """The complete frame of `request` for one queue, signed where there is a signer."""
+        """Return the complete frame of `request` for one queue, signed if there is a signer."""
         queue_entry = self._queue_entries.get(queue_id)
         if queue_entry is None:
             queue_entry = self._queue_entries[queue_id] = _entry(b"e", b"%d" % queue_id)
@@ -275,7 +277,7 @@ class TopicHeader:
         return b"".join((head, entries, body))
 
     def _values(self, request: SendRequest, queue_id: int) -> bytes:
-        """The values of all entries by the order of their letters."""
+        """Return the values of all entries in the order of their letters."""
         return b"%b%d%d%d%d%b0false%b" % (
             self._first_values,
             queue_id,
@@ -287,7 +289,7 @@ class TopicHeader:
         )
 
     def command(self, request: SendRequest, queue_id: int, opaque: int, *, oneway: bool = False) -> RemotingCommand:
-        """The same frame, not yet encoded: for hooks that add fields."""
+        """Return the same request before encoding, for hooks that add fields."""
         return decode_frame(self.encode(request, queue_id, opaque, oneway=oneway))
 
 
@@ -321,7 +323,7 @@ def _check_body(body: bytes, rules: BodyRules) -> None:
 
 
 def _is_sound(text: str, property_count: int) -> bool:
-    """Names and values must not hold the two separators: then each occurs once per property."""
+    """True if names and values hold neither separator: then each separator occurs once per property."""
     return text.count(names.NAME_SEPARATOR) == text.count(names.PROPERTY_SEPARATOR) == property_count
 
 

@@ -1,4 +1,4 @@
-"""What came of a send."""
+"""The result of a send."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -10,8 +10,10 @@ from ringmq.remoting.message_queue import MessageQueue
 
 
 class SendStatus(Enum):
-    """The message is stored; all but OK mean that a wait for disk or replicas ran out of time, or had nothing left to
-    wait for (SLAVE_NOT_AVAILABLE)."""
+    """The message is stored. All but OK mean that a wait for disk or replicas ended without success.
+
+    SLAVE_NOT_AVAILABLE means that there was no replica to wait for.
+    """
 
     OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -21,11 +23,11 @@ class SendStatus(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SendResult:
-    """Where a message (or the first one of a batch) was stored.
+    """The stored position of a message (or of the first one of a batch).
 
-    `message_ids` are the UNIQ_KEYs, one per message; `offset_message_ids` name the places in the broker's log.
+    `message_ids` are the UNIQ_KEYs, one per message. `offset_message_ids` name the positions in the broker's log.
     Consumers of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
-    `recall_handle` takes a delayed message back (`Producer.recall`), where the broker gave one.
+    `recall_handle` recalls a delayed message (`Producer.recall`), if the broker returned one.
     """
 
     status: SendStatus
@@ -56,7 +58,7 @@ class SendResult:
 
 
 def read_result(request: SendRequest, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:
-    """The result in an answer with one of the codes that mean "stored"; `chosen` is the queue that was asked for."""
+    """Return the result in an answer with a "stored" code. `chosen` is the requested queue."""
     fields = answer.ext_fields
     queue_id = int(fields.get("queueId", chosen.queue_id))
     queue = chosen if queue_id == chosen.queue_id else MessageQueue(chosen.topic, chosen.broker_name, queue_id)

@@ -1,7 +1,7 @@
-"""Exactly-once writes, the client's side: where to stage chunks, and the one request that publishes them.
+"""Exactly-once writes, the client's side: the staging area of a broker, and the one request that publishes chunks.
 
 For writers that work in tasks (Spark's sink). Blocking functions, each with connections of its own: they are called
-once per task or micro-batch. The protocol is in docs/staged-writes.md; brokers other than RingMQ do not know it.
+once per task or micro-batch. docs/staged-writes.md has the protocol. Brokers other than RingMQ do not know it.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ __all__ = [
 
 REQUEST_TIMEOUT_MS = 3000
 COMMIT_ATTEMPT_MS = 25_000
-"""Longer than a broker keeps a commit's answer back."""
+"""The time-out of one attempt, longer than a broker delays a commit's answer."""
 BATCH_PROPERTIES = encode_properties({WAIT: "true"}).encode()
-"""Of a ready-made batch body: its elements have UNIQ_KEYs of their own."""
+"""The properties of a ready-made batch body, whose elements have UNIQ_KEYs of their own."""
 PATIENCE_MS = 30_000
 UNKNOWN_TOPIC_MS = 3000
 _ASK_AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SERVICE_NOT_AVAILABLE})
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StagingPlace:
-    """Where a broker takes staged chunks, and their limits."""
+    """The staging area of a broker, and its limits."""
 
     broker_name: str
     topic: str
@@ -60,14 +60,14 @@ class StagingPlace:
     chunks_max: int
 
     def queue(self, number: int) -> MessageQueue:
-        """A staging queue; they are taken in turn."""
+        """Return a staging queue. Callers take them in turn."""
         return MessageQueue(self.topic, self.broker_name, number % self.queues)
 
 
 def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = PATIENCE_MS) -> TopicRoute:
-    """The topic's route. Raises RouteError for a topic that no broker has, RingmqError when nobody answers in time.
+    """Return the topic's route. Raises RouteError for an unknown topic, RingmqError without an answer in time.
 
-    Name servers forget a broker while it restarts, so an unknown topic is asked for again a little later.
+    Name servers forget a broker while it restarts, so the request for an unknown topic is repeated a little later.
     """
 
     async def find(client: RemotingClient) -> TopicRoute:
@@ -85,7 +85,7 @@ def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = PATIE
 
 
 def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingPlace | None:
-    """Where the broker at `address` takes staged chunks; None when it does not know of such. Raises RingmqError."""
+    """Return the staging area of the broker at `address`, None if the broker has none. Raises RingmqError."""
 
     async def describe(client: RemotingClient) -> StagingPlace | None:
         fields = {staged_writes.OPERATION: staged_writes.DESCRIBE}
@@ -109,10 +109,10 @@ def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingPlac
 
 
 def commit_staged(namesrv: str | Sequence[str], broker_name: str, request: CommitRequest, timeout_ms: int) -> None:
-    """Publish what the request names, once; returns when it is published, by this request or by an earlier one.
+    """Publish the chunks that the request names, exactly once, by this request or an earlier one.
 
-    Asks again while the broker restarts or is busy. Raises BrokerError for a refusal, RingmqError when the time is
-    over: then the same request may be tried again, whatever became of it.
+    The request is repeated while the broker restarts or is busy. Raises BrokerError for a refusal, RingmqError at the
+    end of the time. After a RingmqError the same request may be repeated safely.
     """
     deadline = time.monotonic() + timeout_ms / 1000
 
@@ -147,18 +147,18 @@ def _may_pass(error: RingmqError) -> bool:
 def staging_request(
     place: StagingPlace, number: int, body: bytes | bytearray | memoryview, properties: dict[str, str], now_ms: int
 ) -> SendRequest:
-    """The send that stages one chunk."""
+    """Return the send that stages one chunk."""
     encoded = encode_properties({**properties, WAIT: "true"}).encode()
     return SendRequest(place.topic, body, encoded, 0, 0, now_ms, (), queue=place.queue(number))
 
 
 def place_of_message(offset_message_id: str) -> int:
-    """Commit-log offset of a stored message. Raises ValueError for an id that is none."""
+    """Return the commit-log offset of a stored message. Raises ValueError for an invalid id."""
     return decode_offset_id(offset_message_id)[2]
 
 
 def _run(work: Callable[[RemotingClient], Coroutine[Any, Any, T]], timeout_ms: int) -> T:
-    """Do `work`, again while servers are busy or away, until the time is over."""
+    """Do `work`, repeated while servers are busy or away, until the time is over."""
     deadline = time.monotonic() + timeout_ms / 1000
 
     async def with_client() -> T:

@@ -1,7 +1,7 @@
-"""Transactional messages: stored as halves that nobody sees, published or dropped by what a local transaction came to.
+"""Transactional messages: invisible halves that the outcome of a local transaction publishes or drops.
 
-`TransactionProducer.send_in_transaction` stores the half, runs the local transaction and tells the broker its end.
-Where that does not arrive, the broker asks any producer of the group later (39), which `check` answers from the
+`TransactionProducer.send_in_transaction` stores the half, runs the local transaction and sends its outcome to the
+broker. If the outcome does not arrive, the broker asks any producer of the group later (39). `check` answers from the
 application's own records.
 """
 
@@ -38,7 +38,7 @@ CHECKS_WAIT_S = 3.0
 
 
 class TransactionState(Enum):
-    """What a local transaction came to. UNKNOWN: the broker asks later."""
+    """The outcome of a local transaction. UNKNOWN: the broker asks later."""
 
     COMMIT = int(MessageSysFlag.TRANSACTION_COMMIT)
     ROLLBACK = int(MessageSysFlag.TRANSACTION_ROLLBACK)
@@ -47,8 +47,10 @@ class TransactionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionResult:
-    """`sent` says where the half is; `confirmed` whether the broker has taken `state` (False: it will ask). `error` is
-    what the local transaction raised: its state is UNKNOWN then."""
+    """`sent` is the position of the half. `confirmed` is True if the broker has accepted `state`.
+
+    Otherwise the broker will ask. `error` is the error of the local transaction, whose state is UNKNOWN then.
+    """
 
     sent: SendResult
     state: TransactionState
@@ -61,9 +63,11 @@ Check = Callable[[MessageExt], TransactionState | Awaitable[TransactionState]]
 
 
 class TransactionProducer(Producer):
-    """A `Producer` whose group can be asked how its transactions ended. `check` gets a half message and says so; it is
-    a function, called in a thread, or an async function where the client is an asyncio one. All other arguments are
-    those of `Producer`."""
+    """A `Producer` whose group answers brokers about the outcome of its transactions.
+
+    `check` gets a half message and returns the state. It is a function, called in a thread, or an async function if
+    the client is an asyncio one. All other arguments are those of `Producer`.
+    """
 
     def __init__(self, *args: Any, check: Check, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -71,9 +75,11 @@ class TransactionProducer(Producer):
         self._checks: set[Task[None]] = set()
 
     async def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
-        """Store `message` as a half, run `local` with it, publish or drop it. Raises `SendError` when the half could
-        not be stored: `local` has not run then. A half that was stored without the safety asked for is dropped, and
-        `local` does not run."""
+        """Store `message` as a half, run `local` with it, then publish or drop it.
+
+        Raises `SendError` if the half could not be stored, and then `local` has not run. A half that was stored
+        without the requested safety is dropped, and `local` does not run.
+        """
         properties = message.properties
         for name in (names.DELAY, *names.TIMER_PROPERTIES):
             if name in properties:
@@ -91,8 +97,7 @@ class TransactionProducer(Producer):
         return TransactionResult(sent, state, await self._end_own(message, sent, state), error)
 
     async def close(self) -> None:
-        """Wait for checks under way, at most 3 s (the broker asks the next member of the group), then as
-        `Producer.close`."""
+        """Wait for checks in progress, at most 3 s (the broker asks the next member of the group), then close."""
         checks: list[Task[None]] = list(self._checks)
         try:
             await wait(checks, CHECKS_WAIT_S)
@@ -106,7 +111,7 @@ class TransactionProducer(Producer):
         await super().close()
 
     async def _end_own(self, message: Message, sent: SendResult, state: TransactionState) -> bool:
-        """Tell the broker how it ended; whether it has taken it. Where not, it asks later."""
+        """Send the outcome to the broker. True if the broker has accepted it, otherwise the broker asks later."""
         route = self._routes.known(message.topic)
         master = None if route is None else route.master_address(sent.queue.broker_name)
         if master is None or state is TransactionState.UNKNOWN:
@@ -165,7 +170,7 @@ class TransactionProducer(Producer):
         return None
 
     async def _answer_check(self, address: str, check: CheckTransactionStateRequestHeader, message: MessageExt) -> None:
-        """Ask the application, tell the broker."""
+        """Call the application's check and send its answer to the broker."""
         topic = message.properties.get(names.REAL_TOPIC, message.topic)
         message.topic = without_namespace(self._settings.namespace, topic)
         unique = message.properties.get(names.UNIQ_KEY) or message.msg_id

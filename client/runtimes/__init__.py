@@ -1,1 +1,1 @@
-"""What the SDK waits with: asyncio, or blocking sockets in plain threads under one monitor per client."""
+"""The SDK's two runtimes: asyncio, and blocking sockets in plain threads under one monitor per client."""

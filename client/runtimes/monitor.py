@@ -1,4 +1,4 @@
-"""Waiting under a monitor, so that an interrupt never leaves its holder without it."""
+"""Waits under a monitor that always end with the monitor held, even after an interrupt."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 
 
 class Wakes(threading.Condition):
-    """A condition of a monitor (an RLock, which knows its owner). A wait ends with the monitor held, even one that is
-    interrupted while it takes the monitor again: by Ctrl-C, or as a greenlet that is killed. The stock condition would
-    then leave without it, and what follows would release another's."""
+    """A condition of a monitor (an RLock, which knows its owner). A wait always ends with the monitor held.
+
+    This holds even if Ctrl-C, or the kill of a greenlet, interrupts the reacquisition. The stock condition would then
+    return without the monitor, and a later release would release another owner's.
+    """
 
     def __init__(self, monitor: Any) -> None:
         super().__init__(monitor)
@@ -24,7 +26,7 @@ class Wakes(threading.Condition):
 
 
 def take_again(monitor: Any) -> None:
-    """Acquire an RLock, whatever interrupts that; the interrupt is raised afterwards."""
+    """Acquire an RLock despite interrupts. The interrupt is raised afterwards."""
     interrupt: BaseException | None = None
     while not monitor._is_owned():
         try:

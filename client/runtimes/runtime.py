@@ -1,9 +1,9 @@
-"""What the SDK waits with. Its conversations with brokers are coroutines that wait by these functions alone, so that
-the same code runs in two ways: on asyncio's event loop, or over blocking sockets in plain threads (`thread_loop`).
+"""The waits of the SDK. Its conversations with brokers are coroutines that wait by these functions alone.
 
-Each function takes its place in the runtime it is called from: a `ThreadLoop` that runs this thread's code now, else
-asyncio. Names and meanings are asyncio's; cancellation is `asyncio.CancelledError` in both. Between two waits nobody
-else of the same client runs, in both: state needs no locks. No IO here.
+So the same code runs in two ways: on asyncio's event loop, or over blocking sockets in plain threads (`thread_loop`).
+Each function applies to the current runtime: a `ThreadLoop` that runs this thread's code now, else asyncio. Names and
+meanings are asyncio's, and cancellation is `asyncio.CancelledError` in both. In both, no other code of the same
+client runs between two waits, so state needs no locks. No IO here.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ T = TypeVar("T")
 
 
 class Future(Protocol[T]):
-    """What asyncio's futures and those of a `ThreadLoop` have in common."""
+    """The common methods of asyncio's futures and those of a `ThreadLoop`."""
 
     def done(self) -> bool:
-        """Whether a result, an error or a cancellation is there."""
+        """True if there is a result, an error or a cancellation."""
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """True if the future was cancelled."""
 
     def cancel(self) -> bool:
-        """Ask for cancellation; False when it is done already."""
+        """Ask for cancellation. False if the future is done."""
 
     def result(self) -> T:
-        """The result; raises what was set as error."""
+        """Return the result, or raise the error."""
 
     def exception(self) -> BaseException | None:
-        """The error, if there is one."""
+        """Return the error, None without one."""
 
     def set_result(self, result: T, /) -> None:
-        """Done, with a result."""
+        """Finish with a result."""
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Done, with an error."""
+        """Finish with an error."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call it with this future when it is done."""
+        """Call `callback` with this future when it is done."""
 
     def __await__(self) -> Generator[Any, None, T]: ...
 
 
 class Task(Future[T], Protocol[T]):
-    """A conversation that goes on by itself."""
+    """A conversation that runs by itself."""
 
 
 class Timer(Protocol):
-    """A call that will be made."""
+    """A call in the future."""
 
     def cancel(self) -> None:
-        """Do not make it."""
+        """Cancel the call."""
 
 
 class Loop(Protocol):
-    """What connections use of an event loop."""
+    """The methods of an event loop that connections use."""
 
     def time(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
 
     def create_future(self) -> Any:
-        """A `Future` of this loop."""
+        """Return a `Future` of this loop."""
 
     def call_soon(self, callback: Callable[[], object], /) -> object:
         """Call before this loop waits again."""
@@ -83,11 +83,11 @@ class Loop(Protocol):
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: str, port: int, *, ssl: Any, server_hostname: str | None
     ) -> tuple[Any, Any]:
-        """Connect; (transport, protocol)."""
+        """Connect and return (transport, protocol)."""
 
 
 class Current(local):
-    """The `ThreadLoop` whose code this thread (or greenlet) runs now; None: asyncio's."""
+    """The `ThreadLoop` whose code this thread (or greenlet) runs now, None for asyncio."""
 
     loop: ThreadLoop | None = None
 
@@ -96,24 +96,26 @@ current = Current()
 
 
 def running_loop() -> Loop:
-    """The loop that runs this code."""
+    """Return the loop that runs this code."""
     return current.loop or asyncio.get_running_loop()
 
 
 def create_future() -> Any:
-    """A `Future` of the running loop."""
+    """Return a `Future` of the running loop."""
     return running_loop().create_future()
 
 
 def create_task(conversation: Coroutine[Any, Any, T], *, name: str | None = None) -> Task[T]:
-    """Let `conversation` go on by itself."""
+    """Run `conversation` as a task."""
     loop = current.loop
     return asyncio.create_task(conversation, name=name) if loop is None else loop.create_task(conversation)
 
 
 def when_interrupted(listener: Callable[[object], object]) -> None:
-    """Call `listener(call)` when an interrupt broke a call off in its own code, at any place of it, where `finally` may
-    be too late or too early; one that waits is cancelled. Asyncio has no such interrupts: there they all cancel."""
+    """Call `listener(call)` if an interrupt stops a call in its own code, where `finally` is too late or too early.
+
+    A waiting call is cancelled instead. Asyncio has no such interrupts: there all of them cancel.
+    """
     if current.loop is not None:
         current.loop.interrupt_listeners.append(listener)
 
@@ -135,14 +137,14 @@ async def gather(*awaitables: Awaitable[T], return_exceptions: bool) -> list[T |
 
 
 async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -> list[Any]:
-    """Wait for all of them at the same time; results in the given order."""
+    """Wait for all of them at the same time. Return results in the given order."""
     if current.loop is None:
         return await asyncio.gather(*awaitables, return_exceptions=return_exceptions)
     return await current.loop.gather(awaitables, return_exceptions=return_exceptions)
 
 
 async def each(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S], at_once: int) -> list[T]:
-    """`ask` about every subject, `at_once` at a time; answers in order. The first error ends it."""
+    """Call `ask` with every subject, `at_once` at a time. Return answers in order. The first error ends it."""
     indexed = list(subjects)
     answers: list[Any] = [None] * len(indexed)
     rest = iter(range(len(indexed)))
@@ -156,7 +158,7 @@ async def each(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S], at_once:
 
 
 async def wait(tasks: Iterable[Future[Any]], timeout: float | None = None) -> None:
-    """Until all are done, whatever came of them, or the time is over."""
+    """Wait until all are done, with any outcome, or the time is over."""
     pending = [task for task in tasks if not task.done()]
     if not pending:
         return
@@ -167,18 +169,21 @@ async def wait(tasks: Iterable[Future[Any]], timeout: float | None = None) -> No
 
 
 async def shield(task: Future[T]) -> T:
-    """The task's result; who gives up waiting for it does not stop it."""
+    """Return the task's result. A waiter that gives up does not stop the task."""
     return await (asyncio.shield(task) if current.loop is None else current.loop.shield(task))
 
 
 def timeout(seconds: float | None) -> AbstractAsyncContextManager[object]:
-    """Cancels the block when the time is over, and makes it a TimeoutError. None: no limit."""
+    """Cancel the block at the end of the time, and turn that into a TimeoutError. None: no limit."""
     return asyncio.timeout(seconds) if current.loop is None else current.loop.timeout(seconds)
 
 
 async def call_outside(function: Callable[..., Any], *args: Any) -> Any:
-    """The result of application code that may take its time and may use the same client: an async function is awaited,
-    any other is called in a thread of its own; what asyncio can await of that one's result, it does."""
+    """Return the result of application code, which may be slow and may use the same client.
+
+    An async function is awaited. Any other function runs in a thread of its own, and asyncio awaits an awaitable
+    result.
+    """
     if inspect.iscoroutinefunction(function):
         return await function(*args)
     function = without_stop_iteration(function)
@@ -189,8 +194,10 @@ async def call_outside(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def without_stop_iteration(function: Callable[..., T]) -> Callable[..., T]:
-    """`function`, with a RuntimeError in the place of StopIteration, as async functions have it: asyncio's futures take
-    none, and who waits for one would wait for ever."""
+    """Return `function` with RuntimeError instead of StopIteration, as async functions have it.
+
+    asyncio's futures accept no StopIteration, and a waiter would wait for ever.
+    """
 
     def called(*args: Any) -> T:
         try:
@@ -211,11 +218,11 @@ class Event:
         self._waiters: list[Future[None]] = []
 
     def is_set(self) -> bool:
-        """Whether the flag is up."""
+        """True if the flag is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Raise the flag; all who wait go on."""
+        """Set the flag and wake all waiters."""
         self._is_set = True
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
@@ -223,11 +230,11 @@ class Event:
                 waiter.set_result(None)
 
     def clear(self) -> None:
-        """Take the flag down."""
+        """Clear the flag."""
         self._is_set = False
 
     async def wait(self) -> None:
-        """Until the flag is up."""
+        """Wait until the flag is set."""
         if self._is_set:
             return
         waiter: Future[None] = create_future()
@@ -240,7 +247,7 @@ class Event:
 
 
 class Lock:
-    """One at a time, in the order of coming: `async with lock`."""
+    """A lock in the order of arrival: `async with lock`."""
 
     __slots__ = ("_waiters", "held")
 

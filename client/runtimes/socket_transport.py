@@ -1,6 +1,7 @@
-"""One blocking socket under a `BrokerConnection`: a thread that connects and receives, and sends by whoever has
-something to send, but for what the system does not take at once. TLS is done in memory, so that the two directions
-never meet in one SSL object.
+"""One blocking socket under a `BrokerConnection`. A thread of the connection connects and receives.
+
+Any thread with data sends it itself. A thread of its own sends the part that the system does not accept at once. TLS
+is done in memory, so the two directions never use one SSL object at the same time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class _Tls:
         self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
 
     def shake_hands(self, connected: socket.socket) -> None:
-        """The handshake. Raises OSError."""
+        """Do the handshake. Raises OSError."""
         while True:
             try:
                 self._session.do_handshake()
@@ -50,7 +51,7 @@ class _Tls:
                 raise
 
     def decrypt(self, received: bytes) -> tuple[bytes, bytes]:
-        """(what the server said, what has to be sent for it)."""
+        """Return (decrypted data of the server, bytes to send back)."""
         self._incoming.write(received)
         parts = []
         with contextlib.suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
@@ -59,13 +60,13 @@ class _Tls:
         return b"".join(parts), self._outgoing.read()
 
     def encrypt(self, data: bytes) -> bytes:
-        """`data` as it goes out."""
+        """Return `data` encrypted."""
         self._session.write(data)
         return self._outgoing.read()
 
 
 class SocketTransport:
-    """The part of asyncio's `Transport` that a `BrokerConnection` uses. Its methods belong to who holds the monitor."""
+    """The part of asyncio's `Transport` that a `BrokerConnection` uses. The caller must hold the monitor."""
 
     def __init__(self, loop: ThreadLoop, connected: socket.socket, protocol: Any, tls: _Tls | None) -> None:
         self._loop = loop
@@ -79,15 +80,15 @@ class SocketTransport:
         self._failure: BaseException | None = None
 
     def set_write_buffer_limits(self, high: int) -> None:
-        """Above this, the protocol is asked to pause."""
+        """Set the size of the buffer above which the protocol is asked to pause."""
         self._high_bytes = high
 
     def is_closing(self) -> bool:
-        """Whether nothing can be sent any more."""
+        """True if nothing can be sent any more."""
         return self._closing
 
     def write(self, data: bytes) -> None:
-        """Send, or begin to, before the thread that runs waits or leaves."""
+        """Send, or begin to, before the running thread waits or leaves."""
         if self._closing:
             return
         if not self._outgoing and not self._sending:
@@ -99,13 +100,13 @@ class SocketTransport:
             self._protocol.pause_writing()
 
     def close(self) -> None:
-        """Close when everything is sent."""
+        """Close after everything is sent."""
         self._closing = True
         if not self._outgoing and not self._sending:
             self._shut()
 
     def receive(self) -> None:
-        """Hand over what the server says until the connection ends. In the connection's thread, outside the monitor."""
+        """Pass received data on until the connection ends. Runs in the connection's thread, outside the monitor."""
         while True:
             try:
                 received = self._socket.recv(RECEIVE_BYTES)
@@ -146,8 +147,10 @@ class SocketTransport:
             self._protocol.data_received(received)
 
     def _send(self) -> None:
-        """What the system does not take at once is sent by a thread of its own: this one has others to serve, or its
-        call has a time."""
+        """Send, and leave the rest that the system does not accept at once to a thread of its own.
+
+        The current thread has other connections to serve, or its call has a time limit.
+        """
         if self._sending or not self._outgoing:
             return
         try:
@@ -163,8 +166,10 @@ class SocketTransport:
                 self._send_all(self._send_waiting)
 
     def _send_all(self, send: Callable[[bytes], bytes]) -> None:
-        """Send what is there and what others add meanwhile, until `send` leaves something. The monitor is left while
-        the socket works."""
+        """Send the buffered data, and data that others add meanwhile, until `send` leaves a rest.
+
+        The monitor is released while the socket works.
+        """
         rest = b""
         try:
             self._sending = True
@@ -193,15 +198,18 @@ class SocketTransport:
                 self._shut()
 
     def _send_at_once(self, data: bytes) -> bytes:
-        """What the system does not take now. (`socket.send` would wait for room, whatever its flags: the socket has a
-        time-out, and so its file does not block.)"""
+        """Send and return the bytes that the system does not accept now.
+
+        `socket.send` would wait for space, whatever its flags: the socket has a time-out, and so its file does not
+        block.
+        """
         try:
             return data[os.write(self._socket.fileno(), data) :]
         except BlockingIOError:
             return data
 
     def _send_waiting(self, data: bytes) -> bytes:
-        """Nothing is left."""
+        """Send everything and return no bytes."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._socket.send(rest) :]
@@ -213,14 +221,14 @@ class SocketTransport:
         self._shut()
 
     def _shut(self) -> None:
-        """The receiving thread wakes up and ends the connection; one that sends fails."""
+        """Shut the socket down: the receiving thread wakes up and ends the connection, a sending one fails."""
         self._outgoing.clear()
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
 
 def end_when_stalled(connected: socket.socket) -> None:
-    """Have the system break the connection when its other end, or the way there, takes nothing for `STALL_S`."""
+    """Let the system break the connection if its peer, or the network, accepts nothing for `STALL_S`."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         with contextlib.suppress(OSError):  # it is closed already
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(STALL_S * 1000))
@@ -234,7 +242,7 @@ def connect_socket(
     server_name: str | None,
     connected: ThreadFuture[tuple[Any, Any]],
 ) -> None:
-    """Connect, tell `connected` of it, and receive until the connection ends. The work of a connection's thread."""
+    """Connect, complete `connected`, and receive until the connection ends. The work of a connection's thread."""
     try:
         connection = socket.create_connection(address, CONNECT_GIVE_UP_S)
         loop.sockets.add(connection)

@@ -1,9 +1,13 @@
-"""The runtime without an event loop: blocking sockets and plain threads, which gevent may make greenlets of.
+"""The runtime without an event loop: blocking sockets and plain threads, which gevent may turn into greenlets.
 
-A client's code runs in whichever thread needs it, one at a time: in the threads that call the client, each of which
-carries its own call and sleeps where the call waits; in one thread for the client's own tasks and timers; in one thread
-per connection that receives. A lock (the monitor) is held by the one that runs and given up at every wait, so the SDK's
-coroutines find what they have on asyncio: nobody else runs between two waits.
+A client's code runs in several threads, one at a time:
+
+* in the threads that call the client: each carries its own call and sleeps during the call's waits;
+* in one thread for the client's own tasks and timers;
+* in one thread per connection that receives.
+
+The running thread holds a lock (the monitor) and releases it at every wait. So the SDK's coroutines have the same
+guarantee as on asyncio: no other code runs between two waits.
 """
 
 from __future__ import annotations
@@ -114,7 +118,7 @@ class ThreadLoop:
     # ---- from outside ----
 
     def open(self) -> None:
-        """Start the thread for tasks and timers. Raises ClientClosedError for what was open before a fork."""
+        """Start the thread for tasks and timers. Raises ClientClosedError for a loop that was open before a fork."""
         if self.is_the_parent_s:
             raise self._not_open()
         if not self._is_open:
@@ -123,8 +127,7 @@ class ThreadLoop:
             self.start_thread(self._do_chores, "tasks")
 
     def leave_to_the_parent(self) -> None:
-        """This is the child of a fork: no thread came along (greenlets do), and what the sockets hold is the parent's.
-        They are closed here, not shut down: its connections live on."""
+        """Close the sockets in the child of a fork without a shutdown: the connections are the parent's."""
         self._begin_anew()
         self.is_the_parent_s = True
         for connected in list(self.sockets):
@@ -132,7 +135,7 @@ class ThreadLoop:
                 os.close(connected.detach())
 
     def close(self) -> None:
-        """Let calls of other threads come to their end, then stop. May be called again."""
+        """Wait for calls of other threads, then stop. May be called again."""
         with self._monitor:
             if self._is_open:
                 self._is_open = False
@@ -151,8 +154,7 @@ class ThreadLoop:
             _open_loops.discard(self)
 
     def run(self, conversation: Coroutine[Any, Any, T]) -> T:
-        """Carry `conversation` to its end in this thread. An interrupt (Ctrl-C) leaves it to the client's own thread,
-        cancelled. Raises ClientClosedError unless open."""
+        """Carry `conversation` to its end in this thread. An interrupt leaves it, cancelled, to the client's thread."""
         wakes = Wakes(self._monitor)
         ready, waits = True, False
 
@@ -189,8 +191,10 @@ class ThreadLoop:
         return self._carry(carry, conversation)
 
     def begin(self, conversation: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Carry `conversation` to its first wait in this thread; it goes on in the client's own. The future cannot be
-        cancelled; its callbacks are called in a thread of their own and may use the client."""
+        """Carry `conversation` to its first wait in this thread. The client's own thread continues it.
+
+        The future cannot be cancelled. Its callbacks run in a thread of their own and may use the client.
+        """
         outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
         outcome.set_running_or_notify_cancel()
         task = ThreadTask(self, conversation, self._ready.append)
@@ -221,13 +225,12 @@ class ThreadLoop:
         return self._carry(carry, conversation)
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
-        """`function(*args)`, which does not wait, as the one that runs. Works on a closed client, too."""
+        """Call `function(*args)`, which does not wait, with the monitor held. Works on a closed client, too."""
         return self._enter(partial(function, *args))
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """This thread is the one that runs. What was due "soon" is done, or handed to the client's thread, before it
-        leaves."""
+        """Hold the monitor. At the end, work that was due "soon" is done, or passed to the client's thread."""
         outer = self._outer()
         with self._monitor:
             try:
@@ -238,8 +241,7 @@ class ThreadLoop:
                 self._wake_chores()
 
     def _enter(self, work: Callable[[], T]) -> T:
-        """`work()` as in `entered`, for threads of the application: an interrupt between the beginning of a context
-        manager and its block would leave the monitor taken."""
+        """Call `work` with the monitor. An interrupt between a context manager and its block would leak it."""
         outer = self._outer()
         with self._monitor:
             try:
@@ -250,7 +252,7 @@ class ThreadLoop:
                 self._wake_chores()
 
     def _carry(self, carry: Callable[[], T], conversation: Coroutine[Any, Any, Any]) -> T:
-        """`_enter` for a conversation, which ends at once where that is refused."""
+        """Call `_enter` for a conversation, which is closed at once if the loop refuses it."""
 
         def carry_if_open() -> T:
             if not self._is_open:
@@ -283,21 +285,21 @@ class ThreadLoop:
     # ---- what conversations use, by way of `runtime` ----
 
     def time(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     def create_future(self) -> ThreadFuture[Any]:
-        """A future."""
+        """Return a future."""
         return ThreadFuture()
 
     def create_task(self, conversation: Coroutine[Any, Any, T]) -> ThreadTask[T]:
-        """A conversation in the client's own thread."""
+        """Run a conversation in the client's own thread."""
         task: ThreadTask[T] = ThreadTask(self, conversation, self._ready.append)
         self._ready.append(task)
         return task
 
     def call_soon(self, callback: Callable[[], object], /) -> None:
-        """Call before the one that runs now waits or leaves."""
+        """Call before the running thread waits or leaves."""
         self._soon.append(callback)
 
     def call_at(self, when: float, callback: Callable[[], object], /) -> ThreadTimer:
@@ -309,7 +311,7 @@ class ThreadLoop:
         return timer
 
     def note_cancelled_timer(self) -> None:
-        """Cancelled timers stay until they are due; when they are most of all, they go."""
+        """Count a cancelled timer. Cancelled timers stay until they are due, or until they are the majority."""
         self._cancelled_timers += 1
         if self._cancelled_timers > max(TIMERS_KEPT, len(self._timers) // 2):
             self._timers = [entry for entry in self._timers if entry[2].callback is not None]
@@ -413,7 +415,7 @@ class ThreadLoop:
     async def create_connection(
         self, protocol_factory: Callable[[], Any], host: str, port: int, *, ssl: Any, server_hostname: str | None
     ) -> tuple[Any, Any]:
-        """Connect a blocking socket; (transport, protocol). The connection has a thread of its own from here on."""
+        """Connect a blocking socket with a thread of its own and return (transport, protocol)."""
         connected: ThreadFuture[tuple[Any, Any]] = ThreadFuture()
         protocol = protocol_factory()
 
@@ -432,22 +434,21 @@ class ThreadLoop:
 
     @property
     def is_open(self) -> bool:
-        """Between `open` and `close`."""
+        """True between `open` and `close`."""
         return self._is_open
 
     @property
     def is_in_a_call(self) -> bool:
-        """Whether this thread is inside a call of the client: it runs an interceptor, or a signal handler that has
-        interrupted the call."""
+        """True if this thread is in a call of the client: in an interceptor, or in a handler of a signal."""
         return current.loop is self or bool(self._monitor._is_owned())  # type: ignore[attr-defined]
 
     @property
     def owns_this_thread(self) -> bool:
-        """Whether this thread is the client's: it works for the client, or runs a callback of the application."""
+        """True if this thread is the client's: it works for the client, or runs a callback of the application."""
         return threading.current_thread() in self._threads
 
     def outside(self, work: Callable[..., T], *args: Any) -> T:
-        """`work(*args)`, which may wait for the system, while others run."""
+        """Call `work(*args)`, which may wait for the system, while other code of the client runs."""
         task, monitor = self.current_task, self._monitor  # a fork may bring another one
         try:
             self.current_task = None
@@ -478,7 +479,7 @@ class ThreadLoop:
         thread.start()
 
     def _do_chores(self) -> None:
-        """Steps of tasks and due timers, until the loop is closed."""
+        """Run steps of tasks and due timers, until the loop is closed."""
         with self.entered():
             while self._is_open or self._calls:
                 self._run_soon()
@@ -489,7 +490,7 @@ class ThreadLoop:
                     self._chores.wait(max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None)
 
     def _tell_outcomes(self) -> None:
-        """Results of what was begun, told outside the monitor: behind them is application code."""
+        """Deliver results of `begin` outside the monitor: their callbacks are application code."""
         while True:
             with self.entered():
                 while not self._outcomes:
@@ -509,7 +510,7 @@ class ThreadLoop:
                 waiting.notify_all()
 
     def _run_soon(self) -> None:
-        """What an interrupt meets here is run again: it must not be lost, and hurts nobody twice."""
+        """Run the callbacks that are due. An interrupt repeats the current callback, so callbacks are idempotent."""
         callback: Callable[[], object] | None = None
         try:
             while self._soon:
@@ -550,8 +551,7 @@ class ThreadLoop:
         return self.create_task(awaitable if isinstance(awaitable, Coroutine) else wait())
 
     def _abandon(self, task: ThreadTask[Any], error: BaseException | None) -> bool:
-        """A call that was broken off comes to its end in the client's own thread, and is one until then: True; False
-        when it has ended. `error` where it did not wait."""
+        """Carry an interrupted call to its end in the client's own thread. False if it has ended already."""
         if left := not task.done():
             task.add_done_callback(self._end_call)
             task.wake = self._ready.append
@@ -577,12 +577,12 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Ctrl-C, the end of the program, the end of a greenlet."""
+    """True for Ctrl-C, the end of the program, and the end of a greenlet."""
     return not isinstance(error, Exception | CancelledError)
 
 
 def _tell(outcome: concurrent.futures.Future[T], task: ThreadTask[T]) -> None:
-    """The task's result for a thread that waits for it."""
+    """Deliver the task's result to a thread that waits for it."""
     error = ClientClosedError("the client was closed") if task.cancelled() else task.exception()
     if error is None:
         outcome.set_result(task.result())

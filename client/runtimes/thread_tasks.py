@@ -1,4 +1,4 @@
-"""Futures and tasks of a `ThreadLoop`. No IO, no threads: who holds the loop's monitor touches them."""
+"""Futures and tasks of a `ThreadLoop`. No IO, no threads: callers hold the loop's monitor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class ThreadFuture(Generic[T]):
-    """A result that will be there; see `runtime.Future`. To be touched by who holds the monitor."""
+    """A result in the future, see `runtime.Future`. Callers hold the monitor."""
 
     __slots__ = ("_callbacks", "_cancelled", "_done", "_exception", "_result")
 
@@ -69,7 +69,7 @@ class ThreadFuture(Generic[T]):
         return self.result()
 
     def _finish(self) -> None:
-        """Where an interrupt breaks it off, `set_result` may be called once more and goes on."""
+        """Finish the future. If an interrupt stops this, `set_result` may be called once more and continues."""
         self._done = True
         callbacks = self._callbacks
         while callbacks:
@@ -78,7 +78,7 @@ class ThreadFuture(Generic[T]):
 
 
 class ThreadTask(ThreadFuture[T]):
-    """A coroutine on its way. `wake` is called when it can make a step; who carries it then calls `step`."""
+    """A coroutine in progress. `wake` is called when it can make a step, and the woken thread calls `step`."""
 
     __slots__ = ("_coroutine", "_loop", "_must_cancel", "_waiting_for", "wake")
 
@@ -100,7 +100,7 @@ class ThreadTask(ThreadFuture[T]):
         return True
 
     def step(self) -> None:
-        """Run up to the next wait. Nothing happens when it was woken twice."""
+        """Run up to the next wait. A second call after one wake does nothing."""
         if self._done or (self._waiting_for is not None and not self._waiting_for.done()):
             return
         loop, self._waiting_for = self._loop, None

@@ -1,5 +1,4 @@
-"""Waits of a consumer that asyncio has no name for, made of `runtime`'s: signals, work that is finished in any case,
-listeners."""
+"""Waits of a consumer that asyncio does not have, made of `runtime`'s: signals, uninterrupted work, listeners."""
 
 import asyncio
 import inspect
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 
 class Signal:
-    """Waiters, woken by number in the order in which they came. A wake that nobody waits for is lost."""
+    """Waiters, woken by number in the order of their arrival. A wake without a waiter is lost."""
 
     __slots__ = ("_waiters",)
 
@@ -36,7 +35,7 @@ class Signal:
         self._waiters: deque[Future[None]] = deque()
 
     async def wait(self, timeout_s: float | None = None) -> bool:
-        """Until woken; False when the time was over first."""
+        """Wait for a wake. False if the time was over before."""
         waiter: Future[None] = create_future()
         self._waiters.append(waiter)
         try:
@@ -64,7 +63,7 @@ class Signal:
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end even when the caller is cancelled; the cancellation follows then."""
+    """Run `work` to its end even if the caller is cancelled. The cancellation follows then."""
     task = create_task(work)
     try:
         return await shield(task)
@@ -74,21 +73,23 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def leave_behind(work: Coroutine[Any, Any, object]) -> None:
-    """Run `work` for a second; what is not over then goes on by itself."""
+    """Run `work` for a second. Unfinished work then continues in the background."""
     await wait([create_task(work)], LEAVE_WAIT_S)
 
 
 async def stop_all(tasks: list[Task[None]]) -> None:
-    """Cancel them and wait for their end."""
+    """Cancel the tasks and wait for their end."""
     for task in tasks:
         task.cancel()
     await gather(*tasks, return_exceptions=True)
 
 
 async def call_listener(listener: Callable[..., object], *args: object) -> None:
-    """Call a listener of the application, which may use the client: at once on asyncio's loop, in a thread of its own
-    otherwise; what it returns is awaited. Errors are logged, and so is the cancellation of something that it waited
-    for, which would end the caller without a word."""
+    """Call a listener of the application, which may use the client. An awaitable result is awaited.
+
+    The call runs at once on asyncio's loop, otherwise in a thread of its own. Errors are logged. So is the
+    cancellation of something that the listener waited for, which would end the caller without a word.
+    """
     if current.loop is not None and not inspect.iscoroutinefunction(listener):
         await call_outside(_call_quietly, listener, args)
         return

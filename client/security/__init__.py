@@ -1,4 +1,4 @@
-"""Who we are to a server, and who it is to us: credentials, signatures of requests, TLS.
+"""Identity of client and server: credentials, signatures of requests, TLS.
 
-No IO of its own but the reading of files that settings name. May import: ringmq.remoting.
+The only IO is the reading of files that settings name. May import: ringmq.remoting.
 """

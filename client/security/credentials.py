@@ -1,4 +1,4 @@
-"""The name and the secret that requests are signed with, and where they may come from."""
+"""The name and the secret that sign requests, and their sources."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Credentials:
 
     @classmethod
     def from_file(cls, path: str | Path, *, must_be_private: bool = False) -> Credentials:
-        """From lines `accessKey=...`, `secretKey=...` and, where there is one, `securityToken=...`.
+        """Read lines `accessKey=...`, `secretKey=...` and, optionally, `securityToken=...`.
 
-        `name: value` is read as well, so that the `tools.yml` of stock's `mqadmin` serves. Raises ValueError, which
-        names the file and never shows a value. A file that every user of the host can read is warned of, or refused
-        with `must_be_private`.
+        Lines `name: value` are accepted as well, so the `tools.yml` of stock's `mqadmin` works. Raises ValueError,
+        which names the file and never shows a value. A file that every user of the host can read causes a warning, or
+        an error with `must_be_private`.
         """
         path = expanded(path, "credentials file")
         data = read_secrets(path, "credentials file", must_be_private=must_be_private)
@@ -61,8 +61,11 @@ class Credentials:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Credentials | None:
-        """From RINGMQ_ACCESS_KEY and RINGMQ_SECRET_KEY (and RINGMQ_SECURITY_TOKEN), or from the file that
-        RINGMQ_CREDENTIALS_FILE names; None when none of them is set. Raises ValueError."""
+        """Return the credentials of the environment, None if no variable is set. Raises ValueError.
+
+        The variables are RINGMQ_ACCESS_KEY and RINGMQ_SECRET_KEY (and RINGMQ_SECURITY_TOKEN), or
+        RINGMQ_CREDENTIALS_FILE.
+        """
         values = os.environ if environ is None else environ
         access_key, secret_key = values.get(ACCESS_KEY_VARIABLE), values.get(SECRET_KEY_VARIABLE)
         if access_key and secret_key:
@@ -75,7 +78,7 @@ class Credentials:
 
 
 def read_secrets(path: Path, what: str, *, must_be_private: bool) -> bytes:
-    """A file of secrets. Raises ValueError that calls the file `what` and its path."""
+    """Return a file of secrets. Raises ValueError that names the file as `what` with its path."""
     try:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -93,7 +96,7 @@ def read_secrets(path: Path, what: str, *, must_be_private: bool) -> bytes:
 
 
 def check_value(name: str, value: str) -> None:
-    """Raise ValueError, which shows the name alone, for what is no key, secret or token."""
+    """Raise ValueError, which shows the name alone, for an invalid key, secret or token."""
     if not value:
         raise ValueError(f"{name} is empty")
     if len(value) > VALUE_CHARS_MAX:

@@ -1,4 +1,4 @@
-"""Names of files that users give."""
+"""Names of files from users."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def expanded(path: str | Path, what: str) -> Path:
-    """The path with `~` and `~user` replaced. Raises ValueError that calls the file `what`: nobody has that name."""
+    """Return the path with `~` and `~user` replaced.
+
+    Raises ValueError that names the file as `what` for an unknown user.
+    """
     try:
         return Path(path).expanduser()
     except RuntimeError:

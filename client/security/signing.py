@@ -1,7 +1,7 @@
-"""Signing requests as RocketMQ's ACL wants it (spec remoting 9.1, `AclClientRPCHook`).
+"""Signatures of requests for RocketMQ's ACL (spec remoting 9.1, `AclClientRPCHook`).
 
-Signed are the values of all header fields in the order of their names, AccessKey and SecurityToken among them, and the
-body behind them; not the code, the opaque and the flag.
+The signature covers the values of all header fields in the order of their names, AccessKey and SecurityToken among
+them, followed by the body. It does not cover the code, the opaque and the flag.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SIGNATURE_HEAD = b"\0\x09Signature"
 
 
 class RequestSigner:
-    """Signs requests with one user's credentials; for use by any number of connections and threads."""
+    """Signs requests with one user's credentials. Any number of connections and threads may share it."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._secret = credentials.secret_key.encode()
@@ -31,14 +31,17 @@ class RequestSigner:
         self._own_entries = b"".join(_entry(name, value) for name, value in self._own.items())
 
     def sign(self, command: RemotingCommand) -> None:
-        """Put the user and the signature into the command's ext fields. A command signed before is signed anew."""
+        """Put the user and the signature into the command's ext fields. A signed command is signed anew."""
         fields = command.ext_fields
         fields.update(self._own)
         fields[SIGNATURE] = self._signature(signed_content(fields, command.body)).decode()
 
     def entries(self, values: bytes, body: bytes | bytearray | memoryview) -> bytes:
-        """What `sign` adds, as entries of a binary header. `values` are those of all other fields by the order of their
-        names, which begin with small letters: they come behind ours."""
+        """Return the additions of `sign` as entries of a binary header.
+
+        `values` are those of all other fields in the order of their names. These names begin with small letters, so
+        they follow the signer's own.
+        """
         signature = self._signature(b"".join((self._own_values, values, body)))
         return b"%b%b%b" % (self._own_entries, _SIGNATURE_HEAD, len(signature).to_bytes(4, "big") + signature)
 
@@ -47,7 +50,7 @@ class RequestSigner:
 
 
 def signed_content(ext_fields: Mapping[str, str], body: bytes) -> bytes:
-    """What is signed: the values by the order of their names, without the signature itself, then the body."""
+    """Return the signed content: the values in the order of their names, without the signature, then the body."""
     values = [value for name, value in sorted(ext_fields.items()) if name != SIGNATURE]
     return "".join(values).encode("utf-8", "replace") + body
 

@@ -1,6 +1,6 @@
-"""TLS to brokers and name servers: settings, the context made of them, and words for what goes wrong.
+"""TLS to brokers and name servers: settings, the context made of them, and texts of errors.
 
-A server is verified unless the settings say otherwise in so many words.
+A server is verified unless the settings disable it explicitly.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _NO_TLS = ("wrong version number", "record layer failure", "http request")
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """How to speak TLS. Files are PEM.
+    """Settings of TLS. Files are PEM.
 
-    `ca_file` holds the certificates that servers must be signed by; without it, those that this host trusts.
-    `certificate_file` with `key_file` (and `key_password`) is shown to servers that ask for a client's certificate.
-    `server_name` is the name that certificates must carry, where they do not carry the address that a broker
-    registered with (often an IP address). `insecure_skip_verification` takes any certificate: whoever sits on the way
-    can then read and change everything. Raises ValueError for contradictions.
+    `ca_file` holds the certificates of accepted CAs, by default those that this host trusts. `certificate_file` with
+    `key_file` (and `key_password`) is shown to servers that ask for a client's certificate. `server_name` is the
+    expected name in certificates, if it differs from the address that a broker registered with (often an IP address).
+    `insecure_skip_verification` accepts any certificate: any host on the route can then read and change everything.
+    Raises ValueError for contradictions.
     """
 
     ca_file: str | Path | None = None
@@ -49,11 +49,14 @@ class TlsSettings:
             )
 
     def name_to_verify(self, host: str) -> str:
-        """The name that the certificate of the server at `host` must carry."""
+        """Return the name that the certificate of the server at `host` must carry."""
         return self.server_name or host
 
     def context(self) -> ssl.SSLContext:
-        """A client's context, TLS 1.2 or later. Raises ValueError that names the setting whose file does not serve."""
+        """Return a client's context, TLS 1.2 or later.
+
+        Raises ValueError that names the setting with the unusable file.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self.insecure_skip_verification:
@@ -94,15 +97,15 @@ class TlsSettings:
 
 
 def connect_error(address: str, error: OSError, *, tls: bool) -> ConnectError:
-    """What to raise when connecting to `address`, with or without TLS, failed."""
+    """Return the error for a failed connection to `address`, with or without TLS."""
     kind = TlsError if isinstance(error, ssl.SSLCertVerificationError) else ConnectError
     return kind(address, describe_socket_failure(error, in_handshake=tls))
 
 
 def describe_socket_failure(error: Exception, *, in_handshake: bool) -> str:
-    """What to tell about a connection that failed with `error`: where TLS is the cause, which setting decides it.
+    """Return the text for a connection that failed with `error`. If TLS is the cause, it names the deciding setting.
 
-    `in_handshake`: TLS was being agreed on, so that an end without words has to do with that.
+    With `in_handshake` TLS was being negotiated, so an end without an error concerns TLS.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _describe_refused(error)
