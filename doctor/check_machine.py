@@ -22,9 +22,7 @@ SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 
 
 def check_engine(facts: EngineFacts) -> Iterator[Finding]:
-    """Check io_uring: the kernel, the settings that forbid it, each operation and flag in use, and a trial of the
-    whole.
-    """
+    """Check io_uring: the kernel, the settings that forbid it, each operation and flag in use, a whole trial."""
     area = "io_uring"
     yield ok(area, "kernel", facts.kernel, "RingMQ needs Linux 6.0 or later")
     yield judged(

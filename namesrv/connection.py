@@ -138,9 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self.counted_bytes = now
 
     def saved(self, response: RemotingCommand | None, error: OSError | None) -> None:
-        """Send the answer after the KV file was written with this request's change, or could not be written
-        (`error`).
-        """
+        """Send the answer after the KV file was written, or could not be written (`error`)."""
         self._waits_for_disk = False
         if error is not None and response is not None:
             response.code, response.remark = ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"

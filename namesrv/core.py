@@ -391,9 +391,7 @@ class RouteRegistry:
         return now_ms if back is None else back.since_ms
 
     def _restore(self, broker: BrokerData, broker_id: int) -> None:
-        """Give an id back to the displaced broker that is still connected, after the broker that claimed the id is
-        gone.
-        """
+        """Give an id back to its displaced, still connected broker after the broker that claimed the id is gone."""
         found = self._displaced.take_first((broker.broker_name, broker_id))
         if found is not None:
             address, live = found

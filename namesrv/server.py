@@ -138,9 +138,7 @@ class NamesrvServer:
             await self.kv_file.close()
 
     def add(self, connection: Connection) -> str | None:
-        """Add a connection, or return the reason why it is refused: too many in total, or over half of them from its
-        host.
-        """
+        """Add a connection, or return the reason of a refusal: too many, in total or of its host (half of all)."""
         most, host = self.config.max_connections, connection.host
         if len(self._connections) >= most:
             return f"more than {most} connections"

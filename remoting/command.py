@@ -121,9 +121,7 @@ class RemotingCommand:
         ext_fields: Mapping[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """Return the answer to `request`: same opaque, same encoding (every client accepts the encoding that it
-        sent).
-        """
+        """Return the answer to `request`: same opaque, same encoding (every client accepts its own encoding)."""
         return cls(
             code=code,
             opaque=request.opaque,

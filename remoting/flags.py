@@ -1,6 +1,4 @@
-"""Bit sets of the protocol: message and pull sysFlag, permissions, topic and group sysFlag (spec remoting 7.4, 7.9,
-8.1).
-"""
+"""Bit sets of the protocol (spec remoting 7.4, 7.9, 8.1): sysFlag of message, pull, topic and group, permissions."""
 
 from __future__ import annotations
 

@@ -46,9 +46,7 @@ def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
 
 
 def _load_standard(data: bytes, dialect_bytes_max: int) -> Any:
-    """Read a text that is too large for the reader in Python: standard JSON only. orjson, if installed, has rejected
-    it.
-    """
+    """Read standard JSON that is too large for the reader in Python. orjson, if installed, has rejected it."""
     if orjson is None:
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(data)

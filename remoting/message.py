@@ -1,5 +1,4 @@
-"""Messages: what an application sends, what comes back, and the stored form that pull, view and query bodies
-carry.
+"""Messages: as sent, as received, and in the stored form that pull, view and query bodies carry.
 
 Stored form, all numbers big-endian; offsets from 48 on grow by 12 for each IPv6 host:
 

@@ -108,9 +108,7 @@ class TopicRouteData:
         return bean
 
     def encode(self, *, standard_json: bool) -> bytes:
-        """Return the body: standard JSON for clients from version 401 on (or on demand), stock's old form for older
-        ones.
-        """
+        """Return the body: standard JSON for clients from version 401 on (or on demand), else stock's old form."""
         bean = self.to_json()
         return json_body.write_browser_body(bean) if standard_json else json_body.write_body(bean)
 

@@ -59,10 +59,10 @@ def copy_records(
     read_chunk: ReadChunk,
     write: Callable[[int, bytes], None],
 ) -> int:
-    """Pass the records of [from_offset, to_offset) to `write`(commit log offset, whole records), in order. Return
-    their end.
+    """Pass the records of [from_offset, to_offset) to `write`, in order. Return their end.
 
-    Raises AdoptionError if the bytes end early or are no records. The records written before the error are whole.
+    `write` gets (commit log offset, whole records). Raises AdoptionError if the bytes end early or are no records.
+    The records written before the error are whole.
     """
     at, pending = from_offset, b""
     while at < to_offset:
@@ -107,8 +107,7 @@ def _read(read_chunk: ReadChunk, taken: int, offset: int, wanted: int) -> bytes:
 def whole_bytes(
     data: bytes, offset: int, file_bytes: int, *, check_crc: bool, keeps_places: bool = True
 ) -> tuple[int, int]:
-    """Return the length of the whole records and blanks at the start of `data`, and the result of the parser behind
-    them.
+    """Return the length of the whole records and blanks at the start of `data`, and the next parser result.
 
     SHORT also stands for the end of `data`. With `keeps_places` a record that names another position ends the walk
     (BAD_PLACE). Callers need this if the records prove that they belong here.

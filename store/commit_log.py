@@ -69,8 +69,7 @@ class CommitLog:
         return int.from_bytes(raw[at : at + 8], "big", signed=True)
 
     def scan(self, from_offset: int, end_offset: int, *, check_crc: bool = True) -> Iterator[tuple[memoryview, Record]]:
-        """Yield (raw bytes, record) one after another up to `end_offset`. Python decodes them, so this is no hot
-        path.
+        """Yield (raw bytes, record) up to `end_offset`. Python decodes them, so this is no hot path.
 
         Records with impossible values are left out: no queue has them.
         """

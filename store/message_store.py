@@ -161,8 +161,9 @@ class MessageStore:
         return best
 
     def log_end(self) -> int:
-        """Return the end of the log: of the queues, or of the following records with impossible values, which no
-        queue names.
+        """Return the end of the log, which is that of the queues or of later records with impossible values.
+
+        No queue names records with impossible values.
         """
         end = self.queue_end()
         for offset, size in self.commit_log.places(end, self.commit_log.files.end_offset):

@@ -1,5 +1,4 @@
-"""Deletion of old log files: by age at the configured hour, by disk ratio at any time, by force on a nearly full
-disk.
+"""Deletion of old log files: by age at the configured hour, by disk ratio at any time, by force on a full disk.
 
 `step` decides (DefaultMessageStore.CleanCommitLogService), `LogRetention` measures and unlinks. Files are deleted
 oldest first, and never one that holds a byte at or behind the safe offset. Deletion is by unlink only, so mappings
@@ -171,11 +170,11 @@ class LogRetention:
         publish: Callable[[int], None] | None = None,
         keep_open: Callable[[int], None] = os.close,
     ) -> RetentionOutcome:
-        """Decide and delete. `publish(min_offset)` is called before the first file goes, so that no reader looks for
-        it.
+        """Decide and delete.
 
-        `keep_open` gets a descriptor of each deleted file, and closes it. The last process to close a file frees its
-        blocks and pages, which takes 0.3 s for 1 GiB. It should not be a process that serves clients.
+        `publish(min_offset)` is called before the first file goes, so that no reader looks for it. `keep_open` gets a
+        descriptor of each deleted file, and closes it. The last process to close a file frees its blocks and pages,
+        which takes 0.3 s for 1 GiB. It should not be a process that serves clients.
 
         Missing files are ignored. Other OSErrors end the round and are raised.
         """

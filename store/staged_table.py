@@ -1,5 +1,4 @@
-"""`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each writer of staged writes, a snapshot of the
-log.
+"""`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each staging writer, a snapshot of the log.
 
     {"version": 1, "replayFrom": 12, "record": [commit log offset, bytes, CRC-32], "queries":
      [[query id, batch id, commit log offset behind what was stored for it, chunks that were lost], ...]}

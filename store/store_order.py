@@ -53,8 +53,9 @@ Returns lines for the operator. Raises OSError.
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """Result of a task: lines for the operator, and the offset from which on the log is another broker's, None
-    without one.
+    """Result of a task: lines for the operator, and the begin of another broker's log.
+
+    The begin is the offset from which on the log was copied, None without a copy.
     """
 
     told: list[str]

@@ -1,6 +1,4 @@
-"""Records of a store without owner that no queue has a unit for yet: recovery would dispatch them, readers count
-them.
-"""
+"""Records of an ownerless store without a unit in a queue: recovery would dispatch them, readers count them."""
 
 from typing import NamedTuple
 
