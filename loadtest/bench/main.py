@@ -31,7 +31,7 @@ Results = dict[str, dict[str, list[Measurement]]]  # row -> system -> runs
 
 @dataclass
 class Plan:
-    """What is to be run."""
+    """The rows, systems and rounds of a run."""
 
     rows: Sequence[Row]
     systems: Sequence[str] = SYSTEMS
@@ -43,7 +43,10 @@ class Plan:
 
 
 def run_bench(plan: Plan, context: Context) -> Results:
-    """Rounds, each system in turn. A row that fails is noted as a run that does not count; the rest goes on."""
+    """Run rounds, each system in turn.
+
+    A failed row is recorded as a run that does not count, and the rest continues.
+    """
     for number in range(plan.rounds):
         plan.say(f"round {number + 1} of {plan.rounds}")
         for system in plan.systems:
@@ -135,7 +138,7 @@ def _add(plan: Plan, row: Row, system: str, measurement: Measurement) -> None:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Command line of `ringmq bench` and `python -m ringmq.loadtest.bench`."""
+    """Parse the command line of `ringmq bench` and `python -m ringmq.loadtest.bench`."""
     parser = argparse.ArgumentParser(prog="ringmq bench", description=__doc__)
     parser.add_argument("--rows", default="", help="names, comma separated: " + ", ".join(row.name for row in ROWS))
     parser.add_argument("--only", default="", help="groups of rows, comma separated: " + ", ".join(GROUPS))
@@ -167,7 +170,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def context_of(options: argparse.Namespace) -> Context:
-    """Tools, folder and sizes for these options."""
+    """Return tools, folder and sizes for these options."""
     context = context_in(options.folder, options.seconds, cpus=options.cpu_list, loader_cpu=options.loader_cpu)
     context.open_rate, context.stock_warmup_s = options.open_rate, options.stock_warmup
     context.catch_up_bytes = int(options.catch_up_mb * 1e6)
@@ -182,7 +185,7 @@ def context_of(options: argparse.Namespace) -> Context:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write `bench.json` and `bench.svg`. 1 when a row of RingMQ did not count."""
+    """Run, print the table, write `bench.json` and `bench.svg`. Return 1 if a row of RingMQ did not count."""
     options = parse(arguments)
     context = context_of(options)
     plan = Plan(

@@ -14,13 +14,13 @@ class Column:
     scale: float = 1.0
 
     def text(self, values: Mapping[str, float]) -> str:
-        """`-` where it was not measured."""
+        """Return the text of the value, `-` if it was not measured."""
         value = values.get(self.name)
         return "-" if value is None else self.form.format(value * self.scale)
 
 
 def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Head, rule and one line per entry."""
+    """Return head, rule and one line per entry."""
     rows = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     rows += ["| " + " | ".join(line) + " |" for line in lines]
     return "\n".join(rows) + "\n"

@@ -1,4 +1,4 @@
-"""What a row measures, what it promises, and how runs become one number. Pure: no IO, no clock."""
+"""Measurements of a row, its goals, and the summary of its runs. Pure: no IO, no clock."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ Reference = Literal["stock", "ceiling", "peer", "absolute"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """One run of one row on one system. `ok`: every message stood in queue and index in time and read back equal."""
+    """One run of one row on one system. `ok`: every message was in queue and index in time and read back equal."""
 
     values: Mapping[str, float]
     ok: bool = True
@@ -21,7 +21,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Goal:
-    """`metric` of RingMQ, divided by the reference's (or as it is), against a bound."""
+    """A bound for `metric` of RingMQ, divided by the reference's (or as it is)."""
 
     metric: str
     reference: Reference
@@ -47,14 +47,14 @@ class Summary:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A goal and what came out: `value` is the ratio (or the value itself); None where something was not measured."""
+    """A goal and its result: `value` is the ratio (or the value itself), None if a part was not measured."""
 
     goal: Goal
     value: float | None
 
     @property
     def met(self) -> bool | None:
-        """None when it could not be judged."""
+        """True if the goal is reached, None if it could not be evaluated."""
         if self.value is None:
             return None
         if self.goal.at_least is not None:
@@ -63,7 +63,7 @@ class Verdict:
 
 
 def summarize(runs: Iterable[Measurement]) -> Summary:
-    """Median and spread over the runs that are ok; a row of which no run counts has no values."""
+    """Return median and spread over the runs that are ok. A row without such a run has no values."""
     runs = list(runs)
     good = [run for run in runs if run.ok]
     names = sorted({name for run in good for name in run.values})

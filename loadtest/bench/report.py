@@ -1,4 +1,4 @@
-"""What comes out of a bench: one JSON document, the table made from it, and the plot."""
+"""The results of a bench: one JSON document, the table made from it, and the plot."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ def document(
     quick: bool,
     warm_memory: bool = False,
 ) -> Document:
-    """Everything that was measured, with the circumstances, as plain JSON values."""
+    """Return all measured values, with the circumstances, as plain JSON values."""
     return {
         "format": FORMAT,
         "header": {
@@ -45,7 +45,7 @@ def document(
 
 
 def machine(folder: Path) -> Document:
-    """Processor, memory, kernel and file system."""
+    """Return processor, memory, kernel and file system."""
     model = [line.split(":", 1)[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     memory = [int(line.split()[1]) // 1024 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")]
     return {
@@ -80,7 +80,7 @@ def _lines(path: str) -> list[str]:
 
 
 def _file_system(folder: Path) -> str:
-    """Type and mount point of the longest mount that holds `folder`."""
+    """Return type and mount point of the longest mount that holds `folder`."""
     best = ("", "unknown")
     for line in _lines("/proc/mounts"):
         point, kind = line.split()[1:3]
@@ -109,7 +109,7 @@ def _row_document(row: Row, runs: Mapping[str, Sequence[Measurement]]) -> Docume
 
 
 def goal_documents(goals: Sequence[Goal], summaries: Mapping[str, Summary]) -> list[Document]:
-    """Each goal with what came out."""
+    """Return each goal with its result."""
     return [
         {
             "metric": verdict.goal.metric,
@@ -123,7 +123,7 @@ def goal_documents(goals: Sequence[Goal], summaries: Mapping[str, Summary]) -> l
 
 
 def summary_document(summary: Summary, runs: Sequence[Measurement]) -> Document:
-    """A summary with all runs behind it."""
+    """Return a summary with all of its runs."""
     return {
         "median": dict(summary.median),
         "spread": dict(summary.spread),
@@ -135,7 +135,7 @@ def summary_document(summary: Summary, runs: Sequence[Measurement]) -> Document:
 
 
 def print_table(report: Document) -> None:
-    """The table: medians with spread, ratios against the goals, then what did not count and why."""
+    """Print medians with spread, ratios against the goals, then the runs that did not count and their reasons."""
     header = report["header"]
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
     print(f"servers on CPUs {header['server_cpus']}, loader on {header['loader_cpu']}, {header['rounds']} round(s) of")
@@ -163,7 +163,7 @@ def print_table(report: Document) -> None:
 
 
 def loader_summary(report: Document) -> str:
-    """The loader's highest proven rate and its processor share beside RingMQ."""
+    """Return the loader's highest proven rate and its processor share beside RingMQ."""
     proven = [
         run["values"].get("messages_per_s", 0.0)
         for row in report["rows"]
@@ -180,7 +180,7 @@ def loader_summary(report: Document) -> str:
 
 
 def server_cpu(row: Document) -> str:
-    """Where RingMQ's processor time went in the last run of a row: share of one CPU by process."""
+    """Return RingMQ's processor time in the last run of a row: share of one CPU by process."""
     runs = row["systems"].get(RINGMQ, {}).get("raw", [])
     used = runs[-1]["report"].get("server_cpu", {}) if runs else {}
     return ", ".join(f"{name} {100 * share:.0f}%" for name, share in used.items() if share >= 0.005)
@@ -197,12 +197,12 @@ def _cell(row: Document, system: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """Three digits, or whole with separators."""
+    """Return a number with three digits, or whole with separators."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def goal_text(goal: Document, goals: int) -> str:
-    """`1.2 (>=1: ok)`; with the metric's name where a row has several `goals`."""
+    """Return `1.2 (>=1: ok)`, with the metric's name if a row has several `goals`."""
     mark = {True: "ok", False: "SHORT", None: "?"}[goal["met"]]
     value = "-" if goal["value"] is None else f"{goal['value']:.3g}"
     metric = f"{goal['metric']} " if goals > 1 and not goal["metric"].startswith("messages") else ""
@@ -210,7 +210,7 @@ def goal_text(goal: Document, goals: int) -> str:
 
 
 def write_plot(report: Document, path: Path) -> None:
-    """Messages per second of every rate row, one bar per system, as SVG."""
+    """Draw messages per second of every rate row, one bar per system, as SVG."""
     pyplot = svg_pyplot()
     rows = [row for row in report["rows"] if row["unit"] == "msg/s" and row["systems"]]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.7 * max(1, len(rows))))
@@ -241,6 +241,6 @@ def write_plot(report: Document, path: Path) -> None:
 
 
 def row_rate(measured: Document) -> float | None:
-    """Median messages/s of one system in one row."""
+    """Return the median messages/s of one system in one row."""
     value = measured.get("median", {}).get("messages_per_s") if measured else None
     return None if value is None else float(value)

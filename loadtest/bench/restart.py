@@ -1,4 +1,4 @@
-"""Restart after kill -9: fill the log, kill everything, time from exec to `ready` with the page cache hot and cold."""
+"""Restart after kill -9: fill the log, kill everything, time from exec to `ready` with page cache and without."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ RUN_ID = "0BADCAFE"
 
 
 def restart_row(context: Context, system: str) -> Measurement:
-    """`hot_s`, and `cold_s` where caches may be dropped. Counts when sampled keys and all bodies are found again."""
+    """Measure `hot_s`, and `cold_s` if caches may be dropped. Counts if sampled keys and all bodies are found again."""
     assert system == RINGMQ
     folder = context.folder / "restart"
     messages = max(1000, context.restart_bytes // RECORD_BYTES)

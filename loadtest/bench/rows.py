@@ -1,4 +1,4 @@
-"""What a row does: one small function each, that measures one thing on one broker."""
+"""The rows of the bench: one small function each, which measures one thing on one broker."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 @dataclass
 class Context:
-    """What the rows share: tools, folder, CPUs and how long to measure."""
+    """The shared parts of all rows: tools, folder, CPUs and durations."""
 
     tools: Tools
     folder: Path
@@ -50,15 +50,15 @@ class Context:
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def topic(self, row: str) -> str:
-        """A fresh topic name."""
+        """Return a fresh topic name."""
         return f"bench_{row.replace('-', '_')}_{next(self.numbers)}"
 
     def loader(self, port: int) -> Loader:
-        """The load generator for the server on `port`."""
+        """Return the load generator for the server on `port`."""
         return Loader(self.tools, port, self.loader_cpu)
 
     def run(self, target: Target, command: str, **options: object) -> Report:
-        """A run of the load generator; `server_cpu` of the report says how much of a CPU each process used."""
+        """Run the load generator. `server_cpu` of the report has the CPU share of each process."""
         names = target.pids()
         watch = ",".join(map(str, names))
         report = self.loader(target.port).run(command, watch=watch, **options)
@@ -71,7 +71,10 @@ class Context:
 
 
 def context_in(folder: Path, seconds: float, *, cpus: Sequence[int] = (), loader_cpu: int | None = None) -> Context:
-    """For a run whose results go to `folder`. CPUs not given: all of this process, and the last one for the loader."""
+    """Return the context of a run with results in `folder`.
+
+    By default it has all CPUs of this process, and the last one for the loader.
+    """
     available = sorted(os.sched_getaffinity(0))
     context = Context(
         tools=build_tools(),
@@ -91,7 +94,10 @@ BROKER, REPLICATION = "broker", "replication"
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: `run` gets a broker with these settings (and a slave), `alone` starts what it needs."""
+    """One line of the table.
+
+    `run` gets a broker with these settings (and a slave), `alone` starts its own processes.
+    """
 
     name: str
     title: str
@@ -108,20 +114,23 @@ class Row:
 
 
 def latencies(report: Report) -> dict[str, float]:
-    """Latency values of a report, in us."""
+    """Return the latencies of a report, in us."""
     return {name: float(report["latency_us"][name]) for name in LATENCIES if name in report["latency_us"]}
 
 
 def found_again(check: Report) -> bool:
-    """Everything acknowledged stands in queue and index and reads back equal, however late."""
+    """True if everything acknowledged is in queue and index and reads back equal, at any time."""
     same = check["read"] == check["acked"] and check["read_crc_sum"] == check["crc_sum"]
     whole = check["queues_wrong"] == check["wrong_crc"] == check["wrong_offset"] == 0
     return bool(same and whole and check["keys_found"] == check["keys_asked"] and not check["trouble"])
 
 
 def send_measurement(report: Report, *, in_time: bool) -> Measurement:
-    """A send row counts when something was acknowledged after the warm-up and everything acknowledged was found again;
-    with `in_time` within `settle_ms`."""
+    """Return the measurement of a send row.
+
+    It counts if a send was acknowledged after the warm-up and everything acknowledged was found again, with `in_time`
+    within `settle_ms`.
+    """
     check = report["check"]
     notes = []
     if report["errors"]:
@@ -141,7 +150,7 @@ def send_measurement(report: Report, *, in_time: bool) -> Measurement:
 
 
 def send_row(row: str, command: str, **options: object) -> Run:
-    """A closed loop of sends with everything read back."""
+    """Return a closed loop of sends with everything read back."""
 
     def run(context: Context, target: Target) -> Measurement:
         report = context.run(
@@ -166,7 +175,7 @@ def send_row(row: str, command: str, **options: object) -> Run:
 
 
 def pull_row(context: Context, target: Target) -> Measurement:
-    """Fill a topic with 1 KiB messages, read them back once, then pull as fast as it goes."""
+    """Fill a topic with 1 KiB messages, read them back once, then pull at full speed."""
     topic = context.topic("pull")
     fill = context.loader(target.port).run(
         "batch",
@@ -190,7 +199,7 @@ def pull_row(context: Context, target: Target) -> Measurement:
 
 
 def open_loop_row(context: Context, target: Target) -> Measurement:
-    """Fixed rate, half of stock's best; latency from the intended send time."""
+    """Send at a fixed rate, half of stock's best. Latency counts from the intended send time."""
     rate = context.open_rate or context.best_rate.get(STOCK, 0.0) / 2
     if rate <= 0:
         return Measurement({}, ok=False, note="stock's best rate is not known: measure it too, or give --open-rate")
@@ -214,7 +223,7 @@ def open_loop_row(context: Context, target: Target) -> Measurement:
 
 
 def java_row(context: Context, target: Target) -> Measurement:
-    """The stock Java producer with 64 threads of synchronous sends."""
+    """Run the stock Java producer with 64 threads of synchronous sends."""
     topic = context.topic("java")
     loader = context.loader(target.port)
     loader.run("create", topic=topic)
@@ -233,7 +242,7 @@ def java_row(context: Context, target: Target) -> Measurement:
 
 
 def memory_row(context: Context, target: Target) -> Measurement:
-    """Private memory of all processes after ten million messages in batches."""
+    """Measure the private memory of all processes after ten million messages in batches."""
     report = context.loader(target.port).run(
         "batch", topic=context.topic("memory"), create=True, connections=16, depth=4, messages=context.memory_messages
     )
@@ -244,7 +253,7 @@ def memory_row(context: Context, target: Target) -> Measurement:
 
 
 def idle_row(context: Context, target: Target) -> Measurement:
-    """Processor time of all processes while a thousand connections say nothing."""
+    """Measure the processor time of all processes beside a thousand idle connections."""
     result: list[Report] = []
     seconds = context.idle_seconds + 2
     connections = context.idle_connections
@@ -265,7 +274,7 @@ def idle_row(context: Context, target: Target) -> Measurement:
 
 
 def sdk_row(mode: str) -> Run:
-    """The Python SDK in one process, 1 KiB bodies."""
+    """Return a run of the Python SDK in one process, 1 KiB bodies."""
 
     def run(context: Context, target: Target) -> Measurement:
         topic = context.topic(f"sdk_{mode}")
@@ -284,7 +293,7 @@ def sdk_row(mode: str) -> Run:
 
 
 def ceiling_measurement(report: Mapping[str, Any]) -> Measurement:
-    """A run against the ceiling, which keeps no queues to check."""
+    """Return a run against the ceiling, which has no queues to check."""
     ok = not report["trouble"] and not report["errors"] and report["bad_answers"] == 0
     values = {RATE: float(report["messages_per_s"]), **latencies(dict(report))}
     values["loader_cpu"] = float(report["loader_cpu"]["share"])

@@ -1,4 +1,4 @@
-"""Sends or consumes with the Python SDK as fast as one process can; prints one JSON object."""
+"""Sends or consumes with the Python SDK at full speed of one process. Prints one JSON object."""
 
 import argparse
 import asyncio
@@ -18,7 +18,7 @@ FILLER = (b"127.0.0.1 - - GET /presentations/logstash HTTP/1.1 200 7697 " * 20)[
 
 
 class Counted:
-    """Makes messages and knows the sum of their CRC-32. Bodies come from a pool: the SDK is measured."""
+    """Makes messages and the sum of their CRC-32. Bodies come from a pool, so the SDK is measured."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -27,20 +27,20 @@ class Counted:
         self._crcs = [zlib.crc32(body) for body in self._bodies]
 
     def message(self) -> Message:
-        """The next message."""
+        """Return the next message."""
         number = self.count
         self.count += 1
         return Message(self.topic, self._bodies[number % BODIES], {"TAGS": "TagA", "KEYS": f"S{number}"})
 
     @property
     def crc_sum(self) -> int:
-        """Of all messages made so far, modulo 2^64."""
+        """The sum over all messages so far, modulo 2^64."""
         rounds, rest = divmod(self.count, BODIES)
         return (rounds * sum(self._crcs) + sum(self._crcs[:rest])) % 2**64
 
 
 async def send_batches(producer: Producer, source: Counted, deadline: float) -> None:
-    """Batches of 20, several of them in flight."""
+    """Send batches of 20, several of them in flight."""
 
     async def worker() -> None:
         while time.monotonic() < deadline:
@@ -50,7 +50,7 @@ async def send_batches(producer: Producer, source: Counted, deadline: float) -> 
 
 
 async def send_each(producer: Producer, source: Counted, deadline: float) -> None:
-    """Each message its own request and its own await, many tasks at once."""
+    """Send each message in its own request and its own await, many tasks at once."""
 
     async def worker() -> None:
         while time.monotonic() < deadline:
@@ -60,7 +60,7 @@ async def send_each(producer: Producer, source: Counted, deadline: float) -> Non
 
 
 async def send_pipelined(producer: Producer, source: Counted, deadline: float) -> None:
-    """One await over many messages, each its own request."""
+    """Send many messages in one await, each in its own request."""
     while time.monotonic() < deadline:
         await producer.send_all((source.message() for _ in range(CHUNK)), pipeline=PIPELINE)
 
@@ -87,7 +87,7 @@ async def measure(namesrv: str, topic: str, mode: str, seconds: float) -> dict[s
 
 
 def measure_one(namesrv: str, topic: str, seconds: float) -> dict[str, float]:
-    """One message at a time with the blocking client, each answered before the next."""
+    """Send one message at a time with the blocking client, each after the answer to the last."""
     source = Counted(topic)
     with blocking.Producer(namesrv, "sdk_bench") as producer:
 
@@ -105,7 +105,10 @@ def measure_one(namesrv: str, topic: str, seconds: float) -> dict[str, float]:
 
 
 async def measure_consume(namesrv: str, topic: str, messages: int, seconds: float) -> dict[str, float]:
-    """A new group from the topic's first message on: after the first, until `messages` or the end of the time."""
+    """Consume with a new group from the topic's first message on.
+
+    Time runs from the first message until `messages` or the end of the time.
+    """
     count = size = first = 0
     group = f"sdk_bench_{topic}_{time.time_ns()}"
     async with Consumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
@@ -125,7 +128,7 @@ async def measure_consume(namesrv: str, topic: str, messages: int, seconds: floa
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namesrv", required=True)
     parser.add_argument("--topic", required=True)

@@ -26,7 +26,7 @@ def svg_pyplot() -> Any:
 
 
 def save_svg(figure: Any, path: Path) -> None:
-    """Write the figure, with the parts removed that change nothing of the picture, and release it."""
+    """Write the figure without parts that do not change the picture, and release it."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     svg_pyplot().close(figure)
@@ -34,7 +34,7 @@ def save_svg(figure: Any, path: Path) -> None:
 
 
 def _smaller(text: str) -> str:
-    """Without indentation, names of groups and rotations by nothing, with one font and coordinates of one decimal."""
+    """Return the SVG without indentation, group names and zero rotations, with one font and one decimal."""
     text = re.sub(r"\n\s+", "\n", text)
     text = re.sub(r'<g id="[\w.]+">', "<g>", text)
     text = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", text)

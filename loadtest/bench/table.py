@@ -1,4 +1,4 @@
-"""The table: every row, its goals and what it is compared with."""
+"""The table: every row, its goals and its references."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -40,7 +40,7 @@ def _send(name: str, title: str, stock: float, ceiling: float | None, command: s
 
 
 def _replication_rows() -> tuple[Row, ...]:
-    """Return the rows of replication, none where they are not installed."""
+    """Return the rows of replication, none if they are not installed."""
     if find_spec("ringmq.loadtest.replication") is None:
         return ()
     from ringmq.loadtest.replication.table import REPLICATION_ROWS
@@ -135,7 +135,10 @@ GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
 
 
 def rows_named(names: list[str], groups: Sequence[str] = GROUPS) -> list[Row]:
-    """The rows with these names, in the table's order; all of `groups` without names. ValueError for an unknown one."""
+    """Return the named rows in the table's order, all of `groups` without names.
+
+    Raises ValueError for an unknown name.
+    """
     known = {row.name for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -1,8 +1,8 @@
-"""Memory of a virtual machine that the host has taken back: its first touch costs ten times what a copy does.
+"""Memory of a virtual machine that the host has reclaimed: its first touch costs ten times as much as a copy.
 
-A guest reports free pages to its host, which drops them and gives them again at the first touch. A row that fills new
-pages of the log then measures the host. So memory is touched before a run, and whether it can be lost again is told
-among the circumstances.
+A guest reports free pages to its host, which drops them and allocates them again at the first touch. A row that fills
+new pages of the log then measures the host. So memory is touched before a run. The circumstances record whether the
+host can reclaim it again.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ MADV_POPULATE_WRITE = 23  # Linux 5.14
 
 
 def free_pages_go_back(parameter: Path = REPORTING_ORDER) -> bool:
-    """Whether free pages are reported to a host."""
+    """True if the kernel reports free pages to a host."""
     try:
         return int(parameter.read_text()) <= LARGEST_ORDER
     except (OSError, ValueError):
@@ -25,7 +25,7 @@ def free_pages_go_back(parameter: Path = REPORTING_ORDER) -> bool:
 
 
 def free_bytes(meminfo: str) -> int:
-    """Memory that holds nothing, from the text of /proc/meminfo."""
+    """Return the free memory in the text of /proc/meminfo."""
     for line in meminfo.splitlines():
         if line.startswith("MemFree:"):
             return int(line.split()[1]) << 10
@@ -33,7 +33,7 @@ def free_bytes(meminfo: str) -> int:
 
 
 def touch(size: int) -> int:
-    """Touch so much new memory and give it back; bytes touched. OSError when the kernel refuses."""
+    """Touch so much new memory, release it, and return the touched bytes. Raises OSError if the kernel refuses."""
     if size < PIECE_BYTES:
         return 0
     size -= size % PIECE_BYTES
@@ -51,5 +51,5 @@ def touch(size: int) -> int:
 
 
 def touch_free_memory() -> int:
-    """Touch what is free, but for 2 GiB; bytes touched."""
+    """Touch all free memory but 2 GiB, and return the touched bytes."""
     return touch(free_bytes(Path("/proc/meminfo").read_text()) - LEAVE_BYTES)

@@ -5,7 +5,7 @@ from ringmq.loadtest.load.targets import Target
 
 
 def warm_up(context: Context, target: Target, seconds: float) -> None:
-    """Single sends, pipelined ones, batches and pulls for `seconds` in all."""
+    """Run single sends, pipelined ones, batches and pulls for `seconds` in all."""
     loader = context.loader(target.port)
     topic = context.topic("warm_up")
     loader.run("send", topic=topic, create=True, connections=64, depth=1, seconds=seconds / 4)

@@ -1,1 +1,1 @@
-"""Programs in C that stand for limits: a server that only copies, a link with a delay."""
+"""Programs in C that measure limits: a server that only copies, a link with a delay."""

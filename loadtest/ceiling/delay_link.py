@@ -1,8 +1,8 @@
 """A slow link between two processes of this machine: `ringmq-link`, a proxy in C, driven from Python.
 
-The kernel's own delay (`tc netem`) is not everywhere; this one needs no rights. It delays each direction by the same
-time at full bandwidth, holds a direction, or breaks the connection. TCP ends on both sides of it, so it shows what a
-protocol makes of a long way, and nothing of what TCP's own windows make of it.
+The kernel's own delay (`tc netem`) is not available everywhere. This proxy needs no rights. It delays each direction
+by the same time at full bandwidth, holds a direction, or breaks the connection. TCP ends on both sides of it. So it
+shows the effect of a long way on a protocol, and not the effect on TCP's own windows.
 """
 
 import selectors
@@ -19,7 +19,7 @@ Command = Literal["hold-to", "hold-back", "flow", "reset", "close", "refuse", "a
 
 @dataclass(frozen=True)
 class LinkState:
-    """When a command was carried out (CLOCK_MONOTONIC, as `time.monotonic_ns`) and what has passed so far."""
+    """The time of a command (CLOCK_MONOTONIC, as `time.monotonic_ns`) and the bytes passed so far."""
 
     at_ns: int
     bytes_to: int
@@ -27,7 +27,7 @@ class LinkState:
 
 
 class DelayLink:
-    """A running link to 127.0.0.1:`to_port`; connect to `port`."""
+    """A running link to 127.0.0.1:`to_port`. Clients connect to `port`."""
 
     def __init__(self, tools: Tools, to_port: int, *, delay_ms: float = 0.0, buffer_bytes: int | None = None) -> None:
         options: dict[str, object] = {"to": to_port, "delay_ms": delay_ms, "buffer_bytes": buffer_bytes}
@@ -37,7 +37,7 @@ class DelayLink:
         self.port = int(self._line("ready", 30.0)[0])
 
     def _line(self, word: str, timeout_s: float) -> list[str]:
-        """The numbers of the next line, which must begin with `word`."""
+        """Return the numbers of the next line, which must begin with `word`."""
         assert self.process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
@@ -48,7 +48,7 @@ class DelayLink:
         return words[1:]
 
     def tell(self, command: Command) -> LinkState:
-        """Carry a command out."""
+        """Carry out a command."""
         assert self.process.stdin is not None
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
@@ -56,7 +56,7 @@ class DelayLink:
         return LinkState(int(at_ns), int(bytes_to), int(bytes_back))
 
     def close(self) -> None:
-        """End it, and with it its connections."""
+        """End the link and its connections."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
@@ -75,14 +75,14 @@ class DelayLink:
 
 
 def window_bytes(bytes_per_s: float, round_trip_ms: float, report_ms: float = 2.0) -> int:
-    """The least window (haWindowBytes) that keeps a link busy: bandwidth x (round trip + time until the slave reports).
+    """Return the least haWindowBytes for a busy link: bandwidth x (round trip + time until the slave reports).
 
-    A power of two, so that a figure measured on a good day still fits on a better one.
+    The result is a power of two, so that a value measured on a good day still fits on a better one.
     """
     wanted = bytes_per_s * (round_trip_ms + report_ms) / 1000
     return 1 << max(16, int(wanted).bit_length())
 
 
 def seconds_since(at_ns: int) -> float:
-    """Seconds since a LinkState's time."""
+    """Return the seconds since a LinkState's time."""
     return (time.monotonic_ns() - at_ns) / 1e9

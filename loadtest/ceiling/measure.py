@@ -1,4 +1,4 @@
-"""The same load against the ceiling: what this machine gives when a server does next to nothing."""
+"""The same load against the ceiling: the limit of this machine for a server that does next to nothing."""
 
 from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.bench.rows import RATE, Context, ceiling_measurement

@@ -12,7 +12,7 @@ from ringmq.loadtest.load.tools import ToolError, Tools, arguments_of, run_json
 
 
 class CeilingServer:
-    """A running ringmq-ceiling. `mode` is "serve" (needs `log`) or "pull"; `port` is the one it took."""
+    """A running ringmq-ceiling. `mode` is "serve" (needs `log`) or "pull". `port` is its port."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class CeilingServer:
         return int(line.split()[1])
 
     def stop(self) -> None:
-        """End it and remove its log."""
+        """End the server and remove its log."""
         self.process.terminate()
         self.process.communicate(timeout=30)
         if self._log is not None:
@@ -59,7 +59,7 @@ class CeilingServer:
 
 
 def fdatasync_rate(tools: Tools, log: Path, seconds: int = 3, write_bytes: int = 4096) -> float:
-    """fdatasync calls per second on the file system of `log`, each after writing `write_bytes` to a mapped file."""
+    """Return fdatasync calls per second beside `log`, each after a write of `write_bytes` to a mapped file."""
     words = [str(tools.ceiling), "fdatasync", *arguments_of({"log": log, "seconds": seconds, "write": write_bytes})]
     try:
         return float(run_json(words, seconds + 60.0)["fdatasync_per_s"])

@@ -1,12 +1,14 @@
-"""Finds broken promises from a client's own record of what it sent and what it read. No IO.
+"""Finds broken promises from a client's own record of its sends and reads. No IO.
 
 Kinds of violation (each has a planted example in tests/loadtest/test_checker.py):
-  loss          a send was acknowledged, but its place holds nothing at the end, or something else
+
+  loss          a send was acknowledged, but its position holds nothing at the end, or something else
   double offset two acknowledged sends were given the same queue offset
   reorder       send A was acknowledged before send B of the same producer and queue began, yet A stands behind B
-  early read    a consumer saw a message at a place where it does not stand later: it was shown before it was kept
+  early read    a consumer saw a message at a position that has another one later: it was shown before it was durable
   gap           the final read of a queue misses an offset between its ends
-A send without an answer may stand in the queue once, more than once (the client retried), or not at all.
+
+A send without an answer may be in the queue once, more than once (the client retried), or not at all.
 """
 
 from collections import defaultdict
@@ -34,7 +36,7 @@ class _Send:
 
 @dataclass(slots=True)
 class Checker:
-    """Takes events in the order in which the client saw them; `verdict` judges at the end.
+    """Takes events in the order in which the client saw them. `verdict` checks them at the end.
 
     Order is the client's own event counter, so no clock is trusted.
     """
@@ -45,32 +47,32 @@ class Checker:
     _final: dict[Place, str] = field(default_factory=dict)
 
     def began(self, producer: str, message_id: str) -> None:
-        """A producer is about to send a message with an id of its own."""
+        """Record that a producer is about to send a message with an id of its own."""
         self._clock += 1
         assert message_id not in self._sends, f"the id {message_id} was used twice by the client"
         self._sends[message_id] = _Send(self._clock, producer)
 
     def acknowledged(self, message_id: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """The broker answered that it keeps the message there."""
+        """Record that the broker acknowledged the message at this position."""
         self._clock += 1
         send = self._sends[message_id]
         send.acknowledged, send.place = self._clock, (topic, queue_id, queue_offset)
 
     def read(self, topic: str, queue_id: int, queue_offset: int, message_id: str) -> None:
-        """A consumer was shown a message while the drill ran."""
+        """Record that a consumer got a message while the drill ran."""
         self._reads.append(((topic, queue_id, queue_offset), message_id))
 
     def final_read(self, topic: str, queue_id: int, queue_offset: int, message_id: str) -> None:
-        """What stands in the queue after everything has settled."""
+        """Record a message of the queue after everything has settled."""
         self._final[(topic, queue_id, queue_offset)] = message_id
 
     @property
     def acknowledged_count(self) -> int:
-        """How many sends were acknowledged."""
+        """The number of acknowledged sends."""
         return sum(1 for send in self._sends.values() if send.place)
 
     def verdict(self) -> list[Violation]:
-        """All violations; empty when every promise was kept."""
+        """Return all violations, none if every promise was kept."""
         return [*self._lost(), *self._doubled(), *self._reordered(), *self._read_early(), *self._gaps()]
 
     def _lost(self) -> list[Violation]:

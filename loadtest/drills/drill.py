@@ -1,8 +1,8 @@
-"""The drill: kills and stops workers of a broker under load, then asks the checker whether every promise was kept.
+"""The drill: kills and stops workers of a broker under load, then has the checker find broken promises.
 
     python -m ringmq.loadtest.drills.drill --seed 1 --blows 1000
 
-Everything random comes from the seed. What the checker knows comes from the client's own record only.
+All randomness comes from the seed. The checker uses the client's own record only.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ SMALL_FILES = {
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One strike: what is done to whom."""
+    """One fault: an action and its target."""
 
     kind: str  # kill, stop, restart (clean, under load), supervisor, everybody
     workers: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Blow:
 
 
 def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> list[Blow]:
-    """A seeded plan: mostly single kills, some pairs and stops, a few restarts and deaths of all."""
+    """Return a seeded plan: mostly single kills, some pairs and stops, a few restarts and deaths of all."""
     dice = random.Random(seed)
     blows = []
     for _ in range(count):
@@ -76,7 +76,7 @@ def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> 
 
 @dataclass(slots=True)
 class DrillReport:
-    """What happened."""
+    """The result of a drill."""
 
     seed: int
     blows: int = 0
@@ -87,7 +87,7 @@ class DrillReport:
     violations: list[Violation] = field(default_factory=list)
 
     def text(self) -> str:
-        """One paragraph for a person."""
+        """Return one paragraph for a person."""
         head = (
             f"drill with seed {self.seed}: {self.blows} blows, {self.sent} sends, {self.acknowledged} acknowledged, "
             f"{self.read} read while it ran, {self.seconds:.1f} s: {len(self.violations)} violations"
@@ -96,7 +96,7 @@ class DrillReport:
 
 
 class Drill:
-    """One run over one store; the broker is started again on the same ports whenever it is gone."""
+    """One run over one store. The broker is started again on the same ports whenever it has ended."""
 
     def __init__(
         self, store: Path, seed: int, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
@@ -118,7 +118,7 @@ class Drill:
         self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
 
     async def run(self, blows: list[Blow], tell: Callable[[str], None] | None = None) -> DrillReport:
-        """Load, strike, settle, judge. `tell` gets a line now and then."""
+        """Load, strike, settle, check. `tell` gets a line now and then."""
         began = time.monotonic()
         client = RemotingClient()
         retry = RetryPolicy(attempts=1, budget_ms=3000)
@@ -158,7 +158,7 @@ class Drill:
         return f"{report.blows} of {blows} blows, {report.sent} sends, {time.monotonic() - began:.0f} s"
 
     def abandon(self) -> None:
-        """End the broker however it stands, and leave nothing of it in shared memory."""
+        """End the broker in any state, and leave nothing of it in shared memory."""
         self._broker.close()
 
     async def _produce(self, producer: Producer, queue_id: int, lane: int) -> None:
@@ -177,7 +177,7 @@ class Drill:
             self._acknowledged.set()
 
     async def _follow(self, client: RemotingClient, queue_id: int) -> None:
-        """Read what is shown while it is shown, from the beginning on."""
+        """Read all readable messages during the drill, from the beginning on."""
         queue_offset = 0
         while self._running:
             try:
@@ -192,21 +192,21 @@ class Drill:
                 await asyncio.sleep(0.005)
 
     def extra_load(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
-        """More to run beside the sends and pulls, until `running` is False; tests put theirs here."""
+        """Return coroutines to run beside the sends and pulls, until `running` is False. Tests override this."""
         return []
 
     @property
     def running(self) -> bool:
-        """The load goes on."""
+        """True while the load continues."""
         return self._running
 
     @property
     def broker(self) -> RunningBroker:
-        """The broker as it runs now."""
+        """The current broker."""
         return self._broker
 
     async def strike(self, blow: Blow) -> None:
-        """Do what the blow says."""
+        """Carry out one fault."""
         match blow.kind:
             case "kill":
                 for worker in blow.workers:
@@ -231,7 +231,7 @@ class Drill:
                 self._broker = await loop.run_in_executor(None, self._start_again)
 
     async def _workers_return(self) -> None:
-        """Until those killed before run again: a worker that is dead when the stop begins makes it unclean, rightly."""
+        """Wait until killed workers run again: a dead worker at the begin of a stop rightly makes it unclean."""
         async with asyncio.timeout(RETURN_TIMEOUT_S):
             while len(pids := self._broker.worker_pids()) < self._worker_count or not self._killed.isdisjoint(
                 pids.values()
@@ -261,8 +261,10 @@ class Drill:
             raise RuntimeError(f"the service did not return within {RETURN_TIMEOUT_S:.0f} s:\n{tail}") from None
 
     async def _shown_end(self, client: RemotingClient, queue_id: int) -> int:
-        """The queue's end, once a control that was killed last answers, and a dispatch shows what was acknowledged; if
-        that never comes, the checker says so."""
+        """Return the queue's end, once a restarted control answers and dispatch shows all acknowledged messages.
+
+        If that never happens, the checker reports it.
+        """
         deadline = time.monotonic() + RETURN_TIMEOUT_S
         while True:
             try:
@@ -276,7 +278,7 @@ class Drill:
             await asyncio.sleep(0.01)  # poll
 
     async def _read_all(self, client: RemotingClient) -> None:
-        """What stands in the queues at the end, from first to last."""
+        """Read the queues at the end, from first to last."""
         for queue_id in range(QUEUES):
             queue_offset, end = 0, await self._shown_end(client, queue_id)
             while queue_offset < end:
@@ -292,7 +294,7 @@ async def run_drill(
     settings: Mapping[str, object],
     tell: Callable[[str], None] | None = None,
 ) -> DrillReport:
-    """Run one drill over `store`; raises RuntimeError when the service does not come back."""
+    """Run one drill over `store`. Raises RuntimeError if the service does not come back."""
     drill = Drill(store, seed, settings)
     try:
         return await drill.run(blows, tell)
@@ -307,7 +309,7 @@ async def run_drill(
 @click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
 @ended_by_sigterm()
 def main(seed: int, blows: int, sync: bool, store: Path | None) -> None:
-    """Kill and stop workers under load; exit status 1 when a promise was broken."""
+    """Kill and stop workers under load. Exit status 1 if a promise was broken."""
     flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"
     click.echo(f"drill with seed {seed}, {blows} blows, {flush}")
     tell = partial(click.echo, err=True)

@@ -1,12 +1,12 @@
-"""The replication drill: a master and a slave under load are killed, stopped, parted and lied to, then all is checked.
+"""The replication drill: faults of a master and a slave under load, then a check of everything.
 
     python -m ringmq.loadtest.drills.ha_drill --seed 1 --rounds 100
 
-SYNC_MASTER with one slave: what was acknowledged stands on both, whichever of them was hit. With --auto the master may
-go on alone (enableAutoInSyncReplicas): what was acknowledged stands on both in the end; the master loses nothing then.
-All that is random comes from the seed; what the checker knows comes from the client's own record and from the slave's
-file at each answer.
-Partitions need root (network namespaces and packet filter rules), a full disk needs root (a small file system).
+Faults are kills, stops, partitions and false reports. SYNC_MASTER with one slave: acknowledged messages are on both,
+whichever was hit. With --auto the master may continue alone (enableAutoInSyncReplicas): acknowledged messages are on
+both in the end, and the master loses nothing then. All randomness comes from the seed. The checker uses the client's
+own record, and the slave's file at each answer. Partitions need root (network namespaces and packet filter rules), a
+full disk needs root (a small file system).
 """
 
 import asyncio
@@ -39,7 +39,7 @@ ROUNDS_PER_LINE = 10
 
 @dataclass(slots=True)
 class HaDrillReport:
-    """What happened."""
+    """The result of a replication drill."""
 
     seed: int
     rounds: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class HaDrillReport:
     violations: list[Violation] = field(default_factory=list)
 
     def text(self) -> str:
-        """One paragraph for a person."""
+        """Return one paragraph for a person."""
         kinds = ", ".join(f"{count} x {kind}" for kind, count in sorted(self.rounds.items()))
         answers = ", ".join(f"{count} {name}" for name, count in sorted(self.answers.items()))
         lines = [
@@ -69,7 +69,7 @@ class HaDrillReport:
 
 @contextlib.contextmanager
 def slave_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own for a slave: ext4 in a sparse file. Needs root and a loop device."""
+    """Yield a separate file system for a slave: ext4 in a sparse file. Needs root and a loop device."""
     image, mount_point = folder / "slave.img", folder / "slave-disk"
     with image.open("wb") as file:
         file.truncate(DISK_BYTES)
@@ -83,7 +83,7 @@ def slave_disk(folder: Path) -> Iterator[Path]:
 
 
 def kinds_possible() -> tuple[str, ...]:
-    """The kinds of faults that can be done here."""
+    """Return the kinds of faults that this machine allows."""
     without: tuple[str, ...] = NEEDS_NETWORK if missing_for_network() else ()
     if missing_for_network() or shutil.which("mkfs.ext4") is None or not Path("/dev/loop-control").exists():
         without += NEEDS_DISK
@@ -98,7 +98,7 @@ async def run_rounds(
     disk: Path | None,
     tell: Callable[[str], None],
 ) -> None:
-    """Load, strike round after round, settle, judge; raises RuntimeError when the service does not come back."""
+    """Load, strike round after round, settle, check. Raises RuntimeError if the service does not come back."""
     began = time.monotonic()
     async with HaLoad(group, must_hold=AUTO not in group.settings) as load:
         striker = Striker(group, load, folder, disk, report.seed)
@@ -127,7 +127,7 @@ async def run_rounds(
 
 
 def degraded_turns(log: str) -> tuple[int, int]:
-    """How often the master's log says that degraded mode was entered, and left."""
+    """Return how many times the master's log enters and leaves degraded mode."""
     entered, left, is_in = 0, 0, False
     for line in log.splitlines():
         was_in = is_in
@@ -141,7 +141,7 @@ def degraded_turns(log: str) -> tuple[int, int]:
 
 
 def compare_logs(group: HaGroup) -> list[Violation]:
-    """After a clean stop: the logs of all nodes hold the same bytes, and nothing in the stores disagrees."""
+    """Check after a clean stop that all logs have the same bytes, and that the stores are consistent."""
     found: list[Violation] = []
     master = _log_of(group.master)
     for node in group.nodes:
@@ -200,7 +200,7 @@ def run_drill(
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the stores go; default: a temporary folder.")
 @ended_by_sigterm()
 def main(seed: int, rounds: int, sync: bool, auto: bool, only: tuple[str, ...], folder: Path | None) -> None:
-    """Hurt a master and its slave under load; exit status 1 when a promise was broken."""
+    """Hurt a master and its slave under load. Exit status 1 if a promise was broken."""
     possible = tuple(kind for kind in kinds_possible() if not (auto and kind == "master loses tail"))
     kinds = tuple(kind for kind in possible if not only or kind in only)
     settings: dict[str, object] = {"flushDiskType": "SYNC_FLUSH" if sync else "ASYNC_FLUSH"}

@@ -1,4 +1,4 @@
-"""What a replication drill does to its group: a seeded plan, and the hand that strikes."""
+"""The faults of a replication drill: a seeded plan, and the code that carries it out."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ NEEDS_DISK = ("disk full", "disk read-only")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One strike: its kind, the worker that it hits, how long it lasts, how many bytes are lost."""
+    """One fault: its kind, the worker that it hits, its duration, the number of lost bytes."""
 
     kind: str
     worker: str = ""
@@ -63,7 +63,7 @@ class Fault:
 
 
 def plan_faults(seed: int, count: int, kinds: tuple[str, ...] = tuple(WEIGHTS)) -> list[Fault]:
-    """A seeded plan that has every kind once in its first `len(kinds)` rounds, then by weight."""
+    """Return a seeded plan with every kind once in its first `len(kinds)` rounds, then by weight."""
     dice = random.Random(seed)
     order = dice.sample(kinds, len(kinds))
     order += dice.choices(kinds, [WEIGHTS[kind] for kind in kinds], k=max(0, count - len(order)))
@@ -75,7 +75,7 @@ def plan_faults(seed: int, count: int, kinds: tuple[str, ...] = tuple(WEIGHTS)) 
 
 
 class Striker:
-    """Does to the group what a fault says; each strike ends with the group as it was."""
+    """Carries out faults. Each ends with the group as it was."""
 
     def __init__(self, group: HaGroup, load: HaLoad, spare_folder: Path, disk: Path | None, seed: int) -> None:
         self._group = group
@@ -109,11 +109,11 @@ class Striker:
         }
 
     async def strike(self, fault: Fault) -> None:
-        """Returns when what was struck runs again; the service may need some time more."""
+        """Return when the struck process runs again. The service may need some more time."""
         await self._ways[fault.kind](fault)
 
     async def close(self) -> None:
-        """End its connections."""
+        """Close the connections."""
         await self._client.close()
 
     # ---- processes -------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Striker:
         await asyncio.to_thread(slave.start)
 
     async def _master_loses_tail(self, fault: Fault) -> None:
-        """The slave has more than its master then: it is held until the operator says that the master takes it over."""
+        """Let the slave have more than its master: the slave is held until the operator adopts its log."""
         master = self._group.master
         await asyncio.to_thread(master.kill)
         await asyncio.to_thread(master.lose_tail, fault.lost_bytes)
@@ -165,13 +165,13 @@ class Striker:
                 await asyncio.sleep(0.1)  # poll
 
     async def status(self) -> HaStatus:
-        """What the master says of its group."""
+        """Return the master's report about its group."""
         address = self._group.master.broker.address
         answer = await self._client.call(address, RequestCode.HA_STATUS, {}, timeout_ms=ASK_TIMEOUT_MS)
         return HaStatus.decode(answer.body)
 
     async def degraded_mode_ends(self, timeout_s: float) -> bool:
-        """Whether the master leaves degraded mode: it hears of what a slave has a little after the slave has it."""
+        """True if the master leaves degraded mode in time. A slave's report follows its write a little later."""
         deadline = time.monotonic() + timeout_s
         while (await self.status()).is_degraded:
             if time.monotonic() > deadline:
@@ -185,7 +185,7 @@ class Striker:
         await self._client.call(address, RequestCode.HA_DECIDE, header, timeout_ms=ASK_TIMEOUT_MS)
 
     async def _disk_full(self, fault: Fault) -> None:
-        """The slave's disk has no room for a while."""
+        """Fill the slave's disk for a while."""
         assert self._disk is not None
         ballast = self._disk / "ballast"
         await asyncio.to_thread(_fill, ballast)
@@ -193,7 +193,7 @@ class Striker:
         ballast.unlink()
 
     async def _disk_read_only(self, fault: Fault) -> None:
-        """A slave whose store cannot be written to does not start, and says why; afterwards it does."""
+        """Check that a slave with a read-only store does not start and names the reason, and later starts."""
         assert self._disk is not None
         slave = self._group.slaves[0]
         await asyncio.to_thread(slave.kill)
@@ -212,13 +212,13 @@ class Striker:
     # ---- other peers -----------------------------------------------------------------------------------------
 
     async def _junk(self, fault: Fault) -> None:
-        """Random bytes, and ends in the middle of a report."""
+        """Send random bytes, and ends in the middle of a report."""
         for _ in range(20):
             length = self._dice.randrange(1, 4096)
             await asyncio.to_thread(_say, self._group.ha_address, [self._dice.randbytes(length)], 0.02)
 
     async def _lies(self, fault: Fault) -> None:
-        """Reports of what was never sent, backward ones, and a new slave that claims all it was sent and keeps none."""
+        """Send false reports: bytes never sent, steps back, a new slave that claims everything and stores nothing."""
         status = await self.status()
         end = status.append_offset
         for reports in ([0, end + 10_000_000], [end, end - 1], [end, end + (1 << 40)], [0, -1], [1 << 62]):
@@ -226,7 +226,7 @@ class Striker:
         await asyncio.to_thread(_claim_everything, self._group.ha_address, fault.span_s)
 
     async def _same_id(self, fault: Fault) -> None:
-        """A second slave with the first one's id, from empty; they count as one."""
+        """Start a second slave with the first one's id, from empty. They count as one."""
         twin = await asyncio.to_thread(self._group.new_slave, self._spare_folder / "twin", 1)
         self._load.holders.append(twin)
         try:
@@ -248,7 +248,7 @@ class Striker:
         await asyncio.to_thread(network.heal)
 
     async def _half_open(self, fault: Fault) -> None:
-        """The slave dies and its master never hears of it: the new connection comes while the old one still stands."""
+        """Kill the slave without a sign to its master: a new connection comes while the old one is still open."""
         network, slave = self._group.network, self._group.slaves[0]
         assert network is not None
         for peer in (await self.status()).slaves:
@@ -264,7 +264,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _say(address: tuple[str, int], parts: list[bytes], pause_s: float) -> None:
-    """Connect to the HA port, send each part, take what comes for `pause_s` after each; the peer may close."""
+    """Connect to the HA port, send each part, and read for `pause_s` after each. The peer may close."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout=2) as peer:
         for part in parts:
             peer.sendall(part)
@@ -274,7 +274,7 @@ def _say(address: tuple[str, int], parts: list[bytes], pause_s: float) -> None:
 
 
 def _claim_everything(address: tuple[str, int], span_s: float) -> None:
-    """An empty slave that reports the end of each transfer at once and stores nothing."""
+    """Run an empty slave that reports the end of each transfer at once and stores nothing."""
     with contextlib.suppress(OSError, struct.error), socket.create_connection(address, timeout=span_s) as peer:
         stream = peer.makefile("rb")
         peer.sendall(struct.pack(">q", 0))
@@ -286,7 +286,7 @@ def _claim_everything(address: tuple[str, int], span_s: float) -> None:
 
 
 def _fill(ballast: Path) -> None:
-    """Leave no room on the file system."""
+    """Fill the file system."""
     with ballast.open("wb") as file:
         status = os.statvfs(ballast.parent)
         free = status.f_bavail * status.f_frsize

@@ -1,4 +1,4 @@
-"""The processes of a replication drill: a name server, a master and its slaves, and what can be done to their files."""
+"""The processes of a replication drill (a name server, a master and its slaves), and actions on their files."""
 
 import contextlib
 import os
@@ -54,7 +54,7 @@ class NameServer:
 
 
 class Node:
-    """One broker of the group: it is ended and started again on its port and store."""
+    """One broker of the group, which can be ended and started again on its port and store."""
 
     def __init__(
         self, store: Path, settings: Mapping[str, object], namesrv: str, prefix: Sequence[str], log_folder: Path
@@ -73,7 +73,7 @@ class Node:
         )
 
     def start(self) -> None:
-        """Start it again; RuntimeError when it does not come up."""
+        """Start the broker again. Raises RuntimeError if it does not come up."""
         self.broker = self._run()
 
     def kill(self) -> None:
@@ -81,17 +81,17 @@ class Node:
         self.broker.kill_all()
 
     def everybody(self) -> list[int]:
-        """Process ids of the supervisor and all workers."""
+        """Return the process ids of the supervisor and all workers."""
         return [self.broker.process.pid, *self.broker.worker_pids().values()]
 
     def close(self) -> None:
-        """The end of the store's use."""
+        """End the use of the store."""
         self.broker.close()
 
     # ---- files, while it is ended ---------------------------------------------------------------------------
 
     def has_record(self, commit_log_offset: int) -> bool:
-        """A record stands in its log file at this place; also while it runs."""
+        """True if the log file has a record at this offset, also while the broker runs."""
         start = commit_log_offset - commit_log_offset % LOG_FILE_BYTES
         try:
             with (self.store / "commitlog" / f"{start:020d}").open("rb") as file:
@@ -101,7 +101,7 @@ class Node:
         return len(head) == 8 and int.from_bytes(head[4:], "big") in _RECORD_MAGICS
 
     def lose_tail(self, lost_bytes: int) -> None:
-        """What a power cut does: the last bytes of the log were in the page cache only, the next boot finds zeros."""
+        """Zero the last bytes of the log like a power cut: they were in the page cache only."""
         (self.store / "ringmq.boot").unlink(missing_ok=True)
         left = lost_bytes
         for path in sorted((self.store / "commitlog").glob("0*"), reverse=True):
@@ -119,7 +119,7 @@ def _addresses(host: str) -> dict[str, object]:
 
 
 class HaGroup:
-    """All of them. `slave_stores`: a folder per slave."""
+    """All nodes. `slave_stores`: a folder per slave."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, object], slave_stores: Sequence[Path], network: Network | None = None
@@ -143,14 +143,14 @@ class HaGroup:
             raise
 
     def new_slave(self, store: Path, broker_id: int) -> Node:
-        """A slave more; the caller closes one that is not in `slaves`."""
+        """Return one more slave. The caller closes it unless it is in `slaves`."""
         own = {"brokerRole": "SLAVE", "brokerId": broker_id, "slaveReadEnable": True}
         given = {**self.settings, **own, **_addresses(self._slave_host)}
         return Node(store, given, self.name_server.address, self._prefix, self._folder)
 
     @property
     def nodes(self) -> list[Node]:
-        """Master first."""
+        """All nodes, the master first."""
         return [self.master, *self.slaves]
 
     @property

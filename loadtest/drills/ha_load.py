@@ -1,7 +1,7 @@
-"""The load of a replication drill: producers, readers of master and slaves, and the record that is judged by.
+"""The load of a replication drill: producers, readers of master and slaves, and the record for the checker.
 
-Beside what the checker finds at the end, one thing is looked at while it runs: when a send is acknowledged, a slave's
-log file has to hold the record already (where the policy says so).
+One check runs beside the load: when a send is acknowledged, a slave's log file must have the record already (if the
+policy says so).
 """
 
 import asyncio
@@ -24,7 +24,7 @@ SETTLE_TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class LoadReport:
-    """What was sent and read, and how often sends ended how."""
+    """The numbers of sends and reads, and of the outcomes of sends."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -32,12 +32,12 @@ class LoadReport:
     answers: dict[str, int] = field(default_factory=dict)
 
     def count(self, answer: str) -> None:
-        """One more send that ended so."""
+        """Count one send with this outcome."""
         self.answers[answer] = self.answers.get(answer, 0) + 1
 
 
 class HaLoad:
-    """Sends and reads until it is told to finish. `holders`: nodes one of which has to hold what is acknowledged."""
+    """Sends and reads until `finish`. One of the nodes in `holders` must have each acknowledged message."""
 
     def __init__(self, group: HaGroup, *, must_hold: bool) -> None:
         self.report = LoadReport()
@@ -95,7 +95,7 @@ class HaLoad:
         self._acknowledged.set()
 
     async def _follow(self, address: str, queue_id: int) -> None:
-        """Read what this broker shows while it shows it, from the beginning on."""
+        """Read all readable messages of this broker, from the beginning on."""
         queue_offset = 0
         while self._running:
             try:
@@ -110,14 +110,14 @@ class HaLoad:
                 await asyncio.sleep(0.01)
 
     async def service(self, timeout_s: float) -> None:
-        """Until a send that began after now is acknowledged; TimeoutError."""
+        """Wait until a send that began after now is acknowledged. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             for _ in range(QUEUES * LANES + 1):  # each lane may have one send that began before
                 self._acknowledged.clear()
                 await self._acknowledged.wait()
 
     async def finish(self) -> list[Violation]:
-        """End the load, wait until the slaves have all, read everything from every broker, judge."""
+        """End the load, wait for the slaves, read everything from every broker, check."""
         self._running = False
         await asyncio.gather(*self._tasks)
         await self._slaves_have_all()
@@ -137,7 +137,7 @@ class HaLoad:
                 take(message.queue_offset, id_of(message))
 
     async def _slaves_have_all(self) -> None:
-        """Until every slave shows as many messages as the master; TimeoutError."""
+        """Wait until every slave shows as many messages as the master. Raises TimeoutError."""
         async with asyncio.timeout(SETTLE_TIMEOUT_S):
             while True:
                 with contextlib.suppress(RingmqError, OSError):

@@ -1,4 +1,4 @@
-"""Two network namespaces on one wire: the master's side, which is ours, and the slaves'. Packet filter rules part them.
+"""Two network namespaces on one wire, the master's (this process's) and the slaves'. Packet filter rules part them.
 
 Needs root, or a kernel that lets users make namespaces, and `ip`, `nsenter`, `unshare` and `nft`. All of it ends with
 this process and the one that holds the other namespace.
@@ -25,7 +25,7 @@ _DROP = {
 
 
 def missing_for_network() -> str:
-    """Why no namespaces can be made here; empty when they can."""
+    """Return the reason why no namespaces can be made here, empty if they can."""
     absent = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if absent:
         return f"not installed: {', '.join(absent)}"
@@ -33,14 +33,14 @@ def missing_for_network() -> str:
 
 
 class Network:
-    """Makes both namespaces; this process, which may have one thread only, and its children are the master's side."""
+    """Makes both namespaces. The master's side is this process, which may have one thread only, and its children."""
 
     def __init__(self) -> None:
         if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "no network namespace can be made")
         self._holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], stdin=subprocess.DEVNULL)
         self.slave_prefix = ("nsenter", f"--net=/proc/{self._holder.pid}/ns/net")
-        """In front of a command that is to run on the slaves' side."""
+        """Prefix of a command that runs on the slaves' side."""
         self._wait_for_holder()
         _run(
             "ip",
@@ -62,20 +62,20 @@ class Network:
             _run(*prefix, "ip", "link", "set", "lo", "up")
 
     def _wait_for_holder(self) -> None:
-        """Until it has left our namespace."""
+        """Wait until the holder has left this namespace."""
         ours, theirs = Path("/proc/self/ns/net").readlink(), Path(f"/proc/{self._holder.pid}/ns/net")
         while theirs.readlink() == ours:
             if self._holder.poll() is not None:
                 raise OSError(f"unshare --net ended with status {self._holder.returncode}")
 
     def part(self, way: Way) -> None:
-        """Drop every packet in one direction or both, without a word to either side."""
+        """Drop every packet in one direction or both, without a sign to either side."""
         ways = ("to_slave", "to_master") if way == "both" else (way,)
         rules = "\n".join(_DROP[one] for one in ways)
         _run(*self.slave_prefix, "nft", "-f", "-", text=f"table inet drill {{\n{rules}\n}}\n")
 
     def silence(self, port: int) -> None:
-        """Drop every packet of one connection of the slaves' side: to both ends the other one's host has died."""
+        """Drop every packet of one connection of the slaves' side, as if the other end's host had died."""
         rules = (
             f'chain in {{ type filter hook input priority 0; iifname "drill1" tcp dport {port} drop; }}\n'
             f'chain out {{ type filter hook output priority 0; oifname "drill1" tcp sport {port} drop; }}'
@@ -87,7 +87,7 @@ class Network:
         _run(*self.slave_prefix, "nft", "-f", "-", text="add table inet drill\ndelete table inet drill\n")
 
     def close(self) -> None:
-        """End the slaves' side; whatever still runs there loses its network."""
+        """End the slaves' side. Remaining processes there lose their network."""
         self._holder.kill()
         self._holder.wait()
 

@@ -1,4 +1,4 @@
-"""What a drill reads of its topic, from any broker that has it."""
+"""Reads of a drill's topic, from any broker that has it."""
 
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting.codes import RequestCode
@@ -12,7 +12,7 @@ TIMEOUT_MS = 3000
 
 
 async def pull(client: RemotingClient, address: str, queue_id: int, queue_offset: int) -> tuple[list[MessageExt], int]:
-    """Up to 32 messages from a queue offset on, and where to go on. Raises what the client raises."""
+    """Return up to 32 messages from a queue offset on, and the next offset. Raises the client's errors."""
     header = {
         "consumerGroup": "drill_reader", "topic": TOPIC, "queueId": str(queue_id),
         "queueOffset": str(queue_offset), "maxMsgNums": "32",
@@ -28,12 +28,12 @@ async def pull(client: RemotingClient, address: str, queue_id: int, queue_offset
 
 
 async def max_offset(client: RemotingClient, address: str, queue_id: int) -> int:
-    """The offset behind the last message that is readable."""
+    """Return the offset behind the last readable message."""
     header = {"topic": TOPIC, "queueId": str(queue_id)}
     answer = await client.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=TIMEOUT_MS)
     return int(answer.ext_fields["offset"])
 
 
 def id_of(message: MessageExt) -> str:
-    """What the drill's producer called it."""
+    """Return the id that the drill's producer gave the message."""
     return bytes(message.body).rstrip(b".").decode()

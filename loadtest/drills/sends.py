@@ -1,4 +1,4 @@
-"""What a drill sends to its topic, each message told to the checker before it leaves."""
+"""Sends to a drill's topic. The checker records each message before it leaves."""
 
 import itertools
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from ringmq.loadtest.drills.reads import TOPIC
 
 
 def lane_messages(checker: Checker, queue_id: int, lane: int) -> Iterator[tuple[str, Message]]:
-    """Without end: id and message, of many lengths. A lane sends one after another; each begins when it is taken."""
+    """Yield ids and messages of many lengths, without end. A lane sends them in order; each begins when it is taken."""
     name = f"q{queue_id}-{lane}"
     for number in itertools.count(1):
         message_id = f"{name}-{number}"

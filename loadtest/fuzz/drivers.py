@@ -25,12 +25,12 @@ ERROR_BYTES = 6000
 
 
 class FuzzError(RuntimeError):
-    """A driver was not built, or a rule was broken; the message holds the seed and the report."""
+    """A driver was not built, or a rule was broken. The message holds the seed and the report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """golden: makes the valid inputs. link_flags: beside the common ones. counters: names that may not be zero."""
+    """One driver. golden makes the valid inputs, link_flags are extra flags, counters must not be zero."""
 
     name: str
     golden: Callable[[Path], list[bytes]]
@@ -52,7 +52,10 @@ DRIVERS = (
 
 
 def build(driver: Driver, sources: Path, folder: Path) -> Path:
-    """Compile the C core in `sources` and the driver, as far as files are newer than their objects. The program."""
+    """Compile the driver and the C core in `sources`, as far as files are newer than their objects.
+
+    Return the program.
+    """
     objects = folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
     headers = max(path.stat().st_mtime for path in (*sources.glob("*.h"), *NATIVE.glob("*.h")))
@@ -78,7 +81,10 @@ def _run(command: list[str]) -> None:
 
 
 def run(driver: Driver, program: Path, golden: Path, seed: int, inputs: int) -> dict[str, int]:
-    """Run one process; its counters. Raises FuzzError with the sanitizer's report, or for a counter that is zero."""
+    """Run one process and return its counters.
+
+    Raises FuzzError with the sanitizer's report, or for a counter that is zero.
+    """
     with tempfile.TemporaryDirectory(prefix="ringmq-fuzz-", dir=_memory_folder()) as folder:
         corpus = Path(folder) / "golden"
         write_inputs(corpus, driver.golden(golden))

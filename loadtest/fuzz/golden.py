@@ -15,7 +15,7 @@ _FLAG_RESPONSE = 1
 
 
 def frames(golden: Path, *, requests_only: bool = False) -> list[bytes]:
-    """Recorded frames without repetitions, in a fixed order."""
+    """Return recorded frames without repetitions, in a fixed order."""
     found: dict[bytes, None] = {}
     for path in sorted((golden / "wire").rglob("*.jsonl.gz")):
         with gzip.open(path, "rt") as lines:
@@ -27,7 +27,7 @@ def frames(golden: Path, *, requests_only: bool = False) -> list[bytes]:
 
 
 def records(golden: Path) -> list[bytes]:
-    """Records of the recorded CommitLog."""
+    """Return records of the recorded CommitLog."""
     found = []
     with tarfile.open(golden / "store-basic" / "store-basic.tar.gz") as tar:
         for member in tar:
@@ -50,5 +50,5 @@ def _records(log: bytes) -> list[bytes]:
 
 
 def write_inputs(path: Path, inputs: Iterable[bytes]) -> None:
-    """As the C drivers read them: each with its length in front, in machine order."""
+    """Write the inputs in the form of the C drivers: each with its length in front, in machine order."""
     path.write_bytes(b"".join(struct.pack("=I", len(data)) + data for data in inputs))

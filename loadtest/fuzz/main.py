@@ -1,4 +1,4 @@
-"""`make fuzz`: damaged inputs in process under sanitizers, then over sockets. Goes on where it was broken off."""
+"""`make fuzz`: damaged inputs in process under sanitizers, then over sockets. Continues an interrupted run."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ NAMES = (*(driver.name for driver in DRIVERS), *(door.name for door in DOORS))
 
 
 class Progress:
-    """Inputs done and the next seed of each target, in a file."""
+    """Finished inputs and the next seed of each target, in a file."""
 
     def __init__(self, path: Path, *, fresh: bool) -> None:
         self._path = path
@@ -31,18 +31,18 @@ class Progress:
             self._done = json.loads(path.read_text())
 
     def of(self, name: str) -> Counter[str]:
-        """`inputs`, `runs`, and the counters of the target."""
+        """Return `inputs`, `runs`, and the counters of the target."""
         return Counter(self._done.get(name, {}))
 
     def add(self, name: str, counted: dict[str, int]) -> None:
-        """One more run."""
+        """Add one run."""
         self._done[name] = dict(self.of(name) + Counter(counted) + Counter(runs=1))
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_text(json.dumps(self._done, indent=1) + "\n")
 
 
 def fuzz_drivers(names: list[str], progress: Progress, golden: Path, folder: Path, seed: int, inputs: int) -> None:
-    """In process. Raises FuzzError."""
+    """Fuzz in process. Raises FuzzError."""
     for driver in DRIVERS:
         if driver.name not in names:
             continue
@@ -58,7 +58,7 @@ def fuzz_drivers(names: list[str], progress: Progress, golden: Path, folder: Pat
 
 
 def fuzz_doors(names: list[str], progress: Progress, golden: Path, seed: int, share: float) -> None:
-    """Over sockets, against one broker that has to start again afterwards. Raises FuzzError and RuntimeError."""
+    """Fuzz over sockets, against one broker that has to start again afterwards. Raises FuzzError and RuntimeError."""
     doors = [door for door in DOORS if door.name in names]
     if not doors:
         return
@@ -91,7 +91,7 @@ def fuzz_doors(names: list[str], progress: Progress, golden: Path, seed: int, sh
 @click.option("--fresh", is_flag=True, help="Begin anew instead of going on.")
 @ended_by_sigterm()
 def main(only: str, seed: int, inputs: int, share: float, golden: Path, folder: Path, fresh: bool) -> None:
-    """Feed damaged frames and streams; exit status 1 with seed and report when a rule is broken. In a checkout."""
+    """Feed damaged frames and streams. Exit status 1 with seed and report if a rule is broken. In a checkout."""
     names = [name for name in only.split(",") if name] or list(NAMES)
     if unknown := set(names) - set(NAMES):
         raise click.BadParameter(f"{', '.join(sorted(unknown))} unknown; there are {', '.join(NAMES)}")

@@ -38,7 +38,7 @@ Make = Callable[[random.Random], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A port and the maker of its inputs. inputs: of a full run. in_a_row: at most so many before each answer."""
+    """A port and the maker of its inputs. inputs: of a full run. in_a_row: the most inputs before each answer."""
 
     name: str
     inputs: int
@@ -57,7 +57,7 @@ class DoorResult:
 
 
 def damaged(data: bytes, dice: random.Random) -> bytes:
-    """The same with up to four changes: bits, tokens, repeated or missing ranges, numbers at their edges."""
+    """Return the data with up to four changes: bits, tokens, repeated or missing ranges, numbers at their edges."""
     changed = bytearray(data)
     for _ in range(dice.randint(1, 4)):
         if not changed:
@@ -83,7 +83,7 @@ def damaged(data: bytes, dice: random.Random) -> bytes:
 
 
 def remoting_inputs(codes: Sequence[int]) -> Callable[[Sequence[bytes]], Make]:
-    """Recorded requests: header or body damaged under right lengths, codes exchanged, lengths that lie."""
+    """Return recorded requests with damage: header or body under right lengths, other codes, wrong lengths."""
     names = [b'"code":%d' % code for code in codes]
 
     def of(golden: Sequence[bytes]) -> Make:
@@ -111,7 +111,7 @@ def remoting_inputs(codes: Sequence[int]) -> Callable[[Sequence[bytes]], Make]:
 
 
 def http_inputs(golden: Sequence[bytes]) -> Make:
-    """Requests of all kinds, more or less damaged."""
+    """Return requests of all kinds, more or less damaged."""
 
     def make(dice: random.Random) -> bytes:
         line = dice.choice((b"GET", b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS")) + b" " + dice.choice(PATHS)
@@ -131,7 +131,7 @@ DOORS = (
 
 
 def fuzz_door(door: Door, broker: RunningBroker, golden: Path, seed: int, inputs: int, timeout_s: float) -> DoorResult:
-    """Send `inputs` inputs. Raises FuzzError when a worker has ended, or when nothing was answered."""
+    """Send `inputs` inputs. Raises FuzzError if a worker has ended, or if no input was answered."""
     dice = random.Random(seed)
     make = door.make(frames(golden, requests_only=True))
     numbers = itertools.count(1)

@@ -1,1 +1,1 @@
-"""How cost grows with topics, queues, connections, backlog, groups, slow consumers and time."""
+"""Growth of costs with topics, queues, connections, backlog, groups, slow consumers and time."""

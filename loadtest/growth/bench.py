@@ -1,4 +1,4 @@
-"""What the scenarios share: a broker for each point, what it costs while it is loaded, room on the disk, open files."""
+"""The shared parts of scenarios: a broker for each point, its costs under load, disk space, open files."""
 
 import contextlib
 import json
@@ -27,12 +27,12 @@ BACKGROUND_TIMEOUT_S = 900.0
 
 
 class GrowthError(RuntimeError):
-    """A scenario cannot be run here; the message says what it needs."""
+    """A scenario cannot run here. The message names its needs."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run at one place of the axis."""
+    """One run at one point of the axis."""
 
     at: float
     measurement: Measurement
@@ -46,41 +46,41 @@ class Bench:
     settings: Mapping[str, str | int | bool] = field(default_factory=dict)
     soak_s: float = 3600.0
     soak_rate: float = 0.0
-    """Messages/s; 0: half of the best rate."""
+    """Messages/s, 0 for half of the best rate."""
     warm_memory: bool = False
-    """Touch free memory before each scenario."""
+    """If True, touch free memory before each scenario."""
     say: Callable[[str], None] = print
 
     @property
     def folder(self) -> Path:
-        """Of the broker at hand."""
+        """The folder of the current broker."""
         return self.context.folder / RINGMQ
 
     @property
     def store(self) -> Path:
-        """Its store."""
+        """The current broker's store."""
         return self.folder / "store"
 
     def start(
         self, settings: Mapping[str, str | int | bool] = MappingProxyType({}), *, keep: bool = False
     ) -> RingmqTarget:
-        """A broker, on an empty store unless told to keep it."""
+        """Start a broker, on an empty store unless `keep`."""
         return RingmqTarget(self.folder, {**self.settings, **settings}, self.context.cpus, keep=keep)
 
     @contextlib.contextmanager
     def broker(self, **settings: str | int | bool) -> Iterator[RingmqTarget]:
-        """A broker on an empty store, which is removed."""
+        """Yield a broker on an empty store, which is removed."""
         with contextlib.closing(self.start(settings)) as target:
             yield target
 
     def quick_check(self, target: RingmqTarget, topic: str, **lanes: object) -> Report:
-        """Reads everything back."""
+        """Read everything back."""
         return self.context.loader(target.port).run("verify", topic=topic, **lanes)
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One table. `run` measures the points of `values` in order, the first one is what others are compared with."""
+    """One table. `run` measures the points of `values` in order. The first one is the reference of the others."""
 
     name: str
     title: str
@@ -89,9 +89,9 @@ class Scenario:
     run: Callable[[Bench, Sequence[float]], Iterator[Point]]
     columns: tuple[Column, ...]
     goals: Mapping[float, tuple[Goal, ...]] = field(default_factory=dict)
-    """By point; LAST: whichever is the last."""
+    """Goals by point. LAST is the last point."""
     once: bool = False
-    """Too long to be repeated in every round."""
+    """True if the scenario is too long for a repetition in every round."""
 
 
 LAST = float("inf")
@@ -109,9 +109,9 @@ COST_COLUMNS = (
 
 
 class MemoryWatch:
-    """Looks at the private memory of processes while a block runs. MiB by seconds since its begin.
+    """Samples the private memory of processes while a block runs: MiB by seconds since its begin.
 
-    GrowthError at the block's end where it could not look: memory that nobody saw is not flat.
+    Raises GrowthError at the block's end if a sample failed: memory without samples is not proven flat.
     """
 
     def __init__(self, pids: Callable[[], Mapping[int, str]], every_s: float = 1.0) -> None:
@@ -159,13 +159,13 @@ class MemoryWatch:
 
 
 def cpu_us(report: Report) -> float:
-    """Processor time of the broker per message, all processes together."""
+    """Return the processor time of the broker per message, all processes together."""
     used = sum(process["user_s"] + process["system_s"] for process in report["watched"].values())
     return float(1e6 * used / max(report["messages"], 1))
 
 
 def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> Measurement:
-    """A closed loop of sends with everything read back, and what it cost."""
+    """Run a closed loop of sends with everything read back, and return its costs."""
     with MemoryWatch(target.pids) as memory:
         measured = send_row(name, "send", **options)(bench.context, target)
     values = {**measured.values, "private_mib": memory.largest_mib, "cpu_us": cpu_us(dict(measured.raw))}
@@ -173,7 +173,7 @@ def sends(bench: Bench, target: RingmqTarget, name: str, **options: object) -> M
 
 
 class BackgroundLoad:
-    """`ringmq-load` beside something else; `report` waits for its end."""
+    """`ringmq-load` beside another load. `report` waits for its end."""
 
     def __init__(self, bench: Bench, target: RingmqTarget, command: str, **options: object) -> None:
         self._command = command
@@ -187,7 +187,7 @@ class BackgroundLoad:
         )
 
     def ended(self, within_s: float) -> bool:
-        """Whether it ends in time; 0 is too short for one that has ended long ago."""
+        """True if the load ends in time. 0 is too short for one that has ended long ago."""
         try:
             self._said = self._process.communicate(timeout=within_s)
         except subprocess.TimeoutExpired:
@@ -195,7 +195,7 @@ class BackgroundLoad:
         return True
 
     def report(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> Report:
-        """What it did, once its work is done. GrowthError where it says nothing."""
+        """Wait for the end and return the report. Raises GrowthError without one."""
         if self._said is None and not self.ended(timeout_s):
             raise GrowthError(f"ringmq-load {self._command} did not end in {timeout_s:g} s")
         out, error = self._said or ("", "")
@@ -206,7 +206,7 @@ class BackgroundLoad:
         return report
 
     def kill(self) -> None:
-        """End it if it still runs."""
+        """End the load if it still runs."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.communicate()
@@ -214,7 +214,7 @@ class BackgroundLoad:
 
 @contextlib.contextmanager
 def background(bench: Bench, target: RingmqTarget, command: str, **options: object) -> Iterator[BackgroundLoad]:
-    """A load that does not outlive the block."""
+    """Yield a load that does not outlive the block."""
     found = BackgroundLoad(bench, target, command, **options)
     try:
         yield found
@@ -223,7 +223,7 @@ def background(bench: Bench, target: RingmqTarget, command: str, **options: obje
 
 
 def faults(sent: Report, read: Report, groups: int = 1) -> list[str]:
-    """What consumers of everything did not get as it was sent: lost, doubled, changed, out of order."""
+    """Return differences between the sends and the reads of full consumers: lost, doubled, changed, out of order."""
     wrong = []
     if not read["ok"]:
         wrong.append(f"consumers: {read['errors']} {read['remark']} {read['trouble']}".strip())
@@ -235,7 +235,7 @@ def faults(sent: Report, read: Report, groups: int = 1) -> list[str]:
 
 
 def need_room(bench: Bench, wanted_bytes: int, what: str) -> None:
-    """Raise GrowthError unless the disk has so much to spare."""
+    """Raise GrowthError unless the disk has so much free space."""
     bench.context.folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(bench.context.folder).free - RESERVE_BYTES
     if free < wanted_bytes:
@@ -246,7 +246,7 @@ def need_room(bench: Bench, wanted_bytes: int, what: str) -> None:
 
 
 def need_files(connections: int) -> None:
-    """Raise the limit of open files as far as it goes; GrowthError when so many connections are too many for it."""
+    """Raise the limit of open files as far as possible. Raises GrowthError if it is too low for so many connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -259,7 +259,7 @@ def need_files(connections: int) -> None:
 
 
 def queue_kib(store: Path, topics: str, queues: int) -> tuple[float, float]:
-    """KiB of disk per queue of the topics whose names begin so: blocks of queue files, blocks of their folders."""
+    """Return KiB of disk per queue of the topics with this prefix: (blocks of queue files, blocks of their folders)."""
     files = folders = 0
     found = list((store / "consumequeue").glob(f"{topics}*"))
     for path in [*found, *(path for topic in found for path in topic.rglob("*"))]:

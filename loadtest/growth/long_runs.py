@@ -1,4 +1,4 @@
-"""The two scenarios that take one broker a long way: a backlog that grows, and a soak."""
+"""The two long scenarios on one broker: a growing backlog, and a soak."""
 
 import contextlib
 import math
@@ -45,7 +45,7 @@ DISK_RATIO_MAX = 84  # above 85 % files go by force
 
 
 def backlog(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """Sends, reads of the oldest messages and a start after kill -9, with more and more GB of log behind."""
+    """Measure sends, reads of the oldest messages and a start after kill -9, with more and more GB of log."""
     need_room(bench, int(1.1e9 * max(values)) + bench.context.messages_max * 460 * len(values), "backlog")
     target = bench.start()
     topic = bench.context.topic("backlog")
@@ -112,17 +112,17 @@ def _backlog_point(bench: Bench, target: RingmqTarget, topic: str) -> tuple[Ring
 
 
 def backlog_values(folder_free_bytes: int, wanted_gb: float) -> tuple[float, ...]:
-    """1, 2, 4, ... GB up to what is wanted; 0: up to 50 GB, or three quarters of what the disk has."""
+    """Return 1, 2, 4, ... GB up to the wanted size. 0 means 50 GB, or three quarters of the disk if that is less."""
     top = wanted_gb or min(50.0, math.floor(0.75 * folder_free_bytes / 1e9))
     steps = [float(1 << n) for n in range(16) if 1 << n < top]
     return (*steps, top)
 
 
 def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """Half of the best rate for a long time, everything consumed and compared; a point per interval.
+    """Send half of the best rate for a long time, consume and compare everything, and yield a point per interval.
 
-    The log is bounded by retention: old files go when the disk is fuller than at the begin by SOAK_DISK_BYTES.
-    GrowthError as soon as the consumer gives up, since nothing after that can be judged.
+    Retention bounds the log: old files go when the disk is fuller than at the begin by SOAK_DISK_BYTES. Raises
+    GrowthError as soon as the consumer gives up, since later points mean nothing.
     """
     need_room(bench, SOAK_DISK_BYTES, "soak")
     usage = shutil.disk_usage(bench.context.folder)
@@ -144,15 +144,16 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
 
 
 def ended(before: Mapping[int, str], after: Mapping[int, str]) -> list[str]:
-    """Workers that were there before and are not any more, even where others have taken their place."""
+    """Return earlier workers that have ended, even if replacements run."""
     gone = [(name, pid) for pid, name in before.items() if name != OTHER and after.get(pid) != name]
     return [f"{name} (process {pid}) ended during the soak" for name, pid in sorted(gone)]
 
 
 def soak_settings(used_bytes: int, free_bytes: int) -> dict[str, str | int | bool]:
-    """Old files go one by one once the disk holds SOAK_DISK_BYTES more than now. GrowthError when it is too full.
+    """Return settings by which old files go one by one once the disk holds SOAK_DISK_BYTES more than now.
 
-    As retention has it, a disk is full when nothing is free to users: what a file system keeps for root counts nowhere.
+    Raises GrowthError if the disk is too full. As in retention, a disk is full if users have no free space: the file
+    system's reserve for root does not count.
     """
     whole = used_bytes + free_bytes
     percent = math.ceil(100 * (used_bytes + SOAK_DISK_BYTES) / whole)
@@ -170,7 +171,7 @@ def soak_settings(used_bytes: int, free_bytes: int) -> dict[str, str | int | boo
 
 
 def _best_rate(bench: Bench, target: RingmqTarget) -> float:
-    """Messages a second that are sent in a closed loop and consumed beside it, to the last one."""
+    """Return the messages a second that a closed loop sends and a consumer beside it reads, to the last one."""
     topic, seconds = bench.context.topic("best"), min(BEST_S, bench.soak_s)
     bench.context.loader(target.port).run("create", topic=topic, queues=SOAK_QUEUES)
     with (
@@ -184,7 +185,7 @@ def _best_rate(bench: Bench, target: RingmqTarget) -> float:
 
 
 def _patience_ms(seconds: float) -> float:
-    """How long a consumer goes on without a message: it must not take a stall of the machine for the end."""
+    """Return the time that a consumer waits without a message: a stall of the machine must not look like the end."""
     return max(1000.0, min(SOAK_IDLE_MS, 500 * seconds))
 
 
@@ -203,7 +204,7 @@ def _soak_consumer(
 
 
 def _both(sender: BackgroundLoad, reader: BackgroundLoad) -> tuple[Report, Report]:
-    """Reports of both; GrowthError when the reader ends first."""
+    """Return both reports. Raises GrowthError if the reader ends first."""
     while not sender.ended(within_s=1.0):
         if reader.ended(within_s=0.1):
             read = reader.report()
@@ -221,10 +222,10 @@ def soak_points(
     values: Sequence[float],
     ended_workers: Sequence[str] = (),
 ) -> Iterator[Point]:
-    """A point per interval of the send report; the last one also says what became of the whole.
+    """Yield a point per interval of the send report. The last one also has the result of the whole.
 
-    `grown_mib` and `p99_9_ratio` compare the medians of the last and the first third. Nothing counts where a worker
-    has ended: its successor begins with little memory.
+    `grown_mib` and `p99_9_ratio` compare the medians of the last and the first third. Nothing counts if a worker has
+    ended: its replacement begins with little memory.
     """
     wrong = [*faults(sent, read), *ended_workers]
     stretches = sent["intervals"][: len(values)]
@@ -263,7 +264,7 @@ def _median(points: Sequence[dict[str, float]], name: str) -> float:
 
 
 def soak_values(seconds: float) -> tuple[float, ...]:
-    """The ends of the intervals, in minutes."""
+    """Return the ends of the intervals, in minutes."""
     return tuple(round(seconds / 60 * number / SOAK_INTERVALS, 4) for number in range(1, SOAK_INTERVALS + 1))
 
 

@@ -1,9 +1,9 @@
-"""`make bench-growth`: what more topics, queues, connections, log, groups, slow consumers, scrapes and time cost.
+"""`make bench-growth`: costs of more topics, queues, connections, log, groups, slow consumers, scrapes and time.
 
     python -m ringmq.loadtest.growth --only topics,queues --rounds 1 --seconds 3
 
-The scenarios run one after another, three rounds; scrapes, backlog and soak once.
-Written: growth.json, growth.md, growth.svg.
+The scenarios run one after another, three rounds; scrapes, backlog and soak once. Written: growth.json, growth.md,
+growth.svg.
 """
 
 import argparse
@@ -30,7 +30,7 @@ QUICK_VALUES = 2  # of a scenario: the first and the last
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="ringmq.loadtest.growth", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="scenarios, comma separated: " + ", ".join(NAMES))
     parser.add_argument("--values", action="append", default=[], help="other points of a scenario: topics=1,256")
@@ -64,7 +64,7 @@ def _values(text: str) -> tuple[str, tuple[float, ...]]:
 
 
 def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]:
-    """Those that were chosen, with their points."""
+    """Return the chosen scenarios with their points."""
     names = [name for name in options.only.split(",") if name] or list(NAMES)
     backlog_gb = options.backlog_gb or (0.25 if options.quick else 0.0)
     filled = (
@@ -84,7 +84,7 @@ def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]
 
 
 def bench_of(options: argparse.Namespace) -> Bench:
-    """Tools, folder and sizes for these options."""
+    """Return tools, folder and sizes for these options."""
     context = context_in(options.folder, options.seconds)
     bench = Bench(
         context,
@@ -105,7 +105,7 @@ def _say(text: str) -> None:
 
 
 def with_kept(points: Iterable[Point]) -> Iterator[Point]:
-    """The same points; `kept` is the rate as a share of the first one's."""
+    """Yield the points with `kept`, the rate as a share of the first point's."""
     first = 0.0
     for point in points:
         rate = point.measurement.values.get(RATE, 0.0)
@@ -115,14 +115,14 @@ def with_kept(points: Iterable[Point]) -> Iterator[Point]:
 
 
 def warm_up(bench: Bench) -> None:
-    """A load that nobody counts: the first one of a machine meets memory that it has not used."""
+    """Run a load without counting it: the first load of a machine meets unused memory."""
     bench.say("warming up")
     with bench.broker() as target:
         sends(bench, target, "warm-up", queues=8, **LOAD)
 
 
 def run_growth(bench: Bench, scenarios: Sequence[Scenario], rounds: int) -> dict[str, dict[float, list[Measurement]]]:
-    """Round after round. A scenario that fails is noted at the point where it did, and the rest goes on."""
+    """Run round after round. A failed scenario is recorded at its point, and the rest continues."""
     results: dict[str, dict[float, list[Measurement]]] = {}
     for number in range(rounds):
         bench.say(f"round {number + 1} of {rounds}")
@@ -153,7 +153,7 @@ def _tell(bench: Bench, scenario: Scenario, point: Point) -> None:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run and write. 1 when a goal was missed or a point did not count."""
+    """Run and write. Return 1 if a goal was missed or a point did not count."""
     options = parse(arguments)
     bench = bench_of(options)
     free_bytes = max(0, shutil.disk_usage(bench.context.folder).free - RESERVE_BYTES)

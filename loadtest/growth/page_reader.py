@@ -1,7 +1,7 @@
-"""Reads a page of tens of MB without looking at it, over a connection that stays.
+"""Reads a page of tens of MB without looking at it, over a persistent connection.
 
-Who scrapes a broker does so from another machine. Here he shares its processors: so the kernel throws the bytes away
-where they lie (MSG_TRUNC), and wakes him once for each chunk (SO_RCVLOWAT); only the end of a chunk is copied.
+A real scraper runs on another machine. This one shares the broker's processors. So the kernel discards the bytes in
+place (MSG_TRUNC) and wakes the reader once for each chunk (SO_RCVLOWAT). Only the end of a chunk is copied.
 """
 
 import socket
@@ -17,7 +17,7 @@ class PageReader:
     """One connection to an HTTP/1.1 server that answers in chunks."""
 
     def __init__(self, address: str, timeout_s: float) -> None:
-        """`address`: host:port."""
+        """`address` is host:port."""
         host, _, port = address.rpartition(":")
         self._host = host
         self._socket = socket.create_connection((host, int(port)), timeout_s)
@@ -31,11 +31,14 @@ class PageReader:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def last_of(self, path: str) -> bytes:
-        """The last bytes of the page, KEPT_BYTES of them where it has so many in one chunk. OSError, HTTPException."""
+        """Return the last bytes of the page, KEPT_BYTES of them if one chunk has so many.
+
+        Raises OSError, HTTPException.
+        """
         self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: {self._host}\r\n\r\n".encode())
         status = self._line()
         head = [status]

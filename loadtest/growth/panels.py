@@ -1,4 +1,4 @@
-"""Draws the panels of a Grafana dashboard from a Prometheus as one picture: what Grafana would show, without it.
+"""Draws the panels of a Grafana dashboard from a Prometheus as one picture, without Grafana.
 
 python -m ringmq.loadtest.growth.panels --prometheus http://127.0.0.1:9090 --out panels.png
 """
@@ -34,7 +34,7 @@ class Target:
 
 
 def targets(dashboard: dict[str, Any], rate_interval: str, node: str = ".*") -> Iterator[Target]:
-    """Every query of the dashboard."""
+    """Yield every query of the dashboard."""
     for panel in dashboard["panels"]:
         unit = panel["fieldConfig"]["defaults"].get("unit", "")
         for target in panel["targets"]:
@@ -43,7 +43,7 @@ def targets(dashboard: dict[str, Any], rate_interval: str, node: str = ".*") -> 
 
 
 def ask(prometheus: str, path: str, **fields: object) -> list[dict[str, Any]]:
-    """The result of an API call. Raises OSError when Prometheus does not answer, ValueError when it refuses."""
+    """Return the result of an API call. Raises OSError without an answer of Prometheus, ValueError for a refusal."""
     url = f"{prometheus}/api/v1/{path}?{urllib.parse.urlencode(fields)}"
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         told = json.load(answer)
@@ -54,7 +54,7 @@ def ask(prometheus: str, path: str, **fields: object) -> list[dict[str, Any]]:
 
 
 def name_of(target: Target, labels: dict[str, str]) -> str:
-    """The legend of a series."""
+    """Return the legend of a series."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: labels.get(found[1], ""), target.legend)
 
 

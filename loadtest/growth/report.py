@@ -1,4 +1,4 @@
-"""What comes out: one JSON document, a Markdown table per scenario, plots."""
+"""The results of the growth bench: one JSON document, a Markdown table per scenario, plots."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ PANELS = (("messages_per_s", "messages per second", 1.0), ("p99", "p99 of a send
 
 
 def document(scenarios: Sequence[Scenario], results: Results, bench: Bench, *, rounds: int) -> Document:
-    """Everything that was measured, with the circumstances, as plain JSON values."""
+    """Return all measured values, with the circumstances, as plain JSON values."""
     context = bench.context
     header = {
         **machine(context.folder),
@@ -54,7 +54,7 @@ def _goals(scenario: Scenario, runs: Mapping[float, Sequence[Measurement]], at: 
 
 
 def tables(report: Document, scenarios: Sequence[Scenario]) -> str:
-    """A heading, a table and the goals of every scenario that was run."""
+    """Return a heading, a table and the goals of every scenario."""
     text = []
     for scenario, found in zip(scenarios, report["scenarios"], strict=True):
         if not found["points"]:
@@ -80,7 +80,7 @@ def _remarks(found: Document) -> list[str]:
 
 
 def missed(report: Document) -> list[str]:
-    """Goals that were judged and not reached, and points of which no run counts."""
+    """Return goals that were evaluated and not reached, and points without a run that counts."""
     found = []
     for scenario in report["scenarios"]:
         for point in scenario["points"]:
@@ -92,7 +92,7 @@ def missed(report: Document) -> list[str]:
 
 
 def write_plots(report: Document, path: Path) -> None:
-    """A column per scenario; rate, p99 and memory below each other, as SVG."""
+    """Draw a column per scenario as SVG: rate, p99 and memory below each other."""
     pyplot = svg_pyplot()
     shown = [scenario for scenario in report["scenarios"] if scenario["points"]]
     columns = max(1, len(shown))
@@ -118,6 +118,6 @@ def write_plots(report: Document, path: Path) -> None:
 
 
 def _ticks(places: Sequence[float]) -> list[float]:
-    """At most seven of them, the ends among them."""
+    """Return at most seven ticks, the ends among them."""
     step = -(-len(places) // 7)
     return sorted({*places[::step], *places[-1:]})

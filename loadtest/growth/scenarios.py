@@ -33,7 +33,7 @@ CONSUMER_IDLE_MS = 2000
 
 
 def topics(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """64 connections with 16 in flight over more and more topics of 4 queues, whose files are there already."""
+    """Load 64 connections with 16 in flight over more and more topics of 4 queues, whose files exist already."""
     need_room(bench, bench.context.messages_max * RECORD_BYTES, "topics")
     for value in values:
         topic, lanes = bench.context.topic("topics"), {"topics": int(value), "queues": 4}
@@ -43,7 +43,7 @@ def topics(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
 
 
 def _one_each(bench: Bench, target: RingmqTarget, topic: str, lanes: Mapping[str, int]) -> int:
-    """Makes the topics and sends one message to each queue, so that all files are made. How many were acknowledged."""
+    """Make the topics and send one message to each queue, so that all files exist. Return the acknowledged sends."""
     loader = bench.context.loader(target.port)
     loader.run("create", topic=topic, **lanes)
     total = lanes["topics"] * lanes["queues"]
@@ -52,7 +52,7 @@ def _one_each(bench: Bench, target: RingmqTarget, topic: str, lanes: Mapping[str
 
 
 def connections(bench: Bench, values: Sequence[float], depth: int) -> Iterator[Point]:
-    """More and more connections, of which at most 1,000 send; the others say nothing."""
+    """Load more and more connections, of which at most 1,000 send and the others are idle."""
     need_room(bench, bench.context.messages_max * RECORD_BYTES, "connections")
     need_files(int(max(values)))
     for value in values:
@@ -63,7 +63,7 @@ def connections(bench: Bench, values: Sequence[float], depth: int) -> Iterator[P
 
 
 def queues(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """More and more queues, 8 to a topic: what each costs by itself, sends over all of them, start after kill -9."""
+    """Measure more and more queues, 8 to a topic: disk space, sends over all of them, start after kill -9."""
     need_room(bench, bench.context.messages_max * RECORD_BYTES, "queues")
     for value in values:
         count = max(1, int(value) // QUEUES_OF_A_TOPIC)
@@ -104,7 +104,7 @@ def _queues_point(bench: Bench, target: RingmqTarget, lanes: Mapping[str, int]) 
 
 
 def groups(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """Sends while 1 to 16 groups read everything and commit their offsets."""
+    """Send while 1 to 16 groups read everything and commit their offsets."""
     need_room(bench, bench.context.messages_max * RECORD_BYTES, "groups")
     for value in values:
         topic, lanes = bench.context.topic("groups"), {"queues": 8}
@@ -121,7 +121,7 @@ def groups(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
 
 
 def slow_consumers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
-    """Sends beside consumers that fall further and further behind: 20 pulls a second each, from the beginning on."""
+    """Send beside consumers that fall further and further behind: 20 pulls a second each, from the beginning on."""
     need_room(bench, bench.context.messages_max * RECORD_BYTES, "slow consumers")
     for value in values:
         topic, lanes = bench.context.topic("slow"), {"queues": 8}

@@ -1,4 +1,4 @@
-"""What scrapes of 100,000 series cost those who send: loads with and without them, in turn, on one broker."""
+"""The cost of scrapes of 100,000 series for producers: loads with and without them, in turn, on one broker."""
 
 import os
 import threading
@@ -40,7 +40,7 @@ _SERIES = b"\nringmq_series{"
 
 
 def scrape(reader: PageReader) -> tuple[float, int]:
-    """How many ms it took, and how many series the page says it has: its last line."""
+    """Return the duration in ms, and the number of series in the page's last line."""
     began = time.perf_counter()
     last = reader.last_of("/metrics")
     took_ms = 1000 * (time.perf_counter() - began)
@@ -53,7 +53,7 @@ def _reader(url: str) -> PageReader:
 
 
 class Scraper:
-    """Asks for /metrics `per_s` times a second while its block runs; 0: never."""
+    """Scrapes /metrics `per_s` times a second while its block runs, never for 0."""
 
     def __init__(self, url: str, per_s: float) -> None:
         self._url = url
@@ -93,7 +93,7 @@ class Scraper:
         self._thread.join()
 
     def values(self) -> dict[str, float]:
-        """The slowest scrape and the fewest series. GrowthError when one failed."""
+        """Return the slowest scrape and the fewest series. Raises GrowthError if one failed."""
         if self.error is not None:
             raise GrowthError(f"{self._url}/metrics: {self.error}")
         if self._per_s and not self.took_ms:
@@ -103,12 +103,12 @@ class Scraper:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Of an open loop. The processors have room: what is measured is not how long the queue for them is."""
+    """The rate of an open loop. The processors have spare time, so no queue for them is measured."""
 
     share_of_best: int
-    """A 32nd, a 64th, ..."""
+    """The divisor of the best rate: 32, 64, ..."""
     burst_us: int
-    """0: one by one."""
+    """The length of a burst, 0 for single sends."""
 
     def __str__(self) -> str:
         way = f"in bursts of {self.burst_us / 1000:g} ms" if self.burst_us else "one by one"
@@ -116,7 +116,7 @@ class Pace:
 
 
 def scrapes(bench: Bench, values: Sequence[float], name: str, pace: Pace) -> Iterator[Point]:
-    """The same load without and with one scrape a second, in turn; `p99_ratio` compares medians with the first."""
+    """Run the same load without and with one scrape a second, in turn. `p99_ratio` compares medians with the first."""
     best_messages = bench.context.messages_max
     messages = best_messages + best_messages * TURNS * len(values) // pace.share_of_best
     need_room(bench, messages * RECORD_BYTES, name)
@@ -147,12 +147,12 @@ def scrapes(bench: Bench, values: Sequence[float], name: str, pace: Pace) -> Ite
 
 
 def _cost(target: RingmqTarget, measured: Measurement) -> dict[str, float]:
-    """After the load: a look at the memory takes 30 ms of a processor, and holds up whoever scrapes in this process."""
+    """Return the costs after the load: a look at the memory takes 30 ms of a processor and would delay scrapes."""
     return {"private_mib": private_bytes(target.pids())["total"] / MIB, "cpu_us": cpu_us(dict(measured.raw))}
 
 
 def _make_series(bench: Bench, target: RingmqTarget) -> None:
-    """Many groups that have read many topics and committed their offsets."""
+    """Make many groups that have read many topics and committed their offsets."""
     topic, lanes = bench.context.topic("series"), {"topics": SERIES_TOPICS, "queues": 1}
     loader = bench.context.loader(target.port)
     loader.run("create", topic=topic, **lanes)

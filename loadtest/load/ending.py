@@ -1,4 +1,4 @@
-"""How a command of this package ends when it is told to."""
+"""The end of this package's commands by SIGTERM."""
 
 import signal
 import sys
@@ -14,9 +14,9 @@ def _exit(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends as Ctrl-C does: what was started is stopped, what was written for the run alone is removed.
+    """Make SIGTERM end a command like Ctrl-C: its processes are stopped and its temporary files removed.
 
-    Around a command's main function, as its decorator; main thread only.
+    A decorator for a command's main function, in the main thread only.
     """
     before = signal.signal(signal.SIGTERM, _exit)
     try:

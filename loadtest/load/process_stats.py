@@ -9,7 +9,7 @@ _GONE = (FileNotFoundError, ProcessLookupError)  # before its file was opened, b
 
 
 def family(pid: int) -> list[int]:
-    """`pid` and all processes below it."""
+    """Return `pid` and all processes below it."""
     found = [pid]
     for parent in found:
         for task in _tasks(parent):
@@ -29,7 +29,7 @@ def _tasks(pid: int) -> list[Path]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """User and system time that these processes have used so far; ended ones count nothing."""
+    """Return the user and system time of these processes so far. Ended ones do not count."""
     total = 0
     for pid in pids:
         try:
@@ -42,7 +42,7 @@ def cpu_seconds(pids: Iterable[int]) -> float:
 
 
 def busy_seconds(pids: Iterable[int]) -> float:
-    """As `cpu_seconds`, in the nanoseconds of the scheduler: for spans of milliseconds."""
+    """Return the same in the scheduler's nanoseconds, for spans of milliseconds."""
     total = 0
     for task in (task for pid in pids for task in _tasks(pid)):
         try:
@@ -53,7 +53,7 @@ def busy_seconds(pids: Iterable[int]) -> float:
 
 
 def private_bytes(pids: Iterable[int]) -> dict[str, int]:
-    """`anonymous`: sum of RssAnon; `shared`: resident pages of shared segments, each segment once; `total`: both.
+    """Return `anonymous` (sum of RssAnon), `shared` (resident pages, each segment once) and `total` (both).
 
     Files of the store (anything on a real file system) belong to the page cache and do not count.
     """
@@ -73,7 +73,10 @@ def private_bytes(pids: Iterable[int]) -> dict[str, int]:
 
 
 def shared_segments(smaps: str) -> dict[str, int]:
-    """Resident bytes of each memory-backed shared mapping of an smaps text, by its path (with `:inode` for memfds)."""
+    """Return resident bytes of each memory-backed shared mapping of an smaps text.
+
+    Keys are paths (with `:inode` for memfds).
+    """
     found: dict[str, int] = {}
     segment: str | None = None
     for line in smaps.splitlines():
@@ -88,7 +91,7 @@ def shared_segments(smaps: str) -> dict[str, int]:
 
 
 def _allocated(segment: str, resident: int) -> int:
-    """What the segment really holds; a single process may have touched only a part of it."""
+    """Return the allocated bytes of a segment: a single process may have touched only a part of it."""
     try:
         return max(resident, os.stat(segment).st_blocks * 512)  # noqa: PTH116 - a memfd's name is no path
     except OSError:

@@ -22,7 +22,7 @@ _READY = re.compile(r"ready: broker \S+ on (\S+):(\d+)(?:, name server on (\S+):
 
 
 def remove_shared_memory(store: Path) -> None:
-    """Remove what a killed broker left for its restart, unless a broker has the store."""
+    """Remove the segments that a killed broker left for its restart, unless a broker has the store."""
     from ringmq.ipc.segment import plane_name, remove_segments
     from ringmq.ipc.watermark import store_is_locked
 
@@ -32,7 +32,7 @@ def remove_shared_memory(store: Path) -> None:
 
 @contextlib.contextmanager
 def interpreter(python: str) -> Iterator[None]:
-    """Brokers that start in this block are those of another environment: `python` is its interpreter."""
+    """Start the brokers of this block with another environment, whose interpreter is `python`."""
     token = _INTERPRETER.set(python)
     try:
         yield
@@ -41,9 +41,9 @@ def interpreter(python: str) -> Iterator[None]:
 
 
 class RunningBroker:
-    """A broker with the processes behind it, and with a name server unless `namesrv` says where there is one, or None.
+    """A broker with its processes. It has a name server unless `namesrv` is an address, or None.
 
-    Ports of 0 are replaced by the real ones when ready. `prefix` goes in front of the command; it has to exec it.
+    Ports of 0 are replaced by the real ones at `ready`. `prefix` goes in front of the command and has to exec it.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RunningBroker:
         self.namesrv_port = int(found[4] or 0)
         metrics = _METRICS.search(line)
         self.metrics_url = metrics[1] if metrics else ""
-        """Of /metrics, /health and /ready; empty when the broker has none."""
+        """URL of /metrics, /health and /ready, empty if the broker has none."""
 
     @property
     def address(self) -> str:
@@ -122,11 +122,11 @@ class RunningBroker:
         raise RuntimeError(f"the broker was not ready within {READY_TIMEOUT_S:.0f} s:\n{self.log_tail()}")
 
     def log_tail(self, size_bytes: int = 4000) -> str:
-        """The end of what it wrote to its log."""
+        """Return the end of the broker's log."""
         return self.log_path.read_text(errors="replace")[-size_bytes:]
 
     def worker_pids(self) -> dict[str, int]:
-        """Live workers by name (`write`, `read-0`, ...), from the process table."""
+        """Return live workers by name (`write`, `read-0`, ...), from the process table."""
         found = {}
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.process.pid).children():
@@ -137,7 +137,7 @@ class RunningBroker:
         return found
 
     def signal_worker(self, name: str, number: signal.Signals) -> int | None:
-        """Send a signal to a worker; its pid, or None when it was not there."""
+        """Send a signal to a worker. Return its pid, or None without such a worker."""
         pid = self.worker_pids().get(name)
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -145,7 +145,7 @@ class RunningBroker:
         return pid
 
     def kill_supervisor(self) -> None:
-        """kill -9 of the main process; returns when every worker is gone too."""
+        """Kill the main process by SIGKILL. Return when every worker is gone too."""
         workers = [psutil.Process(pid) for pid in self.worker_pids().values() if psutil.pid_exists(pid)]
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ class RunningBroker:
             raise AssertionError(f"workers outlived their supervisor: {alive}")
 
     def kill_all(self) -> None:
-        """kill -9 of everybody at one go."""
+        """Kill all processes by SIGKILL at once."""
         processes = [psutil.Process(self.process.pid)] if self.process.poll() is None else []
         with contextlib.suppress(psutil.NoSuchProcess):
             processes += [child for process in processes for child in process.children(recursive=True)]
@@ -168,7 +168,7 @@ class RunningBroker:
         self._close()
 
     def stop(self) -> int:
-        """SIGTERM; the exit status. Raises AssertionError when it does not end in time."""
+        """Stop by SIGTERM and return the exit status. Raises AssertionError if the broker does not end in time."""
         self.process.terminate()
         try:
             status = self.process.wait(STOP_TIMEOUT_S)
@@ -180,7 +180,7 @@ class RunningBroker:
         return status
 
     def close(self) -> None:
-        """The end of the store's use: kill everybody and remove the shared memory."""
+        """End the use of the store: kill all processes and remove the shared memory."""
         if self.process.poll() is None:
             self.kill_all()
         remove_shared_memory(self.store)

@@ -1,4 +1,4 @@
-"""The brokers that are compared: started with the same settings on the same CPUs in the same folder."""
+"""The compared brokers: started with the same settings on the same CPUs in the same folder."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ COMMON_SETTINGS: Mapping[str, str | int | bool] = {
 }
 
 OTHER = "other"
-"""A process of a broker that is none of its workers."""
+"""A process of a broker that is no worker."""
 
 
 class Target(Protocol):
@@ -33,10 +33,10 @@ class Target(Protocol):
     start_seconds: float
 
     def pids(self) -> dict[int, str]:
-        """All processes of the broker by id, with their names; without a name server that is a process of its own."""
+        """Return all processes of the broker by id, with their names. A separate name server process is left out."""
 
     def kill(self) -> None:
-        """kill -9 of everything; the store stays."""
+        """Kill everything by SIGKILL. The store stays."""
 
     def close(self) -> None:
         """End everything and remove the store."""
@@ -69,16 +69,16 @@ class StockTarget:
         self.start_seconds = 0.0
 
     def pids(self) -> dict[int, str]:
-        """The broker's process."""
+        """Return the broker's process."""
         return {self._broker.pid: "broker"}
 
     def kill(self) -> None:
-        """kill -9 of both."""
+        """Kill both by SIGKILL."""
         self._broker.kill()
         self._namesrv.kill()
 
     def close(self) -> None:
-        """Killed rather than stopped: its clean stop takes long and the store goes anyway."""
+        """Kill the broker, whose clean stop takes long, and remove the store."""
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -109,13 +109,13 @@ class RingmqTarget:
         self.metrics_url = self._running.metrics_url
 
     def pids(self) -> dict[int, str]:
-        """Supervisor and workers; the name server lives in one of them."""
+        """Return supervisor and workers. One of them is the name server."""
         workers = {pid: name for name, pid in self._running.worker_pids().items()}
         main = self._running.process.pid
         return {pid: workers.get(pid, "supervisor" if pid == main else OTHER) for pid in family(main)}
 
     def kill(self) -> None:
-        """kill -9 of everything."""
+        """Kill everything by SIGKILL."""
         self._running.kill_all()
 
     def close(self) -> None:

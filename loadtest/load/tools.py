@@ -1,4 +1,4 @@
-"""The native load generator, and ceiling and link in a checkout: built once into the cache, run as child processes."""
+"""The native load generator, and in a checkout ceiling and link: built once into the cache, run as child processes."""
 
 import fcntl
 import hashlib
@@ -14,7 +14,7 @@ from ringmq.loadtest.stock.java import cache_dir
 
 SOURCES = Path(__file__).with_name("native")
 CEILING_SOURCES = Path(__file__).parents[1] / "ceiling/native"
-"""In a checkout alone."""
+"""The sources of ceiling and link, in a checkout alone."""
 BUILD_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 900.0
 CHECKED = 2  # exit status of ringmq-load when the run ended but not everything was right
@@ -22,12 +22,12 @@ Report = dict[str, Any]
 
 
 class ToolError(RuntimeError):
-    """A native tool could not be built or did not run; the text carries what it said."""
+    """A native tool could not be built or did not run. The text has its output."""
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Paths of the programs. `ceiling` and `link` are there in a checkout alone."""
+    """Paths of the programs. `ceiling` and `link` exist in a checkout alone."""
 
     load: Path
     ceiling: Path
@@ -59,7 +59,7 @@ def build_tools() -> Tools:
 
 
 def arguments_of(options: dict[str, object]) -> list[str]:
-    """Command line of keyword options: `check_keys=5` is `--check-keys 5`, True a flag, None nothing."""
+    """Return the command line of keyword options: `check_keys=5` is `--check-keys 5`, True a flag, None nothing."""
     words = []
     for name, value in options.items():
         if value is None or value is False:
@@ -80,7 +80,10 @@ class Loader:
         self._timeout_s = timeout_s
 
     def run(self, command: str, **options: object) -> Report:
-        """Run one command; its report, with `ok` false when something went wrong. `ToolError` when it did not run."""
+        """Run one command and return its report, with `ok` false after a fault.
+
+        Raises `ToolError` if it did not run.
+        """
         words = [str(self._tools.load), command, *arguments_of({"port": self._port, "pin": self._pin, **options})]
         return run_json(words, self._timeout_s, accept=(0, CHECKED))
 

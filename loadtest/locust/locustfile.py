@@ -1,6 +1,6 @@
 """For locust: `locust -f locustfile.py [ProduceUser ConsumeUser MixedUser SlowConsumeUser]`; options and thresholds.
 
-The exit status is 3 when a threshold was broken or a user's task raised, and the log says which; else 0.
+The exit status is 3 if a threshold was broken or a user's task raised, and the log names them. Otherwise it is 0.
 """
 
 import logging
@@ -23,7 +23,7 @@ CLOCK_PAUSE_S = 0.01  # gevent's loop reads its clock anew: the run time would c
 
 
 def add_options(parser: Any) -> None:
-    """Each is an environment variable, too."""
+    """Add the options. Each is an environment variable, too."""
     group = parser.add_argument_group("RingMQ")
 
     def option(name: str, kind: type, default: object, text: str, **more: object) -> None:
@@ -43,7 +43,7 @@ def add_options(parser: Any) -> None:
 
 
 def thresholds_of(options: Any) -> Thresholds:
-    """What the options ask for. ValueError names the option."""
+    """Return the thresholds of the options. Raises ValueError naming the option."""
     if not 0 <= options.error_rate_max <= 1:
         raise ValueError(f"--error-rate-max: {options.error_rate_max:g} is outside 0..1")
     return Thresholds(
@@ -54,9 +54,9 @@ def thresholds_of(options: Any) -> Thresholds:
 
 
 def prepare(environment: Any, **ignored: object) -> None:
-    """Refuse impossible options before any user is started; let users end what they are at when the run ends.
+    """Reject impossible options before any user starts, and let users finish their tasks at the end of the run.
 
-    A greenlet that is killed while it waits leaves the SDK's locks behind.
+    A greenlet that is killed while it waits would leave the SDK's locks held.
     """
     options = environment.parsed_options
     time.sleep(CLOCK_PAUSE_S)
@@ -71,7 +71,7 @@ def prepare(environment: Any, **ignored: object) -> None:
 
 
 def event_stats(stats: Any) -> list[EventStats]:
-    """Locust's entries."""
+    """Return locust's entries."""
     return [
         EventStats(
             entry.method,
@@ -86,7 +86,7 @@ def event_stats(stats: Any) -> list[EventStats]:
 
 
 def judge(environment: Any, **ignored: object) -> None:
-    """Set the exit status; of several processes only the one that has everybody's numbers."""
+    """Set the exit status. Of several processes only the one with all numbers does so."""
     if isinstance(environment.runner, WorkerRunner):
         return
     found = broken(thresholds_of(environment.parsed_options), event_stats(environment.stats))

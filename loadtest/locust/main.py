@@ -1,9 +1,9 @@
-"""`make locust`: a broker of its own, locust without its web page, an HTML report.
+"""`make locust`: a private broker, locust without its web page, an HTML report.
 
     python -m ringmq.loadtest.locust --users 100 --run-time 60s -- --p99-ms-max send=50,end_to_end=200
 
-What stands behind `--` goes to locust as it is. The exit status is locust's: 0, 3 (a threshold was broken
-or a user's task raised), or its own.
+Arguments behind `--` go to locust unchanged. The exit status is locust's: 0, 3 (a threshold was broken or a user's
+task raised), or its own.
 """
 
 import argparse
@@ -27,7 +27,7 @@ QUEUES_MIN, QUEUES_MAX = 16, 1024
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line; `rest` is for locust."""
+    """Parse the command line. `rest` is for locust."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     border = words.index("--") if "--" in words else len(words)
     parser = argparse.ArgumentParser(prog="ringmq.loadtest.locust", description=__doc__.splitlines()[0])
@@ -50,7 +50,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def command_of(options: argparse.Namespace, namesrv: str) -> list[str]:
-    """The call of locust."""
+    """Return the command line of locust."""
     words = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--headless", "--only-summary"]
     words += ["--users", str(options.users), "--spawn-rate", str(options.spawn_rate), "--run-time", options.run_time]
     words += ["--html", str(options.folder / "report.html"), "--csv", str(options.folder / "locust")]
@@ -67,7 +67,7 @@ def _free_port() -> int:
 
 
 def make_topic(namesrv: str, topic: str, users: int) -> None:
-    """A topic with a queue for each consumer, unless it is there: it keeps the queues that it has."""
+    """Make a topic with a queue for each consumer. An existing topic stays as it is."""
     with Cluster(namesrv) as cluster:
         if topic in cluster.topics():
             return
@@ -78,7 +78,7 @@ def make_topic(namesrv: str, topic: str, users: int) -> None:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; locust's exit status."""
+    """Run and return locust's exit status."""
     options = parse(arguments)
     if importlib.util.find_spec("locust") is None:
         print(f"locust is not installed; {how_to_install('loadtest')}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What a run has to reach: bounds for events, an error rate, least rates. Pure: no locust, no IO."""
+"""Thresholds of a run: bounds for events, an error rate, least rates. Pure: no locust, no IO."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ SLOW_SUFFIX = " (slow)"  # of the names of slow consumers' events: nobody promis
 
 @dataclass(frozen=True)
 class EventStats:
-    """What was measured of one event of one name."""
+    """The measured values of one event with one name."""
 
     event: str
     name: str
@@ -29,7 +29,7 @@ class Thresholds:
 
 
 def parse_bounds(texts: Iterable[str], name: str) -> dict[str, float]:
-    """Bounds of `send=50,pull=200` texts. ValueError says which option and what is accepted."""
+    """Return the bounds in texts such as `send=50,pull=200`. Raises ValueError naming option and accepted form."""
     bounds = {}
     for text in ",".join(texts).split(","):
         if not text.strip():
@@ -46,7 +46,7 @@ def parse_bounds(texts: Iterable[str], name: str) -> dict[str, float]:
 
 
 def broken(thresholds: Thresholds, stats: Sequence[EventStats]) -> list[str]:
-    """What was not reached, in words; empty when all was. An event with a bound has to have happened."""
+    """Return the missed thresholds in words, none if all were reached. An event with a bound must have happened."""
     found = []
     judged = [entry for entry in stats if not entry.name.endswith(SLOW_SUFFIX)]
     for event, bound in thresholds.p99_ms_max.items():

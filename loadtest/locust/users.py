@@ -1,10 +1,10 @@
 """Users that produce, consume, do both, or consume too slowly.
 
-Each user has clients of its own, hence connections of its own, over the blocking SDK: locust has patched sockets and
-threads when this module is imported, so that a user that waits keeps nobody else.
+Each user has clients, and so connections, of its own over the blocking SDK. Locust has patched sockets and threads
+before the import of this module, so a waiting user delays no other.
 
-Request events, all named by the topic: `send` and `send_batch` (until the broker has stored it), `pull` (from asking
-until messages are there), `end_to_end` (from the send to the arrival, by the sender's clock in the message).
+Request events, all named by the topic: `send` and `send_batch` (until the broker has stored it), `pull` (from the
+request until messages arrive), `end_to_end` (from the send to the arrival, by the sender's clock in the message).
 """
 
 import contextlib
@@ -30,7 +30,7 @@ BATCH_SHARE = 10  # one of so many requests is a batch
 
 
 class RingmqUser(User):
-    """What all have in common; options are those of `locustfile.py`."""
+    """Base of all users, with the options of `locustfile.py`."""
 
     abstract = True
 
@@ -42,7 +42,7 @@ class RingmqUser(User):
         self._pace = constant_throughput(self.options.rate) if self.options.rate else None
 
     def wait_time(self) -> float:
-        """So that a user begins `--rate` tasks a second; 0: one after another."""
+        """Return the wait by which a user begins `--rate` tasks a second. 0 means one after another."""
         return 0.0 if self._pace is None else float(self._pace(self))
 
     def fire(self, event: str, name: str, took_s: float, size_bytes: int, error: BaseException | None = None) -> None:
@@ -58,7 +58,7 @@ class RingmqUser(User):
 
     @contextlib.contextmanager
     def measured(self, event: str, size_bytes: int) -> Iterator[None]:
-        """Report the block as one request. Errors of the SDK are its failure and no more; others are raised, too."""
+        """Report the block as one request. Errors of the SDK count as its failure, others are raised, too."""
         began = time.perf_counter()
         try:
             yield
@@ -70,23 +70,23 @@ class RingmqUser(User):
             self.fire(event, self.topic, time.perf_counter() - began, size_bytes)
 
     def message(self) -> Message:
-        """A new message that says when it was made."""
+        """Return a new message with its creation time."""
         return Message(self.topic, self._body, {SENT_AT: str(time.time_ns() // 1000)})
 
     def open_producer(self) -> Producer:
-        """A started producer."""
+        """Return a started producer."""
         producer = Producer(self.options.namesrv, f"{self.options.group}-producer")
         producer.start()
         return producer
 
     def open_consumer(self, group: str) -> Consumer:
-        """A started consumer that begins at the end."""
+        """Return a started consumer that begins at the end."""
         consumer = Consumer(self.topic, self.options.namesrv, group, consume_from=ConsumeFrom.LAST)
         consumer.start()
         return consumer
 
     def send_some(self, producer: Producer, number: int) -> None:
-        """A message, or now and then a batch."""
+        """Send a message, or now and then a batch."""
         if number % BATCH_SHARE or self.options.batch < 2:
             with self.measured("send", len(self._body)):
                 producer.send(self.message())
@@ -96,7 +96,7 @@ class RingmqUser(User):
                 producer.send_batch(batch)
 
     def poll(self, consumer: Consumer, max_messages: int, timeout_ms: int, suffix: str = "") -> int:
-        """Take what has come; nothing is reported where nothing came. Returns the number of messages."""
+        """Take the waiting messages and return their number. An empty poll is not reported."""
         began = time.perf_counter()
         try:
             messages = consumer.poll(max_messages, timeout_ms)
@@ -118,7 +118,7 @@ class RingmqUser(User):
 
 
 class ProduceUser(RingmqUser):
-    """Sends; one of ten requests is a batch."""
+    """Sends messages. One of ten requests is a batch."""
 
     weight = 4
 
@@ -133,13 +133,13 @@ class ProduceUser(RingmqUser):
 
     @task
     def produce(self) -> None:
-        """One request."""
+        """Send one request."""
         self._requests += 1
         self.send_some(self._producer, self._requests)
 
 
 class ConsumeUser(RingmqUser):
-    """A member of the group `--group`; members share the queues of the topic."""
+    """A member of the group `--group`. Members share the queues of the topic."""
 
     weight = 2
 
@@ -152,17 +152,17 @@ class ConsumeUser(RingmqUser):
         self._consumer.close()
 
     def wait_time(self) -> float:
-        """Never: it waits where it polls."""
+        """Return no wait: this user waits in its polls."""
         return 0.0
 
     @task
     def consume(self) -> None:
-        """Take what has come."""
+        """Take the waiting messages."""
         self.poll(self._consumer, POLL_MESSAGES_MAX, POLL_TIMEOUT_MS)
 
 
 class MixedUser(RingmqUser):
-    """Sends, and takes what has come for the group `--group`-mixed."""
+    """Sends, and takes waiting messages for the group `--group`-mixed."""
 
     weight = 1
 
@@ -179,7 +179,7 @@ class MixedUser(RingmqUser):
 
     @task
     def produce_and_consume(self) -> None:
-        """One request to send, then what has come."""
+        """Send one request, then take the waiting messages."""
         self._requests += 1
         self.send_some(self._producer, self._requests)
         timeout_ms = MIXED_POLL_TIMEOUT_MS
@@ -203,11 +203,11 @@ class SlowConsumeUser(RingmqUser):
         self._consumer.close()
 
     def wait_time(self) -> float:
-        """Never: it waits behind a message."""
+        """Return no wait: this user waits after each message."""
         return 0.0
 
     @task
     def consume(self) -> None:
-        """One message, and a long time for it."""
+        """Take one message, and wait a long time."""
         if self.poll(self._consumer, 1, POLL_TIMEOUT_MS, SLOW_SUFFIX):
             time.sleep(self.options.slow_ms / 1000)

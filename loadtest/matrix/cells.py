@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Policy:
-    """What an acknowledgement waits for."""
+    """The condition of an acknowledgement."""
 
     name: str
     settings: Settings
@@ -44,7 +44,7 @@ POLICIES = (
 
 @dataclass(frozen=True)
 class Cell:
-    """Coordinates; `policy` is a Policy's name."""
+    """Coordinates of a cell. `policy` is a Policy's name."""
 
     topics: int
     body_bytes: int
@@ -53,14 +53,14 @@ class Cell:
 
 
 def all_cells() -> list[Cell]:
-    """The 108 cells."""
+    """Return the 108 cells."""
     axes = itertools.product(BODY_BYTES, (False, True), POLICIES, TOPICS)
     return [Cell(topics, body, consume, policy.name) for body, consume, policy, topics in axes]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell gave. Latencies are those of sends, in us; CPU in shares of one; memory is private, both brokers."""
+    """The result of a cell. Latencies are of sends, in us; CPU in shares of one; memory is private, of both brokers."""
 
     cell: Cell
     correct: bool
@@ -68,12 +68,12 @@ class Outcome:
     values: Mapping[str, float]
 
     def document(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """Return plain JSON values."""
         return {**asdict(self.cell), "correct": self.correct, "note": self.note, "values": dict(self.values)}
 
 
 def run_cell(context: Context, cell: Cell) -> Outcome:
-    """64 connections with 16 sends in flight each, on a fresh pair of ours; everything is read back and compared."""
+    """Run 64 connections with 16 sends in flight each on a fresh RingMQ pair. Everything is read back and compared."""
     policy = next(policy for policy in POLICIES if policy.name == cell.policy)
     os.sync()
     with contextlib.closing(start_pair(RINGMQ, context.folder / "matrix", policy.settings, context.cpus)) as pair:
@@ -116,7 +116,7 @@ def _send(context: Context, pair: Pair, cell: Cell, lanes: Mapping[str, object])
 def _consumer(
     context: Context, pair: Pair, lanes: Mapping[str, object] | None
 ) -> Iterator["subprocess.Popen[str] | None"]:
-    """A consumer of everything, or nobody; killed when the block fails."""
+    """Yield a consumer of everything, or None. The consumer is killed if the block fails."""
     if lanes is None:
         yield None
         return
@@ -139,7 +139,7 @@ def _consumed(consumer: "subprocess.Popen[str] | None") -> Report | None:
 
 
 def _faults(sent: Report, checked: Report, read: Report | None, same_logs: bool) -> list[str]:
-    """What was not right: refused sends, messages that are lost, doubled, changed or out of order."""
+    """Return the faults: refused sends, messages that are lost, doubled, changed or out of order."""
     found = []
     if not sent["ok"]:
         found.append(f"sends: {sent['errors']} {sent['remark']} {sent['trouble']}".strip())

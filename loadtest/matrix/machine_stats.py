@@ -1,4 +1,4 @@
-"""What the whole machine did between two looks: disk writes and their wait, bytes over the loopback."""
+"""Activity of the whole machine between two looks: disk writes and their wait, bytes over the loopback."""
 
 import os
 import time
@@ -10,7 +10,7 @@ SECTOR_BYTES = 512
 
 @dataclass(frozen=True)
 class Look:
-    """Counters since the machine started; `disk_*` are 0 when the folder lies on no block device."""
+    """Counters since the machine started. `disk_*` are 0 if the folder is on no block device."""
 
     at_s: float
     disk_writes: int
@@ -20,7 +20,7 @@ class Look:
     loopback_bytes: int
 
     def until(self, later: "Look") -> dict[str, float]:
-        """Rates from here to `later`: MB/s written, ms a write took, share of a CPU that waited, MB/s of loopback."""
+        """Return rates up to `later`: MB/s written, ms per write, share of a CPU that waited, MB/s of loopback."""
         seconds = max(later.at_s - self.at_s, 1e-9)
         writes = later.disk_writes - self.disk_writes
         return {
@@ -32,7 +32,7 @@ class Look:
 
 
 def look(folder: Path) -> Look:
-    """The counters now; the disk is the one that holds `folder`."""
+    """Return the current counters. The disk is the one with `folder`."""
     writes, sectors, wait_ms = disk_counters(Path("/proc/diskstats").read_text(), folder.stat().st_dev)
     cpu = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     io_wait_s = int(cpu[5]) / os.sysconf("SC_CLK_TCK")
@@ -41,7 +41,7 @@ def look(folder: Path) -> Look:
 
 
 def disk_counters(diskstats: str, device: int) -> tuple[int, int, int]:
-    """Writes completed, sectors written and ms spent writing of a device, from the text of /proc/diskstats."""
+    """Return writes completed, sectors written and ms spent writing of a device, from the text of /proc/diskstats."""
     for line in diskstats.splitlines():
         words = line.split()
         if (int(words[0]), int(words[1])) == (os.major(device), os.minor(device)):
@@ -50,7 +50,7 @@ def disk_counters(diskstats: str, device: int) -> tuple[int, int, int]:
 
 
 def loopback_counter(net_dev: str) -> int:
-    """Bytes that the loopback device has passed, from the text of /proc/net/dev."""
+    """Return the bytes of the loopback device, from the text of /proc/net/dev."""
     for line in net_dev.splitlines():
         name, _, counters = line.strip().partition(":")
         if name == "lo":

@@ -1,9 +1,9 @@
-"""`make bench-matrix`: what topics, body size, consumers and policy do to a master with one slave; 108 cells.
+"""`make bench-matrix`: effects of topics, body size, consumers and policy on a master with one slave, in 108 cells.
 
     python -m ringmq.loadtest.matrix --seconds 4 --minutes 60
     python -m ringmq.loadtest.matrix --plot loadtest/matrix/matrix.csv   # draws cells, measures nothing
 
-Every cell gets a pair of brokers of its own. Cells for which no time is left are named and not run.
+Every cell gets a fresh pair of brokers. Cells without time left are named and not run.
 """
 
 import argparse
@@ -27,7 +27,7 @@ FORMAT = 1
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="ringmq.loadtest.matrix", description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=4.0, help="length of a cell's load (%(default)s)")
     parser.add_argument("--minutes", type=float, default=60.0, help="no cell begins after this (%(default)s)")
@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> list[Cell]:
-    """The cells that the options leave."""
+    """Return the cells that the options select."""
     topics = {int(text) for text in options.topics.split(",") if text}
     bodies = {int(text) for text in options.bodies.split(",") if text}
     return [
@@ -50,7 +50,7 @@ def chosen(options: argparse.Namespace) -> list[Cell]:
 
 
 def run_matrix(context: Context, cells: Sequence[Cell], minutes: float) -> list[Outcome]:
-    """One after another until the time is over; a cell that fails is noted and the rest goes on."""
+    """Run one cell after another until the time is over. A failed cell is recorded and the rest continues."""
     deadline = time.monotonic() + 60 * minutes
     outcomes = []
     for number, cell in enumerate(cells, 1):
@@ -69,7 +69,7 @@ def run_matrix(context: Context, cells: Sequence[Cell], minutes: float) -> list[
 
 
 def context_of(options: argparse.Namespace) -> Context:
-    """Tools, folder and lengths for these options."""
+    """Return tools, folder and lengths for these options."""
     context = context_in(options.folder, options.seconds)
     context.warmup_s = min(0.3, options.seconds / 4)
     return context
@@ -77,7 +77,7 @@ def context_of(options: argparse.Namespace) -> Context:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write `matrix.json`, `matrix.csv` and `matrix.svg`. 1 when a cell was not correct."""
+    """Run, print the table, write `matrix.json`, `matrix.csv` and `matrix.svg`. Return 1 if a cell was not correct."""
     options = parse(arguments)
     if options.plot is not None:
         options.folder.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ COLORS = ("#c0392b", "#2c6fbb", "#2e8b57")
 
 
 def table(cells: Sequence[Document]) -> str:
-    """One line per cell."""
+    """Return one line per cell."""
     head = ["body", "mode", "policy", "topics", *(column.title for column in COLUMNS), "correct"]
     lines = []
     for cell in cells:
@@ -41,7 +41,7 @@ def table(cells: Sequence[Document]) -> str:
 
 
 def write_csv(cells: Sequence[Document], path: Path) -> None:
-    """Write one row per cell: its coordinates, its values in the units of the table, and whether it was correct."""
+    """Write one row per cell: its coordinates, its values in the units of the table, and its correctness."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*COORDINATES, *(column.title for column in COLUMNS), "correct", "note"])
@@ -52,7 +52,7 @@ def write_csv(cells: Sequence[Document], path: Path) -> None:
 
 
 def read_csv(path: Path) -> list[Document]:
-    """Return the cells that `write_csv` has written, with the digits that it kept."""
+    """Return the cells of a file of `write_csv`, with the digits of the file."""
     with path.open(newline="") as file:
         return [_cell(row) for row in csv.DictReader(file)]
 
@@ -74,7 +74,7 @@ def _size(body_bytes: int) -> str:
 
 
 def write_plots(cells: Sequence[Document], path: Path) -> None:
-    """Throughput (above) and p99 (below) by topic count, one panel per body size, as SVG."""
+    """Draw throughput (above) and p99 (below) by topic count, one panel per body size, as SVG."""
     pyplot = svg_pyplot()
     figure, axes = pyplot.subplots(2, len(BODY_BYTES), figsize=(11, 6), sharex=True)
     for column, body_bytes in enumerate(BODY_BYTES):

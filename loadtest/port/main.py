@@ -1,7 +1,7 @@
-"""`make bench-port`: small records that a service republishes a second through its port, on a broker's default places.
+"""`make bench-port`: small records a second that a service republishes through its port, on a broker's default CPUs.
 
-A topic is filled; then a worker of the table (`port_worker.py`) republishes it for some seconds, from the beginning
-again where it has come to the end. A round counts when no copy was refused and the target holds every copy.
+A topic is filled. Then a worker of the table (`port/worker.py`) republishes it for some seconds, again from the
+beginning after its end. A round counts if no copy was refused and the target holds every copy.
 """
 
 import argparse
@@ -28,7 +28,7 @@ SYNC = {"flushDiskType": "SYNC_FLUSH"}
 
 
 def measure(folder: Path, tools: Tools, *, records: int, body: int, seconds: float, sync: bool, profile: bool) -> Any:
-    """One round on a fresh broker: what the worker counted, and `read`, what the target holds."""
+    """Run one round on a fresh broker. Return the worker's counts, and `read`, the content of the target."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     order = Order(SOURCE, TARGET, records, seconds, str(folder / "result.json"), profile)
@@ -50,12 +50,12 @@ def measure(folder: Path, tools: Tools, *, records: int, body: int, seconds: flo
 
 
 def is_whole(result: Any) -> bool:
-    """No copy was refused, and the target holds every copy."""
+    """True if no copy was refused and the target holds every copy."""
     return not (result["refused_copies"] or result["refused_requests"]) and result["read"] == result["submitted"]
 
 
 def table(results: Sequence[Any]) -> str:
-    """A line a round, then the median of their rates and its spread."""
+    """Return a line per round, then the median of their rates and its spread."""
     lines, rates = [], []
     for number, result in enumerate(results, 1):
         rates.append(result["completed"] / result["seconds"])
@@ -68,7 +68,7 @@ def table(results: Sequence[Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1: a round does not count."""
+    """Return exit status 1 if a round does not count."""
     parser = argparse.ArgumentParser(prog="python -m ringmq.loadtest.port", description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_pressure(chosen: argparse.Namespace, tools: Tools) -> bool:
-    """The second table. False: a round does not count."""
+    """Print the second table. False if a round does not count."""
     rounds = []
     for number in range(chosen.pressure_rounds):
         rounds.append(
@@ -107,7 +107,7 @@ def run_pressure(chosen: argparse.Namespace, tools: Tools) -> bool:
 
 
 def run_rates(chosen: argparse.Namespace, tools: Tools) -> bool:
-    """The first table. False: a round does not count."""
+    """Print the first table. False if a round does not count."""
     results: list[Any] = []
     for _ in range(chosen.rounds):
         results.append(

@@ -1,7 +1,7 @@
 """`make bench-port`, second table: clients that send while a service has a backlog to republish.
 
-A round is a fresh broker with a source of a million records. 64 connections with 16 sends each under way run against it
-twice, with and without the service at work, in alternating order. The ratios of a round compare the two.
+A round is a fresh broker with a source of a million records. 64 connections with 16 sends each in flight run against
+it twice, with and without the service, in alternating order. The ratios of a round compare the two.
 """
 
 import json
@@ -26,12 +26,12 @@ CONNECTIONS, DEPTH, BODY = 64, 16, 200
 RECORDS = 1_000_000
 WARMUP_S = 1.0
 SERVICE_MIN, KEPT_MIN, P99_MAX = 45_000, 0.7, 3.0
-"""Goals: records a second of the service, and rate and p99 of clients beside what they have without it."""
+"""Goals: records a second of the service, and the clients' rate and p99 relative to a run without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What 64x16 reached."""
+    """The result of 64x16."""
 
     rate: float
     p99_us: float
@@ -41,33 +41,35 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The clients without the service and with it, and what the service reached meanwhile."""
+    """The clients without the service and with it, and the service's rate meanwhile."""
 
     alone: Clients
     beside: Clients
     service_rate: float
     whole: bool
-    """The target holds every copy."""
+    """True if the target holds every copy."""
 
     @property
     def kept(self) -> float:
-        """Of the clients' rate."""
+        """The share of the clients' rate that remains."""
         return self.beside.rate / self.alone.rate if self.alone.rate else 0.0
 
     @property
     def p99_ratio(self) -> float:
-        """p99 beside the service, of that without it."""
+        """p99 beside the service, divided by that without it."""
         return self.beside.p99_us / self.alone.p99_us if self.alone.p99_us else 0.0
 
     @property
     def ok(self) -> bool:
-        """The work of the round was done."""
+        """True if the work of the round was done."""
         return self.alone.ok and self.beside.ok and self.whole and self.service_rate > 0
 
 
 class Sampler(threading.Thread):
-    """How many copies a second are stored while clients send: from the middle of their measured part, as they read
-    everything back behind it."""
+    """Measures the stored copies a second while clients send.
+
+    The sample is from the middle of their measured part, as they read everything back after it.
+    """
 
     def __init__(self, words: Any, seconds: float) -> None:
         super().__init__(daemon=True)
@@ -75,7 +77,7 @@ class Sampler(threading.Thread):
         self.rate = 0.0
 
     def run(self) -> None:
-        """A tenth behind the warm-up until a tenth before the end."""
+        """Sample from a tenth after the warm-up until a tenth before the end."""
         time.sleep(WARMUP_S + self._seconds / 10)
         first, began = completed(self._words), time.monotonic()
         time.sleep(self._seconds * 8 / 10)
@@ -83,7 +85,7 @@ class Sampler(threading.Thread):
 
 
 def run_clients(loader: Loader, topic: str, seconds: float) -> Clients:
-    """64x16 into a topic of its own. Each acknowledged message has to be found again."""
+    """Run 64x16 into a topic of its own. Each acknowledged message has to be found again."""
     report = loader.run(
         "send", topic=topic, create=True, connections=CONNECTIONS, depth=DEPTH, size=BODY, warmup=WARMUP_S,
         seconds=seconds, check=True, read_back=True, settle_ms=60_000,
@@ -97,7 +99,7 @@ def run_clients(loader: Loader, topic: str, seconds: float) -> Clients:
 def measure_round(
     folder: Path, tools: Tools, *, seconds: float, records: int, service_first: bool, sync: bool = False
 ) -> Round:
-    """One round on a fresh broker."""
+    """Run one round on a fresh broker."""
     from ringmq.ipc.plane import Plane
     from ringmq.ipc.segment import plane_name
 
@@ -131,19 +133,19 @@ def measure_round(
 
 
 def wait_still(words: Any) -> None:
-    """Until the service has its last completions."""
+    """Wait until the service has its last completions."""
     before = -1
     while before != (before := completed(words)):
         time.sleep(0.2)
 
 
 def spread(values: Sequence[float], text: str = ".2f") -> str:
-    """Median, from smallest to largest."""
+    """Return the median, and the range from smallest to largest."""
     return f"{statistics.median(values):{text}} ({min(values):{text}} to {max(values):{text}})"
 
 
 def pressure_table(rounds: Sequence[Round]) -> str:
-    """A line a round, the medians of the ratios, and what of the goals is met."""
+    """Return a line per round, the medians of the ratios, and the reached goals."""
     lines = [
         [
             str(number), f"{each.alone.rate:,.0f}", f"{each.beside.rate:,.0f}", f"{each.kept:.2f}",

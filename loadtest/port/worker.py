@@ -1,6 +1,6 @@
-"""The worker of `make bench-port`: a republisher with a port of its own, which a row of the worker table starts.
+"""The worker of `make bench-port`: a republisher with its own port, which a row of the worker table starts.
 
-As a script it is a broker's command line with that row: `python port_worker.py PYTHON -m MODULE ...`.
+As a script it is a broker's command line with that row: `python worker.py PYTHON -m MODULE ...`.
 """
 
 import cProfile
@@ -19,19 +19,21 @@ from typing import Any
 from ringmq.loadtest.load.process_stats import cpu_seconds
 
 ORDER = "RINGMQ_PORT_BENCH"
-"""Names the variable with the order, as JSON."""
+"""Name of the variable with the task, as JSON."""
 MODULE = "ringmq.loadtest.port.worker"
 WAIT_MS = 2
 PASSES_MAX = 40
-"""Over the source, each in a lane of its own: its offsets begin again."""
+"""The most passes over the source. Each is a lane of its own, because its offsets begin again."""
 NAME, ROLE = "republish", 24
 WATCHED = ("write", "flush", "dispatch")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Republish `source` as `target`, once it has so many records: for so long, the result goes into a file; with
-    `gate`, while the file of this name is there."""
+    """A task: republish `source` as `target`, once it has so many records, for so long.
+
+    The result goes into a file. With `gate` the work continues only while the file of this name exists.
+    """
 
     source: str
     target: str
@@ -43,13 +45,13 @@ class Order:
 
 
 def _from_the_start(reader: Any, lane: int) -> Generator[None, None, int]:
-    """The plane is new with each run."""
+    """Begin at the start: the plane is new with each run."""
     yield from ()
     return 0
 
 
 def serve(spec: Any, plane: Any, stop: Any) -> int:
-    """Carry the order out, then wait for SIGTERM."""
+    """Carry out the task, then wait for SIGTERM."""
     from ringmq.ipc.exit_status import EXIT_CLEAN
     from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING
     from ringmq.services.republisher import Republisher, find_place
@@ -77,14 +79,14 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
 
 
 class Passes:
-    """A source that is republished again and again: each pass is a lane, as its offsets begin again."""
+    """A source that is republished repeatedly. Each pass is a lane, as its offsets begin again."""
 
     def __init__(self, republisher: Any, source: int, target: Any, records: int) -> None:
         self._republisher, self._source, self._target, self._records = republisher, source, target, records
         self._lane = 0
 
     def turn(self) -> bool:
-        """Publish a batch. False: there was nothing to do."""
+        """Publish a batch. False if there was nothing to do."""
         republisher, lane = self._republisher, self._lane
         if republisher.collect() and republisher.publish(republisher.read(self._source, lane), self._target, lane):
             return True
@@ -95,7 +97,7 @@ class Passes:
 
 
 def completed(words: Any) -> int:
-    """Records whose copies are stored, from the words of the worker's role block."""
+    """Return the records whose copies are stored, from the words of the worker's role block."""
     from ringmq.services.republisher import PROGRESS
 
     return sum(max(0, int(word) - 1) for word in words[PROGRESS : PROGRESS + PASSES_MAX])
@@ -157,7 +159,7 @@ def run_broker(arguments: list[str]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """As a worker, or as a broker's command line."""
+    """Run as a worker, or as a broker's command line."""
     if "-m" in arguments:
         run_broker(arguments)
         return 0

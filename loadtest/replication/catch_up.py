@@ -1,4 +1,4 @@
-"""Rows about an empty slave: how fast it gets a long log, and what producers notice of that."""
+"""Rows about an empty slave: its speed in catching up with a long log, and the effect on producers."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def _filled_master(context: Context, system: str, settings: Settings) -> Pair:
 
 
 def _wait_for_first(pair: Pair) -> int:
-    """Start an empty slave; what it has acknowledged when that is more than nothing."""
+    """Start an empty slave, and return its acknowledged bytes once they are more than nothing."""
     pair.start_slave()
     deadline = time.monotonic() + CATCH_UP_TIMEOUT_S
     while (progress := pair.progress()).acknowledged == 0:
@@ -41,7 +41,7 @@ def _wait_for_first(pair: Pair) -> int:
 
 
 def catch_up_row(context: Context, system: str) -> Measurement:
-    """Bytes/s from the slave's first acknowledgement to its last, beside copying the same file through loopback TCP."""
+    """Measure bytes/s from a slave's first acknowledgement to its last, beside a copy through loopback TCP."""
     with closing(_filled_master(context, system, {})) as pair:
         source = pair.master.store / "commitlog" / f"{0:020d}"
         copy = copy_rate(context.tools, source, pair.folder / "copy")
@@ -57,7 +57,7 @@ def catch_up_row(context: Context, system: str) -> Measurement:
 
 
 def production_row(context: Context, system: str) -> Measurement:
-    """p99 of an open loop while an empty slave catches up with flow control, over the p99 without a slave."""
+    """Measure p99 of an open loop while an empty slave catches up with flow control, over the p99 without a slave."""
     seconds = 2 * context.seconds
     limit = min(FLOW_BYTES_PER_S, int(context.catch_up_bytes / (seconds + 4)))
     flow: Settings = {"haFlowControlEnable": True, "maxHaTransferByteInSecond": limit}

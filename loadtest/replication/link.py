@@ -13,10 +13,10 @@ MIB = 1 << 20
 
 
 def delay_row(delay_ms: float) -> Callable[[Context, str], Measurement]:
-    """Bytes/s acknowledged over a link with a delay in each direction, as a part of those over one without.
+    """Return a row of bytes/s acknowledged over a link with a delay in each direction, relative to one without.
 
-    The window of our own master is sized from the rate at 0 ms by `window_bytes`. Counts when the link itself passes
-    more than what was measured over it.
+    `window_bytes` sizes the window of a RingMQ master from the rate at 0 ms. The row counts if the link itself passes
+    more than the measured rate.
     """
 
     def run(context: Context, system: str) -> Measurement:
@@ -36,7 +36,7 @@ def delay_row(delay_ms: float) -> Callable[[Context, str], Measurement]:
 
 
 def _rate(context: Context, system: str, settings: Settings, delay_ms: float) -> tuple[float, float]:
-    """Bytes/s acknowledged by the slave, and bytes/s of copying the log's first file through the same kind of link."""
+    """Return bytes/s acknowledged by the slave, and bytes/s of a copy of the log's first file through the same link."""
     with open_pair(context, system, {**ASYNC_MASTER, **settings}, delay_ms) as pair:
         rate = acknowledged_rate(context, pair, context.link_bytes)
         source = pair.master.store / "commitlog" / f"{0:020d}"

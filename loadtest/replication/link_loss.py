@@ -21,14 +21,14 @@ RECORD_BYTES_MIN = 91  # of a message without topic, body and properties
 
 @dataclass(frozen=True)
 class Answered:
-    """When (CLOCK_MONOTONIC) an answer came, and with which code."""
+    """The time (CLOCK_MONOTONIC) and code of an answer."""
 
     at_ns: int
     code: int
 
 
 def link_loss_row(context: Context, system: str) -> Measurement:
-    """Milliseconds until the last of 64 parked requests is answered after RST and FIN of the link, and in silence."""
+    """Measure ms until the last of 64 parked requests is answered: after RST and FIN of the link, and in silence."""
     values: dict[str, float] = {}
     codes: dict[str, set[int]] = {}
     with open_pair(context, system, SYNC_MASTER, 0.0) as pair:
@@ -66,7 +66,7 @@ def _answers(remote: Remote, count: int) -> Sequence[Answered]:
 
 
 def _park(pair: Pair, topic: str, remote: Remote, count: int) -> int:
-    """Send `count` requests while the slave's reports are held; returns when all are appended: when they were sent."""
+    """Send `count` requests while the slave's reports are held. After all are appended, return the send time."""
     assert pair.link is not None
     before = pair.wait_in_sync().end
     pair.link.tell("hold-back")
@@ -92,7 +92,7 @@ def _break(pair: Pair, topic: str, command: str) -> tuple[Sequence[Answered], in
 
 
 def _fall_silent(pair: Pair, topic: str) -> tuple[dict[int, float], dict[int, float]]:
-    """Slowest answer in ms by code: of requests that saw the silence begin, and of those that came after it."""
+    """Return the slowest answers in ms by code: of requests at the begin of the silence, and of later ones."""
     assert pair.link is not None
     first: dict[int, float] = {}
     later: dict[int, float] = {}

@@ -1,7 +1,7 @@
-"""A name server as a slave sees it through a link: the master's HA address is that of the link.
+"""A proxy of a name server for a slave behind a link: it shows the link's port as the master's HA address.
 
-A stock slave learns its master's HA address from its registration alone (`haMasterAddress` is lost on 5.3.3), so this
-proxy stands before the name server and puts another port into what comes back.
+A stock slave learns its master's HA address from its registration alone (`haMasterAddress` is lost on 5.3.3). So this
+proxy replaces the port in the name server's answers.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ HOST = "127.0.0.1"
 
 
 class NameServerFront:
-    """Passes frames to the name server at `to_port`; in its answers HOST:`ha_port` becomes HOST:`shown_port`.
+    """Passes frames to the name server at `to_port`. In its answers HOST:`ha_port` becomes HOST:`shown_port`.
 
     Both ports need the same number of digits, so that no length in a frame changes.
     """
@@ -49,7 +49,7 @@ class NameServerFront:
                 end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it and its connections."""
+        """End the proxy and its connections."""
         for end in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""One broker of a replicated group, stock's or ours, as a bench needs it."""
+"""One broker of a replicated group, stock's or RingMQ's, for a bench."""
 
 import contextlib
 import os
@@ -21,13 +21,13 @@ class Node(Protocol):
     store: Path
 
     def pids(self) -> dict[int, str]:
-        """Its processes by id, with their names."""
+        """Return the processes by id, with their names."""
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all of its processes."""
 
     def kill(self) -> None:
-        """kill -9 of everything; the store stays."""
+        """Kill everything by SIGKILL. The store stays."""
 
 
 class StockNameServer:
@@ -43,7 +43,7 @@ class StockNameServer:
 
 
 class StockNode:
-    """A stock broker; returns from its start when the name server lists it."""
+    """A stock broker. Its start returns when the name server lists it."""
 
     def __init__(self, folder: Path, settings: Settings, port: int, namesrv: str, cpus: Sequence[int]) -> None:
         self.store = folder / "store"
@@ -58,7 +58,7 @@ class StockNode:
         )
 
     def pids(self) -> dict[int, str]:
-        """The one process."""
+        """Return the one process."""
         return {self._server.pid: "broker"}
 
     def signal(self, number: signal.Signals) -> None:
@@ -71,7 +71,7 @@ class StockNode:
 
 
 class RingmqNode:
-    """`ringmq serve` (without `namesrv`, then it has a name server of its own) or `ringmq broker`, the slave.
+    """`ringmq serve` (without `namesrv`, so it has its own name server) or `ringmq broker`, the slave.
 
     The slave counts the CPUs from the other end: on a small host the hot parts of both would share one CPU.
     """
@@ -84,17 +84,17 @@ class RingmqNode:
         self.namesrv = namesrv or self._running.namesrv
 
     def pids(self) -> dict[int, str]:
-        """Supervisor and workers."""
+        """Return supervisor and workers."""
         workers = {pid: name for name, pid in self._running.worker_pids().items()}
         main = self._running.process.pid
         return {pid: workers.get(pid, "supervisor" if pid == main else "other") for pid in family(main)}
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every process, the supervisor first so that it starts nobody again."""
+        """Send a signal to every process, the supervisor first so that it starts no replacement."""
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
 
     def kill(self) -> None:
-        """kill -9 of everything, and what it left in shared memory."""
+        """Kill everything by SIGKILL, and remove the shared memory."""
         self._running.close()

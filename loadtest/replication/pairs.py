@@ -1,4 +1,4 @@
-"""A master with its slave, stock's or ours: same settings, same CPUs, a link between them if wanted."""
+"""A master with its slave, stock's or RingMQ's: same settings, same CPUs, optionally with a link between them."""
 
 import contextlib
 import shutil
@@ -29,7 +29,7 @@ ASYNC_MASTER: Settings = {"brokerRole": "ASYNC_MASTER"}
 
 @dataclass(frozen=True)
 class Progress:
-    """What a master says of its one slave; offsets in bytes of the log."""
+    """A master's report about its one slave, with offsets in bytes of the log."""
 
     in_sync: bool
     acknowledged: int
@@ -37,12 +37,12 @@ class Progress:
 
     @property
     def is_caught_up(self) -> bool:
-        """It counts for sends and has everything. One that has not reported yet does not count."""
+        """True if the slave counts for sends and has everything. A slave without a report does not count."""
         return self.in_sync and self.acknowledged >= self.end
 
 
 def progress_of(status: Mapping[str, Any]) -> Progress:
-    """Of the answer to GET_BROKER_HA_STATUS."""
+    """Return the progress in the answer to GET_BROKER_HA_STATUS."""
     connections = status["haConnectionInfo"] or []
     acknowledged = max((int(connection["slaveAckOffset"]) for connection in connections), default=0)
     in_sync = any(connection["inSync"] for connection in connections)
@@ -50,7 +50,7 @@ def progress_of(status: Mapping[str, Any]) -> Progress:
 
 
 class Pair:
-    """A running master, and its slave once `start_slave` was called. A Target of the bench.
+    """A running master, and its slave after `start_slave`. A Target of the bench.
 
     With `delay_ms` the slave reaches the master's HA port through a link (0 is a link, too).
     """
@@ -95,7 +95,7 @@ class Pair:
         self._remote = Remote(port)
 
     def start_slave(self, settings: Settings | None = None) -> None:
-        """Start a slave with an empty store; returns when it serves, not when it has caught up."""
+        """Start a slave with an empty store. Returns when it serves, not when it has caught up."""
         namesrv = f"127.0.0.1:{self._front.port}" if self._front else self.namesrv
         own = {**self._settings, "brokerId": 1, "brokerRole": "SLAVE", **(settings or {})}
         port = free_broker_port()
@@ -104,14 +104,14 @@ class Pair:
         self.slave = make(self.folder / "slave", own, port, namesrv, self._cpus)
 
     def progress(self) -> Progress:
-        """Ask the master how far its slave is."""
+        """Ask the master for its slave's progress."""
         reply = self._remote.ask(GET_BROKER_HA_STATUS)
         if reply.code != SUCCESS:
             raise RuntimeError(f"request {GET_BROKER_HA_STATUS}: code {reply.code} {reply.remark}")
         return progress_of(reply.json())
 
     def wait_in_sync(self, timeout_s: float = IN_SYNC_TIMEOUT_S) -> Progress:
-        """Wait until the slave has acknowledged everything; RuntimeError when it does not in time."""
+        """Wait until the slave has acknowledged everything. Raises RuntimeError at the end of the time."""
         deadline = time.monotonic() + timeout_s
         while True:
             progress = self.progress()
@@ -122,7 +122,7 @@ class Pair:
             time.sleep(POLL_S)
 
     def same_logs(self) -> bool:
-        """True when the slave's CommitLog holds the master's bytes. Both have to be at rest and in sync."""
+        """True if the slave's CommitLog holds the master's bytes. Both have to be at rest and in sync."""
         assert self.slave is not None
         end = self.progress().end
         size = int(self._settings["mappedFileSizeCommitLog"])
@@ -138,20 +138,20 @@ class Pair:
         return True
 
     def pids(self) -> dict[int, str]:
-        """All processes of both brokers."""
+        """Return all processes of both brokers."""
         found = {pid: f"master {name}" for pid, name in self.master.pids().items()}
         if self.slave is not None:
             found |= {pid: f"slave {name}" for pid, name in self.slave.pids().items()}
         return found
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Processor time so far of `master` and `slave`."""
+        """Return the processor time so far of `master` and `slave`."""
         slave = self.slave.pids() if self.slave is not None else {}
         return {"master": cpu_seconds(self.master.pids()), "slave": cpu_seconds(slave)}
 
     @contextlib.contextmanager
     def slave_stopped(self) -> Iterator[None]:
-        """SIGSTOP for every process of the slave, SIGCONT at the end."""
+        """Stop every process of the slave by SIGSTOP, and continue them at the end."""
         assert self.slave is not None
         self.slave.signal(signal.SIGSTOP)
         try:
@@ -160,7 +160,7 @@ class Pair:
             self.slave.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9 of everything; the stores stay."""
+        """Kill everything by SIGKILL. The stores stay."""
         for node in (self.slave, self.master, self._name_server):
             if node is not None:
                 node.kill()
@@ -184,7 +184,7 @@ def start_pair(
     tools: Tools | None = None,
     delay_ms: float | None = None,
 ) -> Pair:
-    """A master and a slave that is in sync with it."""
+    """Return a master and a slave that is in sync with it."""
     assert name in (STOCK, RINGMQ)
     pair = Pair(name, folder, settings, cpus, tools=tools, delay_ms=delay_ms)
     try:

@@ -1,6 +1,6 @@
-"""One blocking connection to any RocketMQ broker or name server, for what surrounds a measurement.
+"""One blocking connection to any RocketMQ broker or name server, for the steps around a measurement.
 
-It reads and writes its frames itself: a judge must not lean on the codec of the judged.
+It encodes and decodes its frames itself, so that a fault in the codec under test does not hide itself.
 """
 
 import itertools
@@ -19,7 +19,7 @@ SUCCESS = 0
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer: `fields` are its ext fields."""
+    """An answer. `fields` are its ext fields."""
 
     opaque: int
     code: int
@@ -28,7 +28,7 @@ class Reply:
     body: bytes
 
     def json(self) -> Any:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return json.loads(self.body)
 
 
@@ -40,7 +40,7 @@ def _json_header(head: bytes, body: bytes) -> tuple[bool, Reply]:
 
 
 def _binary_header(head: bytes, body: bytes) -> tuple[bool, Reply]:
-    """code i16, language u8, version i16, opaque i32, flag i32, then remark (i32 length) and fields (i32 length)."""
+    """Decode code i16, language u8, version i16, opaque i32, flag i32, remark (i32 length) and fields (i32 length)."""
     code, _, _, opaque, flag, remark_length = struct.unpack_from(">hBhiii", head)
     at = 17 + remark_length
     remark = head[17:at].decode()
@@ -57,7 +57,7 @@ def _binary_header(head: bytes, body: bytes) -> tuple[bool, Reply]:
 
 
 class Remote:
-    """Requests with JSON headers, as many on their way as the caller likes."""
+    """Requests with JSON headers, any number of them in flight."""
 
     def __init__(self, port: int, host: str = "127.0.0.1", timeout_s: float = 5.0) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout_s)
@@ -66,7 +66,7 @@ class Remote:
         self._opaques = itertools.count(1)
 
     def send(self, code: int, fields: Mapping[str, object] | None = None, body: bytes = b"") -> int:
-        """Send a request; its opaque."""
+        """Send a request and return its opaque."""
         opaque = next(self._opaques)
         head: dict[str, object] = {"code": code, "flag": 0, "language": "JAVA", "opaque": opaque, "version": 479}
         head["serializeTypeCurrentRPC"] = "JSON"
@@ -76,7 +76,7 @@ class Remote:
         return opaque
 
     def receive(self) -> Reply:
-        """The next answer. TimeoutError when none comes in time, ConnectionError when the other side has closed."""
+        """Return the next answer. Raises TimeoutError, and ConnectionError if the peer has closed."""
         while True:
             length, header_length = struct.unpack(">iI", self._exactly(8))
             frame = self._exactly(length - 4)

@@ -1,4 +1,4 @@
-"""Rows about the throughput of a master with one slave, and what waiting for the slave costs."""
+"""Rows about the throughput of a master with one slave, and the cost of waiting for the slave."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,12 +19,12 @@ MANY: Mapping[str, int] = {"connections": 64, "depth": 16, "size": 200}
 
 
 def messages_of(log_bytes: int, body_bytes: int) -> int:
-    """How many messages make so much log."""
+    """Return the number of messages for so much log."""
     return max(1000, log_bytes // (body_bytes + RECORD_OVERHEAD))
 
 
 def replicated_row(row: str, command: str, options: Mapping[str, int]) -> Run:
-    """A closed loop of sends; counts when everything was read back and the slave's log has the same bytes."""
+    """Return a closed loop of sends. It counts if everything was read back and the slave's log has the same bytes."""
     limit = messages_of(LOG_BYTES_MAX, options["size"])
 
     def run(context: Context, target: Target) -> Measurement:
@@ -42,7 +42,7 @@ def replicated_row(row: str, command: str, options: Mapping[str, int]) -> Run:
 
 @contextmanager
 def open_pair(context: Context, system: str, settings: Settings, delay_ms: float | None = None) -> Iterator[Pair]:
-    """A pair in sync, warm when it is stock's; removed at the end."""
+    """Yield a pair in sync, warmed up if it is stock's, and remove it at the end."""
     folder = context.folder / f"{system}-pair"
     with closing(start_pair(system, folder, settings, context.cpus, tools=context.tools, delay_ms=delay_ms)) as pair:
         if system == STOCK:
@@ -53,9 +53,10 @@ def open_pair(context: Context, system: str, settings: Settings, delay_ms: float
 
 
 def fill(context: Context, pair: Pair, log_bytes: int) -> None:
-    """Batches of 1 KiB bodies as fast as they go until the log has grown by about so much; the refused are sent anew.
+    """Send batches of 1 KiB bodies at full speed until the log has grown by about so much.
 
-    Stock refuses a part when it is busy. RuntimeError when too little came in.
+    Stock refuses a part when it is busy, and refused batches are sent again. Raises RuntimeError if too little was
+    stored.
     """
     topic, left = context.topic("fill"), messages_of(log_bytes, BATCH["size"])
     refused = ""
@@ -70,14 +71,14 @@ def fill(context: Context, pair: Pair, log_bytes: int) -> None:
 
 
 def acknowledged_rate(context: Context, pair: Pair, log_bytes: int) -> float:
-    """Bytes/s from the first send until the slave has acknowledged the last offset."""
+    """Return bytes/s from the first send until the slave has acknowledged the last offset."""
     begin, began = pair.progress().end, monotonic()
     fill(context, pair, log_bytes)
     return (pair.wait_in_sync().end - begin) / (monotonic() - began)
 
 
 def sync_cost_row(context: Context, system: str) -> Measurement:
-    """64x16 that waits for the slave, as a part of the rate with the same slave attached and nobody waiting."""
+    """Measure 64x16 that waits for the slave, relative to the rate with an attached slave and no wait."""
     runs = {}
     for name, settings in (("async", ASYNC_MASTER), ("sync", SYNC_MASTER)):
         with open_pair(context, system, settings) as pair:

@@ -1,4 +1,4 @@
-"""A row about a slave that stops for a minute under load: does the master's memory grow?"""
+"""A row about a slave that stops for a minute under load: the growth of the master's memory."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ CATCH_UP_TIMEOUT_S = 120.0
 
 
 def stall_row(context: Context, system: str) -> Measurement:
-    """Largest growth of the master's private memory, and of all TCP buffers, from before SIGSTOP of the slave on.
+    """Measure the largest growth of the master's private memory, and of all TCP buffers, after SIGSTOP of the slave.
 
-    Counts when production went on meanwhile and the slave caught up afterwards with the same log.
+    Counts if production continued meanwhile and the slave caught up afterwards with the same log.
     """
     with open_pair(context, system, ASYNC_MASTER) as pair:
         reports: list[Report] = []
@@ -56,7 +56,7 @@ def stall_row(context: Context, system: str) -> Measurement:
 
 
 def tcp_bytes() -> int:
-    """What the kernel holds for TCP sockets of this machine."""
+    """Return the kernel's memory for TCP sockets of this machine."""
     for line in Path("/proc/net/sockstat").read_text().splitlines():
         words = line.split()
         if words[0] == "TCP:":

@@ -1,4 +1,4 @@
-"""How fast this machine copies a file through loopback TCP: the measure of a replica's catch-up, and of a link."""
+"""The rate of a file copy through loopback TCP: the reference of a replica's catch-up, and of a link."""
 
 import subprocess
 from pathlib import Path
@@ -10,9 +10,9 @@ COPY_TIMEOUT_S = 300.0
 
 
 def copy_rate(tools: Tools, source: Path, target: Path, *, delay_ms: float | None = None) -> float:
-    """Bytes/s of `source` into the new file `target` (removed again), through a link when `delay_ms` is given.
+    """Return bytes/s of `source` into the new file `target` (removed again), through a link with `delay_ms`.
 
-    The sender sends from its mapping, the receiver writes; the clock runs until the sender knows that all is written.
+    The sender sends from its mapping, the receiver writes. The clock stops when the sender knows that all is written.
     """
     size_bytes = source.stat().st_size
     words = [str(tools.ceiling), "copy-in", *arguments_of({"log": target, "log_bytes": size_bytes})]

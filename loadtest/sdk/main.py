@@ -1,4 +1,4 @@
-"""`make bench-sdk`: our Python SDK beside the 4.x client `rocketmq` 0.4.4 of PyPI, one process each, one broker."""
+"""`make bench-sdk`: RingMQ's SDK beside the 4.x client `rocketmq` 0.4.4 of PyPI, one process each, one broker."""
 
 import argparse
 import fcntl
@@ -41,7 +41,7 @@ class SdkRow:
 
     @property
     def goals(self) -> tuple[Goal, ...]:
-        """One ratio."""
+        """The goal, one ratio."""
         return (Goal(RATE, "peer", at_least=self.at_least),)
 
 
@@ -55,7 +55,7 @@ ROWS = (
 
 @dataclass
 class SdkBench:
-    """One broker, both clients against it in turn."""
+    """One broker, and both clients against it in turn."""
 
     folder: Path
     broker: RunningBroker
@@ -68,7 +68,7 @@ class SdkBench:
     topics: int = 0
 
     def run(self, rows: Sequence[SdkRow], rounds: int) -> Results:
-        """Rounds of all rows; who goes first changes from round to round."""
+        """Run rounds of all rows. The order of the clients changes from round to round."""
         for number in range(rounds):
             self.say(f"round {number + 1} of {rounds}")
             for row in rows:
@@ -103,7 +103,7 @@ class SdkBench:
         return Measurement({RATE: float(report[RATE])}, ok=bool(back["ok"]) and same, note=note, raw=report)
 
     def _consume(self, row: SdkRow, systems: Sequence[str]) -> dict[str, Measurement]:
-        """Both read the same topic, which is in the page cache."""
+        """Run both clients on the same topic, which is in the page cache."""
         topic = self._topic(row)
         shape = {"size": 1024, "connections": 8, "depth": 2, "messages": self.consumed_max}
         filled = self.loader.run("batch", topic=topic, create=True, check=True, read_back=True, **shape)
@@ -139,7 +139,7 @@ def _failed(error: ToolError) -> Measurement:
 
 
 def peer_python() -> Path:
-    """The Python of an environment with the peer's package, made once into the cache. Raises `ToolError`."""
+    """Return the Python of an environment with the peer's package, made once into the cache. Raises `ToolError`."""
     folder = cache_dir() / PEER_REQUIREMENT.replace("==", "-")
     python, ready = folder / "bin" / "python", folder / ".ready"
     with (cache_dir() / "peer.lock").open("w") as lock:
@@ -156,7 +156,7 @@ def peer_python() -> Path:
 
 
 def document(rows: Sequence[SdkRow], results: Results, folder: Path, header: Mapping[str, object]) -> Document:
-    """Everything that was measured, with the circumstances, as plain JSON values."""
+    """Return all measured values, with the circumstances, as plain JSON values."""
     return {
         "format": FORMAT,
         "header": {**machine(folder), "peer": PEER_REQUIREMENT, **header},
@@ -175,7 +175,7 @@ def _row_document(row: SdkRow, runs: Mapping[str, Sequence[Measurement]]) -> Doc
 
 
 def print_table(report: Document) -> None:
-    """Medians with half of the spread, the ratio against its goal, then what did not count and why."""
+    """Print medians with half of the spread, the ratio against its goal, then the runs that did not count."""
     header = report["header"]
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
     print(f"one process per client, 1 KiB, {header['rounds']} interleaved round(s) of {header['seconds']} s,")
@@ -198,7 +198,7 @@ def _cell(row: Document, system: str) -> str:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Command line of `python -m ringmq.loadtest.sdk`."""
+    """Parse the command line of `python -m ringmq.loadtest.sdk`."""
     parser = argparse.ArgumentParser(prog="sdk_compare", description=__doc__)
     names = [row.name for row in ROWS]
     parser.add_argument("--rows", default=",".join(names), help="names, comma separated (%(default)s)")
@@ -218,7 +218,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write `bench.json`. 1 when a row of ours has no run that counts."""
+    """Run, print the table, write `bench.json`. Return 1 if a row of RingMQ has no run that counts."""
     options = parse(arguments)
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)

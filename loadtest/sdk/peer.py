@@ -1,7 +1,7 @@
-"""What `sdk_bench` measures, with the 4.x client `rocketmq` 0.4.4 of PyPI; prints one JSON object.
+"""The SDK bench's measurements with the 4.x client `rocketmq` 0.4.4 of PyPI. Prints one JSON object.
 
-Run by the Python of an environment that has that package and not ringmq, so nothing of ringmq is imported here.
-Its batch sends wait for their answer, so as many threads send as ours has batches in flight.
+Run by the Python of an environment that has that package and not ringmq, so this module imports nothing of ringmq.
+The client's batch sends wait for their answer, so as many threads send as RingMQ's SDK has batches in flight.
 """
 
 import argparse
@@ -22,7 +22,7 @@ FILLER = (b"127.0.0.1 - - GET /presentations/logstash HTTP/1.1 200 7697 " * 20)[
 
 
 class Counted:
-    """Makes messages, each with the properties that ours have; `failed` counts those that were not acknowledged."""
+    """Makes messages with the same properties as RingMQ's SDK. `failed` counts those without an acknowledgement."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -32,7 +32,7 @@ class Counted:
         self._lock = threading.Lock()
 
     def message(self) -> Any:
-        """The next message."""
+        """Return the next message."""
         with self._lock:
             number = self.count
             self.count += 1
@@ -43,13 +43,13 @@ class Counted:
         return message
 
     def fail(self, count: int) -> None:
-        """Messages that were not acknowledged."""
+        """Count messages without an acknowledgement."""
         with self._lock:
             self.failed += count
 
 
 def send_one(producer: Any, source: Counted, deadline: float) -> None:
-    """Each message waits for its answer."""
+    """Send messages one by one, each after the last answer."""
     while time.monotonic() < deadline:
         try:
             producer.send_sync(source.message())
@@ -58,7 +58,7 @@ def send_one(producer: Any, source: Counted, deadline: float) -> None:
 
 
 def send_batches(producer: Any, source: Counted, deadline: float) -> None:
-    """Batches from several threads."""
+    """Send batches from several threads."""
 
     def worker() -> None:
         while time.monotonic() < deadline:
@@ -75,7 +75,7 @@ def send_batches(producer: Any, source: Counted, deadline: float) -> None:
 
 
 def send_pipelined(producer: Any, source: Counted, deadline: float) -> None:
-    """`send_async` with a bound on what is in flight."""
+    """Send by `send_async` with a bound on the sends in flight."""
     room = threading.Semaphore(PIPELINE)
 
     def failed(error: Exception) -> None:
@@ -109,7 +109,10 @@ def measure_send(namesrv: str, topic: str, mode: str, seconds: float) -> dict[st
 
 
 def measure_consume(namesrv: str, topic: str, messages: int, seconds: float) -> dict[str, float]:
-    """A new group on a young topic: after the first message, until `messages` or the end of the time."""
+    """Consume with a new group on a young topic.
+
+    Time runs from the first message until `messages` or the end of the time.
+    """
     lock = threading.Lock()
     seen = {"count": 0, "bytes": 0, "first": 0.0, "last": 0.0}
 
@@ -142,7 +145,7 @@ def measure_consume(namesrv: str, topic: str, messages: int, seconds: float) -> 
 
 
 def main() -> None:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--namesrv", required=True)
     parser.add_argument("--topic", required=True)

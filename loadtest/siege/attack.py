@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ringmq.loadtest.siege.swarm import Wave
 
 TOPIC = "Siege"
-"""Attackers use it as they like; the canary has its own."""
+"""The attackers' topic. The canary has its own."""
 QUEUES = 4
 
 
@@ -15,7 +15,8 @@ QUEUES = 4
 class Target:
     """Ports of the broker and its name server on 127.0.0.1.
 
-    master_port: where a slave of the siege looks for its master. lying_port: of an attacker that gives a false log.
+    master_port is the address of the master for a slave of the siege. lying_port is that of an attacker with a false
+    log.
     """
 
     port: int
@@ -35,7 +36,10 @@ Plan = Callable[[Target, random.Random], Sequence[Wave]]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`aims_at`: the resource or rule that it tries to exhaust or break. needs_slave: a slave of `master_port` runs."""
+    """One attack. `aims_at` is the resource or rule that it tries to exhaust or break.
+
+    needs_slave: a slave of `master_port` runs.
+    """
 
     name: str
     aims_at: str

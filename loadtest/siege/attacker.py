@@ -2,7 +2,8 @@
 
     python -m ringmq.loadtest.siege.attacker NAME SEED CPU < orders
 
-First line of orders: the target as JSON. It answers `ready`. Second line: seconds. It answers with its tally as JSON.
+The first line of orders is the target as JSON, answered by `ready`. The second line is the number of seconds,
+answered by the tally as JSON.
 """
 
 import contextlib
@@ -23,7 +24,7 @@ END_TIMEOUT_S = 60.0
 
 
 class AttackerError(RuntimeError):
-    """The attacker itself has failed; the message holds its output."""
+    """The attacker itself has failed. The message holds its output."""
 
 
 class Attacker:
@@ -40,11 +41,11 @@ class Attacker:
             raise AttackerError(f"{name}: {self._errors()}")
 
     def begin(self, seconds: float) -> None:
-        """Let the attack begin now."""
+        """Begin the attack now."""
         self._say(str(seconds))
 
     def end(self) -> dict[str, Any]:
-        """Wait for the end; the tally. Raises AttackerError."""
+        """Wait for the end and return the tally. Raises AttackerError."""
         line = self._hear()
         errors = self._errors()
         if not line or self._process.returncode:
@@ -53,7 +54,7 @@ class Attacker:
         return tally
 
     def close(self) -> None:
-        """End it, however it stands."""
+        """End the process in any state."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.communicate()
@@ -75,7 +76,7 @@ class Attacker:
 
 @contextlib.contextmanager
 def attackers(names: tuple[str, ...], target: Target, seed: int, cpu: int) -> Iterator[list[Attacker]]:
-    """Attackers that are ready; all are gone afterwards."""
+    """Yield attackers that are ready, and end all of them afterwards."""
     made: list[Attacker] = []
     try:
         for number, name in enumerate(names):
@@ -92,7 +93,7 @@ def _plain(tally: Tally) -> dict[str, object]:
 
 
 def main(name: str, seed: int, cpu: int) -> None:
-    """The process."""
+    """Run the process."""
     from ringmq.loadtest.siege.attacks import attack_named
 
     os.sched_setaffinity(0, {cpu})

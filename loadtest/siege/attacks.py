@@ -48,7 +48,7 @@ ATTACKS = (
     Attack("name-server-floods", "memory and time of the name server", doors.name_server_floods),
     Attack("name-server-frames", "buffers of the name server", doors.name_server_frames),
 )
-"""In the order of the run."""
+"""All attacks, in the order of the run."""
 
 COMBINATIONS = (
     ("half-frames", "never-reading"),
@@ -64,9 +64,9 @@ COMBINATIONS = (
     ("ha-connections", "small-messages"),
     ("name-server-frames", "foreign-protocols"),
 )
-"""Two attacks at once."""
+"""Pairs of attacks that run at once."""
 
 
 def attack_named(name: str) -> Attack:
-    """The row of that name. KeyError when there is none."""
+    """Return the attack of that name. Raises KeyError for an unknown one."""
     return {attack.name: attack for attack in ATTACKS}[name]

@@ -18,7 +18,7 @@ FAR_FUTURE_MS = 4_611_686_018_427_387_904
 def closed_loop(
     target: Target, make: Callable[[int], bytes], connections: int, *, pause_s: float = 0.0
 ) -> Sequence[Wave]:
-    """Connections that each wait for an answer before the next request; `make(n)` is the n-th of all."""
+    """Return connections that each wait for an answer before the next request. `make(n)` is the n-th of all."""
     numbers = itertools.count()
 
     def script(link: Link) -> Steps:
@@ -32,12 +32,12 @@ def closed_loop(
 
 
 def prebuilt(requests: Sequence[bytes]) -> Callable[[int], bytes]:
-    """The same requests over and over."""
+    """Return the same requests repeatedly."""
     return lambda number: requests[number % len(requests)]
 
 
 def group_heartbeats(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Heartbeats of 3.9 MB, each with 15,000 consumer groups of its own."""
+    """Send heartbeats of 3.9 MB, each with 15,000 consumer groups of its own."""
     beats = [
         heartbeat(f"siege-{beat}", (consumer(f"g{beat}-{n}") for n in range(GROUPS_A_HEARTBEAT))) for beat in range(4)
     ]
@@ -45,7 +45,7 @@ def group_heartbeats(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def dialect_heartbeats(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Heartbeats of 3.9 MB in fastjson's dialect, which standard readers of JSON do not take."""
+    """Send heartbeats of 3.9 MB in fastjson's dialect, which standard readers of JSON reject."""
     table = ",".join(f"{n}:{{'a':{n}}}" for n in range(200_000))
     numeric = f"{{clientID:'dialect',producerDataSet:[],consumerDataSet:[],table:{{{table}}}}}".encode()
     reference = b"{'clientID':'r','producerDataSet':[" + b"{'$ref':'$.clientID'}," * 170_000 + b"{}]}"
@@ -54,7 +54,7 @@ def dialect_heartbeats(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def producer_groups(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Heartbeats with ever new producer groups on one connection and on many."""
+    """Send heartbeats with ever new producer groups on one connection and on many."""
 
     def beat(number: int) -> bytes:
         return heartbeat(f"p{number % 64}", producers=(f"producer-{number}-{n}" for n in range(2000)))
@@ -64,7 +64,7 @@ def producer_groups(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def queue_locks(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Locks of queues that do not exist, 20,000 in a request, for ever new groups."""
+    """Lock queues that do not exist, 20,000 in a request, for ever new groups."""
 
     def lock(number: int) -> bytes:
         queues = [{"brokerName": target.broker_name, "queueId": n, "topic": f"L{number}"} for n in range(20_000)]
@@ -75,14 +75,14 @@ def queue_locks(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def deep_json(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Bodies that nest a million deep, in every request that reads one."""
+    """Send bodies that nest a million deep, in every request that reads one."""
     codes = (34, 41, 42, 17, 200, 46, 200, RequestCode.HA_HANDSHAKE, RequestCode.STAGED_WRITES)
     deep = [b"[" * 1_000_000, b'{"a":' * 700_000, b"[{'a':" * 500_000, b"[" * 500_000 + b"]" * 500_000]
     return closed_loop(target, prebuilt([request(code, body=body) for code in codes for body in deep]), 4)
 
 
 def offset_commits(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Offsets of groups without members, as fast as they are taken."""
+    """Commit offsets of groups without members, as fast as the broker accepts them."""
 
     def commits(number: int) -> bytes:
         fields = {"topic": TOPIC, "queueId": 0, "commitOffset": number}
@@ -95,12 +95,12 @@ def offset_commits(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def new_topics(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Sends to topics that do not exist yet: each makes one."""
+    """Send to topics that do not exist yet: each send makes one."""
     return closed_loop(target, lambda number: send(b"new", f"Auto{number}", number % 4), 32)
 
 
 def leaving_clients(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Clients and groups that were never there take their leave, and others come and go at once."""
+    """Unregister clients and groups that never existed, while others come and go at once."""
     leave = [
         request(35, {"clientID": f"c{n}", "producerGroup": f"p{n}", "consumerGroup": f"g{n % 50}"}) for n in range(500)
     ]
@@ -115,7 +115,7 @@ def leaving_clients(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def index_queries(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Queries of the index by keys, by time, by message id, for messages that exist and messages that do not."""
+    """Query the index by keys, by time, by message id, for existing and missing messages."""
     span = {"maxNum": 1024, "beginTimestamp": 0, "endTimestamp": 2**62}
     data = [request(12, {"topic": TOPIC, "key": f"key{n}", **span}) for n in range(200)]
     data += [request(29, {"topic": TOPIC, "queueId": n % 4, "timestamp": n * 10**9}) for n in range(200)]
@@ -132,14 +132,14 @@ def index_queries(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def settings_from_outside(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Properties that would stop all sends for ever, or mean nothing."""
+    """Set properties that would stop all sends for ever, or mean nothing."""
     lines = [f"startAcceptSendRequestTimeStamp={FAR_FUTURE_MS}", "startAcceptSendRequestTimeStamp=-1", "x=1\ny=2"]
     lines += ["startAcceptSendRequestTimeStamp=" + "9" * 400, "=\n" * 10_000, "a" * 1_000_000]
     return closed_loop(target, prebuilt([request(25, body=line.encode()) for line in lines]), 4, pause_s=0.02)
 
 
 def whole_tables(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """The largest answers of control, asked for on 100 connections that never read them, and on 8 that do."""
+    """Request the largest answers of control on 100 connections that never read them, and on 8 that do."""
     codes = (21, 43, 201, 45, 402, 28, 26, 270005)
     data = b"".join(request(code) for code in codes)
 

@@ -1,4 +1,4 @@
-"""Attacks with messages: the largest, the most, and those that grow when a reader unpacks them."""
+"""Attacks with messages: the largest, the most, and those that grow when a reader decompresses them."""
 
 import random
 import struct
@@ -18,13 +18,13 @@ UNPACKED_BYTES = 1 << 30
 
 
 def largest_messages(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Messages of 4 MiB on 8 connections."""
+    """Send messages of 4 MiB on 8 connections."""
     sends = [send(bytes(MESSAGE_MAX_BYTES), queue_id=n) for n in range(QUEUES)]
     return closed_loop(target, prebuilt(sends), 8, pause_s=PAUSE_S)
 
 
 def bombs(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Batches of 180,000 messages of one byte, and bodies that unpack to 1 GiB."""
+    """Send batches of 180,000 messages of one byte, and bodies that decompress to 1 GiB."""
     one = struct.pack(">iiiii", 23, 0, 0, 0, 1) + b"x\0\0"
     batch = send(one * (MESSAGE_MAX_BYTES // len(one)), code=RequestCode.SEND_BATCH_MESSAGE)
     packed = send(compressed(UNPACKED_BYTES), f=COMPRESSED_FLAG)
@@ -32,6 +32,6 @@ def bombs(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def small_messages(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Messages of one byte with ever new keys, as fast as 32 connections get their answers."""
+    """Send messages of one byte with ever new keys, as fast as 32 connections get their answers."""
     sends = [send(b"x", queue_id=n % QUEUES, properties=f"KEYS\x01k{n}\x02") * 4 for n in range(5000)]
     return closed_loop(target, prebuilt(sends), 32)

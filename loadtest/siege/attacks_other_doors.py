@@ -1,4 +1,4 @@
-"""Attacks on the other doors: replication port, requests of replication, HTTP, name server."""
+"""Attacks on the other listeners: replication port, requests of replication, HTTP, name server."""
 
 import itertools
 import random
@@ -25,7 +25,7 @@ SLAVE_PACE_S = 0.05
 
 
 def longer_log(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """A slave reports an offset beyond the log's end."""
+    """Report an offset beyond the log's end as a slave."""
 
     def script(link: Link) -> Steps:
         yield struct.pack(">q", LONG_LOG + link.number)
@@ -35,7 +35,7 @@ def longer_log(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def handshake_body(target: Target, number: int, address: str, crc: int) -> bytes:
-    """The body of a handshake of a slave that claims a longer, different log."""
+    """Return the body of a handshake of a slave that claims a longer, different log."""
     claim = {
         "cluster": target.cluster, "broker_name": target.broker_name, "broker_id": 1 + number % 50,
         "start_id": f"{number + 1:x}", "min_offset": 0, "max_offset": LONG_LOG, "file_bytes": target.log_file_bytes,
@@ -46,7 +46,7 @@ def handshake_body(target: Target, number: int, address: str, crc: int) -> bytes
 
 
 def false_claims(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Handshakes of slaves whose logs differ, on the ordinary port."""
+    """Send handshakes of slaves whose logs differ, on the ordinary port."""
     data = [
         request(RequestCode.HA_HANDSHAKE, body=handshake_body(target, n, f"127.0.0.{n % 200 + 2}:10911", n))
         for n in range(500)
@@ -62,7 +62,7 @@ def false_claims(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def adoption(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Claims, and orders to adopt their logs from an address that gives junk and from one without a listener."""
+    """Send claims, and decisions to adopt logs from addresses with invalid bytes or without a listener."""
     sources = (f"127.0.0.1:{target.lying_port}", "127.0.0.1:1")
 
     def script(link: Link) -> Steps:
@@ -87,7 +87,7 @@ def adoption(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def ha_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Silent connections that take every place of a slave, and bytes that are no reports."""
+    """Open silent connections that occupy every slot of a slave, and send bytes that are no reports."""
 
     def idle(link: Link) -> Steps:
         yield HOLD
@@ -100,7 +100,7 @@ def ha_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def anonymous_slaves(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Clients without a name ask for the whole log, report progress that they do not have, and do not read."""
+    """Request the whole log as anonymous clients that report false progress and do not read."""
 
     def deaf(link: Link) -> Steps:
         yield struct.pack(">q", 0)
@@ -129,7 +129,7 @@ def _record(offset: int, queue_id: int, queue_offset: int, body: bytes = b"from 
 
 
 def false_master(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """A master streams records with impossible queue ids and offsets to its slave, and junk behind them."""
+    """Stream records with impossible queue ids and offsets, then invalid bytes, as a master to its slave."""
     queue_ids = (-1, 0, -(2**31), 2**31 - 1, 1, 70_000, 2, -7)
 
     def script(link: Link) -> Steps:
@@ -152,7 +152,7 @@ def false_master(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def slow_http(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Requests for /health that never end, and connections without any."""
+    """Send requests for /health that never end, and open idle connections."""
     data = b"GET /health HTTP/1.1\r\nHost: siege\r\nX-Slow: " + b"x" * 10_000
 
     def script(link: Link) -> Steps:
@@ -166,7 +166,7 @@ def slow_http(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def large_http(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Pipelined requests, headers without an end, bodies, scrapes that are never read, TLS."""
+    """Send pipelined requests, endless headers, bodies, scrapes that are never read, TLS."""
     pipelined = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 2000
     headers = b"GET / HTTP/1.1\r\n" + b"".join(b"H%d: %s\r\n" % (n, b"y" * 1000) for n in range(5000))
     body = b"POST /metrics HTTP/1.1\r\nContent-Length: 1000000000000\r\n\r\n" + bytes(1 << 20)
@@ -222,7 +222,7 @@ def _at_name_server(target: Target, data: Sequence[bytes], connections: int, pau
 
 
 def second_masters(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Strangers register as a second master under the broker's name and go again."""
+    """Register a second master under the broker's name and unregister it again."""
     names = [target.broker_name, "siege-master"]
     data = [
         _registration(target, names[n % 2], f"127.0.0.{n % 200 + 2}:{10_911 + n}", _topics(3, "M")) for n in range(200)
@@ -231,7 +231,7 @@ def second_masters(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def name_server_floods(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Brokers with thousands of topics register under ever new names, beside floods of small requests."""
+    """Register brokers with thousands of topics under ever new names, beside floods of small requests."""
     data = [
         _registration(target, f"b{n}", f"127.0.1.{n % 250}:{1000 + n}", _topics(5000, f"N{n}-"), f"cluster{n % 50}")
         for n in range(40)
@@ -240,7 +240,7 @@ def name_server_floods(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def _small_requests(target: Target) -> Sequence[Wave]:
-    """Key-value entries, routes, topic lists, unregistrations of brokers that are not there."""
+    """Send key-value entries, requests for routes and topic lists, unregistrations of unknown brokers."""
     data = [request(100, {"namespace": f"n{n}", "key": f"k{n}", "value": "v" * 10_000}) for n in range(1000)]
     data += [request(105, {"topic": f"Nothing{n}"}) for n in range(1000)] + [
         request(code) for code in (106, 206, 304, 319)
@@ -251,7 +251,7 @@ def _small_requests(target: Target) -> Sequence[Wave]:
 
 
 def name_server_frames(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Halves of frames, idle connections, answers that are never read, frames with changed bytes."""
+    """Send halves of frames, frames with changed bytes, requests without reading answers, and open idle connections."""
     whole = request(105, {"topic": TOPIC, "queueId": QUEUES})
     lists = request(206) * 200
 

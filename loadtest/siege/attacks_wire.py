@@ -18,7 +18,7 @@ BIG_MESSAGES, BIG_BODY_BYTES = 32, 1 << 20
 
 
 def half_frames(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """2,800 connections announce 16 MB each, send 6 bytes and go after 5 s."""
+    """Announce 16 MB on each of 2,800 connections, send 6 bytes and close after 5 s."""
 
     def script(link: Link) -> Steps:
         yield HALF_FRAME
@@ -28,7 +28,7 @@ def half_frames(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def announced_sizes(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Frames of the largest size, of which 64 KiB come and then a byte a second."""
+    """Announce frames of the largest size, of which 64 KiB come and then a byte a second."""
     header = b'{"code":310,"flag":0,"opaque":1}'
     start = struct.pack(">iI", FRAME_MAX_BYTES - 4, len(header)) + header + bytes(65_536)
 
@@ -42,7 +42,7 @@ def announced_sizes(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def byte_wise(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Whole sends, a byte at a time."""
+    """Send whole sends, a byte at a time."""
     data = send(b"slow")
 
     def script(link: Link) -> Steps:
@@ -54,7 +54,7 @@ def byte_wise(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def churn(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Connections that are opened and closed at once."""
+    """Open and close connections at once."""
 
     def script(link: Link) -> Steps:
         yield b""
@@ -63,7 +63,7 @@ def churn(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def idle_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """As many silent connections as descriptors allow."""
+    """Open as many silent connections as descriptors allow."""
 
     def script(link: Link) -> Steps:
         yield HOLD
@@ -72,7 +72,7 @@ def idle_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def aborted_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Resets in the middle of frames, and halves of connections that are closed."""
+    """Reset connections in the middle of frames, and close one direction of others."""
     data = send(b"aborted" * 100)
 
     def reset(link: Link) -> Steps:
@@ -88,7 +88,7 @@ def aborted_connections(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def unknown_codes(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Pipelined requests that no broker knows, and answers without a request."""
+    """Pipeline requests that no broker knows, and answers without a request."""
     unknown = b"".join(request(code, {"a": "b"}) for code in range(9000, 9200))
     forged = b"".join(frame(b'{"code":0,"flag":1,"opaque":%d,"remark":"forged"}' % n, b"{}") for n in range(200))
 
@@ -100,7 +100,7 @@ def unknown_codes(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def oneway_flood(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """One-way requests to control and one-way sends, as fast as they are taken."""
+    """Send one-way requests to control and one-way sends, as fast as the broker accepts them."""
     cold = request(RequestCode.GET_BROKER_RUNTIME_INFO, oneway=True) * 100
     sends = b"".join(send(b"oneway" * 10, queue_id=n % QUEUES, oneway=True) for n in range(50))
 
@@ -114,7 +114,7 @@ def oneway_flood(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def huge_headers(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Headers of a megabyte: one long field, thousands of short ones, and nesting."""
+    """Send headers of a megabyte: one long field, thousands of short ones, and nesting."""
     long = request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": 0, "x": "y" * (1 << 20)})
     many = request(RequestCode.GET_MAX_OFFSET, {f"field{n}": n for n in range(40_000)})
     deep = frame(b'{"code":30,"opaque":1,"extFields":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}")
@@ -128,7 +128,7 @@ def huge_headers(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def foreign_protocols(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """TLS, HTTP, SSH and Redis on the broker's ports."""
+    """Speak TLS, HTTP, SSH and Redis on the broker's ports."""
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(range(256)) * 2
     words = (hello, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"SSH-2.0-OpenSSH_9.2\r\n", b"*1\r\n$4\r\nPING\r\n")
 
@@ -140,7 +140,7 @@ def foreign_protocols(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def damaged_frames(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Requests with random bytes changed."""
+    """Send requests with random bytes changed."""
     whole = [send(b"x" * 50), pull(), request(30, {"topic": TOPIC, "queueId": 0}), request(34, body=b"{}")]
     whole += [request(15, {"consumerGroup": "g", "topic": TOPIC, "queueId": 0, "commitOffset": 1}), request(41)]
     damaged = []
@@ -158,7 +158,7 @@ def damaged_frames(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def never_reading(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """300 connections ask for 1 MiB messages and never read an answer."""
+    """Request 1 MiB messages on 300 connections and never read an answer."""
     pulls = pull(queue_id=1) * 32
 
     def fill(link: Link) -> Steps:
@@ -179,7 +179,7 @@ def never_reading(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def slow_readers(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Answers of a megabyte, read at 4 KiB a second."""
+    """Read answers of a megabyte at 4 KiB a second."""
 
     def fill(link: Link) -> Steps:
         yield send(bytes(BIG_BODY_BYTES), queue_id=2)
@@ -198,7 +198,7 @@ def slow_readers(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def parked_pulls(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """60,000 long polls at the end of queues, and sends that wake them."""
+    """Park 60,000 long polls at the end of queues, and wake them by sends."""
     polls = b"".join(pull(queue_id=3, offset=1 << 40, hold_ms=PULL_HOLD_MS, group=f"poll{n}") for n in range(300))
     polls += b"".join(pull("SiegeQuiet", n % QUEUES, 0, hold_ms=PULL_HOLD_MS) for n in range(300))
 
@@ -218,7 +218,7 @@ def parked_pulls(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def impossible_fields(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Pulls and sends of queues, topics and offsets that are not there or are no numbers."""
+    """Pull and send with missing queues and topics, and with offsets that are no numbers."""
     numbers = (-1, 4, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), "", "x", 10**30)
     data = [pull(queue_id=1, queueOffset=n) for n in numbers] + [pull(queueId=n) for n in numbers]
     data += [pull(f"Nothing{n}") for n in range(100)] + [pull(maxMsgNums=n) for n in numbers]
@@ -238,7 +238,7 @@ def impossible_fields(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 
 def compressed(size_bytes: int) -> bytes:
-    """A small body that unpacks to `size_bytes`."""
+    """Return a small body that decompresses to `size_bytes`."""
     packer = zlib.compressobj(9)
     part = bytes(1 << 20)
     return b"".join(packer.compress(part) for _ in range(size_bytes >> 20)) + packer.flush()

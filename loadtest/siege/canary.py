@@ -1,7 +1,7 @@
 """The canary: an honest client in threads, one for each kind of request on old and on new connections.
 
-A request counts from its first try until the right answer: after a wrong answer, a closed connection or 2 s of silence
-the lane connects anew and tries again. Sent and read messages go into the checker of the drills.
+A request counts from its first try until the right answer. After a wrong answer, a closed connection or 2 s of
+silence the lane connects anew and tries again. Sent and read messages go into the checker of the drills.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ PAUSE_S = 0.05
 TRY_TIMEOUT_S = 2.0
 RETRY_PAUSE_S = 0.02
 BEHIND_MAX_S = 1.0
-"""So long after its answer a message may not be readable yet."""
+"""The time after its answer in which a message may not be readable yet."""
 _QUEUES = {("send", True): 0, ("send", False): 1, ("vip", True): 2, ("vip", False): 3}
 QUEUES = len(_QUEUES)
 
 
 class WrongAnswerError(Exception):
-    """The broker answered, but the answer is not the one that was asked for."""
+    """The broker gave another answer than expected."""
 
 
 class Line:
@@ -47,7 +47,7 @@ class Line:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, data: bytes) -> RemotingCommand:
-        """The answer. OSError when the connection fails or nothing comes in time."""
+        """Return the answer. Raises OSError if the connection fails or the time is over."""
         self._socket.sendall(data)
         while True:
             (length,) = struct.unpack(">i", self._read(4))
@@ -80,31 +80,31 @@ class Record:
         self._numbers = itertools.count()
 
     def began(self, queue_id: int) -> str:
-        """A message that is about to be sent; its id."""
+        """Record a message that is about to be sent, and return its id."""
         with self.guard:
             message_id = f"{queue_id}-{next(self._numbers)}"
             self.checker.began(f"queue-{queue_id}", message_id)
         return message_id
 
     def acknowledged(self, message_id: str, queue_id: int, offset: int) -> None:
-        """The broker keeps it."""
+        """Record an acknowledgement."""
         with self.guard:
             self.checker.acknowledged(message_id, TOPIC, queue_id, offset)
             self._ends[queue_id].append((time.monotonic(), offset + 1))
 
     def read(self, queue_id: int, offset: int, message_id: str) -> None:
-        """A consumer was shown it."""
+        """Record that a consumer got the message."""
         with self.guard:
             self.checker.read(TOPIC, queue_id, offset, message_id)
 
     def readable_end(self, queue_id: int) -> int:
-        """The offset up to which everything has to be readable by now."""
+        """Return the offset up to which everything has to be readable by now."""
         latest = time.monotonic() - BEHIND_MAX_S
         return max((end for at, end in list(self._ends[queue_id]) if at < latest), default=0)
 
 
 class CanaryLane(threading.Thread):
-    """Asks one kind of request until it is told to stop."""
+    """Sends one kind of request until `stop`."""
 
     def __init__(self, lane: Lane, target: Target, record: Record) -> None:
         super().__init__(daemon=True, name=lane.name)
@@ -121,7 +121,7 @@ class CanaryLane(threading.Thread):
         self._wrong: list[str] = []
 
     def run(self) -> None:
-        """Ask, pause, ask."""
+        """Send, pause, send."""
         while not self._ended.wait(PAUSE_S):
             self._wrong = []
             self._waiting_since = began = time.monotonic()
@@ -132,14 +132,14 @@ class CanaryLane(threading.Thread):
         self._hang_up()
 
     def asked(self, since_s: float) -> list[Asked]:
-        """Requests that ended after `since_s` (monotonic clock), and the one under way."""
+        """Return requests that ended after `since_s` (monotonic clock), and the one in progress."""
         found = [one for one in list(self._done) if one.ended_s > since_s]
         if began := self._waiting_since:
             found.append(Asked(began, time.monotonic(), False, tuple(self._wrong)))
         return found
 
     def forget(self, before_s: float) -> None:
-        """Requests that ended before are not asked for any more."""
+        """Forget requests that ended before `before_s`."""
         while self._done and self._done[0].ended_s < before_s:
             self._done.popleft()
 
@@ -219,7 +219,7 @@ class CanaryLane(threading.Thread):
 
 
 class Canary:
-    """All lanes. Its topic has to be there."""
+    """All lanes. Its topic must exist."""
 
     def __init__(self, target: Target) -> None:
         self.record = Record()
@@ -228,7 +228,7 @@ class Canary:
             lane.start()
 
     def asked(self, since_s: float) -> dict[str, list[Asked]]:
-        """By lane, everything that ended after `since_s`."""
+        """Return by lane all requests that ended after `since_s`."""
         return {lane.lane.name: lane.asked(since_s) for lane in self._lanes}
 
     def forget(self, before_s: float) -> None:
@@ -245,7 +245,7 @@ class Canary:
 
 
 def make_topic(port: int, topic: str) -> None:
-    """A topic with a queue for each lane that sends."""
+    """Make a topic with a queue for each lane that sends."""
     fields = {
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6,
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
@@ -257,7 +257,10 @@ def make_topic(port: int, topic: str) -> None:
 
 
 def read_back(port: int, record: Record) -> str:
-    """Read all queues of the canary from the first offset to the last, for the checker. The fault, "" without one."""
+    """Read all queues of the canary from the first offset to the last, for the checker.
+
+    Return the fault, "" without one.
+    """
     with contextlib.closing(Line(port)) as line:
         for queue_id in range(QUEUES):
             asked = {"topic": TOPIC, "queueId": queue_id}

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SLOW_S = 0.1
-"""An answer later than this is not normal."""
+"""The latency beyond which an answer is not normal."""
 QUIET_S = 1.0
-"""So long everything has to be normal before it counts as normal again."""
+"""The time for which everything must be normal before it counts as normal again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One request of the canary: from its first try until the right answer, or until now when there was none.
+    """One request of the canary: from its first try until the right answer, or until now without one.
 
     Times in seconds of one clock. wrong: the faults of the tries before the last one.
     """
@@ -33,20 +33,20 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One kind of request, on a connection that is kept or on a new one each time."""
+    """One kind of request, on a persistent connection or on a new one each time."""
 
     kind: str
     kept: bool
 
     @property
     def name(self) -> str:
-        """As in `send, old`."""
+        """The name, as in `send, old`."""
         return f"{self.kind}, {'old' if self.kept else 'new'}"
 
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """Of one lane, in milliseconds. `silence`: the longest time without a right answer while one was asked for."""
+    """Figures of one lane, in milliseconds. `silence`: the longest time of requests without a right answer."""
 
     count: int
     p99_ms: float
@@ -58,13 +58,13 @@ class LaneFigures:
 
 
 def p99(values: Iterable[float]) -> float:
-    """The value that 99 of 100 do not exceed; 0 without values."""
+    """Return the value that 99 of 100 do not exceed, 0 without values."""
     ordered = sorted(values)
     return ordered[max(0, -(-len(ordered) * 99 // 100) - 1)] if ordered else 0.0
 
 
 def normal_again(asked: Sequence[Asked], end_s: float) -> float:
-    """Seconds from `end_s` until everything that begins within QUIET_S is answered within SLOW_S."""
+    """Return seconds from `end_s` until everything that begins within QUIET_S is answered within SLOW_S."""
     late = [one for one in asked if one.ended_s > end_s and (not one.answered or one.took_s > SLOW_S)]
     at = end_s
     for one in sorted(late, key=lambda one: one.began_s):
@@ -75,7 +75,10 @@ def normal_again(asked: Sequence[Asked], end_s: float) -> float:
 
 
 def lane_figures(asked: Sequence[Asked], began_s: float, end_s: float) -> LaneFigures:
-    """`asked`: everything of a lane that ended after `began_s`; the attack lasted until `end_s`."""
+    """Return the figures of an attack from `began_s` to `end_s`.
+
+    `asked` has all requests of a lane that ended after `began_s`.
+    """
     during = [one for one in asked if one.began_s < end_s]
     after = [one for one in asked if one.began_s >= end_s]
     wrong = Counter(text for one in during for text in one.wrong)
@@ -101,7 +104,7 @@ class Goals:
 
 @dataclass(slots=True)
 class AttackFigures:
-    """Everything about one attack, or two at once. Bytes; `memory_max_bytes`: the broker's own limit."""
+    """The figures of one attack, or of two at once. Bytes. `memory_max_bytes` is the broker's own limit."""
 
     name: str
     aims_at: str
@@ -116,7 +119,7 @@ class AttackFigures:
     faults: list[str] = field(default_factory=list)
 
     def missed(self, goals: Goals) -> list[str]:
-        """The goals that this attack broke, with the figure."""
+        """Return the goals that this attack broke, with the figure."""
         found = []
         for field_name in ("silence_ms", "p99_ms", "normal_after_ms"):
             limit = getattr(goals, field_name)

@@ -24,7 +24,7 @@ _MEMORY_MAX = re.compile(r"^ringmqMemoryMax=(\d+)$", re.MULTILINE)
 
 
 class Garrison:
-    """A broker that was started, and its canary. `settings`: beside the defaults, for short runs."""
+    """A started broker, and its canary. `settings` change the defaults for short runs."""
 
     def __init__(self, folder: Path, settings: dict[str, object], tell: Callable[[str], None]) -> None:
         self._folder = folder
@@ -72,7 +72,7 @@ class Garrison:
         return int(told[1]) if told and int(told[1]) else shared_bytes(self.broker.store)[1] + SPARE_BYTES
 
     def start_again(self) -> bool:
-        """Stop, and start on the same store; False, and counted, when that fails."""
+        """Stop, and start on the same store. A failure is counted and gives False."""
         try:
             self.broker.stop()
             self.broker = self._start(self.broker.store)
@@ -83,7 +83,7 @@ class Garrison:
         return True
 
     def replace_store(self) -> None:
-        """Judge the canary's messages as they can be read, and go on with an empty store."""
+        """Check the canary's readable messages, and continue with an empty store."""
         self.judge()
         self.broker.close()
         self._open_store()
@@ -109,7 +109,10 @@ class Garrison:
 
     @contextlib.contextmanager
     def slave(self) -> Iterator[None]:
-        """A slave of the listener on `master_port`. It has to start again on the store that the listener gave it."""
+        """Yield a slave of the listener on `master_port`.
+
+        Afterwards it must start again on the store from that listener.
+        """
         store = self._folder / f"slave-{self._stores}"
         settings = {**self._settings, "brokerRole": "SLAVE", "brokerId": _SLAVE_ID, "metricsPromExporterPort": 0}
         settings["haMasterAddress"] = f"127.0.0.1:{self._master_port}"

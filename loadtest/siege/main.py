@@ -17,7 +17,10 @@ NAMES = tuple(attack.name for attack in ATTACKS)
 
 
 def rows_of(only: str) -> list[tuple[str, ...]]:
-    """The rows of `--only`: `a,b+c` is a, then b and c at once; an empty text is all rows. click.BadParameter."""
+    """Return the rows of `--only`, all for an empty text. Raises click.BadParameter.
+
+    `a,b+c` is a, then b and c at once.
+    """
     if not only:
         return [(name,) for name in NAMES] + list(COMBINATIONS)
     rows = [tuple(names.split("+")) for names in only.split(",") if names]
@@ -36,7 +39,7 @@ def rows_of(only: str) -> list[tuple[str, ...]]:
 @click.option("--list", "list_only", is_flag=True, help="Show the attacks and end.")
 @ended_by_sigterm()
 def main(only: str, seed: int, seconds: float, after_s: float, cpu: int | None, folder: Path, list_only: bool) -> None:
-    """Attack a broker with default settings; exit status 1 when a goal was missed. Results in --folder."""
+    """Attack a broker with default settings. Exit status 1 if a goal was missed. Results in --folder."""
     if list_only:
         for attack in ATTACKS:
             click.echo(f"{attack.name:24}{attack.aims_at}")

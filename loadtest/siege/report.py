@@ -20,7 +20,7 @@ NAMED_CODES = 4
 
 
 def document(report: SiegeReport, folder: Path, missed: list[str]) -> dict[str, Any]:
-    """Everything, as plain JSON values."""
+    """Return all figures, as plain JSON values."""
     return {
         "format": 1,
         "header": machine(folder),
@@ -30,7 +30,7 @@ def document(report: SiegeReport, folder: Path, missed: list[str]) -> dict[str, 
 
 
 def tables(report: SiegeReport, goals: Goals) -> str:
-    """Two tables by attack: the canary's figures for each kind of request; memory and refusals."""
+    """Return two tables by attack: the canary's figures for each kind of request, then memory and refusals."""
     head = ["Attack", *KINDS, "normal after", "holds"]
     seen = [[attack.name, *(_cell(attack, kind) for kind in KINDS), _normal(attack), _holds(attack, goals)]
             for attack in report.attacks]  # fmt: skip
@@ -84,7 +84,7 @@ def _refused(attack: AttackFigures) -> tuple[str, str, str]:
 
 
 def write_plot(report: SiegeReport, goals: Goals, path: Path) -> None:
-    """Longest silence and p99 of the worst lane, and memory, for each attack, as SVG."""
+    """Draw longest silence and p99 of the worst lane, and memory, for each attack, as SVG."""
     pyplot = svg_pyplot()
     names = [attack.name for attack in report.attacks]
     worst = {
@@ -112,7 +112,7 @@ def write_plot(report: SiegeReport, goals: Goals, path: Path) -> None:
 
 
 def write(report: SiegeReport, goals: Goals, folder: Path) -> str:
-    """siege.json, siege.md and siege.svg into `folder`; the text of siege.md."""
+    """Write siege.json, siege.md and siege.svg into `folder`. Return the text of siege.md."""
     missed = report.missed(goals)
     text = tables(report, goals) + "\n" + closing(report, missed)
     (folder / "siege.json").write_text(json.dumps(document(report, folder, missed), indent=1) + "\n")
@@ -122,7 +122,7 @@ def write(report: SiegeReport, goals: Goals, folder: Path) -> str:
 
 
 def closing(report: SiegeReport, missed: list[str]) -> str:
-    """The sums over all attacks, and each missed goal."""
+    """Return the sums over all attacks, and each missed goal."""
     deaths = sum(len(attack.deaths) for attack in report.attacks)
     lines = [
         f"{len(report.attacks)} attacks in {report.elapsed_s / 60:.0f} minutes, seed {report.options.seed}: "

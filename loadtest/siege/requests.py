@@ -15,13 +15,13 @@ PULL_HOLD_MS = 15_000
 def request(
     code: int, fields: Mapping[str, object] | None = None, body: bytes = b"", *, oneway: bool = False, opaque: int = 1
 ) -> bytes:
-    """A request with a JSON header."""
+    """Return a request with a JSON header."""
     texts = {name: str(value) for name, value in (fields or {}).items()}
     return encode_frame(RemotingCommand.request(code, texts, body, oneway=oneway, opaque=opaque))
 
 
 def frame(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
-    """Any header under right lengths; `kind`: 0 = JSON, 1 = binary."""
+    """Return a frame of any header under right lengths. `kind`: 0 = JSON, 1 = binary."""
     return struct.pack(">iI", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
 
 
@@ -35,7 +35,7 @@ def send(
     oneway: bool = False,
     **more: object,
 ) -> bytes:
-    """A send by the short field names. `more` replaces fields."""
+    """Return a send by the short field names. `more` replaces fields."""
     fields: dict[str, object] = {
         "a": "siege", "b": topic, "c": "TBW102", "d": 4, "e": queue_id, "f": 0, "g": 1_700_000_000_000, "h": 0,
         "i": properties, "j": 0, "k": "false", "m": "true" if code == RequestCode.SEND_BATCH_MESSAGE else "false",
@@ -46,7 +46,7 @@ def send(
 def pull(
     topic: str = TOPIC, queue_id: int = 0, offset: int = 0, *, hold_ms: int = 0, group: str = "siege", **more: object
 ) -> bytes:
-    """A pull of 32 messages; held at the end of the queue for `hold_ms`."""
+    """Return a pull of 32 messages, held at the end of the queue for `hold_ms`."""
     fields: dict[str, object] = {
         "consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": offset, "maxMsgNums": 32,
         "sysFlag": SUBSCRIPTION_FLAG | (HOLD_FLAG if hold_ms else 0), "commitOffset": 0,
@@ -56,7 +56,7 @@ def pull(
 
 
 def consumer(group: str, topic: str = TOPIC) -> dict[str, object]:
-    """A consumer group as a heartbeat names it."""
+    """Return a consumer group in a heartbeat's form."""
     subscription = {
         "classFilterMode": False, "codeSet": [], "expressionType": "TAG", "subString": "*", "subVersion": 1,
         "tagsSet": [], "topic": topic,
@@ -68,7 +68,7 @@ def consumer(group: str, topic: str = TOPIC) -> dict[str, object]:
 
 
 def heartbeat(client: str, consumers: Iterable[dict[str, object]] = (), producers: Iterable[str] = ()) -> bytes:
-    """A heartbeat."""
+    """Return a heartbeat."""
     body = {
         "clientID": client,
         "consumerDataSet": list(consumers),

@@ -15,14 +15,14 @@ from ringmq.loadtest.siege.watch import Watch
 
 BEFORE_S = 1.0
 GIVE_UP_S = 30.0
-"""So long after the aftermath a canary may still wait; then the broker is started again."""
+"""The time after an attack in which a canary may still wait. Then the broker is started again."""
 RECOVER_S = 10.0
 POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class SiegeOptions:
-    """seconds: of an attack. after_s: how long the canary is looked at behind it. cpu: of all attackers."""
+    """seconds: of an attack. after_s: the time for the canary after it. cpu: of all attackers."""
 
     seed: int = 1
     seconds: float = 15.0
@@ -43,7 +43,7 @@ class SiegeReport:
     elapsed_s: float = 0.0
 
     def missed(self, goals: Goals) -> list[str]:
-        """Every goal that was broken."""
+        """Return every goal that was broken."""
         found = [f"{attack.name}: {text}" for attack in self.attacks for text in attack.missed(goals)]
         found += [f"{violation.kind}: {violation.text}" for violation in self.violations]
         return found + ([f"failed starts: {self.failed_starts}"] if self.failed_starts else [])
@@ -52,8 +52,10 @@ class SiegeReport:
 def run_siege(
     folder: Path, rows: Sequence[tuple[str, ...]], options: SiegeOptions, tell: Callable[[str], None]
 ) -> SiegeReport:
-    """Each row is one attack, or two at once, by name. Stores lie in `folder`. RuntimeError: a fresh broker does not
-    start."""
+    """Run rows, each one attack or two at once, by name. Stores are in `folder`.
+
+    Raises RuntimeError if a fresh broker does not start.
+    """
     began = time.monotonic()
     report = SiegeReport(options)
     garrison = Garrison(folder, options.settings, tell)
@@ -73,7 +75,7 @@ def run_siege(
 
 
 def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, seed: int) -> AttackFigures:
-    """One row."""
+    """Run one row."""
     attacks = [attack_named(name) for name in names]
     found = AttackFigures(" + ".join(names), "; ".join(attack.aims_at for attack in attacks), {})
     found.memory_max_bytes = garrison.memory_max_bytes
@@ -108,7 +110,7 @@ def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, se
 
 
 def _wait_answered(garrison: Garrison, timeout_s: float) -> bool:
-    """Until no lane has been waiting for more than a second."""
+    """Wait until no lane has been waiting for more than a second."""
     deadline = time.monotonic() + timeout_s
     while any(one and not one[-1].answered and one[-1].took_s > 1.0 for one in garrison.canary.asked(0.0).values()):
         if time.monotonic() > deadline:
@@ -118,7 +120,7 @@ def _wait_answered(garrison: Garrison, timeout_s: float) -> bool:
 
 
 def _recover(garrison: Garrison, found: AttackFigures) -> None:
-    """The broker did not come back by itself: another start, and if that does not help, another store."""
+    """Start the broker again if it did not recover by itself, if needed with another store."""
     found.faults.append(f"not normal {GIVE_UP_S:.0f} s later")
     if not garrison.start_again() or not _wait_answered(garrison, RECOVER_S):
         found.faults.append("not normal after a restart either")

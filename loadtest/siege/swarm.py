@@ -1,8 +1,8 @@
 """Thousands of sockets of one attacker, each driven by a script: a generator of the socket's next steps.
 
-A script yields bytes to send, a number of seconds to pause, or one of the steps below. When it returns, its connection
-is closed. One process and one epoll serve all connections of an attack. Connections come from 200 addresses of the
-loopback network, so that an attacker never uses up the outgoing ports of the canary.
+A script yields bytes to send, a number of seconds to pause, or one of the steps below. When it returns, its
+connection is closed. One process and one epoll serve all connections of an attack. Connections come from 200
+addresses of the loopback network, so an attacker never uses up the outgoing ports of the canary.
 """
 
 import contextlib
@@ -19,13 +19,13 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
 HOLD = object()
-"""Keep the connection and do nothing more."""
+"""Step: leave the connection open and do nothing more."""
 ANSWER = object()
-"""Wait until bytes arrive."""
+"""Step: wait until bytes arrive."""
 HALF_CLOSE = object()
-"""End the own direction, keep reading."""
+"""Step: end the own direction, continue reading."""
 RESET = object()
-"""Close with a RST."""
+"""Step: close with a RST."""
 SOURCES = 200
 OPENED_A_TURN = 256
 STEPS_A_TURN = 32
@@ -43,14 +43,14 @@ Script = Callable[["Link"], Generator[Step, None, None]]
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """Wait until bytes arrive, at most so long."""
+    """Step: wait until bytes arrive, at most so long."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Read at most so many bytes; for waves that do not drain their sockets."""
+    """Step: read at most so many bytes, for waves that do not drain their sockets."""
 
     size_bytes: int
 
@@ -65,12 +65,12 @@ class Tally:
     sent_bytes: int = 0
     received_bytes: int = 0
     answers: Counter[str] = field(default_factory=Counter)
-    """By code, of the first bytes of each read."""
+    """Answers by code, from the first bytes of each read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Connections that do the same. `port`: connect there; or `listen_port`: take connections there.
+    """Connections with the same script. `port` is their target, or `listen_port` the port that accepts them.
 
     reads: drain the sockets. again: open a new connection for each one that ends. receive_buffer: SO_RCVBUF in bytes.
     """
@@ -85,7 +85,7 @@ class Wave:
 
 
 class Link:
-    """One connection. `number`: among all of its wave. `last`: the bytes of the latest read."""
+    """One connection. `number` counts within its wave. `last` are the bytes of the latest read."""
 
     __slots__ = ("last", "mask", "number", "out", "script", "sock", "state", "turn", "wave")
 
@@ -253,7 +253,7 @@ class Swarm:
                 self._advance(link)
 
     def _advance(self, link: Link) -> None:
-        """Take steps of the script until it waits, or others shall have a turn."""
+        """Run steps of the script until it waits, or others shall have a turn."""
         for _ in range(STEPS_A_TURN):
             if link.out is not None and not self._send(link):
                 return
@@ -272,7 +272,7 @@ class Swarm:
         heapq.heappush(self._pauses, (time.monotonic() + seconds, next(self._order), link.turn, link))
 
     def _take(self, link: Link, step: Step) -> bool:
-        """Begin a step; False when the connection is gone."""
+        """Begin a step. False if the connection is gone."""
         link.turn += 1
         if isinstance(step, (bytes, memoryview)):
             link.out = memoryview(step)
@@ -296,7 +296,7 @@ class Swarm:
         return True
 
     def _send(self, link: Link) -> bool:
-        """Send the waiting bytes; the rest stays in `out`. False when the connection is gone."""
+        """Send the waiting bytes, with the rest in `out`. False if the connection is gone."""
         assert link.out is not None
         try:
             sent = link.sock.send(link.out)

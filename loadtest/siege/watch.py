@@ -10,14 +10,14 @@ from ringmq.loadtest.load.running import RunningBroker
 SAMPLE_S = 0.25
 SAMPLES_OF_LOG = 3
 SPARE_BYTES = 512 << 20
-"""ringmqMemoryMax by default: all shared segments and so much more."""
+"""ringmqMemoryMax by default: all shared segments plus this."""
 SHARED, WHOLE = "shared", "whole"
 _CHANGING = re.compile(r"\d[\d.:,TZ-]*")
 _LIFTED = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Private pages of a process; 0 when it is gone."""
+    """Return the private pages of a process, 0 if it is gone."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -27,7 +27,7 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def shared_bytes(store: Path) -> tuple[int, int]:
-    """Pages that the broker's shared segments have, and the size that they may grow to."""
+    """Return the resident pages of the broker's shared segments, and the limit of their size."""
     from ringmq.ipc.segment import SHM_DIR, plane_name
 
     have = size = 0
@@ -42,7 +42,7 @@ def shared_bytes(store: Path) -> tuple[int, int]:
 
 
 class Watch(threading.Thread):
-    """Peaks of memory from `begin` on, and workers that are not those of then."""
+    """Peaks of memory from `begin` on, and workers that have been replaced since."""
 
     def __init__(self, broker: RunningBroker) -> None:
         super().__init__(daemon=True)
@@ -54,7 +54,7 @@ class Watch(threading.Thread):
         self.deaths: list[str] = []
 
     def run(self) -> None:
-        """Look every SAMPLE_S."""
+        """Sample every SAMPLE_S."""
         while not self._end.wait(SAMPLE_S):
             self._look()
 
@@ -72,14 +72,17 @@ class Watch(threading.Thread):
             self.peaks[name] = max(self.peaks.get(name, 0), size)
 
     def stop(self) -> None:
-        """Take a last look and end."""
+        """Take a last sample and end."""
         self._end.set()
         self.join()
         self._look()
         self.deaths = list(dict.fromkeys(self.deaths))
 
     def log(self) -> tuple[int, list[str]]:
-        """Lines since the begin, and the most frequent ones with their number; numbers in them are left out."""
+        """Return the number of log lines since the begin, and the most frequent ones with their number.
+
+        Numbers in the lines are left out.
+        """
         with self._broker.log_path.open("rb") as file:
             file.seek(self._log_at)
             lines = file.read().decode(errors="replace").splitlines()

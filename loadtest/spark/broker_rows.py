@@ -1,4 +1,4 @@
-"""Rows of the Spark bench beside a running broker: what a scan costs it, transports, the sink, a live stream."""
+"""Rows of the Spark bench beside a running broker: the cost of a scan, transports, the sink, a live stream."""
 
 import os
 import statistics
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def broker_cpu(bench: Workbench) -> Measurement:
-    """CPU time of all broker processes while the store is scanned over and over, in percent of one CPU."""
+    """Measure CPU time of all broker processes while the store is scanned repeatedly, in percent of one CPU."""
     with bench.broker_on("1k") as broker:
         frame = bench.frame("1k", transport="shm")
         to_noop(frame)  # whatever a start leaves to do is done
@@ -50,8 +50,10 @@ def broker_cpu(bench: Workbench) -> Measurement:
 
 
 def producer_beside_scan(bench: Workbench) -> Measurement:
-    """Sends per second (64 connections, 1 in flight, 1 KiB) while the log is scanned over and over, against the same
-    with processes that do nothing but use as much CPU as the scans did."""
+    """Measure sends per second (64 connections, 1 in flight, 1 KiB) beside repeated scans of the log.
+
+    The reference is the same beside processes that only use as much CPU as the scans did.
+    """
     with bench.broker_on(LIVE) as broker:
         frame = bench.frame(LIVE, transport="shm")
         to_noop(frame)
@@ -73,7 +75,7 @@ def producer_beside_scan(bench: Workbench) -> Measurement:
 
 
 class _Load(threading.Thread):
-    """A closed loop of sends beside something else."""
+    """A closed loop of sends beside another load."""
 
     def __init__(self, bench: Workbench, broker: RunningBroker, topic: str) -> None:
         super().__init__(daemon=True)
@@ -87,7 +89,7 @@ class _Load(threading.Thread):
         )
 
     def rate(self) -> float:
-        """Messages per second. `ToolError` when the load did not run or was refused."""
+        """Return messages per second. Raises `ToolError` if the load did not run or was refused."""
         self.join()
         if self._report is None or not self._report["ok"]:
             raise ToolError(f"the load beside it: {self._report and (self._report['trouble'], self._report['errors'])}")
@@ -95,7 +97,7 @@ class _Load(threading.Thread):
 
 
 def tcp_row(bench: Workbench) -> Measurement:
-    """A full scan by pulls, all columns to noop, against pulls of the native loader from the same broker."""
+    """Measure a full scan by pulls, all columns to noop, against pulls of the native loader from the same broker."""
     with bench.broker_on("1k") as broker:
         options = {"bootstrap": broker.namesrv, "transport": "tcp"}
         frame = bench.session.read.format("ringmq").options(**options).load()
@@ -109,8 +111,10 @@ def tcp_row(bench: Workbench) -> Measurement:
 
 
 def stock_row(bench: Workbench) -> Measurement:
-    """One log of a running stock broker into Spark, all columns to noop: by its files, and by the stock lite-pull
-    client in Spark's own process."""
+    """Measure one log of a running stock broker into Spark, all columns to noop.
+
+    One side reads its files, the other uses the stock lite-pull client in Spark's own process.
+    """
     target = StockTarget(bench.folder / "stock", STOCK_SETTINGS, sorted(os.sched_getaffinity(0)))
     try:
         filled = fill_topics(target.port, bench.log_bytes // STOCK_SHARE, BODY_BYTES)
@@ -134,7 +138,7 @@ def stock_row(bench: Workbench) -> Measurement:
 
 
 def sink_row(bench: Workbench) -> Measurement:
-    """1 KiB messages out of Spark into a broker with ASYNC_FLUSH, against the native loader's batches of 32."""
+    """Measure 1 KiB messages from Spark into a broker with ASYNC_FLUSH, against the native loader's batches of 32."""
     with bench.fresh_broker() as broker:
         loader = bench.loader(broker)
         for topic in ("spark_sink", "native_sink"):
@@ -154,7 +158,7 @@ def sink_row(bench: Workbench) -> Measurement:
 
 
 def micro_batch(bench: Workbench) -> Measurement:
-    """Time of a micro-batch at 1,000 msg/s in one task: addBatch, and writing down what was read and done."""
+    """Measure the time of a micro-batch at 1,000 msg/s in one task: addBatch, and the commit of offsets."""
 
     def start(frame: Any, checkpoint: str) -> Any:
         return frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
@@ -171,7 +175,7 @@ def micro_batch(bench: Workbench) -> Measurement:
 
 
 def _warm(batches: list[T]) -> list[T]:
-    """Without the first ones; the last one where there are no more."""
+    """Return the batches without the first ones, or the last one if there are no more."""
     return batches[FIRST_BATCHES:] or batches[-1:]
 
 
@@ -180,7 +184,7 @@ def _batch_ms(duration: dict[str, int]) -> int:
 
 
 def newest_age(bench: Workbench) -> Measurement:
-    """How old the newest message of a micro-batch is when its rows have been looked at, at 1,000 msg/s in one task."""
+    """Measure the age of a micro-batch's newest message after its rows were read, at 1,000 msg/s in one task."""
     ages: list[float] = []
 
     def look(frame: Any, number: int) -> None:
@@ -200,7 +204,7 @@ def newest_age(bench: Workbench) -> Measurement:
 
 
 def _stream_beside_load(bench: Workbench, broker: RunningBroker, topic: str, start: Callable[[Any, str], Any]) -> Any:
-    """Run the query that `start` makes while the loader sends at the rate; the query, stopped."""
+    """Run the query of `start` while the loader sends at the rate, and return it stopped."""
     loader = bench.loader(broker)
     loader.run("send", topic=topic, queues=1, create=True, messages=WARM_UP_MESSAGES)
     options = {"store": str(broker.store), "subscribe": topic, "startingOffsets": "earliest"}
@@ -221,7 +225,7 @@ def _stream_beside_load(bench: Workbench, broker: RunningBroker, topic: str, sta
 
 
 def _wait_for_start(query: Any) -> None:
-    """Until the query is through its first batch, which takes Spark seconds."""
+    """Wait for the end of the query's first batch, which takes Spark seconds."""
     deadline = time.monotonic() + STREAM_START_S
     while not query.recentProgress and query.isActive:
         if time.monotonic() > deadline:

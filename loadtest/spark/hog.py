@@ -1,4 +1,4 @@
-"""Uses a fixed share of a CPU for a while, and nothing else: what a scan beside a producer is compared with."""
+"""Uses a fixed share of a CPU for a while: the reference for a scan beside a producer."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ SPIN_S = 0.001
 
 
 def burn(share: float, seconds: float) -> float:
-    """Spin until this process has used `share` of the time so far, rest, and so on; the CPU seconds used."""
+    """Spin until this process has used `share` of the time so far, rest, and so on. Return the used CPU seconds."""
     began, used = time.monotonic(), time.process_time()
     while (elapsed := time.monotonic() - began) < seconds:
         if time.process_time() - used < share * elapsed:
@@ -21,7 +21,7 @@ def burn(share: float, seconds: float) -> float:
 
 
 class Hogs:
-    """Some processes that burn `cpus` CPUs together, `count` of them, until the block ends."""
+    """`count` processes that use `cpus` CPUs together, until the block ends."""
 
     def __init__(self, cpus: float, count: int, seconds_max: float) -> None:
         command = [sys.executable, "-m", "ringmq.loadtest.spark.hog", str(cpus / count), str(seconds_max)]
@@ -29,7 +29,7 @@ class Hogs:
 
     @property
     def pids(self) -> list[int]:
-        """The processes."""
+        """The process ids."""
         return [process.pid for process in self._processes]
 
     def __enter__(self) -> "Hogs":

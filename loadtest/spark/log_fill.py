@@ -1,6 +1,6 @@
-"""Fills topics of a running broker up to a size of log, at the broker's own speed: what the Spark bench reads.
+"""Fills topics of a running broker up to a size of log, at the broker's own speed, for the Spark bench.
 
-Frames are built once; a send patches the numbers that make each message its own (in body, KEYS and UNIQ_KEY) into a
+Frames are built once. A send patches the numbers that make each message unique (in body, KEYS and UNIQ_KEY) into a
 copy. So the fill costs Python per frame, not per message, and works against stock brokers too.
 """
 
@@ -48,7 +48,7 @@ Bytes = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Filled:
-    """What was sent and acknowledged: messages, bytes of their bodies, and about the bytes they take in the log."""
+    """The acknowledged sends: messages, bytes of their bodies, and about their bytes in the log."""
 
     messages: int
     body_bytes: int
@@ -57,7 +57,7 @@ class Filled:
 
 
 class BatchFrame:
-    """A complete batch send for one queue, with the places of its numbers."""
+    """A complete batch send for one queue, with the positions of its numbers."""
 
     def __init__(self, topic: str, queue_id: int, messages: Sequence[bytes]) -> None:
         batch = [Message(topic, body, _properties(number)) for number, body in enumerate(messages)]
@@ -80,7 +80,7 @@ class BatchFrame:
         self._places = places[:, :, None] + np.arange(len(NUMBER_MARK))
 
     def numbered(self, first: int, born_ms: int) -> Bytes:
-        """The frame with messages `first`, `first` + 1, ... born at `born_ms`."""
+        """Return the frame with messages `first`, `first` + 1, ... born at `born_ms`."""
         frame = self._bytes.copy()
         numbers = np.arange(first, first + self.messages, dtype=np.int64)
         digits = _HEX[(numbers[:, None] >> _SHIFTS) & 15]
@@ -96,7 +96,7 @@ def _properties(number: int) -> dict[str, str]:
 
 
 def _header(topic: str, queue_id: int) -> dict[str, str]:
-    """The fields of a batch send by their letters, as the Java client sends them."""
+    """Return the fields of a batch send by their letters, as the Java client sends them."""
     values = (
         "spark_bench",
         topic,
@@ -114,7 +114,7 @@ def _header(topic: str, queue_id: int) -> dict[str, str]:
 
 
 def batch_frames(topic: str, body_bytes: int, seed: int) -> list[BatchFrame]:
-    """Frames of about `BATCH_BYTES` for all queues of `topic`, no two with the same bodies."""
+    """Return frames of about `BATCH_BYTES` for all queues of `topic`, no two with the same bodies."""
     count = max(1, BATCH_BYTES // body_bytes)
     made = iter(bodies(seed, TEMPLATES * QUEUES * count, body_bytes, NUMBER_MARK))
     return [
@@ -127,7 +127,7 @@ def batch_frames(topic: str, body_bytes: int, seed: int) -> list[BatchFrame]:
 def fill_topics(port: int, log_bytes: int, body_bytes: int, *, topics: Sequence[str] = TOPICS, seed: int = 1) -> Filled:
     """Create `topics` on the broker at 127.0.0.1:`port` and send until about `log_bytes` of log are written.
 
-    Raises `ToolError` when the broker refuses a batch.
+    Raises `ToolError` if the broker refuses a batch.
     """
     loader = Loader(build_tools(), port)
     for topic in topics:
@@ -153,7 +153,7 @@ def fill_topics(port: int, log_bytes: int, body_bytes: int, *, topics: Sequence[
 
 
 class _Sender(threading.Thread):
-    """One topic's connection, with a few frames on their way."""
+    """One topic's connection, with a few frames in flight."""
 
     def __init__(self, port: int, topic: str, number: int, wanted: int, body_bytes: int, seed: int) -> None:
         super().__init__(name=f"fill-{topic}", daemon=True)
@@ -202,7 +202,7 @@ def _check_answer(answers: BinaryIO) -> None:
 
 
 def make_store(store: Path, log_bytes: int, body_bytes: int, *, seed: int = 1) -> Filled:
-    """Make a RingMQ store at `store` (which must not exist) with about `log_bytes` of log; its broker is stopped."""
+    """Make a RingMQ store at `store` (which must not exist) with about `log_bytes` of log. Its broker is stopped."""
     if store.exists():
         raise ToolError(f"{store} exists already; remove it or name another folder")
     with RunningBroker(store, {**COMMON_SETTINGS, "messageIndexEnable": False}) as broker:
@@ -214,7 +214,7 @@ def make_store(store: Path, log_bytes: int, body_bytes: int, *, seed: int = 1) -
 
 
 def main() -> int:
-    """`python -m ringmq.loadtest.spark.log_fill STORE`: make a store for measurements; prints one JSON object."""
+    """Run `python -m ringmq.loadtest.spark.log_fill STORE`: make a store for measurements, print one JSON object."""
     parser = argparse.ArgumentParser(description=make_store.__doc__)
     parser.add_argument("store", type=Path)
     parser.add_argument("--gib", type=float, default=2.0, help="GiB of log (%(default)s)")

@@ -1,6 +1,6 @@
 """Bodies for comparisons: text like a web server's log, the same for the same seed. Pure.
 
-It packs about as well as real log lines do, which matters where compressed files are the other side.
+It compresses about as well as real log lines do, which matters for comparisons with compressed files.
 """
 
 import random
@@ -17,7 +17,7 @@ _AGENTS = (
 
 
 def log_text(seed: int, size_bytes: int = TEXT_BYTES) -> bytes:
-    """Lines of a made-up access log, `size_bytes` of them."""
+    """Return lines of an invented access log, `size_bytes` of them."""
     chance = random.Random(seed)
     lines: list[str] = []
     length = 0
@@ -35,7 +35,7 @@ def log_text(seed: int, size_bytes: int = TEXT_BYTES) -> bytes:
 
 
 def bodies(seed: int, count: int, mean_bytes: int, mark: bytes) -> list[bytes]:
-    """`count` bodies of `mean_bytes` +-10 %, each beginning with `mark`, the rest somewhere out of the text."""
+    """Return `count` bodies of `mean_bytes` +-10 %, each beginning with `mark`, the rest from anywhere in the text."""
     chance = random.Random(seed)
     text = log_text(seed)
     found = []

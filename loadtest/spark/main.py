@@ -20,7 +20,7 @@ QUICK_LOG_BYTES = 16 << 20
 
 
 def run_rounds(rows: Sequence[SparkRow], bench: Workbench, rounds: int, *, warm_up: bool = True) -> Results:
-    """One round without record, for compilers and caches; then `rounds` of all rows in turn."""
+    """Run one round without record, for compilers and caches, then `rounds` of all rows in turn."""
     results: Results = {}
     if warm_up:
         bench.say("warm-up")
@@ -35,7 +35,7 @@ def run_rounds(rows: Sequence[SparkRow], bench: Workbench, rounds: int, *, warm_
 
 
 def _measure(row: SparkRow, bench: Workbench) -> Measurement:
-    """One run of a row; whatever goes wrong is noted as a run that does not count, and the rest goes on."""
+    """Run a row once. Any error is recorded as a run that does not count, and the rest continues."""
     try:
         measurement = row.run(bench)
     except Exception as error:  # Spark's own errors have no common base that loadtest could name
@@ -48,7 +48,7 @@ def _measure(row: SparkRow, bench: Workbench) -> Measurement:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Command line of `python -m ringmq.loadtest.spark`."""
+    """Parse the command line of `python -m ringmq.loadtest.spark`."""
     parser = argparse.ArgumentParser(prog="spark_bench", description=__doc__)
     parser.add_argument("--rows", default="", help="names, comma separated: " + ", ".join(row.name for row in ROWS))
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (%(default)s)")
@@ -69,7 +69,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write `bench.json`, `bench.md` and `bench.svg`. 1 when a row has no run that counts."""
+    """Run, print the table, write `bench.json`, `bench.md` and `bench.svg`.
+
+    Return 1 if a row has no run that counts.
+    """
     options = parse(arguments)
     folder: Path = options.folder.resolve()
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731

@@ -1,4 +1,4 @@
-"""What comes out of the Spark bench: one JSON document, the table made from it, and the plot."""
+"""The results of the Spark bench: one JSON document, the table made from it, and the plot."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ MET, SHORT = "#2c6fbb", "#c0392b"
 def document(
     rows: Sequence[SparkRow], results: Mapping[str, Sequence[Measurement]], bench: Workbench, *, rounds: int
 ) -> Document:
-    """Everything that was measured, with the circumstances, as plain JSON values."""
+    """Return all measured values, with the circumstances, as plain JSON values."""
     circumstances = {
         "rounds": rounds,
         "log_bytes": bench.log_bytes,
@@ -45,7 +45,7 @@ def _row_document(row: SparkRow, runs: Sequence[Measurement]) -> Document:
 
 
 def print_table(report: Document) -> None:
-    """Medians with half of the spread, both sides, every goal with its mark, then what did not count and why."""
+    """Print medians with half of the spread, both sides, every goal with its mark, then the runs that did not count."""
     header = report["header"]
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
     print(f"local[{header['cores']}], {header['log_bytes'] / (1 << 30):.3g} GiB of log per size, page cache hot,")
@@ -67,7 +67,7 @@ def _cell(row: Document, metric: str) -> str:
 
 
 def markdown_table(report: Document) -> list[str]:
-    """The table for docs/spark-performance.md; goals that are missed are bold."""
+    """Return the table for docs/spark-performance.md. Missed goals are bold."""
 
     def goal(found: dict[str, Any]) -> str:
         text = "-" if found["value"] is None else f"{found['value']:.3g}"
@@ -83,7 +83,7 @@ def markdown_table(report: Document) -> list[str]:
 
 
 def shares_of_goals(report: Document) -> list[tuple[str, float]]:
-    """Per goal its row's title and how far it is reached: 1 is the goal, more is better, whichever way it points."""
+    """Return per goal its row's title and its degree: 1 is the goal, more is better, in either direction."""
     found = []
     for row in report["rows"]:
         for goal in row["goals"]:
@@ -96,7 +96,7 @@ def shares_of_goals(report: Document) -> list[tuple[str, float]]:
 
 
 def write_plot(report: Document, path: Path) -> None:
-    """How far each goal is reached, as SVG."""
+    """Draw the degree of each goal, as SVG."""
     pyplot = svg_pyplot()
     shares = shares_of_goals(report)[::-1]
     figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.3 * max(1, len(shares))))

@@ -1,4 +1,4 @@
-"""Rows of the Spark bench on a store that nobody writes to: against Parquet, batch against stream, memory of tasks."""
+"""Rows of the Spark bench on a store without a writer: against Parquet, batch against stream, memory of tasks."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ JVM = "ringmq-jvm"
 
 @dataclass(frozen=True)
 class SparkRow:
-    """One line of the table. `ours` and `other` of a run are in `unit`; the goals say which metrics are judged."""
+    """One line of the table. `ours` and `other` of a run are in `unit`. The goals name the evaluated metrics."""
 
     name: str
     title: str
@@ -28,19 +28,19 @@ class SparkRow:
 
 
 def faster(ours_s: float, other_s: float, **more: float) -> Measurement:
-    """Two times as a ratio of speeds."""
+    """Return two times as a ratio of speeds."""
     return Measurement({RATIO: other_s / ours_s, "ours": ours_s, "other": other_s, **more})
 
 
 def counted(measurement: Measurement, found: Mapping[str, int], expected: int) -> Measurement:
-    """The measurement counts only when everybody counted `expected` rows."""
+    """Return the measurement, which counts only if all sides counted `expected` rows."""
     wrong = {name: count for name, count in found.items() if count != expected}
     note = "".join(f"{name} counted {count:,} of {expected:,} rows; " for name, count in wrong.items())
     return Measurement(measurement.values, ok=not wrong, note=note.removesuffix("; "))
 
 
 def scan_row(size: str, source: str = "ringmq") -> Callable[[Workbench], Measurement]:
-    """All columns of all rows to Spark's noop sink."""
+    """Return a run that writes all columns of all rows to Spark's noop sink."""
 
     def run(bench: Workbench) -> Measurement:
         ours, parquet = bench.frame(size, source=source), bench.parquet(size)
@@ -51,7 +51,7 @@ def scan_row(size: str, source: str = "ringmq") -> Callable[[Workbench], Measure
 
 
 def count_row(size: str, source: str = "ringmq") -> Callable[[Workbench], Measurement]:
-    """count(), of the narrowest column where the source has to be told."""
+    """Return a run of count(), of the narrowest column if the source needs one."""
 
     def run(bench: Workbench) -> Measurement:
         columns = ("partition",) if source == "ringmq" else ()
@@ -66,7 +66,7 @@ def count_row(size: str, source: str = "ringmq") -> Callable[[Workbench], Measur
 
 
 def group_row(size: str, source: str = "ringmq") -> Callable[[Workbench], Measurement]:
-    """Rows per topic and queue."""
+    """Return a run that counts rows per topic and queue."""
 
     def run(bench: Workbench) -> Measurement:
         columns = ("topic", "partition")
@@ -88,7 +88,7 @@ def group_row(size: str, source: str = "ringmq") -> Callable[[Workbench], Measur
 
 
 def available_now_row(rows_per_batch: int | None) -> Callable[[Workbench], Measurement]:
-    """The whole store as a stream that ends where the log ends now, against the batch scan."""
+    """Return a run of the whole store as a stream up to the log's current end, against the batch scan."""
 
     def run(bench: Workbench) -> Measurement:
         options = {"store": str(bench.store("1k")), "startingOffsets": "earliest"}
@@ -112,7 +112,7 @@ def available_now_row(rows_per_batch: int | None) -> Callable[[Workbench], Measu
 
 
 def task_memory(bench: Workbench) -> Measurement:
-    """The largest anonymous memory of any Python worker during full scans of both sizes."""
+    """Measure the largest anonymous memory of any Python worker during full scans of both sizes."""
     peaks: dict[int, int] = {}
     ended = threading.Event()
 

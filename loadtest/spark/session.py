@@ -15,12 +15,12 @@ PROGRESS_UPDATES = 10_000  # of a streaming query, kept for reading: one per mic
 
 @cache
 def stock_classes() -> Path:
-    """The stock client's feed, compiled; to be loaded by `StockSource` alone."""
+    """Return the folder of the stock client's compiled feed, which `StockSource` alone loads."""
     return compile_java([JAVA / "LitePullFeed.java"], "feed")
 
 
 def _spark_classes() -> Path:
-    """The Spark source that reads the feed, compiled against the jars of pyspark."""
+    """Return the folder of the Spark source that reads the feed, compiled against the jars of pyspark."""
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
@@ -28,7 +28,7 @@ def _spark_classes() -> Path:
 
 
 def open_session(scratch: Path, cores: int) -> "SparkSession":
-    """A local session with its files in `scratch`."""
+    """Return a local session with its files in `scratch`."""
     from ringmq.spark_bridge import session
 
     made: SparkSession = session(

@@ -1,4 +1,4 @@
-"""The table of the Spark bench: every row and what it has to reach."""
+"""The table of the Spark bench: every row and its goals."""
 
 from collections.abc import Callable
 
@@ -78,7 +78,7 @@ ROWS: tuple[SparkRow, ...] = (
 
 
 def rows_named(names: list[str]) -> list[SparkRow]:
-    """The rows with these names, in the table's order; all for an empty list. ValueError for an unknown name."""
+    """Return the named rows in the table's order, all for an empty list. Raises ValueError for an unknown name."""
     known = {row.name for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -1,4 +1,4 @@
-"""What the rows of the Spark bench share: one session, the stores, the same rows as Parquet, brokers, the clock."""
+"""The shared parts of the Spark bench's rows: one session, the stores, the same rows as Parquet, brokers, the clock."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ COPY_BYTES = 8 << 20
 
 @dataclass
 class Workbench:
-    """Made once per run. Everything that takes time to make is made when a row first asks for it."""
+    """Made once per run. Slow parts are made at their first use."""
 
     folder: Path
     tools: Tools
@@ -43,19 +43,19 @@ class Workbench:
 
     @cached_property
     def session(self) -> "SparkSession":
-        """The one Spark session: ratios are taken within it."""
+        """The one Spark session, within which all ratios are measured."""
         self.say("starting Spark")
         scratch = self.folder / "spark"
         scratch.mkdir(parents=True, exist_ok=True)
         return open_session(scratch, self.cores)
 
     def spark_pids(self) -> list[int]:
-        """The JVM and its Python workers."""
+        """Return the JVM and its Python workers."""
         jvm: Any = self.session.sparkContext._jvm
         return family(int(jvm.java.lang.ProcessHandle.current().pid()))
 
     def store(self, size: str) -> Path:
-        """The store with bodies of this size; made by a broker of its own, or left by a run before."""
+        """Return the store with bodies of this size, made by a private broker or left by an earlier run."""
         path = self.folder / f"store-{size}"
         if size not in self.filled:
             note = path.with_suffix(".json")
@@ -72,19 +72,19 @@ class Workbench:
         return path
 
     def messages(self, size: str) -> int:
-        """How many messages the store of this size was filled with."""
+        """Return the number of messages in the store of this size."""
         self.store(size)
         return self.filled[size].messages
 
     def frame(self, size: str, *columns: str, source: str = "ringmq", **options: str) -> "DataFrame":
-        """The store as a table, with the default columns or these."""
+        """Return the store as a table, with the default columns or these."""
         chosen = {"store": str(self.store(size)), **options}
         if columns:
             chosen["columns"] = ",".join(columns)
         return self.session.read.format(source).options(**chosen).load()
 
     def parquet(self, size: str, *columns: str) -> "DataFrame":
-        """The same rows and columns as Parquet files (snappy), written once in the log's order."""
+        """Return the same rows and columns as Parquet files (snappy), written once in the log's order."""
         path = self.folder / f"parquet-{size}"
         self.store(size)
         if not (path / "_SUCCESS").exists():
@@ -96,14 +96,14 @@ class Workbench:
 
     @contextlib.contextmanager
     def broker_on(self, size: str) -> Iterator[RunningBroker]:
-        """A broker on the store of this size; stopped cleanly."""
+        """Yield a broker on the store of this size, and stop it cleanly."""
         with RunningBroker(self.store(size), dict(COMMON_SETTINGS)) as broker:
             yield broker
             _stop(broker)
 
     @contextlib.contextmanager
     def fresh_broker(self) -> Iterator[RunningBroker]:
-        """A broker on an empty store, which is removed."""
+        """Yield a broker on an empty store, which is removed."""
         path = self.folder / "fresh"
         shutil.rmtree(path, ignore_errors=True)
         if self.warm_memory:
@@ -116,7 +116,7 @@ class Workbench:
             shutil.rmtree(path, ignore_errors=True)
 
     def loader(self, broker: RunningBroker) -> Loader:
-        """The load generator for this broker, where the kernel puts it."""
+        """Return the load generator for this broker, on CPUs of the kernel's choice."""
         return Loader(self.tools, broker.port)
 
     def _forget(self, size: str) -> None:
@@ -124,7 +124,7 @@ class Workbench:
             shutil.rmtree(path, ignore_errors=True)
 
     def close(self, *, keep: bool) -> None:
-        """End the session; stores and Parquet files stay with `keep`."""
+        """End the session. Stores and Parquet files stay with `keep`."""
         if "session" in self.__dict__:
             self.session.stop()
         shutil.rmtree(self.folder / "spark", ignore_errors=True)
@@ -148,19 +148,19 @@ def _into_page_cache(*folders: Path) -> None:
 
 
 def to_noop(frame: "DataFrame") -> None:
-    """Every row and column through Spark, and away."""
+    """Run every row and column through Spark to the noop sink."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def seconds_of(action: Callable[[], object]) -> float:
-    """How long it takes, by the wall clock."""
+    """Return the duration, by the wall clock."""
     began = time.perf_counter()
     action()
     return time.perf_counter() - began
 
 
 def side_by_side(bench: Workbench, ours: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
-    """Seconds of both, one after the other; who goes first changes from round to round."""
+    """Return the seconds of both, one after the other. The order changes from round to round."""
     if bench.round % 2:
         other_s = seconds_of(other)
         return seconds_of(ours), other_s

@@ -21,11 +21,11 @@ MODULE_OPENS = (
 
 
 class StockError(RuntimeError):
-    """Stock RocketMQ, Maven or Java did not do what was asked; the text carries the tail of their output."""
+    """Stock RocketMQ, Maven or Java failed. The text has the tail of their output."""
 
 
 def cache_dir() -> Path:
-    """Folder for what is resolved or compiled once ($RINGMQ_CACHE_DIR, else ringmq/ under $XDG_CACHE_HOME)."""
+    """Return the folder for resolved or compiled files ($RINGMQ_CACHE_DIR, else ringmq/ under $XDG_CACHE_HOME)."""
     root = os.environ.get("RINGMQ_CACHE_DIR")
     if root is None:
         root = str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ringmq")
@@ -35,7 +35,7 @@ def cache_dir() -> Path:
 
 
 def stock_classpath() -> str:
-    """Return the class path of stock 5.3.3; resolved through Maven once, then read from the cache."""
+    """Return the class path of stock 5.3.3, resolved through Maven once, then read from the cache."""
     digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
     cached = cache_dir() / f"stock-{digest}.classpath"
     with (cache_dir() / "stock.lock").open("w") as lock:
@@ -71,9 +71,9 @@ def java_command(
     jvm: Sequence[str] = (),
     classpath: Sequence[str | Path] = (),
 ) -> list[str]:
-    """Command line that runs class `main` with stock RocketMQ on the class path.
+    """Return the command line that runs class `main` with stock RocketMQ on the class path.
 
-    `home` becomes user.home and receives every log, so nothing is written outside of it. It sends the binary
+    `home` becomes user.home and receives every log, so nothing is written outside of it. The process sends the binary
     header. `classpath` entries come first.
     """
     java = shutil.which("java")
@@ -101,12 +101,12 @@ def java_command(
 
 
 def mqadmin_command(*args: str, home: Path, jvm: Sequence[str] = ()) -> list[str]:
-    """Command line of stock `mqadmin` with `args`, for example ("clusterList", "-n", "127.0.0.1:9876")."""
+    """Return the command line of stock `mqadmin` with `args`, for example ("clusterList", "-n", "127.0.0.1:9876")."""
     return java_command("org.apache.rocketmq.tools.command.MQAdminStartup", *args, home=home, jvm=jvm)
 
 
 def compile_java(sources: Sequence[Path], name: str, classpath: str | None = None) -> Path:
-    """Compile `sources` against `classpath` (stock RocketMQ's) into a cached folder; returns it, a class path entry."""
+    """Compile `sources` against `classpath` (by default stock's) into a cached folder, and return that folder."""
     classpath = classpath or stock_classpath()
     digest = hashlib.sha256(classpath.encode())
     for source in sources:

@@ -1,4 +1,4 @@
-"""Free loopback ports. A port is only free until somebody takes it, so callers bind soon after.
+"""Free loopback ports. Another process may take a free port at any time, so callers bind soon after.
 
 They come from below the range that the kernel gives to outgoing connections: a broker that needs three ports in a row
 would lose one to a client now and then.
@@ -13,7 +13,7 @@ TRIES = 256
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """Return a TCP port on `host` that nobody listens on now."""
+    """Return a TCP port on `host` without a listener now."""
     return _free(host, (0,))
 
 

@@ -25,7 +25,7 @@ _live: "weakref.WeakSet[StockServer]" = weakref.WeakSet()
 
 @dataclass(eq=False)
 class StockServer:
-    """A running stock server. `output` holds what it printed, `home`/rocketmq.log its warnings."""
+    """A running stock server. `output` holds its output, `home`/rocketmq.log its warnings."""
 
     process: subprocess.Popen[bytes]
     host: str
@@ -48,7 +48,7 @@ class StockServer:
         return self.process.poll() is None
 
     def stop(self, timeout_s: float = 60.0) -> int:
-        """End it cleanly (SIGTERM) and return the exit status; killed after `timeout_s`."""
+        """End the process by SIGTERM and return the exit status. After `timeout_s` it is killed."""
         if self.alive():
             self.process.terminate()
             try:
@@ -60,18 +60,18 @@ class StockServer:
         return self.process.returncode
 
     def kill(self) -> None:
-        """kill -9 and reap."""
+        """Kill by SIGKILL and reap."""
         if self.alive():
             self.process.kill()
         self.process.wait()
         _live.discard(self)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Stop by SIGSTOP."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def tail(self, size: int = 2000) -> str:
-        """Last characters of what it printed and of its log."""
+        """Return the last characters of its output and of its log."""
         text = self.output.read_text(errors="replace")[-size:]
         log = self.home / "rocketmq.log"
         return text + (log.read_text(errors="replace")[-size:] if log.exists() else "")
@@ -118,7 +118,7 @@ def start_broker(
 ) -> StockServer:
     """Start a stock broker on 127.0.0.1:`port` (0: a free one) and wait until it serves.
 
-    `properties` are RocketMQ's own names and win over the defaults here. `store` is storePathRootDir (default
+    `properties` are RocketMQ's own names and override the defaults here. `store` is storePathRootDir (default
     `home`/store). With `namesrv` ("host:port") it also waits until that name server lists the broker.
     """
     home = _home(home, "broker")
@@ -209,7 +209,7 @@ def _wait_registered(server: StockServer, namesrv: str, broker_name: str, timeou
 
 
 def _cluster_info(namesrv: str) -> bytes:
-    """Body of the name server's cluster table; without ringmq.remoting: a judge must not lean on the judged."""
+    """Return the body of the name server's cluster table, without ringmq.remoting: its faults must not matter."""
     host, port = namesrv.rsplit(":", 1)
     header = json.dumps(
         {"code": GET_BROKER_CLUSTER_INFO, "flag": 0, "language": "JAVA", "opaque": 1, "version": 479}

@@ -1,8 +1,8 @@
 """`make bench-versions OLD=CHECKOUT`: this checkout's broker beside an older one's, by alternating rounds.
 
 Each round runs old, old once more, and new, in an order that turns from round to round. The ratio new / old is the
-result of a row; the ratio old / old in the same rounds is its tolerance. Loader and rows are this checkout's for all
-three, so that only the broker differs. A row counts only when everything acknowledged was read back.
+result of a row. The ratio old / old in the same rounds is its tolerance. Loader and rows are this checkout's for all
+three, so only the broker differs. A row counts only if everything acknowledged was read back.
 """
 
 import argparse
@@ -41,7 +41,7 @@ CPU_MORE_THAN = 1.03
 
 @dataclass(frozen=True)
 class VersionRow:
-    """One kind of load. loader_cpu: the index of the loader's CPU among those available, None = the last."""
+    """One kind of load. loader_cpu is the index of the loader's CPU among those available, None = the last."""
 
     name: str
     run: Run
@@ -70,7 +70,7 @@ ROWS = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ratios of one row over the rounds in which all runs counted; `cpu` of the time per message, where known."""
+    """Ratios of one row over the rounds in which all runs counted. `cpu` is of the time per message, if known."""
 
     rounds: int
     ratio: float
@@ -80,12 +80,12 @@ class Comparison:
 
     @property
     def is_slower(self) -> bool:
-        """Slower by more than old differs from itself, and dearer in processor time."""
+        """True if new is slower by more than old differs from itself, and needs more processor time."""
         return self.ratio < SLOWER_THAN - self.tolerance and (self.cpu is None or self.cpu > CPU_MORE_THAN)
 
 
 def compare(rounds: Sequence[Mapping[str, Measurement]]) -> Comparison | None:
-    """The ratios of a row; None when no round counted. Pure."""
+    """Return the ratios of a row, None if no round counted. Pure."""
     counted = [runs for runs in rounds if all(runs[which].ok for which in (OLD, AGAIN, NEW))]
     if not counted:
         return None
@@ -117,7 +117,7 @@ def _target(row: VersionRow, context: Context, python: Path) -> Iterator[Target]
 
 
 def measure(row: VersionRow, context: Context, python: Path) -> Measurement:
-    """One run of a row on a fresh broker of that interpreter's RingMQ."""
+    """Run a row once on a fresh broker of that interpreter's RingMQ."""
     if row.loader_cpu is not None:
         context = dataclasses.replace(context, loader_cpu=context.cpus[row.loader_cpu])
     try:
@@ -139,7 +139,7 @@ def run_rounds(
     settle_s: float,
     say: Callable[[str], None],
 ) -> list[dict[str, Measurement]]:
-    """Rounds of old, old again and new; each round begins with another of the three."""
+    """Run rounds of old, old again and new. Each round begins with another of the three."""
     results = []
     for number in range(rounds):
         names = [OLD, NEW, AGAIN]
@@ -158,7 +158,7 @@ def run_rounds(
 
 
 def table(results: Mapping[str, Comparison | None]) -> str:
-    """One line per row."""
+    """Return one line per row."""
     lines = []
     for name, found in results.items():
         if found is None:
@@ -173,7 +173,7 @@ def table(results: Mapping[str, Comparison | None]) -> str:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Command line of `python -m ringmq.loadtest.versions`."""
+    """Parse the command line of `python -m ringmq.loadtest.versions`."""
     parser = argparse.ArgumentParser(prog="make bench-versions", description=__doc__)
     parser.add_argument("--old", type=Path, required=True, help="a checkout with its own .venv (make dev there)")
     parser.add_argument("--rows", default="", help="names, separated by ;: " + "; ".join(row.name for row in ROWS))
@@ -205,7 +205,7 @@ def _document(results: Mapping[str, list[dict[str, Measurement]]], context: Cont
 
 @ended_by_sigterm()
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the rows, print the table, write versions.json. 1 when a row is slower or did not count."""
+    """Run the rows, print the table, write versions.json. Return 1 if a row is slower or did not count."""
     options = parse(arguments)
     context = context_in(options.folder, options.seconds)
     pythons = {OLD: options.old_python, AGAIN: options.old_python, NEW: Path(sys.executable)}

@@ -1,4 +1,4 @@
-"""The rows of staged writes: chunks are staged, and commits publish them, as Spark's sink does it."""
+"""The rows of staged writes: chunks are staged, and commits publish them, as in Spark's sink."""
 
 import asyncio
 import itertools
@@ -35,14 +35,14 @@ QUEUES = 4
 COMMIT_TIMEOUT_MS = 30_000
 QUERIES = 16
 ROWS_OF_MANY = 50
-"""Of a chunk where many queries commit: the commits are to cost more than the rows."""
+"""Rows of a chunk with many committing queries: the commits shall cost more than the rows."""
 COMMITS = "commits_per_s"
 CONTROL_US = "control_us_per_commit"
-"""Processor time of the control worker while commits are under way, without what it takes in the same time else."""
+"""Processor time of the control worker during commits, less its usual use in the same time."""
 
 
 def staged_row(context: Context, target: Target) -> Measurement:
-    """Messages a second that commits of eight chunks make readable. It counts when all of them are read back."""
+    """Return messages a second that commits of eight chunks make readable. Counts if all of them are read back."""
     topic = context.topic("staged")
     loader = context.loader(target.port)
     loader.run("create", topic=topic, queues=QUEUES)
@@ -70,8 +70,10 @@ def staged_row(context: Context, target: Target) -> Measurement:
 
 
 def many_queries_row(context: Context, target: Target) -> Measurement:
-    """Messages a second that commits of 16 queries at once make readable, while commits are under way: the chunks of a
-    round are staged before its commits begin. Each query commits on a connection of its own."""
+    """Return messages a second that commits of 16 queries at once make readable, while commits are in progress.
+
+    The chunks of a round are staged before its commits begin. Each query commits on a connection of its own.
+    """
     topic = context.topic("staged_many")
     loader = context.loader(target.port)
     loader.run("create", topic=topic, queues=QUEUES)
