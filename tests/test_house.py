@@ -285,6 +285,13 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert not lost
 
 
+def test_every_table_of_a_page_has_a_head() -> None:
+    """A blank line inside a table makes its last rows plain text."""
+    for page in PAGES:
+        for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE):
+            assert re.match(r"\|.*\n\|-", table), f"{page.name}: {table[:80]}"
+
+
 def test_the_readme_leads_to_every_page() -> None:
     readme = (ROOT / "README.md").read_text()
     assert not [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name}" not in readme]
