@@ -14,24 +14,24 @@ import traceback
 from collections.abc import Callable
 from itertools import chain
 
-from ringmq.broker.announcements import STOP_CALL_MS, Announcements
-from ringmq.broker.control_parts import handlers_of, limits_of
 from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
+from ringmq.broker.control_wiring import handlers_of, limits_of
 from ringmq.broker.core import Broker
 from ringmq.broker.health import fault_text
-from ringmq.broker.outside_calls import OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls
+from ringmq.broker.registrar import STOP_CALL_MS, Registrar
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.proof_reader import ProofReader
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request_runner import RequestRunner
 from ringmq.broker.requests import slow_requests
 from ringmq.broker.requests.intake import Intake, Way
-from ringmq.broker.requests.outlets import Outlets
+from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Effect
 from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.turns import TurnClock
 from ringmq.broker.table_saves import TableSaves
-from ringmq.broker.tables import notices
+from ringmq.broker.tables import notifications
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.ha.orders import OrderError, news_of
@@ -67,7 +67,7 @@ class ControlLoop:
         plane: Plane,
         broker: Broker,
         persistence: Persistence,
-        name_servers: OutsideCalls,
+        name_servers: OutboundCalls,
         slave: SlaveRole | None = None,
         clock: TurnClock | None = None,
     ) -> None:
@@ -77,9 +77,9 @@ class ControlLoop:
         self._slave = slave
         self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
         self._clock = TurnClock() if clock is None else clock
-        self._announcements = Announcements(broker, name_servers, slave, log, self._clock)
+        self._registrar = Registrar(broker, name_servers, slave, log, self._clock)
         self._inbox = Inbox(plane)
-        self._outlets = Outlets(plane.readers, self._inbox)
+        self._replies = ReplyQueues(plane.readers, self._inbox)
         self._next_tick_ms = 0
         self._next_store_look_ms = 0
         self._last_fault = 0
@@ -95,21 +95,21 @@ class ControlLoop:
         self._slow_requests = slow_requests.SlowRequests()
         self._memory_return = MemoryReturn()
         self._saves = TableSaves(
-            persistence, self._clock, lambda action: self._guard("config files", action), self._tell_of_files
+            persistence, self._clock, lambda action: self._guard("config files", action), self._log_files
         )
         role = lib.RMQ_ROLE_CONTROL
         latency = plane.header.latency[role][lib.RMQ_CONTROL_LATENCY_ANSWERED]
         self._requests = RequestRunner(
             broker,
             self._handlers,
-            self._announcements,
+            self._registrar,
             AnswerTimes(latency, self._slow_requests, lambda: broker.config.slow_request_ms),
-            lambda text: self._tell(self._failed_requests, text),
+            lambda text: self._log_line(self._failed_requests, text),
             self._clock,
             self._saves,
-            self._outlets.backlog_bytes,
+            self._replies.backlog_bytes,
         )
-        way = Way(plane, role, self._inbox, self._outlets, self._requests, self._clock)
+        way = Way(plane, role, self._inbox, self._replies, self._requests, self._clock)
         self._intake = Intake(
             way,
             hooks=self,
@@ -126,11 +126,11 @@ class ControlLoop:
         """Do one round of work. True if there was any, so that more may follow at once."""
         self._now_ms = now_ms
         self._clock.begin()
-        self._outlets.send_waiting()
+        self._replies.send_waiting()
         taken = self._intake.take(now_ms)
         self._requests.turn()
         effects = self._requests.take_effects()
-        self.broker.notices.turn(now_ms)
+        self.broker.notifications.turn(now_ms)
         effects += self.broker.outbox.take()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
@@ -139,46 +139,46 @@ class ControlLoop:
         if self._saves.is_saving:  # the file of the hold on writes is on disk before its answer, too
             self._guard("config files", self._persistence.save_hold)
         self._saves.turn()
-        self._outlets.perform([*effects, *self._requests.take_effects()])
+        self._replies.perform([*effects, *self._requests.take_effects()])
         while self.broker.replication.said:
             log(self.broker.replication.said.pop(0))
         for line in (*self.broker.refusals.take_lines(), *self.broker.replication.refusals.take_lines()):
-            self._tell(self._of_peers, line)
+            self._log_line(self._of_peers, line)
         lines, self.broker.outbox.lines = self.broker.outbox.lines, []
         for line in lines:
-            self._tell(self._of_settings, line)
-        self._announcements.turn(now_ms)
+            self._log_line(self._of_settings, line)
+        self._registrar.turn(now_ms)
         self._proof_reader.turn(self.broker.replication, now_ms)
         if self._slave is not None:
             self._slave.turn(now_ms, int(self._plane.role(lib.RMQ_ROLE_HA).generation))
-        self._outlets.perform(self._announcements.released(now_ms))
+        self._replies.perform(self._registrar.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
-        is_saving = self._persistence.is_saving or self._saves.is_saving or self._announcements.is_busy
+        is_saving = self._persistence.is_saving or self._saves.is_saving or self._registrar.is_busy
         return taken > 0 or self._requests.is_busy or is_saving
 
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
         timeout_ms = max(0, self._next_tick_ms - now_ms)
-        if self.broker.notices.is_waiting:
-            timeout_ms = min(timeout_ms, notices.PAUSE_MS)
+        if self.broker.notifications.is_waiting:
+            timeout_ms = min(timeout_ms, notifications.PAUSE_MS)
         self._intake.park(timeout_ms)
 
     @property
     def is_registered(self) -> bool:
         """True if every name server has answered once, or if there is none."""
-        return self._announcements.is_registered
+        return self._registrar.is_registered
 
     def close(self, now_ms: int) -> None:
         """Clean stop: answer the requests in the inbox, save everything, unregister from the name servers."""
         while self.turn(now_ms) or self._requests.has_work:
             self._requests.finish()
-        self._outlets.perform(self.broker.outbox.take())
-        self._outlets.perform(self._announcements.release_all())
+        self._replies.perform(self.broker.outbox.take())
+        self._replies.perform(self._registrar.release_all())
         self._drain_offsets(now_ms)
         self._saves.finish()
-        self._outlets.perform(self._requests.take_effects())
+        self._replies.perform(self._requests.take_effects())
         self._guard("consumer offsets", self._persistence.save_offsets)
-        self._announcements.close()
+        self._registrar.close()
         if self._slave is not None:
             self._slave.close(STOP_CALL_MS / 1000)
 
@@ -191,7 +191,7 @@ class ControlLoop:
 
     def on_junk(self, text: str) -> None:
         """A peer has sent bytes that are no request."""
-        self._tell(self._of_peers, text)
+        self._log_line(self._of_peers, text)
 
     def on_reader_restart(self, reader: int, generation: int) -> None:
         """A read worker was started again. The clients of its old connections leave their groups."""
@@ -211,7 +211,7 @@ class ControlLoop:
         topic = record.payload.decode(errors="replace")
         if not is_topic_name(record.payload):
             text = f"a record from the master has topic {topic!r}, which cannot be stored: it is left out"
-            self._tell(self._of_peers, text)
+            self._log_line(self._of_peers, text)
             return
         # Of a topic that is being deleted nothing is wanted: its folder goes, a topic made again begins at 0.
         replay_from = int(self._plane.watermarks.append_offset) if topic in self.broker.deletions else None
@@ -219,7 +219,7 @@ class ControlLoop:
         try:
             self.broker.tables.publish_queue(topic, record.pending, batch=batch, replay_from=replay_from)
         except PlaneFullError as error:
-            self._tell(self._of_peers, f"queues of records from the master: {error}")
+            self._log_line(self._of_peers, f"queues of records from the master: {error}")
             return
         self._inbox.answer_role(record, b"")
 
@@ -252,7 +252,7 @@ class ControlLoop:
         try:
             self.broker.replication.take_news(news_of(record.payload))
         except OrderError as error:
-            self._tell(self._of_peers, f"news from ha: {error}")
+            self._log_line(self._of_peers, f"news from ha: {error}")
 
     # ---- time ----
 
@@ -267,28 +267,28 @@ class ControlLoop:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS
             self._guard("files that retention took", self.broker.store.look_again)
         self._watch_fault()
-        self._tell_slow(now_ms)
+        self._log_slow(now_ms)
         for reason, count in self.broker.replication.refusals.take_counts().items():
             self._plane.role(lib.RMQ_ROLE_CONTROL).counters[refusals.COUNTERS[reason]] += count
         self._census.turn()
         self._guard("what metrics and health show", lambda: self._report.publish(self._seen(), now_ms))
         return effects
 
-    def _tell_slow(self, now_ms: int) -> None:
+    def _log_slow(self, now_ms: int) -> None:
         found = self._slow_requests
-        for line in found.told(chain(slow_requests.take(self._plane), found.own()), now_ms):
+        for line in found.due_lines(chain(slow_requests.take(self._plane), found.own()), now_ms):
             log(line)
-        self._plane.role(lib.RMQ_ROLE_CONTROL).counters[slow_requests.DROPPED_COUNTER] += found.untold
-        found.untold = 0
+        self._plane.role(lib.RMQ_ROLE_CONTROL).counters[slow_requests.DROPPED_COUNTER] += found.dropped
+        found.dropped = 0
 
     def _seen(self) -> ControlReport:
-        states = self._announcements.states()
+        states = self._registrar.states()
         permission = self.broker.config.broker_permission
         sends_from_ms = self.broker.config.start_accept_send_request_time_stamp
         refused = self.broker.refusals.counts()
-        rooms = self._limits.rooms()
+        counts = self._limits.entry_counts()
         census = self._census
-        return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, rooms)
+        return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, counts)
 
     def _drain_offsets(self, now_ms: int) -> None:
         self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))
@@ -320,7 +320,7 @@ class ControlLoop:
 
     # ---- trouble ----
 
-    def _tell_of_files(self) -> None:
+    def _log_files(self) -> None:
         self._faults.forget("config files:")
         log("config files are written again")
 
@@ -330,14 +330,14 @@ class ControlLoop:
         try:
             action()
         except (OSError, RuntimeError) as error:
-            self._tell(self._faults, f"{what}: {error}")
+            self._log_line(self._faults, f"{what}: {error}")
             return str(error)
         except Exception as error:  # a defect: the trace is for the operator
-            self._tell(self._faults, f"{what}:\n{traceback.format_exc()}")
+            self._log_line(self._faults, f"{what}:\n{traceback.format_exc()}")
             return f"{type(error).__name__}: {error}"
         return None
 
-    def _tell(self, throttle: LogThrottle, text: str) -> None:
+    def _log_line(self, throttle: LogThrottle, text: str) -> None:
         line = throttle.line(text, self._now_ms)
         if line is not None:
             log(line)
@@ -352,7 +352,7 @@ def run_control(
     plane: Plane,
     broker: Broker,
     persistence: Persistence,
-    name_servers: OutsideCalls,
+    name_servers: OutboundCalls,
     should_stop: Callable[[], bool],
     on_serving: Callable[[], None],
     slave: SlaveRole | None = None,

@@ -66,7 +66,7 @@ class ControlReport:
     """startAcceptSendRequestTimeStamp. It may change while the broker runs."""
     refused: tuple[tuple[str, int], ...] = ()
     """(class of request, number of requests refused because of their sender)."""
-    rooms: tuple[tuple[str, int, int], ...] = ()
+    entry_counts: tuple[tuple[str, int, int], ...] = ()
     """(kind, entries, limit) of the entries that clients create in control."""
 
     def to_json(self) -> bytes:
@@ -85,9 +85,15 @@ class ControlReport:
         servers = tuple(NameServerState(**entry) for entry in value["name_servers"])
         clients = tuple(ClientKind(*entry) for entry in value["clients"])
         refused = tuple((access, count) for access, count in value.get("refused", ()))
-        rooms = tuple((kind, used, limit) for kind, used, limit in value.get("rooms", ()))
+        entry_counts = tuple((kind, used, limit) for kind, used, limit in value.get("entry_counts", ()))
         return cls(
-            value["permission"], servers, clients, value["left_out"], value.get("sends_from_ms", 0), refused, rooms
+            value["permission"],
+            servers,
+            clients,
+            value["left_out"],
+            value.get("sends_from_ms", 0),
+            refused,
+            entry_counts,
         )
 
 

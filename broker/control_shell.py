@@ -12,10 +12,10 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
 from ringmq.broker.control import log, now_ms, run_control
-from ringmq.broker.control_parts import saved_by, slave_role_of
+from ringmq.broker.control_wiring import saved_by, slave_role_of
 from ringmq.broker.core import Broker
 from ringmq.broker.live_settings import show_live
-from ringmq.broker.outside_calls import OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
@@ -69,15 +69,15 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     persistence = Persistence(root, saved_by(broker))
     resume_deletions(broker, persistence, store.topics_on_disk())
 
-    def take_over(changed: BrokerConfig) -> None:
+    def apply_change(changed: BrokerConfig) -> None:
         try:
             write_run_config(spec.plane_name, changed)  # for a successor of this process
         except OSError as error:
             log(f"the changed configuration holds until control is started again: {error}")
         show_live(settings, changed)
 
-    broker.on_config = take_over
-    name_servers = OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
+    broker.on_config = apply_change
+    name_servers = OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
     role = plane.role(spec.role)
 
     def on_serving() -> None:
@@ -94,7 +94,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
             persistence.load_slave_commits()
         except ConfigFileError as error:
             log(f"{error}: the master's offsets count")
-        slave = slave_role_of(broker, persistence, OutsideCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
+        slave = slave_role_of(broker, persistence, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING

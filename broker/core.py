@@ -1,7 +1,7 @@
 """The control role without IO: the parts of the broker's policy, wired together, and the work that time triggers.
 
-Handlers change the parts (`control_parts` gives each handler its own). `on_tick` does the due work. All actions outside
-of the core are effects (`request.Outbox`) and dirty flags (`persistence`).
+Handlers change the parts (`control_wiring` gives each handler its own). `on_tick` does the due work. All actions
+outside of the core are effects (`request.Outbox`) and dirty flags (`persistence`).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.handed_on import HandedOnFile
 from ringmq.broker.tables.held_pulls import HeldPulls
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.membership import Membership
 from ringmq.broker.tables.new_entries import NewEntries
-from ringmq.broker.tables.notices import Notices
+from ringmq.broker.tables.notifications import Notifications
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.ports import PlanePort, StorePort
+from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.stats import BrokerStats
@@ -49,7 +49,7 @@ class Broker:
     on_config: Callable[[BrokerConfig], None] | None = None
     """Called with a configuration that was changed in a running broker. The shell updates the data plane."""
 
-    def __init__(self, config: BrokerConfig, identity: Identity, plane: PlanePort, store: StorePort) -> None:
+    def __init__(self, config: BrokerConfig, identity: Identity, plane: PlaneProtocol, store: StoreProtocol) -> None:
         self.live = LiveConfig(config)
         self.identity = identity
         self.plane = plane
@@ -61,7 +61,7 @@ class Broker:
         self.topics = TopicTable(self.tables, self._topic_changed, self.client_names)
         self.groups = GroupTable(self._group_changed, self.client_names)
         self.consumers = ConsumerTable(self.outbox)
-        self.notices = Notices(self.consumers)
+        self.notifications = Notifications(self.consumers)
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
@@ -75,7 +75,7 @@ class Broker:
         self.deletions = Deletions()
         self.refusals = Refusals()
         self.replication = Replication.over(plane)
-        self.delay_offsets = HandedOnFile()
+        self.delay_offsets = PassthroughFile()
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(self.live, plane, self.groups)
         self.publication = GroupPublication(
@@ -89,7 +89,7 @@ class Broker:
             producers=self.producers,
             forwards=self.forwards,
             held_pulls=self.held_pulls,
-            notices=self.notices,
+            notifications=self.notifications,
             outbox=self.outbox,
             publication=self.publication,
         )
@@ -185,7 +185,7 @@ class Broker:
     def _topic_changed(self, topic: str) -> None:
         self.outbox.changed_topics.add(topic)
         if topic in self.topics:
-            self.offsets.adopt(topic, self.now.ms)
+            self.offsets.on_topic_published(topic, self.now.ms)
             self.publication.topic_changed(topic)
 
     def _group_changed(self, group: str) -> None:

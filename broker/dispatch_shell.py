@@ -49,11 +49,11 @@ class DispatchShell:
         counters[lib.RMQ_DISPATCH_INDEX_SYNCED_MS] = state.full_index_synced_time_ms
         if state.dispatch_fault != self._fault_told:
             self._fault_told = state.dispatch_fault
-            self._tell_fault(state)
-        self._tell_impossible()
+            self._log_fault(state)
+        self._log_impossible()
         self._clean_a_little()
 
-    def _tell_fault(self, state: Any) -> None:
+    def _log_fault(self, state: Any) -> None:
         if state.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC:
             leave_failed_marker(Path(self.config.store_path_root_dir), state.dispatch_fault_errno)
         elif state.dispatch_fault:
@@ -63,7 +63,7 @@ class DispatchShell:
     def _impossible_field(self) -> int:
         return int(self._plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_IMPOSSIBLE_FIELD])
 
-    def _tell_impossible(self) -> None:
+    def _log_impossible(self) -> None:
         """Log the first record that is not indexed, once in a run of the broker."""
         field = self._impossible_field()
         if not field or self._impossible_told:
@@ -87,13 +87,13 @@ class DispatchShell:
             if not lib.rmq_dispatcher_may_clean(self.dispatcher):
                 end = slot  # the rest when some of what was deleted is freed
                 break
-            self._tell(lib.rmq_dispatcher_clean_queue(self.dispatcher, slot, self._cleaning_to))
+            self._log_line(lib.rmq_dispatcher_clean_queue(self.dispatcher, slot, self._cleaning_to))
         self._next_slot = end
         if end == self._plane.header.tables.queue_count:
-            self._tell(lib.rmq_dispatcher_clean_index(self.dispatcher, self._cleaning_to))
+            self._log_line(lib.rmq_dispatcher_clean_index(self.dispatcher, self._cleaning_to))
             self._cleaned_min_offset, self._cleaning_to = self._cleaning_to, None
 
-    def _tell(self, code: int) -> None:
+    def _log_line(self, code: int) -> None:
         if code < 0:
             print(f"ringmq: cleaning behind the log: {os.strerror(-code)}", file=sys.stderr, flush=True)
 

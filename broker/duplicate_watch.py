@@ -32,7 +32,7 @@ class DuplicateWatch:
     _looked_ms: dict[str, int] = field(default_factory=dict)
     _lines: LogThrottle = field(default_factory=lambda: LogThrottle(LINES_PER_MINUTE))
 
-    def look(self, name_server: str, now_ms: int) -> RemotingCommand | None:
+    def due_request(self, name_server: str, now_ms: int) -> RemotingCommand | None:
         """The request to send before a registration. None if the last check is recent.
 
         It asks for the route of the topic that every broker has under its own name. That is the smallest answer with
@@ -45,7 +45,7 @@ class DuplicateWatch:
         header = GetRouteInfoRequestHeader(topic=self.broker_name, accept_standard_json_only=True)
         return RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header.encode())
 
-    def took(self, name_server: str, answer: RemotingCommand | None, now_ms: int) -> str | None:
+    def on_answer(self, name_server: str, answer: RemotingCommand | None, now_ms: int) -> str | None:
         """Apply the answer to a check. `answer`: None or an error if there is none. Returns a log line, or None."""
         if answer is None or answer.code:
             return None

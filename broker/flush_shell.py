@@ -30,7 +30,7 @@ NOTHING_CONFIRMED = 1  # no record ends there
 
 
 class FlushShell:
-    """The shell. The flush worker owns it. `idle` runs on its main thread, `_house_keeping` on a helper thread."""
+    """The shell. The flush worker owns it. `idle` runs on its main thread, `_housekeeping_loop` on a helper thread."""
 
     def __init__(self, plane: Plane, flusher: Any, spec: WorkerSpec) -> None:
         self._config_path = Path(spec.config_path)
@@ -53,7 +53,7 @@ class FlushShell:
         self._unwritten = ""
         self._work = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._house_keeping, name="segments", daemon=True)
+        self._thread = threading.Thread(target=self._housekeeping_loop, name="segments", daemon=True)
         self._thread.start()
 
     def idle(self, reason: int) -> None:
@@ -119,11 +119,11 @@ class FlushShell:
 
     # -- helper thread -------------------------------------------------------------------------------------
 
-    def _house_keeping(self) -> None:
+    def _housekeeping_loop(self) -> None:
         """Run the helper thread's loop. If it fails, the worker ends and is replaced, because only a full log would
         show the loss of this thread."""
         try:
-            self._keep_house()
+            self._housekeeping_round()
         except BaseException:
             with contextlib.suppress(Exception):
                 traceback.print_exc()
@@ -132,7 +132,7 @@ class FlushShell:
             return
         os._exit(1)  # from a thread, and whatever the main thread is doing: as a kill, which flush survives
 
-    def _keep_house(self) -> None:
+    def _housekeeping_round(self) -> None:
         clean_due = time.monotonic() + self._clean_every_s
         while not self._closing.is_set():
             self._work.wait(timeout=min(self._clean_every_s, 1.0))

@@ -34,7 +34,7 @@ class ReaderWatchCore:
         """`cause`: kind of close -> the closed connections and their limit, for the line."""
         self._cause = cause
         self._seen: dict[tuple[str, int], int] = {}
-        self._untold: dict[tuple[str, int], int] = {}
+        self._unlogged: dict[tuple[str, int], int] = {}
         self._told_ms: dict[tuple[str, int], int] = {}
 
     def step(self, counts: Mapping[str, Mapping[int, int]], now_ms: int) -> Iterator[str]:
@@ -45,11 +45,11 @@ class ReaderWatchCore:
                 seen = self._seen.get(key, 0)
                 self._seen[key] = count
                 new = count - seen if count >= seen else count  # fewer: a replacement counts from 0
-                self._untold[key] = self._untold.get(key, 0) + new
+                self._unlogged[key] = self._unlogged.get(key, 0) + new
                 told_ms = self._told_ms.get(key)
-                if self._untold[key] and (told_ms is None or now_ms - told_ms >= LINE_EVERY_MS):
+                if self._unlogged[key] and (told_ms is None or now_ms - told_ms >= LINE_EVERY_MS):
                     self._told_ms[key] = now_ms
-                    yield f"worker {worker} closed {self._untold.pop(key)} {self._cause(kind)} (docs/limits.md)"
+                    yield f"worker {worker} closed {self._unlogged.pop(key)} {self._cause(kind)} (docs/limits.md)"
 
 
 class ReaderWatch:

@@ -58,15 +58,15 @@ class _Server:
     registered: bool = False
     full: bool = True
     topics: set[str] = field(default_factory=set)
-    told: int = 0
-    telling: int = 0
+    registered_change: int = 0
+    pending_change: int = 0
     is_single: bool = False
     """True if the running call is for single topics."""
     refuses_single: bool = False
     single_faults: int = 0
 
     @property
-    def is_hurried(self) -> bool:
+    def is_urgent(self) -> bool:
         """True if there are changes, and the name server answers."""
         return (self.full or bool(self.topics)) and not self.failures
 
@@ -80,46 +80,47 @@ class Registration:
     servers: dict[str, _Server] = field(default_factory=dict)
     single_topics: bool = True
     """True if a changed topic may be registered alone. It may change at any time."""
-    _news: int = 0
+    _change: int = 0
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Registration:
         """The registration for namesrvAddr. Without an address there is nothing to do."""
         addresses = [address for address in config.namesrv_addr.split(";") if address]
         registration = cls(config.register_name_server_period, {address: _Server() for address in addresses})
-        registration.follow(config)
+        registration.apply_config(config)
         return registration
 
-    def follow(self, config: BrokerConfig) -> None:
+    def apply_config(self, config: BrokerConfig) -> None:
         """Apply the live properties."""
         self.period_ms = config.register_name_server_period
         # A name server takes a slave's 103 without its topics. A 217 has no broker id: it would change the master's.
         self.single_topics = config.enable_single_topic_register and config.broker_id == MASTER_ID
 
     def changed(self, topics: Iterable[str] | None = None) -> int:
-        """Record changed topics. None = any topics, or deletions. Returns the number of the change, for `is_told`."""
+        """Record changed topics. None = any topics, or deletions. Returns the number of the change, for
+        `is_registered`."""
         names = None if topics is None else set(topics)
         for server in self.servers.values():
             if names is None:
                 server.full = True
             else:
                 server.topics |= names
-        self._news += 1
-        return self._news
+        self._change += 1
+        return self._change
 
-    def is_told(self, news: int) -> bool:
+    def is_registered(self, change: int) -> bool:
         """True if every answering name server knows the change."""
-        return all(server.told >= news or server.failures for server in self.servers.values())
+        return all(server.registered_change >= change or server.failures for server in self.servers.values())
 
     def due(self, now_ms: int) -> list[Call]:
         """Registrations to make now. Their name servers are busy until `finished`."""
         calls = []
         for address, server in self.servers.items():
-            if server.busy or (now_ms < server.next_ms and not server.is_hurried):
+            if server.busy or (now_ms < server.next_ms and not server.is_urgent):
                 continue
             server.is_single = self._suits_single(server, now_ms)
             calls.append(Call(address, frozenset(server.topics) if server.is_single else None))
-            server.busy, server.full, server.telling = True, False, self._news
+            server.busy, server.full, server.pending_change = True, False, self._change
             server.topics.clear()
         return calls
 
@@ -134,7 +135,7 @@ class Registration:
         server = self.servers[address]
         server.busy = False
         if ok:
-            server.failures, server.registered, server.told = 0, True, server.telling
+            server.failures, server.registered, server.registered_change = 0, True, server.pending_change
             server.answered_ms = now_ms
             if server.is_single:
                 server.single_faults = 0
@@ -165,7 +166,7 @@ class Registration:
         pause_ms = RETRY_FIRST_MS << min(server.losses - 1, 6) if server.losses else 0
         server.next_ms = min(server.next_ms, now_ms + pause_ms)
 
-    def hurry(self, now_ms: int, within_ms: int) -> None:
+    def expedite(self, now_ms: int, within_ms: int) -> None:
         """Call all answering name servers again within `within_ms`, because their data may have changed."""
         for server in self.servers.values():
             if server.registered and not server.failures:
@@ -173,7 +174,7 @@ class Registration:
 
     def next_ms(self) -> int | None:
         """Time of the next call. None without name servers."""
-        times = [0 if server.is_hurried else server.next_ms for server in self.servers.values()]
+        times = [0 if server.is_urgent else server.next_ms for server in self.servers.values()]
         return min(times, default=None)
 
 

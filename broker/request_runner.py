@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ringmq.broker.announcements import Announcements
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, HandlerTable
+from ringmq.broker.registrar import Registrar
 from ringmq.broker.requests.request import Answer, Connection, Drop, Effect, Reply, Request, Run, Slices
 from ringmq.broker.requests.runner import AnswerTimes, Runner
 from ringmq.broker.requests.turns import Steps, TurnClock
@@ -24,7 +24,7 @@ class RequestRunner(Runner):
         self,
         broker: Broker,
         handlers: HandlerTable,
-        announcements: Announcements,
+        registrar: Registrar,
         times: AnswerTimes,
         tell_failure: Callable[[str], None],
         clock: TurnClock,
@@ -34,7 +34,7 @@ class RequestRunner(Runner):
         super().__init__(clock, backlog_bytes, tell_failure)
         self.broker = broker
         self.handlers = handlers
-        self._announcements = announcements
+        self._registrar = registrar
         self._times = times
         self._saves = saves
         self._unsent_bytes = 0
@@ -71,7 +71,7 @@ class RequestRunner(Runner):
             self._unsent_bytes += len(verdict.command.body)
         release = self.effects_out
         if code in TOLD_FIRST and isinstance(verdict, Reply):
-            change = self._announcements.announce()
+            change = self._registrar.record_changes()
             if change is not None:
                 release = partial(self._hold_last, change, request.now_ms)
         if code in CHANGES_TABLES or self.mark() != mark:
@@ -87,7 +87,7 @@ class RequestRunner(Runner):
     def _hold_last(self, change: int, now_ms: int, effects: list[Effect]) -> None:
         """Release all effects but the answer, which waits until the name servers know `change`."""
         self.effects += effects[:-1]
-        self._announcements.hold(effects[-1], change, now_ms)
+        self._registrar.hold(effects[-1], change, now_ms)
 
     def fail(self, request: Request, error: Exception) -> None:
         """Answer a request with a defect: it costs one answer, not the broker. Pushed effects of the handler are

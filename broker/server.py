@@ -39,8 +39,8 @@ from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError
+from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
-from ringmq.broker.take_over import TakeOverError, take_over_notices
 from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.errors import PlaneFullError
@@ -117,13 +117,13 @@ def take_lock(root: Path) -> StoreLock:
         ) from error
 
 
-def take_over(config: BrokerConfig) -> None:
+def check_stock_store(config: BrokerConfig) -> None:
     """Refuse a store that this broker may not or should not serve. Logs the parts that it leaves alone. Changes
     nothing."""
     try:
-        for line in take_over_notices(store_config(config), config):
+        for line in stock_store_notices(store_config(config), config):
             log(line)
-    except (TakeOverError, StoreFormatError, StoreLoadError) as error:
+    except (StockStoreError, StoreFormatError, StoreLoadError) as error:
         raise StartError(str(error), status=EXIT_STORE_REFUSED) from error
     except OSError as error:
         raise StartError(str(error)) from error
@@ -274,7 +274,7 @@ def all_is_readable(plane: Plane) -> bool:
     return bool(marks.dispatched_offset >= plane.header.recovered_end or marks.dispatch_fault)
 
 
-class BootMark:
+class BootMarker:
     """Marks the store as of this boot, once a start after a kill would have to read only a tail of the log."""
 
     def __init__(self, plane: Plane, root: Path) -> None:
@@ -310,7 +310,7 @@ class Announcer:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class BrokerContext:
     """The resources that a broker keeps while its store is closed and reopened."""
 
     config: BrokerConfig
@@ -345,7 +345,7 @@ class House:
         return [WORKERS.row(name) for name in self.placement.cpus_by_worker]
 
     @property
-    def place(self) -> str:
+    def addresses(self) -> str:
         """The addresses to which clients connect, as text."""
         config = self.config
         text = f"broker {config.broker_name} on {config.broker_ip1}:{config.listen_port}"
@@ -357,14 +357,14 @@ class House:
         return text
 
 
-def open_house(options: ServeOptions, fd_store: FdStore) -> House:
+def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     """Take the lock, open the listeners, plan the workers. Raises StartError before any permanent change."""
     config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
         log(too_few_files)
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
-    take_over(config)
+    check_stock_store(config)
     remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
     host, store_host = resolve_host(config)
     main, vip = listen_pair(config.bind_address, config.listen_port, fd_store)
@@ -394,11 +394,13 @@ def open_house(options: ServeOptions, fd_store: FdStore) -> House:
         log(door.warning)
     readers = placement.readers
     listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
-    house = House(config, root, lock, placement, store_host, listeners, own, doors, options.namesrv_properties)
+    context = BrokerContext(
+        config, root, lock, placement, store_host, listeners, own, doors, options.namesrv_properties
+    )
     for address in fd_store.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
-    fd_store.keep(house.all_listeners)
-    return house
+    fd_store.keep(context.all_listeners)
+    return context
 
 
 def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> BrokerConfig:
@@ -411,20 +413,20 @@ def with_own_ports(config: BrokerConfig, own: Mapping[str, socket.socket]) -> Br
     return replace(config, namesrv_addr=";".join(filter(None, addresses)))
 
 
-def open_store(house: House, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
+def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Plane, list[WorkerSpec]]:
     """Perform an order for the closed store, recover it, make shared memory. `tell` gets the current step. Raises
     StartError."""
-    config, root = house.config, house.root
+    config, root = context.config, context.root
     adopted_from = follow_order(config)
     unknown_topics_from = 0 if config.broker_role == "SLAVE" else adopted_from
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
-        plane = make_plane(config, root, recovered, house.rows, house.placement, house.store_host)
-        dormant = dormant_at_start(house.rows, config, root, log)
+        plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host)
+        dormant = dormant_at_start(context.rows, config, root, log)
         config_path = write_run_config(plane.name, config)
         specs = worker_specs(
-            plane, house.rows, house.placement, house.listeners_by_worker, dormant, config_path, extras(house)
+            plane, context.rows, context.placement, context.listeners_by_worker, dormant, config_path, extras(context)
         )
     leave_marks(plane, root, config.broker_name, recovered)
     plane.publish_watermarks()
@@ -448,21 +450,21 @@ def follow_order(config: BrokerConfig) -> int | None:
 
 
 def run_store(
-    house: House, report: ServiceReport, announce: Callable[[str], None], before: Supervisor | None
-) -> tuple[House, Supervisor, int]:
+    context: BrokerContext, report: ServiceReport, announce: Callable[[str], None], before: Supervisor | None
+) -> tuple[BrokerContext, Supervisor, int]:
     """Open the store, run until it is closed. Returns the context, the supervisor that has run, and the exit status.
 
     The context is that of the next round and has the live changes of the configuration.
     """
     with report.patience():
-        plane, specs = open_store(house, report.recovering)
+        plane, specs = open_store(context, report.recovering)
     report.watch(plane)
-    supervisor = Supervisor(plane, specs, (house.lock.descriptor,), log)
+    supervisor = Supervisor(plane, specs, (context.lock.descriptor,), log)
     if before is not None:
         supervisor.replaced_only = before.replaced_only
-    boot_mark, memory = BootMark(plane, house.root), MemoryWatch(plane, house.config, log)
-    readers = ReaderWatch(plane, house.config, log)
-    announcer = Announcer(f"ready: {house.place}, store {house.root}", announce)
+    boot_mark, memory = BootMarker(plane, context.root), MemoryWatch(plane, context.config, log)
+    readers = ReaderWatch(plane, context.config, log)
+    announcer = Announcer(f"ready: {context.addresses}, store {context.root}", announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # told while the store was closed
@@ -475,12 +477,12 @@ def run_store(
         report.tick(time.monotonic_ns() // 1_000_000, serving=serving, stopping=supervisor.stop_asked)
 
     ended = supervisor.run(tick)
-    config = changed_config(plane, house.config) if supervisor.restart_wanted else house.config
-    status = finish(plane, house.root, ended)
+    config = changed_config(plane, context.config) if supervisor.restart_wanted else context.config
+    status = finish(plane, context.root, ended)
     supervisor.close()
     for descriptor in specs[0].event_fds.values():
         os.close(descriptor)
-    return replace(house, config=config), supervisor, status
+    return replace(context, config=config), supervisor, status
 
 
 def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:
@@ -501,14 +503,14 @@ def serve(options: ServeOptions) -> int:
     fd_store = FdStore.of_this_process(manager)
     probe_engine()
     with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
-        house = open_house(options, fd_store)
-    report = ServiceReport(manager, house.config, address_to_ask(house.listeners[0][0]), house.place, log)
+        context = open_context(options, fd_store)
+    report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses, log)
     waiting = [options.announce]  # until it was told once, perhaps behind a reopening; then who waited has gone on
 
     def announce(text: str) -> None:
         (waiting.pop() if waiting else log)(text)
 
-    house, supervisor, status = run_store(house, report, announce, None)
+    context, supervisor, status = run_store(context, report, announce, None)
     broken = 0
     while supervisor.restart_wanted:
         is_soon = supervisor.is_abandoned and supervisor.ran_ms < BROKEN_PLANES_MS
@@ -517,8 +519,8 @@ def serve(options: ServeOptions) -> int:
             log(f"{broken} planes in a row were broken within {BROKEN_PLANES_MS // 1000} s each: the broker ends")
             status = EXIT_CRASH_LOOP
             break
-        house, supervisor, status = run_store(house, report, announce, supervisor)
-    house.lock.close()
+        context, supervisor, status = run_store(context, report, announce, supervisor)
+    context.lock.close()
     return status
 
 
@@ -547,14 +549,14 @@ def finish(plane: Plane, root: Path, status: int) -> int:
     return status
 
 
-def extras(house: House) -> dict[str, dict[str, str]]:
+def extras(context: BrokerContext) -> dict[str, dict[str, str]]:
     """Worker -> parameters beside its specification."""
     properties = {
-        "kvConfigPath": str(house.root / "config" / "kvConfig.json"),
-        "adminAddresses": house.config.admin_addresses,
-        **house.namesrv_properties,
+        "kvConfigPath": str(context.root / "config" / "kvConfig.json"),
+        "adminAddresses": context.config.admin_addresses,
+        **context.namesrv_properties,
     }
     return {
-        "metrics": {"open_doors": json.dumps([[door.listener, door.shut_by] for door in house.doors])},
+        "metrics": {"open_doors": json.dumps([[door.listener, door.shut_by] for door in context.doors])},
         "namesrv": {"properties": json.dumps(properties)},
     }

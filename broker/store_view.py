@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.tables.ports import BatchPull, KeyQuery, LogState
+from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
@@ -22,14 +22,14 @@ BATCH_PULL_BYTES_MAX = 4 << 20
 
 
 class StoreView:
-    """The `StorePort` over a store whose owner is this broker. `plane` is a `ringmq.ipc.plane.Plane`."""
+    """The `StoreProtocol` over a store whose owner is this broker. `plane` is a `ringmq.ipc.plane.Plane`."""
 
     def __init__(self, plane: Any, store: MessageStore) -> None:
         self._plane = plane
         self._store = store
 
     def view(self, commit_log_offset: int) -> bytes | None:
-        """See StorePort."""
+        """See StoreProtocol."""
         if commit_log_offset < 0:
             return None
         confirm_offset = self._plane.confirm_offset()
@@ -39,24 +39,24 @@ class StoreView:
         return None if raw is None else bytes(raw)
 
     def raw_record(self, commit_log_offset: int) -> memoryview | None:
-        """See StorePort."""
+        """See StoreProtocol."""
         return self._store.commit_log.raw_at(commit_log_offset, self._plane.confirm_offset())
 
     def log_file(self, commit_log_offset: int) -> tuple[int, Any] | None:
-        """See StorePort."""
+        """See StoreProtocol."""
         return self._store.commit_log.files.find(commit_log_offset)
 
     def log_bytes(self, offset: int, length: int) -> bytes:
-        """See StorePort."""
+        """See StoreProtocol."""
         rest = self._store.commit_log.files.rest(offset, offset + length)
         return b"" if rest is None else bytes(rest)
 
     def log_crc(self, offset: int, length: int) -> int | None:
-        """See StorePort."""
+        """See StoreProtocol."""
         return window_crc(self._store.commit_log, offset, length)
 
     def query_by_key(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> KeyQuery:
-        """See StorePort."""
+        """See StoreProtocol."""
         confirm_offset = self._plane.confirm_offset()
         offsets = self._store.index.query(topic, key, max_num, begin_ms, end_ms)
         found = (self.view(offset) for offset in offsets if offset < confirm_offset)
@@ -64,18 +64,18 @@ class StoreView:
         return KeyQuery([raw for raw in found if raw is not None], time_ms, min(offset, confirm_offset))
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, upper: bool) -> int:
-        """See StorePort."""
+        """See StoreProtocol."""
         boundary = Boundary.UPPER if upper else Boundary.LOWER
         return self._store.offset_by_time(topic, queue_id, timestamp_ms, self._plane.confirm_offset(), boundary)
 
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """See StorePort."""
+        """See StoreProtocol."""
         if queue_offset < 0:
             return -1
         return self._store.store_time(topic, queue_id, queue_offset, self._plane.confirm_offset())
 
     def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
-        """See StorePort."""
+        """See StoreProtocol."""
         wanted = frozenset(tag_codes)
         found = self._store.get_messages(
             topic,
@@ -90,7 +90,7 @@ class StoreView:
         return BatchPull(found.status.name, found.next_offset, max(0, found.min_offset), found.max_offset, body)
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
-        """See StorePort."""
+        """See StoreProtocol."""
         queue = self._store.queue(topic, queue_id)
         if queue is None:
             return []
@@ -101,11 +101,11 @@ class StoreView:
         ]
 
     def topics_on_disk(self) -> set[str]:
-        """See StorePort."""
+        """See StoreProtocol."""
         return {name.topic for name in self._store.queue_names()}
 
     def delete_topic(self, topic: str) -> None:
-        """See StorePort."""
+        """See StoreProtocol."""
         self._store.forget_topic(topic)
         if "/" in topic or topic in ("", ".", ".."):
             return
@@ -116,11 +116,11 @@ class StoreView:
                 sync_directory(path.parent)  # or a reboot brings the old units back under a new topic of this name
 
     def look_again(self) -> None:
-        """See StorePort."""
+        """See StoreProtocol."""
         self._store.look_again()
 
     def log_state(self) -> LogState:
-        """See StorePort."""
+        """See StoreProtocol."""
         marks = self._plane.watermarks
         path = Path(self._store.config.commit_log_directories[0])
         disk = os.statvfs(path)
@@ -137,5 +137,5 @@ class StoreView:
         )
 
     def earliest_store_time(self) -> int:
-        """See StorePort."""
+        """See StoreProtocol."""
         return self._store.earliest_store_time(self._plane.confirm_offset())

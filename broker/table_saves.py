@@ -80,7 +80,7 @@ class TableSaves:
         """Save for one slice. Releases the effects whose change is on disk."""
         if self._steps is None:
             if not self._persistence.tables_dirty:
-                self._let_go(None)
+                self._release(None)
                 return
             if self._now_s() < self._next_s:
                 return
@@ -116,9 +116,9 @@ class TableSaves:
         self._steps = None
         if self._slices > 1:
             self._next_s = self._now_s() + REST * (self._now_s() - self._began_s)
-        self._let_go(cause)
+        self._release(cause)
 
-    def _let_go(self, cause: str | None) -> None:
+    def _release(self, cause: str | None) -> None:
         if cause is None and self._failed:
             self._on_recovery()
         self._failed = cause is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from ringmq.broker.take_over import describe
+from ringmq.broker.stock_store_check import describe
 from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, StoreFacts
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, judged, ok
 from ringmq.store.store_format import FORMAT

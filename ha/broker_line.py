@@ -22,13 +22,13 @@ class BrokerLine:
         self._socket: socket.socket | None = None
         self._opaque = 0
 
-    def ask(self, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> RemotingCommand:
+    def ask(self, command: RemotingCommand, timeout_ms: int, *, if_connected: bool = False) -> RemotingCommand:
         """The answer, whatever its code. Raises OSError, RemotingError.
 
-        An open connection may be stale, so a request that fails on it is sent once more. With `kept_only`, the request
-        uses no new connection: ConnectionError if none is open.
+        An open connection may be stale, so a request that fails on it is sent once more. With `if_connected`, the
+        request uses no new connection: ConnectionError if none is open.
         """
-        if kept_only:
+        if if_connected:
             if self._socket is None:
                 raise ConnectionError("the connection was lost")
             return self._ask(command, timeout_ms)

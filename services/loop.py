@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests import access
 from ringmq.broker.requests.intake import Intake, Way
-from ringmq.broker.requests.outlets import Outlets
+from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER, SlowRequests
@@ -63,15 +63,15 @@ class ServiceLoop:
         self._log = log
         self._rest_after_ms = rest_after_ms
         self._clock = TurnClock()
-        self._outlets = Outlets(plane.readers, inbox)
+        self._replies = ReplyQueues(plane.readers, inbox)
         self._refusals = access.Refusals()
         self._slow_requests = SlowRequests()
         latency = plane.header.latency[role][lib.RMQ_SERVICES_LATENCY_ANSWERED]
         times = AnswerTimes(latency, self._slow_requests, lambda: config().slow_request_ms)
         self._requests = GuestRequests(
-            guests, outbox, self._clock, self._outlets.backlog_bytes, self._refusal, times.measure, self._tell
+            guests, outbox, self._clock, self._replies.backlog_bytes, self._refusal, times.measure, self._log_line
         )
-        way = Way(plane, role, inbox, self._outlets, self._requests, self._clock)
+        way = Way(plane, role, inbox, self._replies, self._requests, self._clock)
         self._intake = Intake(way, hooks=self, others={})
         self._lines = LogThrottle(LINES_PER_MINUTE)
         self._now_ms = 0
@@ -86,7 +86,7 @@ class ServiceLoop:
         """Do one round of work. True if more may follow at once."""
         self._now_ms = now_ms
         self._clock.begin()
-        self._outlets.send_waiting()
+        self._replies.send_waiting()
         taken = self._intake.take(now_ms)
         self._requests.turn()
         worked = self._maker.turn(now_ms) or taken > 0
@@ -95,7 +95,7 @@ class ServiceLoop:
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             self._tick(now_ms)
-        self._outlets.perform(self._requests.take_effects())
+        self._replies.perform(self._requests.take_effects())
         self._plane.role(self._role).progress += 1
         if worked or not self._worked_ms or not self._is_idle:
             self._worked_ms = now_ms
@@ -125,11 +125,11 @@ class ServiceLoop:
             self._requests.finish()
         for guest in self._guests:
             guest.close()
-        self._outlets.perform(self._requests.take_effects())
+        self._replies.perform(self._requests.take_effects())
 
     @property
     def _is_idle(self) -> bool:
-        if self._requests.has_work or self._outlets.is_waiting or self._maker.is_waiting:
+        if self._requests.has_work or self._replies.is_waiting or self._maker.is_waiting:
             return False
         return all(guest.is_idle for guest in self._guests)
 
@@ -140,10 +140,11 @@ class ServiceLoop:
 
     def on_junk(self, text: str) -> None:
         """Called after a peer has sent bytes that are no request."""
-        self._tell(text)
+        self._log_line(text)
 
     def on_reader_restart(self, reader: int, generation: int) -> None:
-        """Called after a read worker has been started again. `Outlets` drops the answers for its old connections."""
+        """Called after a read worker has been started again. `ReplyQueues` drops the answers for its old
+        connections."""
 
     def _refusal(self, code: int, connection: Connection) -> str | None:
         return access.refusal(self._config(), code, connection)
@@ -158,10 +159,10 @@ class ServiceLoop:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS
             self._guard("files that retention took", self._log_view.look_again)
         slow = self._slow_requests
-        for line in slow.told(slow.own(), now_ms):
+        for line in slow.due_lines(slow.own(), now_ms):
             self._log(line)
-        self._plane.role(self._role).counters[DROPPED_COUNTER] += slow.untold
-        slow.untold = 0
+        self._plane.role(self._role).counters[DROPPED_COUNTER] += slow.dropped
+        slow.dropped = 0
 
     # ---- trouble ----
 
@@ -170,11 +171,11 @@ class ServiceLoop:
         try:
             action()
         except (OSError, RuntimeError) as error:
-            self._tell(f"{what}: {error}")
+            self._log_line(f"{what}: {error}")
         except Exception:  # a defect: the trace is for the operator
-            self._tell(f"{what}:\n{traceback.format_exc()}")
+            self._log_line(f"{what}:\n{traceback.format_exc()}")
 
-    def _tell(self, text: str) -> None:
+    def _log_line(self, text: str) -> None:
         line = self._lines.line(text, self._now_ms)
         if line is not None:
             self._log(line)

@@ -243,8 +243,8 @@ def add_clients(page: Page, tables: Tables, report: ControlReport | None, config
         page.leave_out("rocketmq_consumer_connections", report.left_out)
     refused = [({"class": access}, count) for access, count in report.refused]
     page.add("ringmq_requests_refused_total", refused)
-    page.add("ringmq_control_entries", [({"kind": kind}, used) for kind, used, _ in report.rooms])
-    page.add("ringmq_control_capacity", [({"kind": kind}, limit) for kind, _, limit in report.rooms])
+    page.add("ringmq_control_entries", [({"kind": kind}, used) for kind, used, _ in report.entry_counts])
+    page.add("ringmq_control_capacity", [({"kind": kind}, limit) for kind, _, limit in report.entry_counts])
     page.add(
         "ringmq_name_server_registered",
         [

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringmq.broker.exporter.label_rows import LabelBook
+from ringmq.broker.exporter.label_rows import LabelCache
 from ringmq.broker.exporter.labels import RETRY_PREFIX, is_system, java_bool, name_of
 from ringmq.broker.exporter.pull_stats import PullStatsIndex, index_of
 from ringmq.broker.exporter.tables import Ints, Tables, live_groups, live_topics
@@ -81,7 +81,7 @@ class GroupFamilies:
         self._tables = tables
         self._pairs = _Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), (-1, -1))
         self._index = PullStatsIndex()
-        self._lag_labels, self._out_labels = LabelBook(), LabelBook()
+        self._lag_labels, self._out_labels = LabelCache(), LabelCache()
         self._store_time = store_time
         self._lag_times, self._ready_times = StoreTimes(self._time_at), StoreTimes(self._time_at)
 

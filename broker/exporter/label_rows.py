@@ -21,7 +21,7 @@ class LabelRows:
         return len(self.ends)
 
 
-class LabelBook:
+class LabelCache:
     """Texts by id. Ids are never reused, so a text stays valid. A call with other ids joins the texts anew."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringmq.broker.exporter.label_rows import LabelBook
+from ringmq.broker.exporter.label_rows import LabelCache
 from ringmq.broker.exporter.labels import is_system, name_of
 from ringmq.broker.exporter.tables import Tables, live_topics
 from ringmq.broker.exporter.text import Page
@@ -19,7 +19,7 @@ class TopicFamilies:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._labels, self._histogram_labels = LabelBook(), LabelBook()
+        self._labels, self._histogram_labels = LabelCache(), LabelCache()
 
     def add_to(self, page: Page) -> None:
         """Add rocketmq_messages_in_total, rocketmq_throughput_in_total, rocketmq_message_size."""

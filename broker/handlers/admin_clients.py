@@ -9,7 +9,7 @@ from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.ports import StorePort
+from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting.codes import VERSION_CONSUMER_RUNNING_INFO, RequestCode, ResponseCode, version_name
@@ -22,7 +22,7 @@ class ForwardedRequests:
     """Requests for a connected client, with the parts that they need."""
 
     live: LiveConfig
-    store: StorePort
+    store: StoreProtocol
     topics: TopicTable
     groups: GroupTable
     consumers: ConsumerTable

@@ -13,8 +13,8 @@ from ringmq.broker.requests.request import Connection as Peer
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.ports import StorePort
 from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.stats import BrokerStats
@@ -44,7 +44,7 @@ class StatsRequests:
 
     live: LiveConfig
     identity: Identity
-    store: StorePort
+    store: StoreProtocol
     tables: PlaneTables
     topics: TopicTable
     consumers: ConsumerTable

@@ -14,7 +14,7 @@ from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.ports import StorePort
+from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, TopicTable, check_possible
@@ -36,7 +36,7 @@ class TopicRequests:
     """The handlers of topics, with the parts that they need."""
 
     live: LiveConfig
-    store: StorePort
+    store: StoreProtocol
     tables: PlaneTables
     topics: TopicTable
     offsets: OffsetTable

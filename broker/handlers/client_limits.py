@@ -40,7 +40,7 @@ class ClientLimits:
     held_pulls: HeldPulls
     client_names: ClientNames
 
-    def rooms(self) -> tuple[tuple[str, int, int], ...]:
+    def entry_counts(self) -> tuple[tuple[str, int, int], ...]:
         """(kind, entries, limit) of all entries of clients in control, beside the shared tables."""
         config, consumers, producers = self.live.config, self.consumers, self.producers
         return (

@@ -12,7 +12,7 @@ from ringmq.broker.replication.state import Replication, UndecidedError
 from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
-from ringmq.broker.tables.ports import StorePort
+from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.ha import handshake
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
 from ringmq.ha.orders import Identity, OrderError
@@ -31,7 +31,7 @@ class HaRequests:
 
     live: LiveConfig
     identity: BrokerIdentity
-    store: StorePort
+    store: StoreProtocol
     replication: Replication
 
     def shake_hands(self, request: Request) -> Answer:
@@ -46,7 +46,7 @@ class HaRequests:
             verdict = Verdict(handshake.REFUSE, reason=f"broker {self.live.config.broker_id} is a slave itself")
             return self._handshake_answer(request, verdict)
         host, replication = request.connection.host, self.replication
-        claim, lie = judged_by_connection(claim, host, networks(self.live.config.ha_allowed_networks))
+        claim, lie = claim_of_connection(claim, host, networks(self.live.config.ha_allowed_networks))
         if lie:
             replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
             return self._handshake_answer(request, Verdict(handshake.REFUSE, reason=lie))
@@ -57,7 +57,7 @@ class HaRequests:
             replication.refusals.add(refusals.UNNAMED, text)
         if verdict.kind == handshake.HOLD:
             verdict = replication.prove(claim, verdict, request.now_ms)
-        replication.judged(claim, verdict, is_named=own.is_named)
+        replication.on_handshake(claim, verdict, is_named=own.is_named)
         if verdict.kind == handshake.ACCEPT and not self.replication.view.give(_identity(claim, request)):
             return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
         return self._handshake_answer(request, verdict)
@@ -155,7 +155,7 @@ class HaRequests:
         return request.reply(ext_fields=answer.encode())
 
 
-def judged_by_connection(claim: PeerClaim, host: str, allowed: Networks) -> tuple[PeerClaim, str]:
+def claim_of_connection(claim: PeerClaim, host: str, allowed: Networks) -> tuple[PeerClaim, str]:
     """(claim, reason of a refusal or ""). The claim has the connection's host in place of the one that the slave sends.
 
     That slave's log is read from this host. The slave may send another host if the list allows it, because a broker can

@@ -13,7 +13,7 @@ from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.ports import PlanePort, StorePort
+from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.topics import TopicTable
@@ -33,8 +33,8 @@ class OffsetRequests:
 
     live: LiveConfig
     identity: Identity
-    plane: PlanePort
-    store: StorePort
+    plane: PlaneProtocol
+    store: StoreProtocol
     tables: PlaneTables
     topics: TopicTable
     groups: GroupTable

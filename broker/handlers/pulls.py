@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
-from ringmq.broker.replication.read_advice import Finding, advise, member_of
+from ringmq.broker.replication.broker_suggestion import PullFinding, member_of, suggest
 from ringmq.broker.requests.request import FAQ, Answer, Redo, Request, Wait
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.group_publication import GroupPublication
@@ -18,7 +18,7 @@ from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.held_pulls import HeldPulls
 from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.ports import SUBSCRIPTION_COLD, PlanePort, StorePort
+from ringmq.broker.tables.protocols import SUBSCRIPTION_COLD, PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables, subscription_kind
 from ringmq.broker.tables.topics import TopicTable, is_batch_topic
 from ringmq.remoting.client_headers import PullMessageRequestHeader
@@ -49,8 +49,8 @@ class PullRequests:
 
     live: LiveConfig
     identity: Identity
-    plane: PlanePort
-    store: StorePort
+    plane: PlaneProtocol
+    store: StoreProtocol
     tables: PlaneTables
     topics: TopicTable
     groups: GroupTable
@@ -197,21 +197,21 @@ class PullRequests:
             at_start = request.command.ext_fields.get("queueOffset") == "0"
             code = ResponseCode.PULL_NOT_FOUND if at_start else ResponseCode.PULL_OFFSET_MOVED
         asked = int(request.command.ext_fields["queueOffset"])
-        advice = advise(
+        suggestion = suggest(
             member_of(self.live.config, self.plane),
-            Finding(code, asked, next_offset, False),
+            PullFinding(code, asked, next_offset, False),
             group.which_broker_when_consume_slowly,
             group.broker_id,
         )
         ext = PullMessageResponseHeader(
-            suggest_which_broker_id=advice.suggested_broker_id,
-            next_begin_offset=advice.next_offset,
+            suggest_which_broker_id=suggestion.suggested_broker_id,
+            next_begin_offset=suggestion.next_offset,
             min_offset=min_offset,
             max_offset=max_offset,
             topic_sys_flag=topic.topic_sys_flag,
             group_sys_flag=group.group_sys_flag,
         )
-        return request.reply(advice.code, status, ext.encode(), body)
+        return request.reply(suggestion.code, status, ext.encode(), body)
 
 
 def _forbid(request: Request, kind: int, remark: str) -> RemotingCommand:

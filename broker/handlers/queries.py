@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import Answer, Request
-from ringmq.broker.tables.ports import StorePort
+from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.remoting.client_headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.response_headers import QueryMessageResponseHeader
@@ -20,7 +20,7 @@ class QueryRequests:
     """The handlers of queries, with the parts that they need."""
 
     live: LiveConfig
-    store: StorePort
+    store: StoreProtocol
 
     def query_message(self, request: Request) -> Answer:
         """12: the newest matches, oldest of them first. A unique-key query has its own limit."""

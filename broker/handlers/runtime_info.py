@@ -13,7 +13,7 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication import ha_status
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.request import Answer, Request
-from ringmq.broker.tables.ports import StorePort
+from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.remoting.admin_bodies import encode_kv_table
 from ringmq.remoting.codes import VERSION_V5_3_3, version_name
@@ -55,7 +55,7 @@ class RuntimeInfo:
 
     live: LiveConfig
     identity: Identity
-    store: StorePort
+    store: StoreProtocol
     stats: BrokerStats
     replication: Replication
 

@@ -15,7 +15,7 @@ from ringmq.broker.requests.request import FAQ, Answer, Redo, Request
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.new_entries import NewEntries
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.topics import (
     BATCH_QUEUE,
     CLEANUP_POLICY,
@@ -49,7 +49,7 @@ class SendRequests:
 
     live: LiveConfig
     identity: Identity
-    plane: PlanePort
+    plane: PlaneProtocol
     topics: TopicTable
     locks: QueueLocks
     deletions: Deletions

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.requests.request import Answer, Request
-from ringmq.broker.tables.handed_on import HandedOnFile
+from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion
@@ -28,7 +28,7 @@ class SlaveRequests:
     """The handlers of a stock slave's requests, with the parts that they need."""
 
     identity: Identity
-    delay_file: HandedOnFile
+    delay_file: PassthroughFile
 
     def delay_offsets(self, request: Request) -> Answer:
         """45."""

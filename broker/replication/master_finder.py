@@ -43,7 +43,7 @@ class MasterFinder:
         """Forget the earlier answer of a name server that does not answer any more."""
         self._answers.pop(name_server, None)
 
-    def told(self, name_server: str, ext_fields: Mapping[str, str] | None) -> bool:
+    def on_answer(self, name_server: str, ext_fields: Mapping[str, str] | None) -> bool:
         """Apply the answer of a name server. True if the master's address has changed."""
         try:
             answer = RegisterBrokerResponseHeader.decode(ext_fields or {})

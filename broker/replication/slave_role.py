@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
-from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.slave_tables import SlaveTables
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import TRANSFER
-from ringmq.broker.tables.handed_on import HandedOnFile
 from ringmq.broker.tables.offsets import CommitKey
+from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync
 from ringmq.ipc.errors import PlaneFullError
@@ -47,9 +47,9 @@ class SlaveRole:
         live: LiveConfig,
         replication: Replication,
         tables: SlaveTables,
-        delay_offsets: HandedOnFile,
+        delay_offsets: PassthroughFile,
         persistence: Persistence,
-        master_calls: OutsideCalls,
+        master_calls: OutboundCalls,
         log: Callable[[str], None],
     ) -> None:
         self._replication = replication
@@ -74,7 +74,7 @@ class SlaveRole:
         """Apply the outcome of our registration at a name server."""
         if outcome.error is not None:
             self._finder.lost(outcome.address)
-        elif outcome.answer is not None and self._finder.told(outcome.address, outcome.answer.ext_fields):
+        elif outcome.answer is not None and self._finder.on_answer(outcome.address, outcome.answer.ext_fields):
             self._log(f"the master is {self._finder.master.broker}, its log comes from {self._finder.master.ha}")
             self._ordered_generation = None
 

@@ -83,5 +83,5 @@ class SlaveTables:
                 if (group, topic, queue_id) in self.offsets.committed_here:
                     continue
                 if self.offsets.get(group, topic, queue_id) != offset:
-                    self.offsets.take_over(group, topic, queue_id, offset, now_ms)
+                    self.offsets.restore(group, topic, queue_id, offset, now_ms)
         self.offsets.data_version = offsets.data_version.copy()

@@ -18,7 +18,7 @@ from ringmq.broker.replication import refusals
 from ringmq.broker.replication.proofs import Proofs
 from ringmq.broker.replication.refusals import Refusals
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, REFUSE, SALVAGE, START_AT, PeerClaim, Verdict
 from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence
@@ -66,7 +66,7 @@ class Replication:
     """True if `divergences` differ from the file."""
 
     @classmethod
-    def over(cls, plane: PlanePort) -> Replication:
+    def over(cls, plane: PlaneProtocol) -> Replication:
         """The state of the broker with this plane."""
         return cls(ReplicationView(plane))
 
@@ -82,7 +82,7 @@ class Replication:
             end = marks.append_offset
             self._differs(Divergence(*NOBODY_KEY, end, end, end))
 
-    def judged(self, claim: PeerClaim, verdict: Verdict, *, is_named: bool) -> None:
+    def on_handshake(self, claim: PeerClaim, verdict: Verdict, *, is_named: bool) -> None:
         """Apply the verdict on a slave's log.
 
         COMPARE asks for more windows, and REFUSE is for foreign slaves and slaves that may not count. Neither changes a
@@ -121,7 +121,7 @@ class Replication:
         has_gone_on = self.view.marks().append_offset > verdict.offset
         by_operator = self.choices_for(claim).get(claim.broker_id) == ADOPT
         adopts = verdict.adopt and (by_operator or not has_gone_on)  # both have written meanwhile: a person decides
-        self.judged(claim, replace(verdict, adopt=adopts), is_named=True)
+        self.on_handshake(claim, replace(verdict, adopt=adopts), is_named=True)
 
     def choices_for(self, claim: PeerClaim) -> dict[int, str]:
         """An operator's decision about this slave, by its broker id."""

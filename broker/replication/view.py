@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ringmq.ha.orders import Order, order_bytes
 
 if TYPE_CHECKING:
-    from ringmq.broker.tables.ports import PlanePort
+    from ringmq.broker.tables.protocols import PlaneProtocol
 
 FREE, READY, TRANSFER = 0, 1, 2
 STATE_WORDS = {FREE: "down", READY: "ready", TRANSFER: "transfer"}
@@ -81,7 +81,7 @@ def mono_ms() -> int:
 class ReplicationView:
     """Replication's words in the plane. Every call reads them anew."""
 
-    def __init__(self, plane: PlanePort) -> None:
+    def __init__(self, plane: PlaneProtocol) -> None:
         self._plane = plane
 
     def marks(self) -> Marks:

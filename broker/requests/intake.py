@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ringmq.broker.requests.outlets import Outlets
 from ringmq.broker.requests.records import connection_of, request_of
+from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Connection, Hangup, Request
 from ringmq.broker.requests.runner import Runner
 from ringmq.broker.requests.turns import INTAKE_MS, TurnClock
@@ -42,7 +42,7 @@ class Way:
     plane: Plane
     role: int
     inbox: Inbox
-    outlets: Outlets
+    outlets: ReplyQueues
     requests: Runner
     clock: TurnClock
 
@@ -65,7 +65,7 @@ class Intake:
         taken = 0
         while taken < RECORDS_PER_TURN and self._way.clock.is_within(INTAKE_MS):
             requests.begin_next()
-            if self._way.outlets.is_choked or requests.is_choked:
+            if self._way.outlets.is_full or requests.is_full:
                 break
             record = inbox.take()
             if record is None:

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ringmq.broker.requests.outlets import BACKLOG_BYTES_LARGE
+from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE
 from ringmq.broker.requests.request import Answer, Connection, Effect, Release, Reply, Request, Slices
-from ringmq.broker.requests.slices import SlicedWorks
+from ringmq.broker.requests.slices import SliceScheduler
 from ringmq.broker.requests.slow_requests import SlowRequests, slow_request
 from ringmq.broker.requests.turns import TurnClock
 from ringmq.native import ffi, lib
@@ -50,7 +50,7 @@ class Runner(ABC):
         self.effects: list[Effect] = []
         self._backlog_bytes = backlog_bytes
         self._tell_failure = tell_failure
-        self._works = SlicedWorks(clock, must_rest=lambda: self.backlog_bytes() > BACKLOG_BYTES_LARGE)
+        self._works = SliceScheduler(clock, must_rest=lambda: self.backlog_bytes() > BACKLOG_BYTES_LARGE)
 
     @property
     def is_busy(self) -> bool:
@@ -63,7 +63,7 @@ class Runner(ABC):
         return len(self._works) > 0
 
     @property
-    def is_choked(self) -> bool:
+    def is_full(self) -> bool:
         """True if so much is unanswered that no more should be taken."""
         return self._works.undone_bytes > UNDONE_BYTES_MAX
 

@@ -53,7 +53,7 @@ def _never() -> bool:
     return False
 
 
-class SlicedWorks:
+class SliceScheduler:
     """All work that connections have requested."""
 
     def __init__(self, clock: TurnClock, large_max: int = LARGE_MAX, must_rest: Callable[[], bool] = _never) -> None:

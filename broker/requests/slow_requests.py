@@ -102,7 +102,7 @@ class SlowRequests:
         self._lines = 0
         self._silent = 0
         self._own: list[SlowControlRequest] = []
-        self.untold = 0
+        self.dropped = 0
         """Number of slow requests without a line."""
 
     def add(self, request: SlowControlRequest) -> None:
@@ -119,9 +119,9 @@ class SlowRequests:
 
     def _leave_out(self) -> None:
         self._silent += 1
-        self.untold += 1
+        self.dropped += 1
 
-    def told(self, requests: Iterable[Slow], now_ms: int) -> Iterator[str]:
+    def due_lines(self, requests: Iterable[Slow], now_ms: int) -> Iterator[str]:
         """The lines to write now. A later line counts those beyond the limit of this second."""
         for request in requests:
             if now_ms // 1000 != self._second:

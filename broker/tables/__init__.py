@@ -1,5 +1,5 @@
 """Control's tables: topics, groups, clients, offsets, locks, held requests.
 
-`ports` has the protocols of plane and store, `publication` writes the tables into shared memory, `loading` and
+`protocols` has the protocols of plane and store, `publication` writes the tables into shared memory, `loading` and
 `persistence` read and write the config files.
 """

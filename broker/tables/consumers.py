@@ -62,7 +62,7 @@ class Change:
 
     publish: bool = False
     """True if the group's entry in the plane is out of date."""
-    tell: bool = False
+    notify: bool = False
     """True if the members have to share their queues anew."""
 
 
@@ -127,7 +127,7 @@ class ConsumerTable:
             stale, topics_changed = yield from self._merge(group, data.subscriptions)
         return Change(
             publish=is_new or stale or topics_changed or was_broadcasting != group.is_broadcasting,
-            tell=joined or topics_changed,
+            notify=joined or topics_changed,
         )
 
     def fingerprint_changed(self, group: str, fingerprint: int) -> bool:
@@ -144,7 +144,7 @@ class ConsumerTable:
         self.memberships -= 1
         _discard(self._of_connection, connection, group_name)
         if group.members:
-            return Change(tell=True)
+            return Change(notify=True)
         del self._groups[group_name]
         for topic, subscription in group.subscriptions.items():
             _discard(self._on_topic, topic, group_name)
@@ -164,17 +164,17 @@ class ConsumerTable:
         """Every connection that is a member of some group."""
         return self._of_connection.keys()
 
-    def telling(self, group_name: str) -> Steps[None]:
+    def notifying(self, group_name: str) -> Steps[None]:
         """Notify the members of a joined or left member, or of changed subscriptions."""
         group = self._groups.get(group_name)
         if group is None or group.is_broadcasting:
             return
         for number, connection in enumerate(list(group.members)):
-            self.tell(group_name, connection)
+            self.notify(group_name, connection)
             if number % STEP_MEMBERS == STEP_MEMBERS - 1:
                 yield
 
-    def tell(self, group_name: str, connection: Connection) -> None:
+    def notify(self, group_name: str, connection: Connection) -> None:
         """Notify one member, if it is still one."""
         group = self._groups.get(group_name)
         if group is not None and connection in group.members:

@@ -8,7 +8,7 @@ from typing import Any
 from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.client_names import ClientNames
-from ringmq.broker.tables.entry_texts import EntryTexts
+from ringmq.broker.tables.encoded_entries import EncodedEntries
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
@@ -32,7 +32,7 @@ class GroupTable:
         self._client_names = client_names
         self._groups: dict[str, SubscriptionGroupConfig] = {}
         self._forbidden: dict[str, dict[str, int]] = {}
-        self._texts = EntryTexts(FILE, "subscriptionGroupTable")
+        self._texts = EncodedEntries(FILE, "subscriptionGroupTable")
         self._sorted: list[str] | None = None
         self.data_version = DataVersion()
         self.dirty = False

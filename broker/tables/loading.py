@@ -17,7 +17,7 @@ from ringmq.broker.tables import file_entries, groups, offsets, topics
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.errors import RemotingError
@@ -60,7 +60,7 @@ class RecoveredQueues(Protocol):
 
 
 def load_into(
-    plane: PlanePort,
+    plane: PlaneProtocol,
     config: BrokerConfig,
     recovered: RecoveredQueues,
     tell: Callable[[str], None] = file_entries.ignore,

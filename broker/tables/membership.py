@@ -12,7 +12,7 @@ from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.held_pulls import HeldPulls
-from ringmq.broker.tables.notices import Notices
+from ringmq.broker.tables.notifications import Notifications
 from ringmq.broker.tables.producers import ProducerTable
 
 
@@ -27,7 +27,7 @@ class Membership:
     producers: ProducerTable
     forwards: ForwardTable
     held_pulls: HeldPulls
-    notices: Notices
+    notifications: Notifications
     outbox: Outbox
     publication: GroupPublication
 
@@ -39,11 +39,11 @@ class Membership:
         )
 
     def following(self, group: str, change: Change) -> Steps[None]:
-        """Publish the change, then notify the members, at once or when the budget of `notices` allows it."""
+        """Publish the change, then notify the members, at once or when the budget of `notifications` allows it."""
         if change.publish:
             yield from self.publication.publishing(group)
-        if change.tell and self.notifies(group) and self.notices.may_tell(group, self.now.ms):
-            yield from self.consumers.telling(group)
+        if change.notify and self.notifies(group) and self.notifications.may_notify(group, self.now.ms):
+            yield from self.consumers.notifying(group)
 
     def leaving(self, group: str, connection: Connection) -> Steps[None]:
         """A member leaves a group; the other members are notified."""

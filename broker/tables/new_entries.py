@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.errors import RequestError
@@ -17,7 +17,7 @@ class NewEntries:
     """The rules for new topics, groups, clients and locks."""
 
     live: LiveConfig
-    plane: PlanePort
+    plane: PlaneProtocol
     groups: GroupTable
 
     def refuse_when_short(self, what: str) -> None:

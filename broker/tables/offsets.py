@@ -13,7 +13,7 @@ from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.pairs import PairIndex
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
@@ -39,7 +39,7 @@ CommitKey = tuple[str, str, int]
 class OffsetTable:
     """Offsets of all groups, and the resets that wait for a pull (spec remoting 5.3, code 222)."""
 
-    def __init__(self, plane: PlanePort, tables: PlaneTables) -> None:
+    def __init__(self, plane: PlaneProtocol, tables: PlaneTables) -> None:
         self._plane = plane
         self._tables = tables
         self._strays: dict[OffsetKey, dict[int, int]] = {}
@@ -91,9 +91,9 @@ class OffsetTable:
             and queue_id not in self._strays.get((topic, group), ())
         ):
             raise PlaneFullError(f"offsets of {self.stray_count} queues that do not exist are kept already")
-        self.take_over(group, topic, queue_id, offset, now_ms)
+        self.restore(group, topic, queue_id, offset, now_ms)
 
-    def take_over(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
+    def restore(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Set an offset from a file or a master, even if many of its queues are gone. Raises PlaneFullError."""
         slot = self._tables.slot(topic, queue_id)
         if slot is None:
@@ -186,11 +186,11 @@ class OffsetTable:
         groups = {*self._pairs.groups_of(topic), *self._stray_pairs.groups_of(topic)}
         return sorted(group for group in groups if self._offsets_of((topic, group)))
 
-    def adopt(self, topic: str, now_ms: int) -> None:
+    def on_topic_published(self, topic: str, now_ms: int) -> None:
         """Move the offsets beside the plane into it, for a topic that is published now."""
         for group in self._stray_pairs.groups_of(topic):
             for queue_id, offset in self._pop_strays((topic, group)).items():
-                self.take_over(group, topic, queue_id, offset, now_ms)
+                self.restore(group, topic, queue_id, offset, now_ms)
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Erase the offsets of topics that are to be deleted. Call it while they are still live."""
@@ -252,7 +252,7 @@ class OffsetTable:
             found = file_entries.possible_entries(queues, f"the offset of {name}, queue", _from_file, leave_out)
             for _, (queue_id, offset) in found:
                 if into_plane or self._tables.slot(topic, queue_id) is None:
-                    self.take_over(group, topic, queue_id, offset, now_ms)
+                    self.restore(group, topic, queue_id, offset, now_ms)
         self.dirty = not into_plane  # what the predecessor took and did not save is only there
 
     def _erase(self, key: OffsetKey) -> None:

@@ -18,9 +18,9 @@ from ringmq.broker.tables import client_names, groups, offsets, topics
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.handed_on import HandedOnFile
 from ringmq.broker.tables.offsets import CommitKey, OffsetTable
-from ringmq.broker.tables.ports import LogState, StorePort
+from ringmq.broker.tables.passthrough_file import PassthroughFile
+from ringmq.broker.tables.protocols import LogState, StoreProtocol
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
@@ -60,8 +60,8 @@ class Saved:
     client_names: ClientNames
     deletions: Deletions
     hold: HoldOnWrites
-    delay_offsets: HandedOnFile
-    store: StorePort
+    delay_offsets: PassthroughFile
+    store: StoreProtocol
 
 
 class Persistence:

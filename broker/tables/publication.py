@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ringmq.broker.tables import ports
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables import protocols
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
@@ -23,7 +23,7 @@ QUEUES_MAX = 65535
 """Queues of one topic that fit into the plane's config word."""
 QUEUE_ID_END = 1 << 31
 """Queue ids are smaller, because they are int32 in records. Bodies of other brokers and files may hold any number."""
-_RECOVERED = ports.TOPIC_LIVE | ports.TOPIC_SEND_COLD | ports.TOPIC_PULL_COLD | ports.TOPIC_RECOVERED
+_RECOVERED = protocols.TOPIC_LIVE | protocols.TOPIC_SEND_COLD | protocols.TOPIC_PULL_COLD | protocols.TOPIC_RECOVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def topic_word(perm: int, read_queues: int, write_queues: int, flags: int) -> in
 class PlaneTables:
     """Topics, groups, subscriptions and queue states by name."""
 
-    def __init__(self, plane: PlanePort) -> None:
+    def __init__(self, plane: PlaneProtocol) -> None:
         self.plane = plane
         self._remembered: dict[str, dict[int, QueueRange]] = {}
         self._batch_topics: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class PlaneTables:
 
     def publish_topic(self, config: TopicConfig, flags: int) -> None:
         """Make or change a topic. Raises PlaneFullError if a table is full; then nothing new is live."""
-        word = topic_word(config.perm, config.read_queue_nums, config.write_queue_nums, flags | ports.TOPIC_LIVE)
+        word = topic_word(config.perm, config.read_queue_nums, config.write_queue_nums, flags | protocols.TOPIC_LIVE)
         self._publish(config.topic_name, set(range(config.queue_count)), word)
 
     def remember(self, ranges: Mapping[QueueKey, QueueRange], batch_topics: Iterable[str] = ()) -> None:
@@ -71,7 +71,7 @@ class PlaneTables:
         does not know the topic.
         """
         for topic in sorted(self._remembered):
-            batch = ports.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
+            batch = protocols.TOPIC_BATCH_QUEUE * (topic in self._batch_topics)
             self._publish(topic, set(), topic_word(0, 0, 0, _RECOVERED | batch))
 
     def publish_queue(self, topic: str, queue_id: int, *, batch: bool, replay_from: int | None = None) -> None:
@@ -84,7 +84,7 @@ class PlaneTables:
         if self.plane.queue_find(topic_id, queue_id) is None:
             self.plane.queue_add(topic_id, queue_id, 0, 0, replay_from)
         if live is None:
-            flags = _RECOVERED | ports.TOPIC_BATCH_QUEUE * batch
+            flags = _RECOVERED | protocols.TOPIC_BATCH_QUEUE * batch
             self.plane.topic_set(topic_id, topic_word(0, 0, 0, flags))
 
     def withdraw_topic(self, topic: str) -> None:
@@ -117,13 +117,15 @@ class PlaneTables:
         for topic_id in range(1, int(self.plane.header.tables.topic_count) + 1):
             entry = self.plane.topic(topic_id)
             word = int(entry.config)
-            if word >> 40 & ports.TOPIC_LIVE and not word >> 40 & ports.TOPIC_RECOVERED:
+            if word >> 40 & protocols.TOPIC_LIVE and not word >> 40 & protocols.TOPIC_RECOVERED:
                 yield TopicConfig(_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
 
     def withdrawn_topics(self) -> set[str]:
         """Topics that have been in the plane and are not live now."""
         ids = range(1, int(self.plane.header.tables.topic_count) + 1)
-        names = (_name(entry) for entry in map(self.plane.topic, ids) if not int(entry.config) >> 40 & ports.TOPIC_LIVE)
+        names = (
+            _name(entry) for entry in map(self.plane.topic, ids) if not int(entry.config) >> 40 & protocols.TOPIC_LIVE
+        )
         return {name for name in names if self.plane.topic_find(name) is None}
 
     # ---- queues ----
@@ -147,7 +149,7 @@ class PlaneTables:
         """(group, topic, queue id) of an entry of the offset table. None if the topic is not live."""
         queue = self.plane.queue(slot)
         topic = self.plane.topic(int(queue.topic_id))
-        if not int(topic.config) >> 40 & ports.TOPIC_LIVE:
+        if not int(topic.config) >> 40 & protocols.TOPIC_LIVE:
             return None
         return _name(self.plane.group(group_id)), _name(topic), int(queue.queue_id)
 
@@ -183,22 +185,22 @@ class PlaneTables:
             del self._withdrawn[oldest]
             self.plane.subscription_replace(oldest, pair)
             self.plane.subscription_set(*pair, kind, version, hashes)
-        if kind == ports.SUBSCRIPTION_NONE:
+        if kind == protocols.SUBSCRIPTION_NONE:
             self._withdrawn[pair] = None
 
 
 def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[int]]:
     """(RMQ_SUBSCRIPTION_*, tag hashes) of a subscription. One that the hot path cannot filter is COLD."""
     if subscription is None:
-        return ports.SUBSCRIPTION_NONE, []
+        return protocols.SUBSCRIPTION_NONE, []
     if subscription.expression_type != EXPRESSION_TAG:
-        return ports.SUBSCRIPTION_COLD, []
+        return protocols.SUBSCRIPTION_COLD, []
     if subscription.is_all or subscription.class_filter_mode:
-        return ports.SUBSCRIPTION_ALL, []
+        return protocols.SUBSCRIPTION_ALL, []
     hashes = sorted(code for code in subscription.code_set if -(1 << 31) <= code < 1 << 31)
-    if not hashes or len(hashes) > ports.TAGS_MAX:
-        return ports.SUBSCRIPTION_COLD, []
-    return ports.SUBSCRIPTION_TAGS, hashes
+    if not hashes or len(hashes) > protocols.TAGS_MAX:
+        return protocols.SUBSCRIPTION_COLD, []
+    return protocols.SUBSCRIPTION_TAGS, hashes
 
 
 def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadcasting: bool, cold: bool) -> int:
@@ -206,14 +208,14 @@ def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadc
     if config is None:
         return 0
     return (
-        ports.GROUP_LIVE
-        | ports.GROUP_CONSUME_ENABLE * config.consume_enable
-        | ports.GROUP_BROADCAST_ENABLE * config.consume_broadcast_enable
-        | ports.GROUP_HAS_MEMBERS * members
-        | ports.GROUP_BROADCASTING * broadcasting
-        | ports.GROUP_PULL_COLD * cold
-        | _short(config.which_broker_when_consume_slowly) << ports.GROUP_SLOW_BROKER_SHIFT
-        | _short(config.broker_id) << ports.GROUP_BROKER_SHIFT
+        protocols.GROUP_LIVE
+        | protocols.GROUP_CONSUME_ENABLE * config.consume_enable
+        | protocols.GROUP_BROADCAST_ENABLE * config.consume_broadcast_enable
+        | protocols.GROUP_HAS_MEMBERS * members
+        | protocols.GROUP_BROADCASTING * broadcasting
+        | protocols.GROUP_PULL_COLD * cold
+        | _short(config.which_broker_when_consume_slowly) << protocols.GROUP_SLOW_BROKER_SHIFT
+        | _short(config.broker_id) << protocols.GROUP_BROKER_SHIFT
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.turns import Steps, finish
-from ringmq.broker.tables import file_entries, ports
+from ringmq.broker.tables import file_entries, protocols
 from ringmq.broker.tables.client_names import ClientNames
-from ringmq.broker.tables.entry_texts import EntryTexts
+from ringmq.broker.tables.encoded_entries import EncodedEntries
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
 from ringmq.remoting import json_body, names
@@ -40,7 +40,7 @@ class TopicTable:
         self._client_names = client_names
         self._on_change = on_change
         self._topics: dict[str, TopicConfig] = {}
-        self._texts = EntryTexts(FILE, "topicConfigTable")
+        self._texts = EncodedEntries(FILE, "topicConfigTable")
         self._sorted: list[str] | None = None
         self.own_topics: frozenset[str] = frozenset()
         """System topics of this broker, cluster and broker name included. They cannot be deleted."""
@@ -142,10 +142,10 @@ class TopicTable:
             or compacted
         )
         return (
-            ports.TOPIC_SEND_COLD * cold
-            | ports.TOPIC_PULL_COLD * (batch or self.pull_cold)
-            | ports.TOPIC_BATCH_QUEUE * batch
-            | ports.TOPIC_RESERVED * (compacted or self.is_system(name))
+            protocols.TOPIC_SEND_COLD * cold
+            | protocols.TOPIC_PULL_COLD * (batch or self.pull_cold)
+            | protocols.TOPIC_BATCH_QUEUE * batch
+            | protocols.TOPIC_RESERVED * (compacted or self.is_system(name))
         )
 
     def republish(self) -> None:

@@ -34,7 +34,7 @@ static int is_on_disk(const struct rmq_reader *r, const struct rmq_pull_result *
     return !rmq_queue_reader_in_memory(&r->queues, position);
 }
 
-/* Where the client is to read next; twin: broker/replication/read_advice.py. */
+/* Where the client is to read next; twin: broker/replication/broker_suggestion.py. */
 static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;
@@ -45,7 +45,7 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
 }
 
 /* While a master is known, a slave sends to it whoever finds nothing here. Without one it lets them wait, and corrects no
- * offset unless told to: what it lacks its master may have. Twin: broker/replication/read_advice.py. */
+ * offset unless told to: what it lacks its master may have. Twin: broker/replication/broker_suggestion.py. */
 static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;

@@ -4,8 +4,8 @@ import os
 import sys
 import time
 
-from ringmq.broker.requests.outlets import Outlets
 from ringmq.broker.requests.records import connection_of, request_of
+from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Reply
 from ringmq.ipc.answerers import AnswerRow
 from ringmq.ipc.asks import Inbox
@@ -30,7 +30,7 @@ ANSWERER = WorkerRow(
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Answer until SIGTERM, or until nobody has asked for IDLE_S."""
     inbox = Inbox(plane, spec.role)
-    outlets = Outlets(plane.readers, inbox)
+    replies = ReplyQueues(plane.readers, inbox)
     ports = {reader.role: reader.port for reader in plane.readers}
     if os.environ.get("ANSWERER_NEVER_BEGINS"):
         while not stop.is_set:
@@ -41,7 +41,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     idle_since = time.monotonic()
     while not stop.is_set:
         plane.role(spec.role).progress += 1
-        outlets.send_waiting()
+        replies.send_waiting()
         asked = inbox.take()
         if asked is None and time.monotonic() - idle_since > IDLE_S:
             deactivate(plane, spec.role)
@@ -57,7 +57,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         connection = connection_of(asked, ports[asked.role])
         request = request_of(asked, connection, 0)
         if request.command.body != HOLD:
-            outlets.perform([Reply(connection, request.pending, request.reply(body=request.command.body))])
+            replies.perform([Reply(connection, request.pending, request.reply(body=request.command.body))])
     return EXIT_CLEAN
 
 

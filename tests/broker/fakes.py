@@ -9,11 +9,11 @@ from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.config.identity import Identity
-from ringmq.broker.control_parts import handlers_of
+from ringmq.broker.control_wiring import handlers_of
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import HandlerTable
 from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Request
-from ringmq.broker.tables.ports import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
+from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode

@@ -10,7 +10,7 @@ from ringmq.broker.config.broker_config import RETENTION, property_table
 from ringmq.broker.control_shell import store_folder, time_text
 from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime
 from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
-from ringmq.broker.tables.ports import KeyQuery
+from ringmq.broker.tables.protocols import KeyQuery
 from ringmq.broker.tables.topics import compaction_notice
 from ringmq.fastjson.reader import read_config
 from ringmq.remoting.admin_bodies import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.control_parts import saved_by
+from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.replication import adopted_tables
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.tables.persistence import Persistence

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ringmq.broker.server import BootMark, leave_marks
+from ringmq.broker.server import BootMarker, leave_marks
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.store import markers
@@ -27,7 +27,7 @@ def test_a_store_that_lacks_more_than_a_tail_is_not_marked_at_the_start(tmp_path
 
 def test_it_is_marked_when_dispatch_has_redone_what_was_recovered(tmp_path: Path) -> None:
     plane = plane_of(499)
-    mark = BootMark(plane, tmp_path)
+    mark = BootMarker(plane, tmp_path)
     mark.tick()
     assert not markers.is_same_boot(tmp_path)
     plane.watermarks.dispatched_offset = 500
@@ -36,12 +36,12 @@ def test_it_is_marked_when_dispatch_has_redone_what_was_recovered(tmp_path: Path
 
 
 def test_it_is_not_marked_while_dispatch_cannot_write(tmp_path: Path) -> None:
-    BootMark(plane_of(500, lib.RMQ_FAULT_QUEUE_SYNC), tmp_path).tick()
+    BootMarker(plane_of(500, lib.RMQ_FAULT_QUEUE_SYNC), tmp_path).tick()
     assert not markers.is_same_boot(tmp_path)
 
 
 def test_a_mark_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mark = BootMark(plane_of(500), tmp_path / "gone")
+    mark = BootMarker(plane_of(500), tmp_path / "gone")
     mark.tick()
     mark.tick()
     assert capsys.readouterr().err.count("cannot mark") == 1

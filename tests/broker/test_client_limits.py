@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.broker.requests.request import Hangup
 from ringmq.broker.tables.locks import FORGET_MAX
-from ringmq.broker.tables.ports import SUBSCRIPTION_ALL, SUBSCRIPTION_TAGS
+from ringmq.broker.tables.protocols import SUBSCRIPTION_ALL, SUBSCRIPTION_TAGS
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch, decode_locked
 from ringmq.remoting.json_body import write_body

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.control_parts import saved_by
+from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.requests.request import Run
 from ringmq.broker.tables.client_names import FILE
 from ringmq.broker.tables.persistence import Persistence

@@ -3,7 +3,7 @@
 import pytest
 
 from ringmq.broker.requests.request import Hangup, Push
-from ringmq.broker.tables.ports import SUBSCRIPTION_ALL, SUBSCRIPTION_COLD, SUBSCRIPTION_NONE, SUBSCRIPTION_TAGS
+from ringmq.broker.tables.protocols import SUBSCRIPTION_ALL, SUBSCRIPTION_COLD, SUBSCRIPTION_NONE, SUBSCRIPTION_TAGS
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.heartbeat import (

@@ -16,10 +16,10 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.control import PEER_LINES_PER_MINUTE, STORE_LOOK_MS, TICK_MS, ControlLoop
-from ringmq.broker.control_parts import saved_by
 from ringmq.broker.control_report import read_report
+from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.core import Broker
-from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
@@ -118,7 +118,7 @@ def made_rig(root: Path, capacity: Capacity) -> Iterator[Rig]:
     broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", now()), plane, FakeStore())
     broker.prepare(now())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
-    loop = ControlLoop(plane, broker, Persistence(root, saved_by(broker)), OutsideCalls(lambda: None))
+    loop = ControlLoop(plane, broker, Persistence(root, saved_by(broker)), OutboundCalls(lambda: None))
     yield Rig(plane, loop, root)
     remove_segments(name)
 
@@ -515,7 +515,7 @@ class ScriptedRegistrar:
     def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         self.calls.append((address, command, False))
 
-    def call_kept(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
+    def call_if_connected(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
         for command in commands:
             kept = self.looks if command.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else self.calls
             kept.append((address, command, True))
@@ -537,7 +537,7 @@ def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_pa
     registrar = ScriptedRegistrar()
     rig.loop = ControlLoop(rig.plane, broker, Persistence(tmp_path, saved_by(broker)), registrar)  # type: ignore[arg-type]
     rig.loop.turn(now())
-    assert [kept_only for _, _, kept_only in registrar.calls] == [False]
+    assert [if_connected for _, _, if_connected in registrar.calls] == [False]
     registrar.ended.append(Outcome("ns:1", None))
     ext = {
         "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
@@ -546,8 +546,8 @@ def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_pa
     rig.loop.turn(now())
     rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
     assert rig.answers() == []
-    address, command, kept_only = registrar.calls[-1]
-    assert (address, command.code, command.ext_fields, kept_only) == ("ns:1", 217, {"topic": "Made"}, True)
+    address, command, if_connected = registrar.calls[-1]
+    assert (address, command.code, command.ext_fields, if_connected) == ("ns:1", 217, {"topic": "Made"}, True)
     registrar.ended.append(Outcome("ns:1", None))
     assert [answer.code for answer in rig.answers()] == [0]
     rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext | {"perm": "4"}))
@@ -683,7 +683,7 @@ def test_the_registration_period_is_live(rig: Rig) -> None:
     registrar.ended.append(Outcome("ns:1", None))
     began = now()
     rig.loop.turn(began)
-    due = rig.loop._announcements._registration.servers["ns:1"].next_ms
+    due = rig.loop._registrar._registration.servers["ns:1"].next_ms
     assert due == began + 10_000
 
 

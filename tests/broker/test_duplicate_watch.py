@@ -21,12 +21,12 @@ def answered(addresses: dict[int, str], name: str = "b") -> RemotingCommand:
 
 def test_a_look_precedes_a_registration_but_not_each_of_a_quick_row() -> None:
     watch = DuplicateWatch("b", 0, OWN)
-    look = watch.look("a:1", NOW)
+    look = watch.due_request("a:1", NOW)
     assert look is not None
     assert look.ext_fields == {"topic": "b", "acceptStandardJsonOnly": "true"}
-    assert watch.look("a:1", NOW + LOOK_EVERY_MS - 1) is None
-    assert watch.look("b:2", NOW) is not None, "each name server has its own"
-    assert watch.look("a:1", NOW + LOOK_EVERY_MS) is not None
+    assert watch.due_request("a:1", NOW + LOOK_EVERY_MS - 1) is None
+    assert watch.due_request("b:2", NOW) is not None, "each name server has its own"
+    assert watch.due_request("a:1", NOW + LOOK_EVERY_MS) is not None
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def test_a_look_precedes_a_registration_but_not_each_of_a_quick_row() -> None:
 )
 def test_nobody_else_is_no_news(answer: RemotingCommand | None) -> None:
     watch = DuplicateWatch("b", 0, OWN)
-    assert watch.took("a:1", answer, NOW) is None
+    assert watch.on_answer("a:1", answer, NOW) is None
     assert watch.others == {}
 
 
 def test_another_broker_is_named_once_and_shown_until_it_is_gone() -> None:
     watch = DuplicateWatch("b", 0, OWN)
-    line = watch.took("a:1", answered({0: OTHER}), NOW)
+    line = watch.on_answer("a:1", answered({0: OTHER}), NOW)
     assert line is not None
     assert f"name server a:1: another broker is registered as b:0 at {OTHER}, this one is {OWN}" in line
-    assert watch.took("a:1", answered({0: OTHER}), NOW + 30_000) is None
-    assert watch.took("a:1", None, NOW + 60_000) is None
+    assert watch.on_answer("a:1", answered({0: OTHER}), NOW + 30_000) is None
+    assert watch.on_answer("a:1", None, NOW + 60_000) is None
     assert watch.others == {"a:1": OTHER}, "no answer is no news"
-    assert watch.took("a:1", answered({0: OWN}), NOW + 90_000) is None
+    assert watch.on_answer("a:1", answered({0: OWN}), NOW + 90_000) is None
     assert watch.others == {}
 
 
@@ -66,9 +66,9 @@ def test_of_two_masters_that_register_in_turns_each_finds_the_other() -> None:
     for turn in range(3):
         for number, (address, watch) in enumerate(watches.items()):
             now_ms = NOW + 30_000 * turn + 10_000 * number
-            look = watch.look("a:1", now_ms)
+            look = watch.due_request("a:1", now_ms)
             assert look is not None
-            found.append(watch.took("a:1", handlers.handle(look, number, now_ms), now_ms) is not None)
+            found.append(watch.on_answer("a:1", handlers.handle(look, number, now_ms), now_ms) is not None)
             body = encode_register_body(
                 TopicConfigTable({name: TopicConfig(name) for name in ("b", "T")}, DataVersion(1, 0, NOW))
             )

@@ -90,7 +90,7 @@ def test_it_is_tried_again_after_a_while_whoever_asks(monkeypatch: pytest.Monkey
         return False
 
     shell._make_next_segment = try_and_fail  # type: ignore[method-assign]
-    thread = threading.Thread(target=shell._house_keeping)
+    thread = threading.Thread(target=shell._housekeeping_loop)
     thread.start()
     while len(tries) < 4:
         shell._work.set()
@@ -160,13 +160,13 @@ def test_house_keeping_that_fails_ends_the_worker() -> None:
         shell._clean_every_s, shell._closing, shell._work = 0.0, threading.Event(), threading.Event()
         shell._deleted = []
         shell._make_next_segment, shell._clean = lambda: True, clean
-        thread = threading.Thread(target=shell._house_keeping)
+        thread = threading.Thread(target=shell._housekeeping_loop)
         thread.start()
         thread.join(60)
     """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
-    assert "ValueError: a surprise" in done.stderr and "_house_keeping" in done.stderr
+    assert "ValueError: a surprise" in done.stderr and "_housekeeping_loop" in done.stderr
 
 
 def test_deleted_files_are_let_go_one_by_one_when_readers_have_had_time(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.control_parts import saved_by
 from ringmq.broker.control_shell import resume_hold
+from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.state import DIVERGENCES_MAX
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, TRANSFER, mono_ms

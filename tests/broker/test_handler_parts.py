@@ -9,7 +9,7 @@ from ringmq.broker.handlers.queries import QueryRequests
 from ringmq.broker.handlers.slaves import SlaveRequests
 from ringmq.broker.requests.request import Outbox, Request
 from ringmq.broker.tables.client_names import ClientNames
-from ringmq.broker.tables.handed_on import HandedOnFile
+from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -31,13 +31,13 @@ def test_queries_need_the_configuration_and_the_store() -> None:
 
 
 def test_a_slaves_requests_need_an_identity_and_a_file() -> None:
-    file = HandedOnFile()
+    file = PassthroughFile()
     slave = SlaveRequests(identity=IDENTITY, delay_file=file)
     empty: Any = slave.delay_offsets(request(RequestCode.GET_ALL_DELAY_OFFSET))
     assert b'"offsetTable":{}' in empty.body
     file.text = '{"offsetTable":{3:5}}'
-    handed_on: Any = slave.delay_offsets(request(RequestCode.GET_ALL_DELAY_OFFSET))
-    assert handed_on.body == file.text.encode()
+    passed_through: Any = slave.delay_offsets(request(RequestCode.GET_ALL_DELAY_OFFSET))
+    assert passed_through.body == file.text.encode()
 
 
 def test_a_changed_configuration_is_handed_to_its_owner() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.requests.request import Reply, Request, Run
-from ringmq.broker.tables.ports import BatchPull
+from ringmq.broker.tables.protocols import BatchPull
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig

@@ -7,7 +7,7 @@ carry stock's code and fields.
 import pytest
 
 from ringmq.broker.requests.request import Release, Run
-from ringmq.broker.tables.ports import KeyQuery
+from ringmq.broker.tables.protocols import KeyQuery
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.request_headers import SEND_CODES, decode_send_header

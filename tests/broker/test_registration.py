@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.announcements import Announcements
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.config.identity import Identity
-from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls, Outcome
+from ringmq.broker.registrar import Registrar
 from ringmq.broker.registration import (
     SINGLE_TOPICS_MAX,
     Call,
@@ -57,14 +57,14 @@ def test_a_change_is_told_soon_alone_and_after_a_call_under_way() -> None:
     news = registration.changed(["T"])
     assert registration.due(1) == []
     registration.finished("a:1", True, 2)
-    assert not registration.is_told(news)
+    assert not registration.is_registered(news)
     assert registration.due(2) == [Call("a:1", frozenset({"T"}))]
     registration.finished("b:2", True, 2)
     assert registration.due(2) == [Call("b:2", frozenset({"T"}))]
     registration.finished("a:1", True, 3)
-    assert not registration.is_told(news)
+    assert not registration.is_registered(news)
     registration.finished("b:2", True, 3)
-    assert registration.is_told(news)
+    assert registration.is_registered(news)
     registration.changed()
     assert registration.due(4) == [Call("a:1", None), Call("b:2", None)]
 
@@ -76,7 +76,7 @@ def test_a_name_server_that_failed_is_told_everything_and_waited_for_by_nobody()
     news = registration.changed(["T"])
     registration.due(1)
     registration.finished("a:1", False, 2)
-    assert registration.is_told(news)
+    assert registration.is_registered(news)
     assert registration.due(502) == [Call("a:1", None)]
 
 
@@ -93,10 +93,10 @@ def test_a_refused_single_topic_is_followed_by_the_whole_table_until_the_connect
     news = registration.changed(["T"])
     assert registration.due(1) == [Call("a:1", frozenset({"T"}))]
     registration.refused("a:1")
-    assert not registration.is_told(news)
+    assert not registration.is_registered(news)
     assert registration.due(1) == [Call("a:1", None)]
     registration.finished("a:1", True, 2)
-    assert registration.is_told(news)
+    assert registration.is_registered(news)
     registration.changed(["T"])
     assert registration.due(3) == [Call("a:1", None)]
     registration.finished("a:1", True, 4)
@@ -135,7 +135,7 @@ def test_single_topics_are_no_sign_of_life() -> None:
 @pytest.mark.parametrize("values", [{"enableSingleTopicRegister": "false"}, SLAVE])
 def test_the_whole_table_announces_a_change_where_single_topics_are_off(values: dict[str, str]) -> None:
     registration = single_server()
-    registration.follow(changed(CONFIG, values))
+    registration.apply_config(changed(CONFIG, values))
     registration.changed(["T"])
     assert registration.due(1) == [Call("a:1", None)]
 
@@ -170,8 +170,8 @@ def test_a_slave_that_looks_for_its_master_asks_sooner_whoever_answers() -> None
     registration.due(0)
     registration.finished("a:1", True, 0)
     registration.finished("b:2", False, 0)
-    registration.hurry(100, 1000)
-    registration.hurry(900, 1000)
+    registration.expedite(100, 1000)
+    registration.expedite(900, 1000)
     assert registration.due(1000) == [Call("b:2", None)], "its own pause"
     assert registration.due(1100) == [Call("a:1", None)]
     registration.finished("a:1", True, 1100)
@@ -209,15 +209,15 @@ def test_a_large_table_is_written_in_slices_and_once_for_all_name_servers() -> N
     calls: list[tuple[str, RemotingCommand]] = []
     name_servers: Any = SimpleNamespace(
         outcomes=list, lost=list, call=lambda address, command, _: calls.append((address, command)),
-        call_kept=lambda *_: None,
+        call_if_connected=lambda *_: None,
     )  # fmt: skip
     looks = iter(range(1 << 30))
     clock = TurnClock(lambda: 1_000_000 * next(looks))  # 1 ms passes with each look
-    announcements = Announcements(lab.broker, name_servers, None, print, clock)
+    registrar = Registrar(lab.broker, name_servers, None, print, clock)
     turns = 0
-    while not turns or announcements.is_busy:
+    while not turns or registrar.is_busy:
         before = next(looks)
-        announcements.turn(START_MS)
+        registrar.turn(START_MS)
         assert next(looks) - before <= 2 + SLICE_MS + 1
         turns += 1
     assert turns > 1000 // 64 // SLICE_MS
@@ -304,7 +304,7 @@ class NameServer:
 def test_the_thread_calls_and_reports() -> None:
     server = NameServer([0, 1, None, 0])
     rung = threading.Event()
-    calls = OutsideCalls(rung.set)
+    calls = OutboundCalls(rung.set)
     outcomes = []
     for wanted in (1, 2, 3):
         calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
@@ -323,7 +323,7 @@ def test_the_thread_calls_and_reports() -> None:
 def test_a_connection_that_ends_between_two_calls_is_noticed() -> None:
     server = NameServer([0, 0])
     rung = threading.Event()
-    calls = OutsideCalls(rung.set)
+    calls = OutboundCalls(rung.set)
     calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
     wait_until(calls.outcomes, "the answer")
     assert calls.lost() == []
@@ -342,7 +342,7 @@ def test_a_connection_that_ends_between_two_calls_is_noticed() -> None:
 def test_nobody_listening_is_an_outcome() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = f"127.0.0.1:{gone.getsockname()[1]}"
-    calls = OutsideCalls(lambda: None)
+    calls = OutboundCalls(lambda: None)
     calls.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 1000)
     calls.close(5)
     (outcome,) = calls.outcomes()
@@ -352,12 +352,12 @@ def test_nobody_listening_is_an_outcome() -> None:
 
 def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     server = NameServer([0, None, 0])
-    calls = OutsideCalls(lambda: None)
+    calls = OutboundCalls(lambda: None)
     outcomes: list[Outcome] = []
     command = RemotingCommand.request(RequestCode.REGISTER_BROKER)
-    for wanted, kept_only in enumerate((True, False, True, True, False), 1):
-        if kept_only:
-            calls.call_kept(server.address, [command], 5000)
+    for wanted, if_connected in enumerate((True, False, True, True, False), 1):
+        if if_connected:
+            calls.call_if_connected(server.address, [command], 5000)
         else:
             calls.call(server.address, command, 5000)
 
@@ -375,10 +375,10 @@ def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
 
 def test_the_first_error_ends_a_call_of_several_requests() -> None:
     server = NameServer([0, 0, 3, 0])
-    calls = OutsideCalls(lambda: None)
+    calls = OutboundCalls(lambda: None)
     calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
     single = [RemotingCommand.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": name}) for name in "abc"]
-    calls.call_kept(server.address, single, 5000)
+    calls.call_if_connected(server.address, single, 5000)
     calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
     calls.close(5)
     outcomes = calls.outcomes()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.control_parts import saved_by
+from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.tables.offsets import STEP_KEYS
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.fastjson.reader import read_config

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.broker.exporter import series_lines
-from ringmq.broker.exporter.label_rows import LabelBook, LabelRows
+from ringmq.broker.exporter.label_rows import LabelCache, LabelRows
 from ringmq.broker.exporter.series_lines import SeriesLines
 
 TEXTS = st.text(max_size=40)
@@ -25,7 +25,7 @@ def plain(columns: Sequence[tuple[str, str]], labels: Sequence[str], values: Seq
 
 
 def rows_of(labels: Sequence[str]) -> LabelRows:
-    return LabelBook().rows(np.arange(len(labels)), lambda number: labels[number])
+    return LabelCache().rows(np.arange(len(labels)), lambda number: labels[number])
 
 
 @settings(max_examples=60)
@@ -55,7 +55,7 @@ def test_texts_are_asked_for_once_and_joined_for_the_ids_at_hand() -> None:
         asked.append(number)
         return f"<{number}>"
 
-    book = LabelBook()
+    book = LabelCache()
     first = book.rows(np.array([3, 1]), text_of)
     assert (first.text, first.ends.tolist()) == (b"<3><1>", [3, 6])
     assert book.rows(np.array([3, 1]), text_of) is first

@@ -1,6 +1,6 @@
 """A slave's log is ahead of its topics: dispatch asks for a queue, control makes its entry, or refuses a name."""
 
-from ringmq.broker.tables import ports
+from ringmq.broker.tables import protocols
 from ringmq.native import ffi, lib
 from tests.broker.test_control_loop import Rig, now, rig
 
@@ -32,7 +32,7 @@ def test_a_queue_is_made_for_dispatch_alone(rig: Rig) -> None:
     assert None not in slots
     assert {int(rig.plane.queue(slot).replay_from) for slot in slots if slot is not None} == {3000}
     assert rig.plane.queue_find(topic_id, 3) is None
-    assert flags(rig, "Ahead") & ports.TOPIC_RECOVERED
+    assert flags(rig, "Ahead") & protocols.TOPIC_RECOVERED
     assert "Ahead" not in rig.loop.broker.topics
 
 
@@ -59,7 +59,7 @@ def test_records_of_a_topic_that_is_being_deleted_get_no_units(rig: Rig) -> None
 
 def test_inner_batches_get_batch_queues(rig: Rig) -> None:
     ask(rig, b"Batches", 0, batch=True)
-    assert flags(rig, "Batches") & ports.TOPIC_BATCH_QUEUE
+    assert flags(rig, "Batches") & protocols.TOPIC_BATCH_QUEUE
 
 
 def test_a_name_that_leads_out_of_the_store_is_refused(rig: Rig) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.control_parts import saved_by, slave_role_of, slave_tables_of
+from ringmq.broker.control_wiring import saved_by, slave_role_of, slave_tables_of
 from ringmq.broker.core import Broker
-from ringmq.broker.outside_calls import Outcome
+from ringmq.broker.outbound_calls import Outcome
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.view import FREE, READY, TRANSFER
 from ringmq.broker.tables.persistence import Persistence
@@ -29,7 +29,7 @@ class ScriptedCalls:
         self.made: list[tuple[str, RemotingCommand]] = []
         self.ended: list[Outcome] = []
 
-    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, kept_only: bool = False) -> None:
+    def call(self, address: str, command: RemotingCommand, timeout_ms: int, *, if_connected: bool = False) -> None:
         self.made.append((address, command))
 
     def outcomes(self) -> list[Outcome]:
@@ -108,26 +108,28 @@ def pair(tmp_path: Path) -> Pair:
 
 def test_the_answer_to_a_registration_says_where_the_master_is() -> None:
     finder = MasterFinder("10.0.0.2:10911")
-    assert not finder.told("ns:1", {})
+    assert not finder.on_answer("ns:1", {})
     assert not finder.is_registered
-    assert finder.told("ns:1", FOUND)
+    assert finder.on_answer("ns:1", FOUND)
     assert finder.master == Master(MASTER_HA, MASTER)
-    assert not finder.told("ns:1", FOUND), "nothing new"
-    assert finder.told("ns:1", {"haServerAddr": "10.0.0.3:10912", "masterAddr": "10.0.0.3:10911"}), "another master"
+    assert not finder.on_answer("ns:1", FOUND), "nothing new"
+    assert finder.on_answer("ns:1", {"haServerAddr": "10.0.0.3:10912", "masterAddr": "10.0.0.3:10911"}), (
+        "another master"
+    )
 
 
 def test_a_master_that_is_gone_stays_the_address_to_try() -> None:
     finder = MasterFinder("10.0.0.2:10911")
-    finder.told("ns:1", FOUND)
-    assert not finder.told("ns:1", {})
+    finder.on_answer("ns:1", FOUND)
+    assert not finder.on_answer("ns:1", {})
     assert not finder.is_registered
     assert finder.master == Master(MASTER_HA, MASTER)
 
 
 def test_one_name_server_that_has_a_master_is_enough() -> None:
     finder = MasterFinder("10.0.0.2:10911")
-    finder.told("ns:1", {})
-    finder.told("ns:2", FOUND)
+    finder.on_answer("ns:1", {})
+    finder.on_answer("ns:2", FOUND)
     assert finder.is_registered
     finder.lost("ns:2")
     assert not finder.is_registered
@@ -136,14 +138,14 @@ def test_one_name_server_that_has_a_master_is_enough() -> None:
 def test_ha_master_address_wins_for_the_log_alone() -> None:
     finder = MasterFinder("10.0.0.2:10911", "10.9.9.9:1")
     assert finder.master == Master("10.9.9.9:1")
-    assert finder.told("ns:1", {"masterAddr": MASTER})
+    assert finder.on_answer("ns:1", {"masterAddr": MASTER})
     assert finder.master == Master("10.9.9.9:1", MASTER)
     assert MasterFinder("a:1", "x:1").master == Master(""), "too short counts as none, as in stock"
 
 
 def test_a_broker_is_not_its_own_master() -> None:
     finder = MasterFinder(MASTER)
-    assert not finder.told("ns:1", FOUND)
+    assert not finder.on_answer("ns:1", FOUND)
     assert not finder.is_registered
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ringmq.broker.requests.request import Answer, Connection, Drop, Slices
-from ringmq.broker.requests.slices import LARGE_MAX, SlicedWorks
+from ringmq.broker.requests.slices import LARGE_MAX, SliceScheduler
 from ringmq.broker.requests.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, Steps, TurnClock, finish
 from tests.broker.fakes import peer
 
@@ -64,7 +64,7 @@ class Rig:
         self.cpu = Cpu()
         self.clock = TurnClock(self.cpu)
         self.rests = False
-        self.works = SlicedWorks(self.clock, must_rest=lambda: self.rests)
+        self.works = SliceScheduler(self.clock, must_rest=lambda: self.rests)
         self.said: list[str] = []
 
     def add(self, name: str, connection: int, steps: int = 0, **options: object) -> None:

@@ -12,12 +12,12 @@ ONE = SlowControlRequest(1_700_000_000_123, RequestCode.QUERY_MESSAGE, "127.0.0.
 
 def test_what_is_too_much_for_a_second_is_counted_and_told_later() -> None:
     slow = SlowRequests()
-    assert len(list(slow.told([ONE] * (LINES_PER_SECOND + 5), 3_000))) == LINES_PER_SECOND
-    assert list(slow.told([ONE], 3_999)) == []
-    assert slow.untold == 6
-    (line,) = slow.told([ONE], 4_000)
+    assert len(list(slow.due_lines([ONE] * (LINES_PER_SECOND + 5), 3_000))) == LINES_PER_SECOND
+    assert list(slow.due_lines([ONE], 3_999)) == []
+    assert slow.dropped == 6
+    (line,) = slow.due_lines([ONE], 4_000)
     assert line == f"{ONE.line()}; 6 more were not told"
-    assert list(slow.told([ONE], 4_500)) == [ONE.line()]
+    assert list(slow.due_lines([ONE], 4_500)) == [ONE.line()]
 
 
 def test_a_line_names_code_time_and_client() -> None:
@@ -31,7 +31,7 @@ def test_controls_own_are_told_once_and_bounded() -> None:
     slow = SlowRequests()
     for _ in range(OWN_MAX + 3):
         slow.add(ONE)
-    assert (len(slow.own()), slow.untold, slow.own()) == (OWN_MAX, 3, [])
+    assert (len(slow.own()), slow.dropped, slow.own()) == (OWN_MAX, 3, [])
 
 
 def test_readers_that_are_faster_do_not_hold_control(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig, changed
-from ringmq.broker.control_parts import saved_by, slave_tables_of
 from ringmq.broker.control_shell import resume_deletions
+from ringmq.broker.control_wiring import saved_by, slave_tables_of
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.offsets import OffsetKey
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.broker.tables.ports import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED, TOPIC_RESERVED
+from ringmq.broker.tables.protocols import TOPIC_BATCH_QUEUE, TOPIC_RECOVERED, TOPIC_RESERVED
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.stats import BrokerStats, Totals
 from ringmq.broker.tables.topics import TopicTable

@@ -10,7 +10,7 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import run_config_path, write_run_config
-from ringmq.broker.tables import ports
+from ringmq.broker.tables import protocols
 from ringmq.broker.tables.publication import topic_word
 from ringmq.native import lib
 from ringmq.services.followed_config import FollowedConfig
@@ -30,12 +30,12 @@ def topics(word: int, name: str = "T") -> Topics:
 
 
 def test_a_topic_is_what_control_has_published() -> None:
-    found = topics(topic_word(6, 4, 2, ports.TOPIC_LIVE)).find("T")
+    found = topics(topic_word(6, 4, 2, protocols.TOPIC_LIVE)).find("T")
     assert found is not None
     assert (found.topic_id, found.perm, found.read_queues, found.write_queues) == (3, 6, 4, 2)
     assert str(found) == "TopicConfig [topicName=T, readQueueNums=4, writeQueueNums=2, perm=RW-]"
-    assert topics(topic_word(6, 4, 2, ports.TOPIC_LIVE)).find("Other") is None
-    recovered = ports.TOPIC_LIVE | ports.TOPIC_RECOVERED
+    assert topics(topic_word(6, 4, 2, protocols.TOPIC_LIVE)).find("Other") is None
+    recovered = protocols.TOPIC_LIVE | protocols.TOPIC_RECOVERED
     assert topics(topic_word(6, 4, 2, recovered)).find("T") is None, "clients do not know it"
     assert topics(topic_word(6, 4, 2, 0)).find("T") is None, "deleted since its name was found"
 
@@ -46,9 +46,9 @@ def test_a_topic_is_what_control_has_published() -> None:
         ("T", 0, 6, 6, True),
         ("T", 0, READ, 6, False),
         ("T", 0, 6, READ, False),
-        ("T", ports.TOPIC_SEND_COLD, 6, 6, True),
-        ("T", ports.TOPIC_BATCH_QUEUE, 6, 6, False),
-        ("T", ports.TOPIC_RESERVED, 6, 6, False),
+        ("T", protocols.TOPIC_SEND_COLD, 6, 6, True),
+        ("T", protocols.TOPIC_BATCH_QUEUE, 6, 6, False),
+        ("T", protocols.TOPIC_RESERVED, 6, 6, False),
         ("%RETRY%g", 0, 6, 6, False),
         ("%DLQ%g", 0, 6, 6, False),
         ("SCHEDULE_TOPIC_XXXX", 0, 6, 6, False),
@@ -59,20 +59,20 @@ def test_a_topic_is_what_control_has_published() -> None:
 def test_which_topics_a_service_publishes_clients_messages_to(
     name: str, flags: int, perm: int, broker: int, *, writable: bool
 ) -> None:
-    known = topics(topic_word(perm, 1, 1, flags | ports.TOPIC_LIVE), name)
+    known = topics(topic_word(perm, 1, 1, flags | protocols.TOPIC_LIVE), name)
     found = known.find(name)
     assert found is not None and known.is_writable(found, broker) is writable
 
 
 def test_the_queues_of_a_topic() -> None:
-    known = topics(topic_word(6, 2, 2, ports.TOPIC_LIVE))
+    known = topics(topic_word(6, 2, 2, protocols.TOPIC_LIVE))
     assert known.queue("T", 1) == (3, 11, 1) and known.queue("T", 2) is None and known.queue("X", 0) is None
     assert known.queue_bounds("T", 1) == (11, 16) and known.queue_bounds("X", 0) is None
 
 
 def test_flags_of_topics_are_those_of_the_layout() -> None:
     for name in ("LIVE", "SEND_COLD", "PULL_COLD", "RECOVERED", "BATCH_QUEUE", "RESERVED"):
-        assert getattr(lib, f"RMQ_TOPIC_{name}") == getattr(ports, f"TOPIC_{name}"), name
+        assert getattr(lib, f"RMQ_TOPIC_{name}") == getattr(protocols, f"TOPIC_{name}"), name
 
 
 def test_a_changed_configuration_is_seen_at_the_next_look(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class HandedOnFile:
+class PassthroughFile:
     """The text of delayOffset.json. None without the file."""
 
     text: str | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ringmq.broker.control_report import NameServerState
 from ringmq.broker.core import Broker
 from ringmq.broker.duplicate_watch import DuplicateWatch
-from ringmq.broker.outside_calls import Outcome, OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.registration import (
     Call,
     Registration,
@@ -39,13 +39,13 @@ class _Held:
     deadline_ms: int
 
 
-class Announcements:
+class Registrar:
     """Registers the broker and its changed topics with every name server. `ControlLoop` owns it."""
 
     def __init__(
         self,
         broker: Broker,
-        name_servers: OutsideCalls,
+        name_servers: OutboundCalls,
         slave: SlaveRole | None,
         log: Callable[[str], None],
         clock: TurnClock,
@@ -83,7 +83,7 @@ class Announcements:
             for address, server in servers
         )
 
-    def announce(self) -> int | None:
+    def record_changes(self) -> int | None:
         """Collect the changes for the name servers. Returns the number of the change, None if there is none."""
         outbox = self._broker.outbox
         if not outbox.register and not outbox.changed_topics:
@@ -100,15 +100,15 @@ class Announcements:
 
     def turn(self, now_ms: int) -> None:
         """Handle the outcomes of earlier calls and make the calls that are due."""
-        self.announce()
+        self.record_changes()
         config = self._broker.config
-        self._registration.follow(config)
+        self._registration.apply_config(config)
         for outcome in self._name_servers.outcomes():
             self._on_outcome(outcome, now_ms)
         for address in self._name_servers.lost():
             self._registration.lost(address, now_ms)
         if self._slave is not None and self._slave.is_searching:
-            self._registration.hurry(now_ms, SEARCH_PERIOD_MS)
+            self._registration.expedite(now_ms, SEARCH_PERIOD_MS)
         for call in self._registration.due(now_ms):
             self._make(call, now_ms)
         if self._tables:
@@ -120,7 +120,9 @@ class Announcements:
 
     def released(self, now_ms: int) -> Iterable[Effect]:
         """The held answers whose change every name server knows, or whose deadline has passed."""
-        ready = [held for held in self._held if now_ms >= held.deadline_ms or self._registration.is_told(held.change)]
+        ready = [
+            held for held in self._held if now_ms >= held.deadline_ms or self._registration.is_registered(held.change)
+        ]
         if ready:
             self._held = [held for held in self._held if held not in ready]
         return [held.reply for held in ready]
@@ -145,17 +147,17 @@ class Announcements:
         found = [topic for topic in map(topics.get, call.topics or ()) if topic is not None]
         if found:
             commands = [register_topic_command(config, topic) for topic in found]
-            self._name_servers.call_kept(call.address, commands, timeout_ms)
+            self._name_servers.call_if_connected(call.address, commands, timeout_ms)
         else:
-            look = self._duplicates.look(call.address, now_ms)
+            look = self._duplicates.due_request(call.address, now_ms)
             if look is not None:
-                self._name_servers.call_kept(call.address, [look], timeout_ms)
+                self._name_servers.call_if_connected(call.address, [look], timeout_ms)
             text = self._broker.topics_body.steps()
             self._tables.append((call.address, register_steps(config, self._broker.identity, topics, text)))
 
     def _on_outcome(self, outcome: Outcome, now_ms: int) -> None:
         if outcome.request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            line = self._duplicates.took(outcome.address, outcome.answer, now_ms)
+            line = self._duplicates.on_answer(outcome.address, outcome.answer, now_ms)
             if line is not None:
                 self._log(line)
             return

@@ -6,7 +6,7 @@ import pytest
 from reader_kit import MakeKit, ReaderKit, connected, pull_frame, send_frame
 from waiting import wait_until
 
-from ringmq.broker.replication.read_advice import Finding, Member, advise
+from ringmq.broker.replication.broker_suggestion import Member, PullFinding, suggest
 from ringmq.native import lib
 
 GROUP_FLAGS = lib.RMQ_GROUP_LIVE | lib.RMQ_GROUP_CONSUME_ENABLE | lib.RMQ_GROUP_HAS_MEMBERS
@@ -51,11 +51,11 @@ def test_every_answer_is_the_twins(
     slow = window_bytes == 0
     cases = {
         "*": [
-            (0, Finding(FOUND, 0, MESSAGES, slow)),
-            (MESSAGES, Finding(NOT_FOUND, MESSAGES, MESSAGES, False)),
-            (MESSAGES + 5, Finding(MOVED, MESSAGES + 5, MESSAGES, False)),
+            (0, PullFinding(FOUND, 0, MESSAGES, slow)),
+            (MESSAGES, PullFinding(NOT_FOUND, MESSAGES, MESSAGES, False)),
+            (MESSAGES + 5, PullFinding(MOVED, MESSAGES + 5, MESSAGES, False)),
         ],
-        "none": [(0, Finding(RETRY, 0, MESSAGES, slow))],
+        "none": [(0, PullFinding(RETRY, 0, MESSAGES, slow))],
     }
     with connected(kit) as client:
         for expression, pulls in cases.items():
@@ -63,7 +63,7 @@ def test_every_answer_is_the_twins(
                 answer = client.ask(pull_frame("TopicA", "GROUP", offset, sys_flag=4, subscription=expression))
                 fields = answer.ext_fields
                 said = answer.code, int(fields["nextBeginOffset"]), int(fields["suggestWhichBrokerId"])
-                advice = advise(member, found, SLOW_BROKER, GROUP_BROKER)
+                advice = suggest(member, found, SLOW_BROKER, GROUP_BROKER)
                 assert said == (advice.code, advice.next_offset, advice.suggested_broker_id), (expression, offset)
 
 

@@ -40,7 +40,7 @@ class _Verdict:
 
 
 @dataclass(slots=True)
-class _Outlet:
+class _ReplyQueue:
     generation: int | None = None
     waiting: deque[_Verdict] = field(default_factory=deque)
     large: deque[_Verdict] = field(default_factory=deque)
@@ -52,64 +52,64 @@ class _Outlet:
     waiting_bytes: int = 0
 
 
-class Outlets:
+class ReplyQueues:
     """One reply queue per read worker. `inbox`: that of the answering role."""
 
     def __init__(self, readers: Iterable[Reader], inbox: Inbox) -> None:
         self._inbox = inbox
         self._roles = {reader.port: reader.role for reader in readers}
-        self._outlets = {port: _Outlet() for port in self._roles}
+        self._queues = {port: _ReplyQueue() for port in self._roles}
         self._large_left = LARGE_BYTES_A_TURN
 
     @property
     def is_waiting(self) -> bool:
         """True if some verdict does not fit into its ring yet."""
-        return any(outlet.waiting or outlet.large for outlet in self._outlets.values())
+        return any(queue.waiting or queue.large for queue in self._queues.values())
 
     def backlog_bytes(self) -> int:
         """The largest number of bytes that wait for one read worker."""
-        return max(outlet.waiting_bytes for outlet in self._outlets.values())
+        return max(queue.waiting_bytes for queue in self._queues.values())
 
     @property
-    def is_choked(self) -> bool:
+    def is_full(self) -> bool:
         """True if the backlog is so large that no more answers should be made."""
         return self.backlog_bytes() > BACKLOG_BYTES_MAX
 
     def start_anew(self, reader: int, generation: int) -> None:
         """Set the generation of a reader, and drop the verdicts for an older one."""
-        self._outlets[reader] = _Outlet(generation)
+        self._queues[reader] = _ReplyQueue(generation)
 
     def end(self, connection: Connection) -> None:
         """Drop the verdicts of a closed connection."""
-        outlet = self._outlets[connection.reader]
-        if connection in outlet.in_large:
-            outlet.ended.add(connection)
+        queue = self._queues[connection.reader]
+        if connection in queue.in_large:
+            queue.ended.add(connection)
 
     def send_waiting(self) -> None:
         """Begin a turn: put waiting verdicts, as far as they fit."""
         self._large_left = LARGE_BYTES_A_TURN
-        for outlet in self._outlets.values():
-            while outlet.waiting and self._try(outlet.waiting[0]):
-                outlet.waiting_bytes -= len(outlet.waiting.popleft().payload)
-            self._send_large(outlet)
+        for queue in self._queues.values():
+            while queue.waiting and self._try(queue.waiting[0]):
+                queue.waiting_bytes -= len(queue.waiting.popleft().payload)
+            self._send_large(queue)
 
-    def _send_large(self, outlet: _Outlet) -> None:
-        while outlet.large and not outlet.waiting and self._large_left > 0:
-            verdict = outlet.large[0]
+    def _send_large(self, queue: _ReplyQueue) -> None:
+        while queue.large and not queue.waiting and self._large_left > 0:
+            verdict = queue.large[0]
             connection = verdict.connection
-            if connection in outlet.ended:
+            if connection in queue.ended:
                 if verdict.last and verdict.pending != NONE and not self._try(_dropped(verdict)):
                     return
             elif self._try(verdict):
                 self._large_left -= len(verdict.payload)
             else:
                 return
-            outlet.large.popleft()
-            outlet.waiting_bytes -= len(verdict.payload)
-            outlet.in_large[connection] -= 1
-            if not outlet.in_large[connection]:
-                del outlet.in_large[connection]
-                outlet.ended.discard(connection)
+            queue.large.popleft()
+            queue.waiting_bytes -= len(verdict.payload)
+            queue.in_large[connection] -= 1
+            if not queue.in_large[connection]:
+                del queue.in_large[connection]
+                queue.ended.discard(connection)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Put the verdicts of effects, or queue them."""
@@ -126,8 +126,8 @@ class Outlets:
                     self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
                 case Hangup(pending=kept):
                     self._put(_Verdict(lib.RMQ_VERDICT_CLOSE, connection, NONE if kept is None else kept))
-        for outlet in self._outlets.values():
-            self._send_large(outlet)
+        for queue in self._queues.values():
+            self._send_large(queue)
 
     def _send(self, connection: Connection, pending: int, command: RemotingCommand) -> None:
         try:
@@ -147,17 +147,17 @@ class Outlets:
 
     def _put(self, verdict: _Verdict, *, is_large: bool = False) -> None:
         connection = verdict.connection
-        outlet = self._outlets[connection.reader]
-        if outlet.generation not in (None, connection.reader_generation):
+        queue = self._queues[connection.reader]
+        if queue.generation not in (None, connection.reader_generation):
             return
-        if is_large or connection in outlet.in_large:
-            outlet.large.append(verdict)
-            outlet.in_large[connection] = outlet.in_large.get(connection, 0) + 1
-        elif not outlet.waiting and self._try(verdict):
+        if is_large or connection in queue.in_large:
+            queue.large.append(verdict)
+            queue.in_large[connection] = queue.in_large.get(connection, 0) + 1
+        elif not queue.waiting and self._try(verdict):
             return
         else:
-            outlet.waiting.append(verdict)
-        outlet.waiting_bytes += len(verdict.payload)
+            queue.waiting.append(verdict)
+        queue.waiting_bytes += len(verdict.payload)
 
     def _try(self, verdict: _Verdict) -> bool:
         connection = verdict.connection

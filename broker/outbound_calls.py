@@ -35,7 +35,7 @@ class Outcome:
 class _Job:
     commands: Sequence[RemotingCommand]
     timeout_ms: int
-    kept_only: bool
+    if_connected: bool
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class _Lane:
         os.eventfd_write(self.bell, 1)
 
 
-class OutsideCalls:
+class OutboundCalls:
     """One thread and one connection per address. The calls to one address run one after another, and between them the
     thread watches the connection."""
 
@@ -63,16 +63,16 @@ class OutsideCalls:
 
     def call(self, address: str, command: RemotingCommand, timeout_ms: int) -> None:
         """Send `command` and wait for its answer, on the address's own thread."""
-        self._put(address, _Job([command], timeout_ms, kept_only=False))
+        self._put(address, _Job([command], timeout_ms, if_connected=False))
 
-    def call_kept(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
+    def call_if_connected(self, address: str, commands: Sequence[RemotingCommand], timeout_ms: int) -> None:
         """Send `commands` one after another over the open connection of earlier calls only. The first error ends the
         call.
 
         A restarted name server would ignore the topic of a broker that it does not know. `timeout_ms` is for each
         command; there is at least one.
         """
-        self._put(address, _Job(commands, timeout_ms, kept_only=True))
+        self._put(address, _Job(commands, timeout_ms, if_connected=True))
 
     def _put(self, address: str, job: _Job) -> None:
         known = self._lanes.get(address)
@@ -147,7 +147,7 @@ def _call(line: BrokerLine, job: _Job) -> Outcome:
 
 def _ask(line: BrokerLine, command: RemotingCommand, job: _Job) -> Outcome:
     try:
-        answer = line.ask(command, job.timeout_ms, kept_only=job.kept_only)
+        answer = line.ask(command, job.timeout_ms, if_connected=job.if_connected)
     except (OSError, RemotingError) as error:
         return Outcome(line.address, str(error) or type(error).__name__, None, command.code)
     error_text = f"answered {answer.code}: {answer.remark}" if answer.code else None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ringmq.broker.requests.outlets import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, Outlets
+from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE, LARGE_BYTES_A_TURN, LARGE_CHUNK_BYTES, ReplyQueues
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Reply
 from ringmq.ipc.plane import NONE
 from ringmq.ipc.ports import Reader
@@ -48,10 +48,10 @@ class FakeRing:
         return [pending for _, _, pending, _, last in self.taken if last]
 
 
-def made(room: int = 1 << 40) -> tuple[FakeRing, Outlets]:
+def made(room: int = 1 << 40) -> tuple[FakeRing, ReplyQueues]:
     ring = FakeRing(room)
     subject: Any = ring
-    return ring, Outlets(FakeRing.readers, subject)
+    return ring, ReplyQueues(FakeRing.readers, subject)
 
 
 def reply(connection: Connection, pending: int, body: bytes = b"") -> Reply:
@@ -59,40 +59,40 @@ def reply(connection: Connection, pending: int, body: bytes = b"") -> Reply:
 
 
 def test_a_small_answer_passes_large_ones_of_others() -> None:
-    ring, outlets = made()
-    outlets.perform([reply(peer(1), 1, TABLE), reply(peer(2), 2, TABLE), reply(peer(3), 3)])
+    ring, replies = made()
+    replies.perform([reply(peer(1), 1, TABLE), reply(peer(2), 2, TABLE), reply(peer(3), 3)])
     assert ring.finished == [3]
-    outlets.perform([reply(peer(4), 4)])
+    replies.perform([reply(peer(4), 4)])
     for _ in range(8):
-        outlets.send_waiting()
+        replies.send_waiting()
     assert ring.finished == [3, 4, 1, 2]
-    assert not outlets.is_waiting
+    assert not replies.is_waiting
 
 
 def test_the_order_within_a_connection_stays() -> None:
-    ring, outlets = made()
+    ring, replies = made()
     one = peer(1)
     push = Push(one, RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, oneway=True))
     effects: list[Effect] = [reply(one, 1, TABLE), reply(one, 2), push, reply(one, 3, TABLE), Hangup(one, 4)]
-    outlets.perform(effects)
+    replies.perform(effects)
     for _ in range(8):
-        outlets.send_waiting()
+        replies.send_waiting()
     assert ring.finished == [1, 2, NONE, 3, 4]
-    outlets.perform([reply(one, 5)])
+    replies.perform([reply(one, 5)])
     assert ring.finished[-1] == 5
 
 
 def test_a_turn_puts_a_part_and_bodies_are_not_copied() -> None:
-    ring, outlets = made()
-    outlets.perform([reply(peer(number), number, TABLE) for number in range(5)])
+    ring, replies = made()
+    replies.perform([reply(peer(number), number, TABLE) for number in range(5)])
     assert sum(len(payload) for *_, payload, _ in ring.taken) <= LARGE_BYTES_A_TURN + LARGE_CHUNK_BYTES
-    outlets.perform([])
+    replies.perform([])
     before = len(ring.taken)
-    assert outlets.backlog_bytes() > BACKLOG_BYTES_LARGE, "requests with large answers wait"
+    assert replies.backlog_bytes() > BACKLOG_BYTES_LARGE, "requests with large answers wait"
     for _ in range(20):
-        outlets.send_waiting()
+        replies.send_waiting()
     assert len(ring.taken) > before
-    assert outlets.backlog_bytes() == 0
+    assert replies.backlog_bytes() == 0
     whole = b"".join(bytes(payload) for _, _, pending, payload, _ in ring.taken if pending == 3)
     assert decode_frame(whole).body == TABLE
     views = [payload for *_, payload, _ in ring.taken if len(payload) == LARGE_CHUNK_BYTES]
@@ -100,29 +100,29 @@ def test_a_turn_puts_a_part_and_bodies_are_not_copied() -> None:
 
 
 def test_what_waits_for_a_closed_connection_is_dropped() -> None:
-    ring, outlets = made(room=LARGE_BYTES_A_TURN)
-    outlets.perform([reply(DEAD, 1, TABLE), reply(DEAD, 2), reply(peer(2), 3, TABLE)])
+    ring, replies = made(room=LARGE_BYTES_A_TURN)
+    replies.perform([reply(DEAD, 1, TABLE), reply(DEAD, 2), reply(peer(2), 3, TABLE)])
     begun = len(ring.taken)
     assert begun > 1
-    outlets.end(DEAD)
+    replies.end(DEAD)
     ring.room = 1 << 40
     for _ in range(5):
-        outlets.send_waiting()
+        replies.send_waiting()
     rest = [
         (kind, pending, len(payload)) for kind, connection, pending, payload, _ in ring.taken[begun:] if pending < 3
     ]
     assert rest == [(lib.RMQ_VERDICT_DROP, 1, 0), (lib.RMQ_VERDICT_DROP, 2, 0)]
     assert ring.finished == [1, 2, 3]
-    assert not outlets.is_waiting
-    outlets.end(DEAD)
-    assert outlets.backlog_bytes() == 0
+    assert not replies.is_waiting
+    replies.end(DEAD)
+    assert replies.backlog_bytes() == 0
 
 
 def test_a_full_ring_makes_all_wait_and_loses_nothing() -> None:
-    ring, outlets = made(room=0)
-    outlets.perform([reply(peer(1), 1, TABLE), reply(peer(2), 2), reply(peer(1), 3)])
+    ring, replies = made(room=0)
+    replies.perform([reply(peer(1), 1, TABLE), reply(peer(2), 2), reply(peer(1), 3)])
     assert ring.taken == []
     for _ in range(200):
         ring.room += 300_000
-        outlets.send_waiting()
+        replies.send_waiting()
     assert ring.finished == [2, 1, 3]

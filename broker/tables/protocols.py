@@ -1,6 +1,6 @@
 """The interfaces that the core needs, as protocols: the shared-memory tables and the store.
 
-`ringmq.ipc.plane.Plane` is the real `PlanePort`; tests have one in memory.
+`ringmq.ipc.plane.Plane` is the real `PlaneProtocol`; tests have one in memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SUBSCRIPTION_COLD = 3
 TAGS_MAX = 56
 
 
-class PlanePort(Protocol):
+class PlaneProtocol(Protocol):
     """The methods of `ringmq.ipc.plane.Plane` that tables and offsets call."""
 
     header: Any
@@ -108,7 +108,7 @@ class LogState:
     """Share of the disk in use, 0..1, by the rule of retention."""
 
 
-class StorePort(Protocol):
+class StoreProtocol(Protocol):
     """Reads of the store for cold requests. Every one is bounded by the confirm offset."""
 
     def view(self, commit_log_offset: int) -> bytes | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.tables.ports import PlanePort
+from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.remoting.codes import ResponseCode
 
 
@@ -26,7 +26,7 @@ class Member:
     offset_check_in_slave: bool
 
 
-def member_of(config: BrokerConfig, plane: PlanePort) -> Member:
+def member_of(config: BrokerConfig, plane: PlaneProtocol) -> Member:
     """This broker's current role in its group."""
     return Member(
         config.broker_id,
@@ -38,7 +38,7 @@ def member_of(config: BrokerConfig, plane: PlanePort) -> Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PullFinding:
     """The result of a pull in the store: code and next offset by the rules of a master. `is_slow`: the messages are
     older than those in memory."""
 
@@ -49,7 +49,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Suggestion:
     """Code, next offset and suggestWhichBrokerId of the answer."""
 
     code: int
@@ -57,7 +57,7 @@ class Advice:
     suggested_broker_id: int
 
 
-def advise(member: Member, found: Finding, slow_broker_id: int, group_broker_id: int) -> Advice:
+def suggest(member: Member, found: PullFinding, slow_broker_id: int, group_broker_id: int) -> Suggestion:
     """The fields of the answer. `slow_broker_id`: the group's whichBrokerWhenConsumeSlowly. `group_broker_id`: its
     brokerId."""
     code, next_offset = found.code, found.next_offset
@@ -69,4 +69,4 @@ def advise(member: Member, found: Finding, slow_broker_id: int, group_broker_id:
     suggested = slow_broker_id if found.is_slow else group_broker_id
     if not member.slave_read_enable or (member.broker_id and not found.is_slow and member.master_known):
         suggested = 0
-    return Advice(int(code), next_offset, suggested)
+    return Suggestion(int(code), next_offset, suggested)

@@ -1,4 +1,4 @@
-"""Notices to groups (40) have a budget: a notice beyond it waits, is not lost, and is sent once."""
+"""Notifications to groups (40) have a budget: a notice beyond it waits, is not lost, and is sent once."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ import pytest
 
 from ringmq.broker.requests.request import Outbox
 from ringmq.broker.requests.turns import finish
-from ringmq.broker.tables import notices
+from ringmq.broker.tables import notifications
 from ringmq.broker.tables.consumers import ConsumerTable, Member
-from ringmq.broker.tables.notices import Notices
+from ringmq.broker.tables.notifications import Notifications
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData
 from tests.broker.fakes import START_MS, Lab, make_lab, peer
@@ -28,56 +28,56 @@ def join(table: ConsumerTable, group: str, count: int, **data: Any) -> None:
 
 
 def told(table: ConsumerTable) -> Counter[tuple[str, int]]:
-    """(group, member) -> notices."""
+    """(group, member) -> notifications."""
     effects: list[Any] = table._outbox.take()
     return Counter((effect.command.ext_fields["consumerGroup"], effect.connection.number) for effect in effects)
 
 
 def test_changes_beyond_the_budget_share_one_notice(table: ConsumerTable) -> None:
     join(table, "G", 600)
-    subject = Notices(table)
-    assert subject.may_tell("G", START_MS)
+    subject = Notifications(table)
+    assert subject.may_notify("G", START_MS)
     for _ in range(50):
-        assert not subject.may_tell("G", START_MS)
+        assert not subject.may_notify("G", START_MS)
     assert subject.is_waiting
     at_ms, turns = START_MS, 0
     while subject.is_waiting:
-        at_ms += notices.PAUSE_MS
+        at_ms += notifications.PAUSE_MS
         subject.turn(at_ms)
         turns += 1
     assert told(table) == {("G", number): 1 for number in range(600)}
-    assert turns * notices.PAUSE_MS * notices.PER_MS <= 600
+    assert turns * notifications.PAUSE_MS * notifications.PER_MS <= 600
 
 
 def test_a_turn_and_a_second_have_their_bounds(table: ConsumerTable) -> None:
     for group in range(20):
         join(table, f"G{group}", 100)
-    subject = Notices(table)
+    subject = Notifications(table)
     sent = 0
     for at_ms in range(START_MS, START_MS + 1000):
         for group in range(20):
-            if subject.may_tell(f"G{group}", at_ms):
+            if subject.may_notify(f"G{group}", at_ms):
                 sent += 100
         subject.turn(at_ms)
         a_turn = sum(told(table).values())
-        assert a_turn <= notices.A_TURN
+        assert a_turn <= notifications.A_TURN
         sent += a_turn
-    assert notices.PER_MS * 990 <= sent <= notices.AT_ONCE + notices.PER_MS * 1000
+    assert notifications.PER_MS * 990 <= sent <= notifications.AT_ONCE + notifications.PER_MS * 1000
 
 
 def test_a_group_larger_than_the_budget_is_told_and_a_change_meanwhile_is_told_after_it(table: ConsumerTable) -> None:
-    size = notices.AT_ONCE + 500
+    size = notifications.AT_ONCE + 500
     join(table, "G", size)
-    subject = Notices(table)
-    assert not subject.may_tell("G", START_MS)
+    subject = Notifications(table)
+    assert not subject.may_notify("G", START_MS)
     subject.turn(START_MS)
     first = told(table)
-    assert sum(first.values()) == notices.A_TURN
-    assert not subject.may_tell("G", START_MS)
+    assert sum(first.values()) == notifications.A_TURN
+    assert not subject.may_notify("G", START_MS)
     table.unregister("G", peer(size - 1))
     at_ms, seen = START_MS, first
     while subject.is_waiting:
-        at_ms += notices.PAUSE_MS
+        at_ms += notifications.PAUSE_MS
         subject.turn(at_ms)
         seen += told(table)
     assert seen == {("G", number): 2 for number in range(size - 1)}, "a member that has left is not told"
@@ -86,10 +86,10 @@ def test_a_group_larger_than_the_budget_is_told_and_a_change_meanwhile_is_told_a
 @pytest.mark.parametrize("model", [BROADCASTING, "CLUSTERING"])
 def test_groups_that_want_no_notice_cost_nothing(table: ConsumerTable, model: str) -> None:
     join(table, "G", 600, message_model=model)
-    subject = Notices(table)
-    allowed = [subject.may_tell("G", START_MS) for _ in range(5)]
+    subject = Notifications(table)
+    allowed = [subject.may_notify("G", START_MS) for _ in range(5)]
     assert all(allowed) is (model == BROADCASTING)
-    assert subject.may_tell("gone", START_MS)
+    assert subject.may_notify("gone", START_MS)
 
 
 def test_members_that_leave_one_by_one_are_not_worth_a_square_of_notices() -> None:
@@ -101,7 +101,7 @@ def test_members_that_leave_one_by_one_are_not_worth_a_square_of_notices() -> No
     for number in range(count):
         lab.broker.now.ms += 1
         lab.broker.on_close(peer(number))
-        lab.broker.notices.turn(lab.broker.now.ms)
+        lab.broker.notifications.turn(lab.broker.now.ms)
         effects: list[Any] = lab.broker.outbox.take()
         sent += sum(effect.command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED for effect in effects)
-    assert sent <= notices.AT_ONCE + notices.PER_MS * count
+    assert sent <= notifications.AT_ONCE + notifications.PER_MS * count

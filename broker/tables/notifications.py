@@ -19,7 +19,7 @@ A_TURN = 128
 PAUSE_MS = 10
 
 
-class Notices:
+class Notifications:
     """Notifies members within the budget: AT_ONCE notifications, and PER_MS more each millisecond."""
 
     def __init__(self, consumers: ConsumerTable) -> None:
@@ -36,7 +36,7 @@ class Notices:
         """True if some member is to be notified later."""
         return self._group is not None or bool(self._waiting)
 
-    def may_tell(self, group: str, now_ms: int) -> bool:
+    def may_notify(self, group: str, now_ms: int) -> bool:
         """True if the budget covers all members of a group now; it is charged. Otherwise the group waits."""
         self._refill(now_ms)
         online = self._consumers.get(group)
@@ -58,7 +58,7 @@ class Notices:
                 self._group = None
             else:
                 self._left -= 1
-                self._consumers.tell(group, connection)
+                self._consumers.notify(group, connection)
 
     def _begin(self) -> str:
         self._group = group = next(iter(self._waiting))

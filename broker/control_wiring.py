@@ -22,7 +22,7 @@ from ringmq.broker.handlers import (
 )
 from ringmq.broker.handlers.client_limits import ClientLimits
 from ringmq.broker.handlers.table import Handler, HandlerTable
-from ringmq.broker.outside_calls import OutsideCalls
+from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import SlaveTables
 from ringmq.broker.tables.persistence import Persistence, Saved
@@ -88,7 +88,7 @@ def slave_tables_of(broker: Broker) -> SlaveTables:
 
 
 def slave_role_of(
-    broker: Broker, persistence: Persistence, master_calls: OutsideCalls, log: Callable[[str], None]
+    broker: Broker, persistence: Persistence, master_calls: OutboundCalls, log: Callable[[str], None]
 ) -> SlaveRole:
     """A slave's part of control."""
     return SlaveRole(

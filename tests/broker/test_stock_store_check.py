@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker import server, take_over
+from ringmq.broker import server, stock_store_check
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.server import ServeOptions, serve
 from ringmq.broker.start_error import StartError
-from ringmq.broker.take_over import TakeOverError, describe, take_over_notices
+from ringmq.broker.stock_store_check import StockStoreError, describe, stock_store_notices
 from ringmq.ipc import notify
 from ringmq.store.config import StoreConfig
 from ringmq.store.unserved import Unserved
@@ -25,25 +25,25 @@ WAITING = [
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
     """A store in which something waits."""
-    monkeypatch.setattr(take_over, "unserved_in", lambda config: WAITING)
+    monkeypatch.setattr(stock_store_check, "unserved_in", lambda config: WAITING)
     return StoreConfig(root=tmp_path)
 
 
 def test_what_waits_is_listed_with_the_two_ways_on(store: StoreConfig) -> None:
-    with pytest.raises(TakeOverError) as caught:
-        take_over_notices(store, BrokerConfig())
+    with pytest.raises(StockStoreError) as caught:
+        stock_store_notices(store, BrokerConfig())
     text = str(caught.value)
     assert "  - 4 messages with a delay level, the first due at 2023-11-14 22:13:20 UTC\n  - x\n" in text
     assert "--accept-unserved" in text and "stock broker deliver it first" in text
 
 
 def test_accepted_it_is_told_and_left_alone(store: StoreConfig) -> None:
-    lines = take_over_notices(store, BrokerConfig(accept_unserved=True))
+    lines = stock_store_notices(store, BrokerConfig(accept_unserved=True))
     assert lines == [f"left for a stock broker, not served here: {describe(entry)}" for entry in WAITING]
 
 
 def test_a_slaves_store_is_its_masters_matter(store: StoreConfig) -> None:
-    assert take_over_notices(store, BrokerConfig(broker_role="SLAVE", broker_id=1)) == []
+    assert stock_store_notices(store, BrokerConfig(broker_role="SLAVE", broker_id=1)) == []
 
 
 @pytest.mark.parametrize("due_ms", [-(1 << 63), (1 << 63) - 1])
@@ -56,12 +56,12 @@ def test_the_survey_may_take_longer_than_a_start(tmp_path: Path, monkeypatch: py
         until = time.thread_time() + 0.2
         while time.thread_time() < until:
             pass
-        raise TakeOverError("enough")
+        raise StockStoreError("enough")
 
     fake = FakeServiceManager(tmp_path)
     monkeypatch.setenv("NOTIFY_SOCKET", fake.environment["NOTIFY_SOCKET"])
     monkeypatch.setattr(notify, "STILL_WORKING_EVERY_S", 0.02)
-    monkeypatch.setattr(server, "take_over_notices", survey)
+    monkeypatch.setattr(server, "stock_store_notices", survey)
     with pytest.raises(StartError, match="enough"):
         serve(ServeOptions(BrokerConfig(store_path_root_dir=str(tmp_path / "store"), listen_port=0)))
     fake.hear()

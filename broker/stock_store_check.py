@@ -13,22 +13,22 @@ from ringmq.store.unserved import Unserved, unserved_in
 _DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999: a property may say anything
 
 
-class TakeOverError(Exception):
+class StockStoreError(Exception):
     """The store holds pending work that this broker does not serve. The message lists it and says what to do."""
 
 
-def take_over_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
+def stock_store_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
     """Log lines about pending work that stays in the store. None for a store of ours.
 
-    Raises TakeOverError if the pending work has not been accepted, StoreFormatError for a newer store. A slave's store
-    is not checked, because its master serves it.
+    Raises StockStoreError if the pending work has not been accepted, StoreFormatError for a newer store. A slave's
+    store is not checked, because its master serves it.
     """
     check_format(store.root)
     if config.broker_role == "SLAVE":
         return []
     waiting = unserved_in(store)
     if waiting and not config.accept_unserved:
-        raise TakeOverError(refusal(str(store.root), waiting))
+        raise StockStoreError(refusal(str(store.root), waiting))
     return [f"left for a stock broker, not served here: {describe(entry)}" for entry in waiting]
 
 

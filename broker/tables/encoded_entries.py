@@ -25,7 +25,7 @@ class Bean(Protocol):
         """Stock's bean."""
 
 
-class EntryTexts:
+class EncodedEntries:
     """The member `table` of the config file `file`, and of the answer that contains it."""
 
     def __init__(self, file: str, table: str) -> None:
