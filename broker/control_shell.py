@@ -33,7 +33,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
-from ringmq.store.store_order import write_order
+from ringmq.store.store_task import write_task
 from ringmq.store.write_hold import read_hold
 
 
@@ -99,7 +99,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING
     if broker.replication.restart is not None:
-        write_order(root, broker.replication.restart)
+        write_task(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
 
 

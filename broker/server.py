@@ -61,7 +61,7 @@ from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.workers import WORKERS, WorkerRow, read_name
 from ringmq.native import ffi, lib
 from ringmq.remoting.doors import Door, open_doors
-from ringmq.store import markers, store_order
+from ringmq.store import markers, store_task
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
@@ -434,17 +434,17 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
 
 
 def follow_order(config: BrokerConfig) -> int | None:
-    """Cut, move or complete the log by the order of the previous run (store/store_order.py), even a killed one.
+    """Cut, move or complete the log by the order of the previous run (store/store_task.py), even a killed one.
 
     Returns the offset from which the log is adopted. That part may hold records of topics that no table names yet.
     """
     try:
-        performed = store_order.perform(store_config(config), open_log_source, take_tables, log)
+        performed = store_task.perform(store_config(config), open_log_source, take_tables, log)
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         raise StartError(
             f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"
         ) from error
-    for line in performed.told:
+    for line in performed.lines:
         log(line)
     return performed.adopted_from
 

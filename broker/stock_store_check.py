@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.store.config import StoreConfig
 from ringmq.store.store_format import check_format
-from ringmq.store.unserved import Unserved, unserved_in
+from ringmq.store.unsupported import Unsupported, find_unsupported
 
 _DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999: a property may say anything
 
@@ -26,13 +26,13 @@ def stock_store_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
     check_format(store.root)
     if config.broker_role == "SLAVE":
         return []
-    waiting = unserved_in(store)
+    waiting = find_unsupported(store)
     if waiting and not config.accept_unserved:
         raise StockStoreError(refusal(str(store.root), waiting))
     return [f"left for a stock broker, not served here: {describe(entry)}" for entry in waiting]
 
 
-def describe(entry: Unserved) -> str:
+def describe(entry: Unsupported) -> str:
     """One line: number and kind, and the time when the first is due."""
     if entry.due_ms is None:
         return str(entry)
@@ -40,7 +40,7 @@ def describe(entry: Unserved) -> str:
     return f"{entry}, the first due at {due:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def refusal(root: str, waiting: Sequence[Unserved]) -> str:
+def refusal(root: str, waiting: Sequence[Unsupported]) -> str:
     """The reason why the store is refused, and the two ways on."""
     lines = "".join(f"\n  - {describe(entry)}" for entry in waiting)
     return (

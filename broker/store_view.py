@@ -14,8 +14,8 @@ from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
+from ringmq.store.offset_search import Boundary
 from ringmq.store.retention import used_ratio
-from ringmq.store.search import Boundary
 from ringmq.store.tail_checksums import window_crc
 
 BATCH_PULL_BYTES_MAX = 4 << 20

@@ -55,7 +55,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
     """Return (MessageStore, readable offset, has a live owner)."""
     from ringmq.ipc.watermark import read_watermarks
     from ringmq.store.config import StoreConfig, StoreConfigError
-    from ringmq.store.guess import config_for_folder
+    from ringmq.store.inferred_config import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
     from ringmq.store.message_store import MessageStore
     from ringmq.store.store_format import StoreFormatError, check_format
@@ -148,11 +148,11 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
 
     from ringmq.store.config_files import ConfigFileError
     from ringmq.store.mapped_file import StoreLoadError
-    from ringmq.store.unserved import unserved_in
+    from ringmq.store.unsupported import find_unsupported
 
     found, _, _ = _open(folder, config, settings)
     try:
-        rows = [dataclasses.asdict(entry) for entry in unserved_in(found.config)]
+        rows = [dataclasses.asdict(entry) for entry in find_unsupported(found.config)]
     except (ConfigFileError, StoreLoadError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if rows or output == "json":

@@ -229,9 +229,9 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def _left_behind(facts: StoreFacts, accept_unserved: bool) -> Iterator[Finding]:
-    if facts.unserved:
+    if facts.unsupported:
         yield Finding(
-            "store", "unserved", WARN if accept_unserved else FAIL, "; ".join(map(describe, facts.unserved)),
+            "store", "unserved", WARN if accept_unserved else FAIL, "; ".join(map(describe, facts.unsupported)),
             "a stock broker has left it, RingMQ does not serve it yet and leaves it untouched",
             "let the stock broker deliver it first, or accept it: --accept-unserved (docs/take-over.md)",
         )  # fmt: skip

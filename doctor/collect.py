@@ -25,7 +25,7 @@ from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.store import inspect, layout
 from ringmq.store.message_store import MessageStore
-from ringmq.store.store_order import ORDER_FILE
+from ringmq.store.store_task import TASK_FILE
 from ringmq.store.write_hold import HOLD_FILE
 
 LISTED_FILES_MAX = 5000
@@ -39,7 +39,7 @@ PROC_FILES = (
 PROCESS_FILES = ("cmdline", "status", "limits", "stat", "schedstat", "wchan", "io", "cgroup", "stack")
 MARKER_FILES = (
     *(layout.ABORT, layout.BOOT_MARKER, layout.FAILED_MARKER, layout.FORMAT_MARKER),
-    *(f"{layout.CONFIG}/{name}" for name in (ORDER_FILE, HOLD_FILE)),
+    *(f"{layout.CONFIG}/{name}" for name in (TASK_FILE, HOLD_FILE)),
 )
 
 

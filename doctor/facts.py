@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ringmq.store.record_values import NotIndexed
-from ringmq.store.unserved import Unserved
+from ringmq.store.unsupported import Unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class StoreFacts:
     """Number of files of other users."""
     cut_files: int = 0
     salvage_files: int = 0
-    unserved: tuple[Unserved, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
     tail: TailFacts | None = None
     dispatch_lag_bytes: int = 0
     """Bytes of a live broker that are appended but not in queues yet."""

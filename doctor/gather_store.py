@@ -14,10 +14,10 @@ from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import counted
-from ringmq.store.recovery_cut import CUT_FOLDER
+from ringmq.store.recovery_truncate import CUT_FOLDER
 from ringmq.store.salvage import salvage_files
 from ringmq.store.store_format import StoreFormatError, read_format
-from ringmq.store.unserved import unserved_in
+from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
 
@@ -88,7 +88,9 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
         )
     if facts.is_locked:  # a stock broker: its queues grow under us
         return facts
-    return dataclasses.replace(facts, tail=read_tail(store, store.log_end()), unserved=tuple(unserved_in(config)))
+    return dataclasses.replace(
+        facts, tail=read_tail(store, store.log_end()), unsupported=tuple(find_unsupported(config))
+    )
 
 
 def running_broker(root: Path) -> int:

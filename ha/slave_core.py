@@ -56,7 +56,7 @@ from ringmq.ha.slave_events import (
     Tell,
     Tick,
 )
-from ringmq.store.store_order import CUT, REBASE, StoreOrder
+from ringmq.store.store_task import CUT, REBASE, StoreTask
 
 BACK_OFF_MS = (0, 250, 500, 1000, 2000, 4000, 5000)
 STOCK_ADDRESS_CHARS_MIN = 6
@@ -263,9 +263,9 @@ class SlaveCore:
             case handshake.START_AT if self._may_start_at(answer.offset) and (
                 self.snapshot.empty or self._may_cut(host)
             ):
-                return self._restart(StoreOrder(REBASE, answer.offset), answer.reason)
+                return self._restart(StoreTask(REBASE, answer.offset), answer.reason)
             case handshake.CUT if self.snapshot.min_offset <= answer.offset < own_end and self._may_cut(host):
-                return self._restart(StoreOrder(CUT, answer.offset), answer.reason)
+                return self._restart(StoreTask(CUT, answer.offset), answer.reason)
             case handshake.START_AT | handshake.CUT if not self._may_cut(host):
                 return self._kept(answer, host, now_ms)
         why = f"master {self._master.broker} says {answer.verdict}{self._impossible(answer)}: {answer.reason}"
@@ -305,7 +305,7 @@ class SlaveCore:
         news = Tell(LinkNews(self._master.ha, "held", why=f"{answer.verdict} at {answer.offset}: {unnamed}"))
         return [Disconnect(why), *self._said(why), news, *self._wait(now_ms, HELD_OFF_MS)]
 
-    def _restart(self, order: StoreOrder, reason: str) -> list[Effect]:
+    def _restart(self, order: StoreTask, reason: str) -> list[Effect]:
         self.state = "restarting"
         text = f"the store is closed to {order.action} it at {order.offset}: {reason}"
         return [Disconnect(text), Log(text), RestartStore(order)]
@@ -347,7 +347,7 @@ class SlaveCore:
         records never starts afresh by itself."""
         why = f"the stream starts at {offset}, this log ends at {self.snapshot.append_offset}"
         if self.snapshot.empty and offset > 0 and self._may_start_at(offset):
-            return self._restart(StoreOrder(REBASE, offset), why)
+            return self._restart(StoreTask(REBASE, offset), why)
         lacks = "" if offset < self.snapshot.append_offset else f": {self.snapshot.append_offset}..{offset} is lacking"
         return self._failed(f"{why}{lacks}", now_ms)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ringmq.ha.handshake import HandshakeAnswer
 from ringmq.ha.orders import News
-from ringmq.store.store_order import StoreOrder
+from ringmq.store.store_task import StoreTask
 
 NO_LIMIT = 2**64 - 1
 """confirm_limit without a limit: consumers may see the log up to the slave's own end."""
@@ -193,7 +193,7 @@ class Limit:
 class RestartStore:
     """Leave the order for the closed store and end with EXIT_RESTART_STORE. It is the last effect."""
 
-    order: StoreOrder
+    order: StoreTask
 
 
 @dataclass(frozen=True, slots=True)

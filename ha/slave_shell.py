@@ -29,7 +29,7 @@ from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpe
 from ringmq.native import ffi, lib
 from ringmq.store.config import StoreConfig
 from ringmq.store.message_store import MessageStore
-from ringmq.store.store_order import StoreOrder, write_order
+from ringmq.store.store_task import StoreTask, write_task
 from ringmq.store.tail_checksums import tail_checksums
 
 SLICE_MS = 100
@@ -175,9 +175,9 @@ class SlaveShell:
             self._received_before = int(self._link.received_bytes)
             lib.rmq_receiver_attach(self._receiver, link.detach())
 
-    def _restart(self, order: StoreOrder) -> None:
+    def _restart(self, order: StoreTask) -> None:
         try:
-            write_order(self._root, order)
+            write_task(self._root, order)
         except OSError as error:
             raise RoleError(f"ha-slave: the order to {order.action} the store cannot be left: {error}") from error
         self._restarting = True

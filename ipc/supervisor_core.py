@@ -25,7 +25,7 @@ the sources meets such a state twice within INVARIANT_AGAIN_MS, the plane itself
 an optional one too. A clean stop would work on that plane. The supervisor therefore kills all workers, and
 `restart_wanted` requests that the store be reopened.
 
-A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_order.py). The supervisor
+A worker that ends with EXIT_RESTART_STORE has left an order for the closed store (store/store_task.py). The supervisor
 stops all workers in the same way, and `restart_wanted` requests that the store be reopened.
 """
 

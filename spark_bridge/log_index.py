@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ringmq.spark_bridge.slices import LogSpan, QueueKey
+from ringmq.store.dispatch_backlog import Backlog, BacklogRecord
 from ringmq.store.message_store import MessageStore
-from ringmq.store.undispatched import TailRecord, Tails
 
 
 class Place(NamedTuple):
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 class LogIndex:
     """One look at the store: nothing below `span.begin` is there any more, nothing from `span.end` on is readable."""
 
-    def __init__(self, store: MessageStore, span: LogSpan, tails: Tails) -> None:
+    def __init__(self, store: MessageStore, span: LogSpan, tails: Backlog) -> None:
         self._store = store
         self._tails = tails
         self.span = span
@@ -62,7 +62,7 @@ class LogIndex:
         unit = queue.unit(offset) if queue is not None else None
         return None if unit is None else Place(unit.commit_log_offset, unit.size)
 
-    def tail(self, key: QueueKey) -> list[TailRecord]:
+    def tail(self, key: QueueKey) -> list[BacklogRecord]:
         """The queue's records that have no unit, in order."""
         return self._tails.get((key.topic, key.queue_id), [])
 

@@ -25,10 +25,10 @@ from ringmq.spark_bridge.slices import BrokerPlace, LogSpan, QueueKey, StorePlac
 from ringmq.spark_bridge.store_access import check_folder, check_log, readable
 from ringmq.store import layout, markers
 from ringmq.store.broker_name import read_broker_name
-from ringmq.store.guess import config_without_index
+from ringmq.store.dispatch_backlog import Backlog, dispatch_backlog
+from ringmq.store.inferred_config import config_without_index
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import survey
-from ringmq.store.undispatched import Tails, undispatched
 
 log = logging.getLogger("ringmq.spark_bridge")
 
@@ -47,7 +47,7 @@ class _Look:
     place: BrokerPlace
     store: MessageStore
     index: LogIndex
-    tails: Tails
+    tails: Backlog
     bounds: dict[QueueKey, tuple[int, int]]
 
 
@@ -60,7 +60,7 @@ class StoreCatalog:
         self._root = options.store
         self._options = options
         self._clock = clock
-        self._ended: tuple[object, int, Tails] | None = None
+        self._ended: tuple[object, int, Backlog] | None = None
         self._last: _Look | None = None
         self._live: LiveQueues | None = None
 
@@ -143,7 +143,7 @@ class StoreCatalog:
         check_folder(self._root)
         return BrokerPlace(read_broker_name(self._root), None, _store_place(self._root))
 
-    def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Tails]:
+    def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Backlog]:
         """The end of what is readable, and the records in front of it that no queue knows."""
         if marks.live:
             return marks.dispatched_offset, {}
@@ -154,7 +154,7 @@ class StoreCatalog:
         stamp = tuple(_stamp(self._root / name) for name in (layout.ABORT, layout.COMMIT_LOG, layout.CHECKPOINT))
         if self._ended is None or self._ended[0] != stamp:  # it does not change without an owner, and takes a while
             found = survey(store.config)
-            self._ended = (stamp, found.append_offset, undispatched(store, found))
+            self._ended = (stamp, found.append_offset, dispatch_backlog(store, found))
         return self._ended[1], self._ended[2]
 
     def _dispatched_watermarks(self, start_wait_s: float = START_WAIT_S) -> Watermarks:

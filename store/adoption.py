@@ -1,7 +1,7 @@
 """Adoption of the tail of a slave's log that the master has lost.
 
 The store is closed, and this process holds its lock. There are three steps: the tail is copied from the source to a
-folder of the store (`adoption_staging`), the own log is cut (`salvage.cut`), the copy is appended. Copying and
+folder of the store (`adoption_staging`), the own log is cut (`salvage.truncate`), the copy is appended. Copying and
 appending go by whole records, in order. Sizes and CRC of the body are checked before a record is written. Appending
 again from the same offset writes the same bytes again.
 

@@ -56,7 +56,7 @@ def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda prob
     return {}
 
 
-def keep_damaged(root: Path, name: str) -> Path | None:
+def save_damaged_copy(root: Path, name: str) -> Path | None:
     """Copy `<root>/config/<name>` to the first free of `<name>.damaged`, `<name>.damaged.2` and so on, durably.
 
     Returns the copy, which may be an earlier one, None without such a file. Raises OSError.

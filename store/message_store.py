@@ -17,9 +17,9 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.consume_queue import ConsumeQueue, Unit
 from ringmq.store.index_file import IndexStore
 from ringmq.store.mapped_file import MappedFileCache
+from ringmq.store.offset_search import Boundary, offset_by_time
 from ringmq.store.record import Record
 from ringmq.store.record_values import is_queue_id, is_topic_name, queue_id_of
-from ringmq.store.search import Boundary, offset_by_time
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
 AnyUnit = Unit | BatchUnit
@@ -269,7 +269,7 @@ class MessageStore:
     def offset_by_time(
         self, topic: str, queue_id: int, time_ms: int, readable_offset: int, boundary: Boundary = Boundary.LOWER
     ) -> int:
-        """Return the queue offset at a store time (see `search`), 0 for an unknown queue."""
+        """Return the queue offset at a store time (see `offset_search`), 0 for an unknown queue."""
         queue = self.queue(topic, queue_id)
         if queue is None:
             return 0

@@ -33,12 +33,12 @@ from ringmq.store.config_files import ConfigFileError, load_config
 from ringmq.store.mapped_file import FileQueue, MappedFileCache, StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import not_indexed_line
-from ringmq.store.recovery_cut import CUT_FOLDER, cut_log
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
+from ringmq.store.recovery_truncate import CUT_FOLDER, truncate_log
 from ringmq.store.recovery_units import mend_last_units
 from ringmq.store.segment_lock import lock_for_deletion
-from ringmq.store.topic_births import read_births, within, write_births
+from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
 
 REDISPATCH_WINDOW_BYTES = 32 << 20
 NO_LIMIT = 1 << 63
@@ -132,11 +132,11 @@ def recover(
     stages.end("load queues")
     start = _scan_start(store, result, window_bytes)
     stages.end("find start")
-    births = _births(root, result)
-    _scan(store, result, start, births, unknown_topics_from=unknown_topics_from, tell=tell)
+    start_offsets = _start_offsets(root, result)
+    _scan(store, result, start, start_offsets, unknown_topics_from=unknown_topics_from, tell=tell)
     stages.end("scan log")
     tell("putting queues and index right")
-    result.cut_bytes = cut_log(store.commit_log.files, result.append_offset, root / CUT_FOLDER, result.reasons)
+    result.cut_bytes = truncate_log(store.commit_log.files, result.append_offset, root / CUT_FOLDER, result.reasons)
     stages.end("cut log")
     truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
     result.reasons += mend_last_units(store, result.queues, start, result.append_offset)
@@ -153,9 +153,9 @@ def recover(
     result.is_tail_enough = result.mode == SAME_BOOT or result.redispatch_offset >= tail
     if not result.is_tail_enough:  # whoever comes after a death in between would take the queues' tail for all
         markers.remove_boot_marker(root)
-    left = within(births, result.min_offset, result.append_offset)
-    if left != births:
-        write_births(root, left)
+    left = within(start_offsets, result.min_offset, result.append_offset)
+    if left != start_offsets:
+        write_start_offsets(root, left)
     markers.remove_failed_marker(root)
     stages.end("finish")
     return result
@@ -178,7 +178,7 @@ def survey(config: StoreConfig) -> RecoveredStore:
         confirmed = result.checkpoint.confirm_offset
         limit = max(_queues_end(result), confirmed) if confirmed else NO_LIMIT
         start = _scan_start(store, result, REDISPATCH_WINDOW_BYTES)
-        _scan(store, result, start, _births(config.root, result), limit=limit)
+        _scan(store, result, start, _start_offsets(config.root, result), limit=limit)
         bound_queues(store, result.queues, result.append_offset)
     return result
 
@@ -305,9 +305,9 @@ def _known_topics(root: Path) -> set[str] | None:
     return set(table) if isinstance(table, dict) and table else None
 
 
-def _births(root: Path, result: RecoveredStore) -> dict[str, int]:
+def _start_offsets(root: Path, result: RecoveredStore) -> dict[str, int]:
     try:
-        return read_births(root)
+        return read_start_offsets(root)
     except ConfigFileError as error:
         result.reasons.append(f"{error}: messages of topics that were deleted before may come back")
         return {}
@@ -317,7 +317,7 @@ def _scan(
     store: MessageStore,
     result: RecoveredStore,
     start: int,
-    births: Mapping[str, int],
+    start_offsets: Mapping[str, int],
     *,
     unknown_topics_from: int | None = None,
     limit: int = NO_LIMIT,
@@ -326,7 +326,7 @@ def _scan(
     table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
     if table == ffi.NULL:
         raise MemoryError("no memory for the table of queues")
-    for topic, offset in births.items():
+    for topic, offset in start_offsets.items():
         name = topic.encode()
         lib.rmq_queue_table_row(table, name, len(name), lib.RMQ_ANY_QUEUE).queue_end = offset
     for (topic, queue_id), queue in result.queues.items():

@@ -72,7 +72,7 @@ def salvage_files(root: Path) -> list[SalvageFile]:
     return sorted(found, key=lambda file: (file.from_offset, file.saved_ms))
 
 
-def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
+def truncate(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
     """End the log with the last whole record at or below `to_offset`. A log that ends there already stays as it is.
 
     Raises SalvageError if the log begins behind that offset, and OSError.
@@ -100,7 +100,7 @@ def cut(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> Sa
 
 
 def border_below(config: StoreConfig, offset: int) -> int:
-    """Return the offset at which `cut` would end the log. Reads only.
+    """Return the offset at which `truncate` would end the log. Reads only.
 
     Raises SalvageError if the log begins behind `offset`, and OSError.
     """
@@ -135,9 +135,9 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
 
 
 def end_at(config: StoreConfig, border: int) -> SalvageReport:
-    """End the log at a record border. At the log's begin an empty file remains, which `cut` would not leave."""
+    """End the log at a record border. At the log's begin an empty file remains, which `truncate` would not leave."""
     begins_there = is_without_files(config) or CommitLog(config, MappedFileCache(2)).files.min_offset == border
-    return rebase(config, border) if border and begins_there else cut(config, border)
+    return rebase(config, border) if border and begins_there else truncate(config, border)
 
 
 def is_without_files(config: StoreConfig) -> bool:

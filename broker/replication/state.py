@@ -22,8 +22,8 @@ from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, REFUSE, SALVAGE, START_AT, PeerClaim, Verdict
 from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence
-from ringmq.store import store_order
-from ringmq.store.store_order import StoreOrder
+from ringmq.store import store_task
+from ringmq.store.store_task import StoreTask
 from ringmq.store.write_hold import is_same_slave
 
 SlaveKey = tuple[int, str]
@@ -57,7 +57,7 @@ class Replication:
     master: Master = field(default_factory=lambda: Master(""))
     is_master_registered: bool = False
     link_news: LinkNews | None = None
-    restart: StoreOrder | None = None
+    restart: StoreTask | None = None
     said: list[str] = field(default_factory=list)
     """Log lines. The code that writes them removes them."""
     refusals: Refusals = field(default_factory=Refusals)
@@ -213,8 +213,8 @@ class Replication:
             self._hold()
 
     def _adopt(self, divergence: Divergence) -> None:
-        self.restart = StoreOrder(
-            store_order.ADOPT, divergence.common_offset, divergence.slave_offset, divergence.address
+        self.restart = StoreTask(
+            store_task.ADOPT, divergence.common_offset, divergence.slave_offset, divergence.address
         )
 
     def _hold(self) -> None:

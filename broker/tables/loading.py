@@ -22,7 +22,7 @@ from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.errors import RemotingError
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, keep_damaged, load_config
+from ringmq.store.config_files import ConfigFileError, load_config, save_damaged_copy
 
 LINES_TOLD_MAX = 5
 """Log lines about the entries of one file that are left out."""
@@ -129,6 +129,6 @@ def _read(
     except (RemotingError, ValueError, TypeError, OverflowError) as error:
         raise ConfigFileError(f"{path}: {error}") from error
     if lines and fresh:
-        kept = keep_damaged(root, file)
+        kept = save_damaged_copy(root, file)
         more = f"; {len(lines) - LINES_TOLD_MAX} more like it" if len(lines) > LINES_TOLD_MAX else ""
         tell(f"{'; '.join(lines[:LINES_TOLD_MAX])}{more}. The file as it was is kept as {kept}")

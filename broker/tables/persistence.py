@@ -26,7 +26,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text
 from ringmq.store.pending_deletions import read_deletions, write_deletions
-from ringmq.store.topic_births import read_births, within, write_births
+from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
 from ringmq.store.write_hold import HeldFor, write_hold
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
@@ -74,7 +74,7 @@ class Persistence:
         self._offsets_saved_ms = 0
         self._slave_commits: list[CommitKey] = []
         self._deletions: frozenset[str] = frozenset()
-        self._births: dict[str, int] = {}
+        self._start_offsets: dict[str, int] = {}
         self._saving_tables = False
         self._deletions_saved: frozenset[str] = frozenset()
         """Topics that had been deleted when the newest topics.json was begun."""
@@ -154,7 +154,7 @@ class Persistence:
             return
         if not self._erasures_are_saved():  # a deletion must not leave offsets in the file for a topic made again
             return
-        self._save_births(due, log)
+        self._save_start_offsets(due, log)
         gone: list[str] = []
         end_s = self._clock() + REMOVE_WITHIN_S
         try:
@@ -172,14 +172,14 @@ class Persistence:
             self.save_tables()
         return [topic for topic in due if topic in self._deletions_saved]
 
-    def _save_births(self, topics: list[str], log: LogState) -> None:
+    def _save_start_offsets(self, topics: list[str], log: LogState) -> None:
         """Record that the log's present records of the topics belong to no later topics of these names. Not on a slave:
         its log may be ahead of its tables."""
         if not self._saved.live.is_slave:
-            births = {**self._births, **dict.fromkeys(topics, log.append_offset)}
-            births = within(births, log.min_offset, log.append_offset)
-            write_births(self._root, births)
-            self._births = births
+            start_offsets = {**self._start_offsets, **dict.fromkeys(topics, log.append_offset)}
+            start_offsets = within(start_offsets, log.min_offset, log.append_offset)
+            write_start_offsets(self._root, start_offsets)
+            self._start_offsets = start_offsets
 
     def _free(self, topics: list[str]) -> None:
         """The topics' queues are removed. Remove the topics from the files, or the next start would delete later topics
@@ -192,7 +192,7 @@ class Persistence:
     def load_deletions(self) -> frozenset[str]:
         """Deleted topics whose queues the previous run has not removed. Raises ConfigFileError, OSError."""
         with contextlib.suppress(ConfigFileError):  # recovery has said so
-            self._births = read_births(self._root)
+            self._start_offsets = read_start_offsets(self._root)
         self._deletions = read_deletions(self._root)
         return self._deletions
 

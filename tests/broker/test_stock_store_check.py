@@ -13,19 +13,19 @@ from ringmq.broker.start_error import StartError
 from ringmq.broker.stock_store_check import StockStoreError, describe, stock_store_notices
 from ringmq.ipc import notify
 from ringmq.store.config import StoreConfig
-from ringmq.store.unserved import Unserved
+from ringmq.store.unsupported import Unsupported
 from tests.fake_service_manager import FakeServiceManager
 
 WAITING = [
-    Unserved("delay", "messages with a delay level", 4, due_ms=1_700_000_000_000),
-    Unserved("rocksdb", "x", None),
+    Unsupported("delay", "messages with a delay level", 4, due_ms=1_700_000_000_000),
+    Unsupported("rocksdb", "x", None),
 ]
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoreConfig:
     """A store in which something waits."""
-    monkeypatch.setattr(stock_store_check, "unserved_in", lambda config: WAITING)
+    monkeypatch.setattr(stock_store_check, "find_unsupported", lambda config: WAITING)
     return StoreConfig(root=tmp_path)
 
 

@@ -25,7 +25,7 @@ from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, T
 from ringmq.remoting.json_body import write_body
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
-from ringmq.store.topic_births import read_births, write_births
+from ringmq.store.topic_start_offsets import read_start_offsets, write_start_offsets
 from tests.broker.fakes import START_MS, FakePlane, make_lab
 from tests.operations import operations
 
@@ -290,7 +290,7 @@ def test_a_deletion_is_on_disk_until_its_queues_are_gone(tmp_path: Path, monkeyp
 def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_name_is_free(
     tmp_path: Path,
 ) -> None:
-    write_births(tmp_path, {"Earlier": 50, "Overtaken": 7})
+    write_start_offsets(tmp_path, {"Earlier": 50, "Overtaken": 7})
     lab = make_lab()
     lab.store.log_begin, lab.store.appended, lab.store.dispatched = 10, 100, 100
     persistence = Persistence(tmp_path, saved_by(lab.broker))
@@ -298,13 +298,13 @@ def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_n
     lab.make_topic("T")
     lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     persistence.remove_deleted(START_MS + 1000)
-    assert read_births(tmp_path) == {"Earlier": 50, "T": 100}, "what the log has no bytes of goes"
+    assert read_start_offsets(tmp_path) == {"Earlier": 50, "T": 100}, "what the log has no bytes of goes"
     lab.make_topic("S")
     lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "S"})
     lab.broker.config = changed(lab.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
     persistence.remove_deleted(START_MS + 3000)
     assert "S" in lab.store.deleted
-    assert read_births(tmp_path) == {"Earlier": 50, "T": 100}, "a slave's log may be ahead of its tables"
+    assert read_start_offsets(tmp_path) == {"Earlier": 50, "T": 100}, "a slave's log may be ahead of its tables"
 
 
 def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
@@ -317,7 +317,7 @@ def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
     clock_s = [0.0]
     persistence = Persistence(tmp_path, saved_by(lab.broker), lambda: clock_s[0])
     written: list[tuple[str, int]] = []
-    for name, write in (("write_births", write_births), ("write_deletions", write_deletions)):
+    for name, write in (("write_start_offsets", write_start_offsets), ("write_deletions", write_deletions)):
 
         def count_and_write(root: Path, content: Any, name: str = name, write: Any = write) -> None:
             written.append((name, len(content)))
@@ -328,13 +328,13 @@ def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
 
     def delete_topic(topic: str) -> None:
         clock_s[0] += 0.03
-        born.append(topic in read_births(tmp_path))
+        born.append(topic in read_start_offsets(tmp_path))
         lab.store.deleted.append(topic)
 
     monkeypatch.setattr(lab.store, "delete_topic", delete_topic)
     persistence.remove_deleted(START_MS + 1000)
     assert len(lab.store.deleted) == 2, "requests wait meanwhile"
-    assert written == [("write_deletions", 5), ("write_births", 5), ("write_deletions", 3)]
+    assert written == [("write_deletions", 5), ("write_start_offsets", 5), ("write_deletions", 3)]
     assert read_deletions(tmp_path) == lab.broker.deletions.topics() == set(topics).difference(lab.store.deleted)
     for _ in range(2):
         persistence.remove_deleted(START_MS + 1250)

@@ -17,7 +17,7 @@ from ringmq.broker.config.sources import Setting
 from ringmq.doctor.bundle import ENTRY_BYTES_MAX, Entry, cut, redacted, text_entry, within, write_bundle
 from ringmq.doctor.collect import broker_processes, collect, log_tail
 from ringmq.doctor.finding import OK, Finding
-from ringmq.store.store_order import CUT, StoreOrder, write_order
+from ringmq.store.store_task import CUT, StoreTask, write_task
 from ringmq.store.write_hold import HeldFor, write_hold
 from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
 from tests.waiting import wait_until
@@ -85,7 +85,7 @@ def test_a_store_in_disorder_makes_a_bundle_all_the_same(tmp_path: Path) -> None
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(b"x")
     (tmp_path / "ringmq.failed").write_text("EIO")
     (tmp_path / "config").mkdir()
-    write_order(tmp_path, StoreOrder(CUT, 4096))
+    write_task(tmp_path, StoreTask(CUT, 4096))
     write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10912", 0, 4096, 8192)])
     entries = {entry.name: entry.data for entry in collect(BrokerConfig(store_path_root_dir=str(tmp_path)), [], [])}
     assert entries["store/ringmq.failed"] == b"EIO"

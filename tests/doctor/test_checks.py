@@ -33,7 +33,7 @@ from ringmq.doctor.facts import (
 )
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, counts
 from ringmq.doctor.render import render
-from ringmq.store.unserved import Unserved
+from ringmq.store.unsupported import Unsupported
 
 GIB = 1 << 30
 ENGINE = EngineFacts(kernel="6.1.0", disabled=0, setup_errno=0)
@@ -204,7 +204,7 @@ def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
         ({"is_locked": True}, "lag", OK),
         ({"tail": TailFacts(1, 10, 10, 0, "no valid record at 10: bad CRC")}, "tail of the log", FAIL),
         ({"has_abort": True, "tail": TailFacts(1, 10, 10, 0, "no valid record")}, "tail of the log", WARN),
-        ({"unserved": (Unserved("delay", "delayed", 3),)}, "unserved", FAIL),
+        ({"unsupported": (Unsupported("delay", "delayed", 3),)}, "unserved", FAIL),
         ({"cut_files": 1}, "cut or salvaged", WARN),
     ],
 )
@@ -215,7 +215,9 @@ def test_store(changes: dict[str, Any], name: str, expected: str) -> None:
 
 
 def test_what_was_accepted_is_no_failure_and_a_live_brokers_mark_no_warning() -> None:
-    facts = dataclasses.replace(STORE, unserved=(Unserved("delay", "delayed", 3),), is_locked=True, has_abort=True)
+    facts = dataclasses.replace(
+        STORE, unsupported=(Unsupported("delay", "delayed", 3),), is_locked=True, has_abort=True
+    )
     findings = [*check_store(facts, accept_unserved=True)]
     assert level(findings, "unserved") == WARN
     assert "abort" not in {finding.name for finding in findings}

@@ -10,7 +10,7 @@ from ringmq.ha import slave_events as events
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import MASTER_UNKNOWN_MS
-from ringmq.store.store_order import CUT
+from ringmq.store.store_task import CUT
 from tests.ha.simulated_log import FILE_BYTES, RECORD_BYTES, Ledger, SimulatedLog
 from tests.ha.simulated_master import BEAT_MS, HEARTBEAT_MS, LAZY_FLUSH_MS, RESTART_MS, SimulatedMaster
 from tests.ha.simulated_world import MS, Path, Pipe, World

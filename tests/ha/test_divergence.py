@@ -14,7 +14,7 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.ha_bodies import HaStatus
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.store.config_files import load_config, persist_config
-from ringmq.store.store_order import CUT, StoreOrder, write_order
+from ringmq.store.store_task import CUT, StoreTask, write_task
 from ringmq.store.write_hold import read_hold
 from tests.ha.test_pair import MASTER, NAMED, SLAVE, log_bytes, marks, running_slave, wait_for_slave
 from tests.raw_client import RawClient
@@ -111,7 +111,7 @@ def stopped_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
             end = wait_for_slave(master, slave)
             wait_until(lambda: offset_of(slave) == 7, "the slave has the tables")
         assert master.stop() == 0
-    write_order(folder / "master", StoreOrder(CUT, LOST_FROM))
+    write_task(folder / "master", StoreTask(CUT, LOST_FROM))
     return folder, end
 
 

@@ -13,7 +13,7 @@ from receiver_kit import frame, frames
 from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
-from ringmq.store.store_order import CUT, StoreOrder, write_order
+from ringmq.store.store_task import CUT, StoreTask, write_task
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -209,7 +209,7 @@ def test_an_order_that_a_crash_left_behind_is_performed_at_the_next_start(tmp_pa
         with RunningBroker(store, settings, namesrv=None) as broker:
             wait_for_log(broker, LOG_END)
             broker.kill_all()
-        write_order(store, StoreOrder(CUT, cut_at))
+        write_task(store, StoreTask(CUT, cut_at))
         with RunningBroker(store, settings, namesrv=None) as broker:
             wait_for_log(broker, LOG_END)
             assert cut_at - 5000 < master.reports[1][0] <= cut_at

@@ -24,7 +24,7 @@ from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import make_event_fds
 from ringmq.native import ffi, lib
-from ringmq.store.store_order import CUT, REBASE, StoreOrder, read_order
+from ringmq.store.store_task import CUT, REBASE, StoreTask, read_task
 from tests.waiting import wait_until
 
 ROLES = [lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_HA]
@@ -242,7 +242,7 @@ def test_a_verdict_about_the_log_ends_the_worker_with_an_order(tmp_path: Path, v
         broker.judge = lambda claim: answer(verdict, 2 * FILE_BYTES)
         master.cut()
         assert slave.ended() == EXIT_RESTART_STORE
-        assert read_order(slave.root) == StoreOrder(action, 2 * FILE_BYTES)
+        assert read_task(slave.root) == StoreTask(action, 2 * FILE_BYTES)
 
 
 def test_a_held_slave_takes_nothing_and_shows_what_both_have(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import decode_frame
 from ringmq.remoting.properties import decode_properties
-from ringmq.store.guess import config_without_index
+from ringmq.store.inferred_config import config_without_index
 from ringmq.store.message_store import MessageStore
 
 

@@ -25,7 +25,7 @@ from ringmq.store import markers, staged_table
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.recovery import recover
-from ringmq.store.salvage import cut
+from ringmq.store.salvage import truncate
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
 from tests.spark_bridge.made_store import Fields, record_bytes
@@ -300,7 +300,7 @@ def by_order(store: Path, border: int) -> None:
         root=store, commit_log_file_bytes=files[0], consume_queue_file_bytes=files[1],
         index_slots=SMALL["maxHashSlotNum"], index_entries=SMALL["maxIndexNum"],
     )  # fmt: skip
-    assert cut(config, border).end_offset == border
+    assert truncate(config, border).end_offset == border
     assert recover(config).append_offset == border
 
 

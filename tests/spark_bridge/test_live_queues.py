@@ -14,7 +14,7 @@ from ringmq.client.topics import is_user_topic
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.spark_bridge.live_queues import LiveQueues
 from ringmq.spark_bridge.slices import QueueKey
-from ringmq.store.guess import config_without_index
+from ringmq.store.inferred_config import config_without_index
 from ringmq.store.message_store import MessageStore
 from tests.conformance import servers
 from tests.waiting import wait_until

@@ -11,10 +11,10 @@ from ringmq.fastjson.writer import write_config
 from ringmq.store.config_files import (
     ConfigFileError,
     encode_config,
-    keep_damaged,
     load_config,
     persist_config,
     persist_text,
+    save_damaged_copy,
 )
 
 JSON_FILES = [
@@ -143,11 +143,11 @@ def test_missing_files_are_an_empty_table_and_two_damaged_ones_an_error(tmp_path
 def test_a_damaged_file_is_kept_beside_and_no_older_copy_is_lost(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     path = tmp_path / "config" / "topics.json"
-    assert keep_damaged(tmp_path, "topics.json") is None
+    assert save_damaged_copy(tmp_path, "topics.json") is None
     kept = []
     for text in ("first", "second", "first"):
         path.write_text(text)
-        kept.append(keep_damaged(tmp_path, "topics.json"))
+        kept.append(save_damaged_copy(tmp_path, "topics.json"))
     assert kept == [path.with_name("topics.json.damaged"), path.with_name("topics.json.damaged.2"), kept[0]]
     assert [copy.read_text() for copy in kept[:2] if copy] == ["first", "second"]
 

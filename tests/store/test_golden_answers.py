@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ringmq.store.message_store import TIME_MAX_MS, GetStatus, MessageStore
+from ringmq.store.offset_search import Boundary
 from ringmq.store.record import parse_record
-from ringmq.store.search import Boundary
 from tests.store.golden_stores import basic_config
 
 ENTRY = dict[str, Any]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ringmq.native import ffi, lib
 from ringmq.store import layout
 from ringmq.store import record as records
+from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_numbers import decimal, message_count, small_number
 from ringmq.store.recovery import survey
-from ringmq.store.undispatched import undispatched
-from ringmq.store.unserved import unserved_in
-from ringmq.store.unserved_pop import PopLedger
+from ringmq.store.unsupported import find_unsupported
+from ringmq.store.unsupported_pop import PopLedger
 from tests.store.golden_stores import basic_config
 from tests.store.test_torn_tail import FILE_BYTES, encode, small_config
 
@@ -63,9 +63,9 @@ def test_the_tail_of_a_store_is_read_past_a_hostile_number_of_messages(tmp_path:
     (tmp_path / "commitlog" / ("0" * 20)).write_bytes(bytes(raw).ljust(FILE_BYTES, b"\0"))
     (tmp_path / "abort").write_text("4711")
     config = small_config(tmp_path)
-    (tail,) = undispatched(MessageStore(config), survey(config)).values()
+    (tail,) = dispatch_backlog(MessageStore(config), survey(config)).values()
     assert [record.messages for record in tail] == [1]
-    assert unserved_in(config) == []
+    assert find_unsupported(config) == []
 
 
 # ---- what stock left for itself ----
@@ -110,11 +110,11 @@ def test_hostile_times_and_offsets_of_stock_are_passed_over(
     basic_copy: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """A client can write to these topics of a stock broker."""
-    before = {entry.kind: entry.count for entry in unserved_in(basic_config(basic_copy))}
+    before = {entry.kind: entry.count for entry in find_unsupported(basic_config(basic_copy))}
     parse: Callable[[bytes], dict[str, str]] = records.parse_properties
     monkeypatch.setattr(
         records, "parse_properties",
         lambda raw: {name: text if name == "TIMER_OUT_MS" else value for name, value in parse(raw).items()},
     )  # fmt: skip
-    after = {entry.kind: entry.count for entry in unserved_in(basic_config(basic_copy))}
+    after = {entry.kind: entry.count for entry in find_unsupported(basic_config(basic_copy))}
     assert after == {kind: count for kind, count in before.items() if kind != "timer"}

@@ -20,7 +20,7 @@ from ringmq.store.consume_queue import Unit
 from ringmq.store.inspect import overview
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
-from ringmq.store.salvage import cut
+from ringmq.store.salvage import truncate
 from ringmq.store.verify import verify
 from tests.store.golden_stores import basic_config
 from tests.store.test_torn_tail import FILE_BYTES, encode, small_config
@@ -210,4 +210,4 @@ def test_a_scan_goes_on_behind_it(tmp_path: Path) -> None:
 
 def test_a_cut_behind_it_keeps_what_is_in_front(tmp_path: Path) -> None:
     places = damaged_store(tmp_path, 2, "physical offset", 7)
-    assert cut(small_config(tmp_path), places[4] + 10).end_offset == places[4]
+    assert truncate(small_config(tmp_path), places[4] + 10).end_offset == places[4]

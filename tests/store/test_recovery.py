@@ -20,7 +20,7 @@ from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import LogInUseError, RecoveredStore, recover, survey
 from ringmq.store.store_lock import byte_0_lock
-from ringmq.store.topic_births import BIRTHS_FILE, read_births
+from ringmq.store.topic_start_offsets import START_OFFSETS_FILE, read_start_offsets
 from tests.store.golden_stores import basic_config, crashed_config
 
 Copy = Callable[[str], Path]
@@ -415,12 +415,12 @@ def test_a_topic_made_again_counts_from_its_new_life(crashed_copy: Copy) -> None
     assert ("CrashB", 0) not in result.queues
 
 
-def _made_again(root: Path, births: str) -> None:
+def _made_again(root: Path, start_offsets: str) -> None:
     """CrashB has no queues, is known, and says from where on it is a new topic."""
     shutil.rmtree(root / "consumequeue" / "CrashB")
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "topics.json").write_text('{"topicConfigTable":{"CrashA":{},"CrashB":{}}}')
-    (root / "config" / BIRTHS_FILE).write_text(births)
+    (root / "config" / START_OFFSETS_FILE).write_text(start_offsets)
     write_checkpoint(root, Checkpoint(0, 0, 0))  # the whole log is read
 
 
@@ -437,7 +437,9 @@ def test_what_an_earlier_topic_of_the_name_has_in_the_log_is_not_taken_for_lost(
             mine = [record for record in own if record.queue_id == queue_id]
             assert state.missing_from == mine[0].commit_log_offset
             assert state.next_offset == mine[-1].queue_offset + 1
-    assert read_births(root) == {"CrashB": own[0].commit_log_offset, "Gone": found.append_offset}, "it ends there now"
+    assert read_start_offsets(root) == {"CrashB": own[0].commit_log_offset, "Gone": found.append_offset}, (
+        "it ends there now"
+    )
 
 
 def test_a_queue_of_a_new_topic_counts_on_from_its_units(crashed_copy: Copy) -> None:
@@ -448,18 +450,18 @@ def test_a_queue_of_a_new_topic_counts_on_from_its_units(crashed_copy: Copy) -> 
     without = survey(crashed_config(root)).queues
     assert without["CrashA", 0].missing_from >= 0
     (root / "config").mkdir(exist_ok=True)
-    (root / "config" / BIRTHS_FILE).write_text(json.dumps({"CrashA": END}))
+    (root / "config" / START_OFFSETS_FILE).write_text(json.dumps({"CrashA": END}))
     assert survey(crashed_config(root)).queues == without
 
 
 @pytest.mark.parametrize("junk", ["{", "[]", '{"CrashB": "0"}', '{"CrashB": -1}', '{"CrashB": true}'])
-def test_births_that_cannot_be_read_are_told_and_passed_over(crashed_copy: Copy, junk: str) -> None:
+def test_start_offsets_that_cannot_be_read_are_told_and_passed_over(crashed_copy: Copy, junk: str) -> None:
     root = crashed_copy("crash-kill9")
     _made_again(root, junk)
     result = recover(crashed_config(root))
     assert any("messages of topics that were deleted before may come back" in reason for reason in result.reasons)
     assert result.queues["CrashB", 0].missing_from >= 0
-    assert BIRTHS_FILE in " ".join(result.reasons)
+    assert START_OFFSETS_FILE in " ".join(result.reasons)
 
 
 def test_a_queue_says_which_records_of_the_log_are_its_own(crashed_copy: Copy) -> None:

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from ringmq.store import adoption, adoption_staging, inspect, markers, salvage, store_order
+from ringmq.store import adoption, adoption_staging, inspect, markers, salvage, store_task
 from ringmq.store import record as records
 from ringmq.store.adoption import AdoptionError, append, check_front, whole_bytes
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config, persist_config
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import SAME_BOOT, recover
-from ringmq.store.salvage import SalvageError, cut, rebase, salvage_files
-from ringmq.store.store_order import StoreOrder, perform, read_order, write_order
+from ringmq.store.salvage import SalvageError, rebase, salvage_files, truncate
+from ringmq.store.store_task import StoreTask, perform, read_task, write_task
 from ringmq.store.verify import verify
 from ringmq.store.write_hold import HeldFor, forget_adopted, read_hold, write_hold
 from tests.spark_bridge.made_store import MadeStore
@@ -82,7 +82,7 @@ def places(template: MadeStore) -> list[int]:
 def test_the_log_ends_at_the_cut_and_the_rest_is_kept(store: Path, template: MadeStore, number: int) -> None:
     before, border = log_of(store), places(template)[number]
     inode = (store / "commitlog" / f"{border // FILE_BYTES * FILE_BYTES:020d}").stat().st_ino
-    report = cut(config_of(store), border, now_ms=NOW_MS)
+    report = truncate(config_of(store), border, now_ms=NOW_MS)
     assert report.end_offset == border
     assert log_of(store) == before[:border]
     kept = salvaged(store)
@@ -95,7 +95,7 @@ def test_the_log_ends_at_the_cut_and_the_rest_is_kept(store: Path, template: Mad
 
 
 def test_queues_end_with_the_log_after_the_recovery(store: Path, template: MadeStore) -> None:
-    cut(config_of(store), places(template)[61])
+    truncate(config_of(store), places(template)[61])
     markers.write_boot_marker(store)  # as in a restart in place
     result = recover(config_of(store))
     assert result.mode == SAME_BOOT
@@ -113,12 +113,12 @@ def test_an_offset_inside_a_record_or_a_blank_cuts_in_front_of_it(template: Made
     cases = [(position + 1, position), (position + size - 1, position), (blank + 4, blank), (blank + 8, blank)]
     for number, (asked, border) in enumerate(cases):
         root = Path(shutil.copytree(template.root, tmp_path / str(number)))
-        assert cut(config_of(root), asked).end_offset == border
+        assert truncate(config_of(root), asked).end_offset == border
 
 
 def test_a_cut_at_the_begin_of_a_file_leaves_the_blank_in_front_of_it(store: Path, template: MadeStore) -> None:
     before = log_of(store)
-    assert cut(config_of(store), 2 * FILE_BYTES).end_offset == 2 * FILE_BYTES
+    assert truncate(config_of(store), 2 * FILE_BYTES).end_offset == 2 * FILE_BYTES
     assert log_of(store) == before[: 2 * FILE_BYTES].rstrip(b"\0")
     end = recover(config_of(store)).append_offset  # a blank at the very end is written again by who goes on
     assert end == max(begin + size for begin, size, _, _ in template.places if begin < 2 * FILE_BYTES)
@@ -127,7 +127,7 @@ def test_a_cut_at_the_begin_of_a_file_leaves_the_blank_in_front_of_it(store: Pat
 @pytest.mark.parametrize("behind", [0, 1, FILE_BYTES, 1 << 40])
 def test_a_log_that_ends_there_is_left_alone(store: Path, template: MadeStore, behind: int) -> None:
     before = log_of(store)
-    report = cut(config_of(store), template.end + behind)
+    report = truncate(config_of(store), template.end + behind)
     assert (report.end_offset, report.files) == (template.end, ())
     assert log_of(store) == before
     assert not markers.has_abort(store)
@@ -136,18 +136,18 @@ def test_a_log_that_ends_there_is_left_alone(store: Path, template: MadeStore, b
 def test_a_cut_in_front_of_the_log_is_refused(store: Path) -> None:
     (store / "commitlog" / f"{0:020d}").unlink()
     with pytest.raises(SalvageError, match=f"begins at {FILE_BYTES}"):
-        cut(config_of(store), FILE_BYTES - 1)
+        truncate(config_of(store), FILE_BYTES - 1)
 
 
 def test_two_cuts_at_one_offset_keep_both_tails(store: Path, template: MadeStore) -> None:
     border = places(template)[100]
     first = log_of(store)[border:]
-    cut(config_of(store), border, now_ms=NOW_MS)
+    truncate(config_of(store), border, now_ms=NOW_MS)
     path = store / "commitlog" / f"{border // FILE_BYTES * FILE_BYTES:020d}"
     with path.open("r+b") as file:
         file.seek(border % FILE_BYTES)
         file.write(b"other")
-    cut(config_of(store), border, now_ms=NOW_MS)
+    truncate(config_of(store), border, now_ms=NOW_MS)
     tails = [file.path.read_bytes() for file in salvage_files(store) if file.from_offset == border]
     assert tails[-1] == b"other" or tails[0] == b"other"
     assert any(first.startswith(tail) for tail in tails)
@@ -195,7 +195,7 @@ def reader_of(data: bytes, step: int = 1000) -> Callable[[int, int], bytes]:
 @pytest.mark.parametrize("step", [7, 1000, 1 << 20])
 def test_the_adopted_log_is_the_other_ones_byte_by_byte(store: Path, template: MadeStore, step: int) -> None:
     border = places(template)[30]
-    cut(config_of(store), border)
+    truncate(config_of(store), border)
     assert append(config_of(store), border, template.end, reader_of(log_of(template.root), step)) == template.end
     assert log_of(store) == log_of(template.root)
     assert recover(config_of(store)).next_offsets == {("Salvaged", 0): 60, ("Salvaged", 1): 60}
@@ -203,7 +203,7 @@ def test_the_adopted_log_is_the_other_ones_byte_by_byte(store: Path, template: M
 
 def test_logs_that_differ_in_front_of_the_offset_are_not_joined(store: Path, template: MadeStore) -> None:
     border = places(template)[30]
-    cut(config_of(store), border)
+    truncate(config_of(store), border)
     before, data = log_of(store), bytearray(log_of(template.root))
     data[border - 5000] ^= 1
     with pytest.raises(AdoptionError, match="differ"):
@@ -214,7 +214,7 @@ def test_logs_that_differ_in_front_of_the_offset_are_not_joined(store: Path, tem
 def test_what_is_no_record_ends_an_adoption(store: Path, template: MadeStore) -> None:
     border, bad = places(template)[30], template.places[70]
     for at, what in ((4, "neither a record"), (120, "CRC")):
-        cut(config_of(store), border)
+        truncate(config_of(store), border)
         data = bytearray(log_of(template.root))
         data[bad[0] + at] ^= 0x40
         with pytest.raises(AdoptionError, match=what) as caught:
@@ -229,7 +229,7 @@ def test_a_record_with_an_impossible_value_is_adopted_as_it_is(
 ) -> None:
     """As replication takes it: the recovery behind the adoption counts and names it."""
     border, wrong = places(template)[30], template.places[70][0]
-    cut(config_of(store), border)
+    truncate(config_of(store), border)
     data = bytearray(log_of(template.root))
     data[wrong + at] ^= 0x80
     assert append(config_of(store), border, template.end, reader_of(bytes(data))) == template.end
@@ -257,7 +257,7 @@ def test_an_other_log_that_ends_early_or_breaks_is_taken_as_far_as_it_goes(store
         return data[offset : min(offset + length, end + 1)]
 
     for read_chunk in (lambda offset, length: data[offset : min(offset + length, end + 1)], broken):
-        cut(config_of(store), border)
+        truncate(config_of(store), border)
         with pytest.raises(AdoptionError) as caught:
             append(config_of(store), border, template.end, read_chunk)
         assert caught.value.end_offset == end
@@ -293,11 +293,11 @@ def diverge(root: Path, template: MadeStore, number: int) -> None:
     assert own.end != template.end
 
 
-def orders(template: MadeStore) -> dict[str, StoreOrder]:
+def orders(template: MadeStore) -> dict[str, StoreTask]:
     return {
-        "cut": StoreOrder("cut", places(template)[61] + 5),
-        "rebase": StoreOrder("rebase", 2 * FILE_BYTES),
-        "adopt": StoreOrder("adopt", places(template)[61] + 5, end=template.end, source="10.0.0.2:10911"),
+        "cut": StoreTask("cut", places(template)[61] + 5),
+        "rebase": StoreTask("rebase", 2 * FILE_BYTES),
+        "adopt": StoreTask("adopt", places(template)[61] + 5, end=template.end, source="10.0.0.2:10911"),
     }
 
 
@@ -312,12 +312,12 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
         diverge(store, template, 61)
     other = HeldFor(2, "10.0.0.3:10911", 0, 0, 5)
     write_hold(store, [held_for(template), other])
-    write_order(store, orders(template)[action])
+    write_task(store, orders(template)[action])
     performed = perform(config_of(store), Source(template))
-    assert action in performed.told[0]
+    assert action in performed.lines[0]
     assert performed.adopted_from == (places(template)[61] if action == "adopt" else None)
-    assert read_order(store) is None
-    assert perform(config_of(store), Source(template)).told == []
+    assert read_task(store) is None
+    assert perform(config_of(store), Source(template)).lines == []
     assert read_hold(store) == ((other,) if action == "adopt" else (held_for(template), other))
     if action == "adopt":
         assert log_of(store) == log_of(template.root)
@@ -345,7 +345,7 @@ def test_an_adoption_ends_every_hold_for_that_slave(store: Path, template: MadeS
 def test_queues_name_the_adopted_log(store: Path, template: MadeStore) -> None:
     """What they had behind the cut were records of the store's own tail."""
     diverge(store, template, 61)
-    write_order(store, orders(template)["adopt"])
+    write_task(store, orders(template)["adopt"])
     perform(config_of(store), Source(template))
     markers.write_boot_marker(store)  # as in a restart in place
     result = recover(config_of(store))
@@ -363,12 +363,12 @@ def test_what_a_failed_sync_took_out_of_a_queue_is_found_after_an_adoption(
     """The order's own recovery finds it first, and redoes nothing: it must not count as the last run's recovery."""
     if number < RECORDS:
         diverge(store, template, number)
-    write_order(store, StoreOrder("adopt", [*places(template), template.end][number], template.end, "10.0.0.2:10911"))
+    write_task(store, StoreTask("adopt", [*places(template), template.end][number], template.end, "10.0.0.2:10911"))
     markers.write_abort(store, os.getpid())
     markers.write_boot_marker(store)
     markers.write_failed_marker(store, "fsync of a consume queue")
     next((store / "consumequeue" / "Salvaged" / "0").iterdir()).write_bytes(bytes(20_000))
-    monkeypatch.setattr(store_order, "recover", partial(recover, window_bytes=1000))
+    monkeypatch.setattr(store_task, "recover", partial(recover, window_bytes=1000))
     perform(config_of(store), Source(template))
     result = recover(config_of(store), window_bytes=1000)
     assert (result.append_offset, result.redispatch_offset) == (template.end, 0)
@@ -381,7 +381,7 @@ def test_tables_come_with_a_log_that_nothing_of_the_own_one_is_in(
 ) -> None:
     """Where the logs have a past in common, the own tables are the newer ones."""
     diverge(store, template, kept)
-    write_order(store, replace(orders(template)["adopt"], offset=places(template)[kept]))
+    write_task(store, replace(orders(template)["adopt"], offset=places(template)[kept]))
     sources: list[str] = []
 
     def take(root: Path, address: str) -> list[str]:
@@ -390,7 +390,7 @@ def test_tables_come_with_a_log_that_nothing_of_the_own_one_is_in(
         return ["tables"]
 
     performed = perform(config_of(store), Source(template), take)
-    assert (sources, "tables" in performed.told) == (asked, bool(asked))
+    assert (sources, "tables" in performed.lines) == (asked, bool(asked))
     assert performed.adopted_from == places(template)[kept]
     assert log_of(store) == log_of(template.root)
 
@@ -436,14 +436,14 @@ def test_an_adoption_that_gets_not_everything_cuts_nothing(store: Path, template
     diverge(store, template, 61)
     before = log_of(store)
     write_hold(store, [held_for(template)])
-    write_order(store, orders(template)["adopt"])
+    write_task(store, orders(template)["adopt"])
     performed = perform(config_of(store), broken_sources(template)[why])
-    assert "nothing of the own log was cut" in performed.told[-1] and why in performed.told[-1]
+    assert "nothing of the own log was cut" in performed.lines[-1] and why in performed.lines[-1]
     assert performed.adopted_from is None
-    assert (log_of(store), salvaged(store), read_order(store)) == (before, {}, None)
+    assert (log_of(store), salvaged(store), read_task(store)) == (before, {}, None)
     assert not (store / adoption_staging.FOLDER).exists()
     assert read_hold(store) == (held_for(template),), "the slave still has what was acknowledged"
-    write_order(store, orders(template)["adopt"])  # somebody chooses once more
+    write_task(store, orders(template)["adopt"])  # somebody chooses once more
     perform(config_of(store), Source(template))
     assert log_of(store) == log_of(template.root)
     assert read_hold(store) == ()
@@ -453,7 +453,7 @@ def test_a_log_that_parts_where_the_own_one_begins_is_adopted(store: Path, templ
     """Nothing of the own log stays, and its files in front are deleted."""
     diverge(store, template, 61)
     (store / "commitlog" / f"{0:020d}").unlink()
-    write_order(store, replace(orders(template)["adopt"], offset=FILE_BYTES))
+    write_task(store, replace(orders(template)["adopt"], offset=FILE_BYTES))
     assert perform(config_of(store), Source(template)).adopted_from == FILE_BYTES
     assert log_of(store) == log_of(template.root)[FILE_BYTES:]
     assert recover(config_of(store)).append_offset == template.end
@@ -462,13 +462,13 @@ def test_a_log_that_parts_where_the_own_one_begins_is_adopted(store: Path, templ
 def leave_copy(root: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store with another log from its 61st record on, and the complete copy of an adoption that a crash stopped."""
     diverge(root, template, 61)
-    write_order(root, orders(template)["adopt"])
+    write_task(root, orders(template)["adopt"])
 
     def crash(*ignored: object) -> None:
         raise OSError("crashed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store_order, "end_at", crash)
+        patch.setattr(store_task, "end_at", crash)
         with pytest.raises(OSError, match="crashed"):
             perform(config_of(root), Source(template))
     assert (root / adoption_staging.FOLDER / "complete.json").exists()
@@ -480,7 +480,7 @@ def test_a_copy_of_an_adoption_goes_with_the_order_that_replaced_it(
 ) -> None:
     """It begins behind the log's new end: a later adoption from that slave may not take it."""
     leave_copy(store, template, monkeypatch)
-    write_order(store, orders(template)[action])
+    write_task(store, orders(template)[action])
     perform(config_of(store), Source(template))
     assert not (store / adoption_staging.FOLDER).exists()
 
@@ -492,13 +492,13 @@ def test_a_copy_that_begins_elsewhere_than_the_own_log_parts_is_made_anew(
     leave_copy(store, template, monkeypatch)
     order = replace(orders(template)["adopt"], offset=places(template)[number])
     if left < 61:
-        cut(config_of(store), places(template)[left])
-    write_order(store, order)
+        truncate(config_of(store), places(template)[left])
+    write_task(store, order)
     source = Source(template)
     performed = perform(config_of(store), source)
     assert performed.adopted_from == places(template)[30]
     assert log_of(store) == log_of(template.root)
-    assert read_order(store) is None
+    assert read_task(store) is None
 
 
 def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
@@ -507,10 +507,10 @@ def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
     """The source is gone when the copy would have to be made anew."""
     leave_copy(store, template, monkeypatch)
     before = log_of(store)
-    write_order(store, replace(orders(template)["adopt"], offset=places(template)[30]))
+    write_task(store, replace(orders(template)["adopt"], offset=places(template)[30]))
     performed = perform(config_of(store), broken_sources(template)["refused"])
-    assert "nothing of the own log was cut" in performed.told[-1]
-    assert (log_of(store), salvaged(store), read_order(store)) == (before, {}, None)
+    assert "nothing of the own log was cut" in performed.lines[-1]
+    assert (log_of(store), salvaged(store), read_task(store)) == (before, {}, None)
 
 
 FULL = SimpleNamespace(f_bavail=5, f_frsize=4096)
@@ -522,9 +522,9 @@ def test_an_adoption_without_room_on_the_disk_cuts_nothing(
 ) -> None:
     diverge(store, template, 61)
     before = log_of(store)
-    write_order(store, orders(template)["adopt"])
+    write_task(store, orders(template)["adopt"])
     monkeypatch.setattr(os, "statvfs", lambda path: FULL)
-    told = perform(config_of(store), Source(template)).told
+    told = perform(config_of(store), Source(template)).lines
     assert "20480 are free" in told[-1]
     assert (log_of(store), salvaged(store)) == (before, {})
 
@@ -542,22 +542,22 @@ def test_an_adoption_asks_each_disk_that_it_writes_to(
     for path in (store / "commitlog").glob("0*"):
         path.rename(tmp_path / ("log1" if int(path.name) < 2 * FILE_BYTES else "log2") / path.name)
     config = replace(config_of(store), commit_log_directories=folders)
-    write_order(store, orders(template)["adopt"])
+    write_task(store, orders(template)["adopt"])
     monkeypatch.setattr(adoption_staging, "_device", lambda path: path.name)
     monkeypatch.setattr(os, "statvfs", lambda path: FULL if path.name == full else EMPTY)
     before = [sorted(folder.iterdir()) for folder in folders]
     performed = perform(config, Source(template))
     needs_little = full == "log2"  # one file is written again there: 16384 bytes, 20480 are free
-    assert (performed.adopted_from is not None) == needs_little, performed.told
+    assert (performed.adopted_from is not None) == needs_little, performed.lines
     if not needs_little:
-        assert f"bytes on the disk of {tmp_path / full}, 20480 are free" in performed.told[-1]
+        assert f"bytes on the disk of {tmp_path / full}, 20480 are free" in performed.lines[-1]
         assert [sorted(folder.iterdir()) for folder in folders] == before
 
 
 def test_the_progress_of_a_copy_is_told(store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption_staging, "PROGRESS_BYTES", 10_000)
     diverge(store, template, 61)
-    write_order(store, orders(template)["adopt"])
+    write_task(store, orders(template)["adopt"])
     lines: list[str] = []
     perform(config_of(store), Source(template), tell=lines.append)
     assert lines and all(line.endswith("MiB of the log of 10.0.0.2:10911") for line in lines)
@@ -578,15 +578,15 @@ NO_ORDERS = ("", "{", "[]", '{"action": "cut"}', '{"action": "drop", "offset": 1
 
 @pytest.mark.parametrize("text", NO_ORDERS)
 def test_a_file_that_is_no_order_stops_the_start(store: Path, text: str) -> None:
-    write_order(store, StoreOrder("cut", 0))
+    write_task(store, StoreTask("cut", 0))
     (store / "config" / "haOrder.json").write_text(text)
     with pytest.raises(SalvageError, match="not an order"):
-        read_order(store)
+        read_task(store)
 
 
 # ---- crashes -------------------------------------------------------------------------------------------------
 
-TRACED = {module.__file__ for module in (salvage, adoption, adoption_staging, store_order, markers)}
+TRACED = {module.__file__ for module in (salvage, adoption, adoption_staging, store_task, markers)}
 
 
 def run_to_line(work: Callable[[], Any], lines: int) -> bool:
@@ -626,14 +626,14 @@ def test_a_death_at_any_line_is_made_good_by_doing_it_again(
     order = orders(template)[action.split()[0]]
     if action == "cut after a copy":
         leave_copy(begin, template, monkeypatch)
-        order = StoreOrder("cut", places(template)[40])
+        order = StoreTask("cut", places(template)[40])
     elif action == "adopt from the own begin":
         diverge(begin, template, 100)
         (begin / "commitlog" / f"{0:020d}").unlink()
         order = replace(order, offset=FILE_BYTES)
     elif action == "adopt":
         diverge(begin, template, 100)
-    write_order(begin, order)
+    write_task(begin, order)
     wanted = Path(shutil.copytree(begin, tmp_path / "wanted"))
     perform(config_of(wanted), Source(template))
     lines, ended = 1, False
@@ -671,7 +671,7 @@ def test_a_death_before_the_copy_is_complete_leaves_the_store_as_it_was(
     persist_config(begin, "topics.json", {"topicConfigTable": {"Own": {}}})
     write_hold(begin, [held_for(template)])
     order = replace(orders(template)["adopt"], offset=places(template)[min(kept, 61)])
-    write_order(begin, order)
+    write_task(begin, order)
     before = log_of(begin)
 
     def take(folder: Path, address: str) -> list[str]:
@@ -699,7 +699,7 @@ def test_a_death_before_the_copy_is_complete_leaves_the_store_as_it_was(
 
 
 def test_inspect_shows_what_was_taken_out(store: Path, template: MadeStore) -> None:
-    cut(config_of(store), places(template)[61], now_ms=NOW_MS)
+    truncate(config_of(store), places(template)[61], now_ms=NOW_MS)
     recover(config_of(store))
     found = MessageStore(config_of(store))
     rows = inspect.salvage_files(found)
@@ -713,7 +713,7 @@ def test_inspect_shows_what_was_taken_out(store: Path, template: MadeStore) -> N
 
 
 def test_damage_ends_the_records_of_a_salvage_file_with_a_row_that_says_so(store: Path, template: MadeStore) -> None:
-    file = cut(config_of(store), places(template)[100], now_ms=NOW_MS).files[0]
+    file = truncate(config_of(store), places(template)[100], now_ms=NOW_MS).files[0]
     with file.path.open("r+b") as opened:
         opened.seek(template.places[103][0] + 4 - file.from_offset)
         opened.write(b"\0\0\0\0")
@@ -740,7 +740,7 @@ def test_what_control_believes_of_the_log_is_cut_with_it(store: Path, template: 
         text = json.dumps({**value, "queries": [["below", 3, border, 2], ["behind", 7, border + 1, 0]]})
         (store / "config" / name).write_text(text)
     if action == "cut":
-        cut(config_of(store), border)
+        truncate(config_of(store), border)
     else:
         rebase(config_of(store), 1 << 20)
     kept = [["below", 3, border, 2]] if action == "cut" else []
@@ -752,5 +752,5 @@ def test_what_control_believes_of_the_log_is_cut_with_it(store: Path, template: 
 def test_what_cannot_be_read_of_it_is_forgotten(store: Path, text: str) -> None:
     (store / "config").mkdir(exist_ok=True)
     (store / "config" / TABLE).write_text(text)
-    cut(config_of(store), 0)
+    truncate(config_of(store), 0)
     assert table_of(store)["queries"] == []

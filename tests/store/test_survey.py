@@ -10,9 +10,9 @@ import pytest
 from ringmq.store import layout, markers
 from ringmq.store.checkpoint import read_checkpoint, write_checkpoint
 from ringmq.store.consume_queue import UNIT_BYTES
+from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import CLEAN, SAME_BOOT, recover, survey
-from ringmq.store.undispatched import undispatched
 from tests.store.golden_stores import basic_config, crashed_config
 
 Copy = Callable[[str], Path]
@@ -47,7 +47,7 @@ def test_it_finds_what_recovery_finds(crashed_copy: Copy, variant: str, same_boo
     found = survey(crashed_config(root))
     assert _files(root) == before, "a reader writes nothing"
     assert (found.mode == SAME_BOOT) == same_boot
-    tails = undispatched(MessageStore(crashed_config(root)), found)
+    tails = dispatch_backlog(MessageStore(crashed_config(root)), found)
     recovered = recover(crashed_config(root))
     assert found.append_offset == recovered.append_offset
     assert found.next_offsets == recovered.next_offsets
@@ -60,7 +60,7 @@ def test_it_finds_what_recovery_finds(crashed_copy: Copy, variant: str, same_boo
 def test_a_torn_record_at_the_end_is_not_counted(crashed_copy: Copy) -> None:
     root = crashed_copy("crash-torn-body")
     found = survey(crashed_config(root))
-    tails = undispatched(MessageStore(crashed_config(root)), found)
+    tails = dispatch_backlog(MessageStore(crashed_config(root)), found)
     assert all(record.commit_log_offset < 1342373 for tail in tails.values() for record in tail)
     assert found.append_offset == 1342373
 
@@ -73,7 +73,7 @@ def test_a_queue_that_was_never_dispatched_is_found_in_the_log(crashed_copy: Cop
         path.unlink()
     folder.rmdir()
     found = survey(crashed_config(root))
-    tail = undispatched(MessageStore(crashed_config(root)), found)["CrashB", 0]
+    tail = dispatch_backlog(MessageStore(crashed_config(root)), found)["CrashB", 0]
     assert tail[-1].queue_offset == count - 1
 
 
@@ -91,7 +91,7 @@ def test_what_replicas_had_not_confirmed_is_left_out(crashed_copy: Copy, beyond:
     write_checkpoint(root, replace(read_checkpoint(root), confirm_offset=last[4] + beyond))
     found = survey(config)
     assert found.append_offset == last[4]
-    tails = undispatched(MessageStore(config), found)
+    tails = dispatch_backlog(MessageStore(config), found)
     assert sorted(record.commit_log_offset for tail in tails.values() for record in tail) == last[:4]
     assert recover(config).append_offset == end, "an owner goes on with all of it"
 
@@ -100,7 +100,7 @@ def test_a_clean_store_is_not_scanned(golden_basic: Path, expected: dict[str, An
     found = survey(basic_config(golden_basic))
     assert (found.mode, found.scanned_records) == (CLEAN, 0)
     assert found.append_offset == expected["commitLogMaxOffset"]
-    assert undispatched(MessageStore(basic_config(golden_basic)), found) == {}
+    assert dispatch_backlog(MessageStore(basic_config(golden_basic)), found) == {}
 
 
 def test_a_newest_file_without_bytes_is_passed_over(crashed_copy: Copy) -> None:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from ringmq.cli.store_commands import store as store_group
 from ringmq.ipc import watermark
 from ringmq.store import inspect as look
-from ringmq.store.guess import config_for_folder
 from ringmq.store.index_file import index_paths
+from ringmq.store.inferred_config import config_for_folder
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
 from ringmq.store.verify import VerifyReport, verify
@@ -185,7 +185,7 @@ def test_inspect_stops_at_damage_with_a_reason(basic_copy: Path) -> None:
     assert "CRC" in rows[-1]["error"]
 
 
-def test_index_sizes_are_guessed_from_small_files(golden_basic: Path) -> None:
+def test_index_sizes_are_inferred_from_small_files(golden_basic: Path) -> None:
     config = config_for_folder(golden_basic)
     assert (config.index_slots, config.index_entries) == (100, 400)
     assert (config.commit_log_file_bytes, config.batch_consume_queue_file_bytes) == (1048576, 4600)

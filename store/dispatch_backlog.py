@@ -8,7 +8,7 @@ from ringmq.store.record_numbers import message_count
 from ringmq.store.recovery import RecoveredStore
 
 
-class TailRecord(NamedTuple):
+class BacklogRecord(NamedTuple):
     """A record with messages [`queue_offset`, `queue_offset` + `messages`) of its queue."""
 
     queue_offset: int
@@ -18,13 +18,13 @@ class TailRecord(NamedTuple):
     messages: int
 
 
-Tails = dict[tuple[str, int], list[TailRecord]]
+Backlog = dict[tuple[str, int], list[BacklogRecord]]
 
 
-def undispatched(store: MessageStore, state: RecoveredStore) -> Tails:
+def dispatch_backlog(store: MessageStore, state: RecoveredStore) -> Backlog:
     """Return the records behind the end of each queue, by topic and queue id, in order. `state` is that of a survey."""
     begin = {name: queue.missing_from for name, queue in state.queues.items() if queue.missing_from >= 0}
-    tails: Tails = {name: [] for name in begin}
+    tails: Backlog = {name: [] for name in begin}
     if not begin:
         return tails
     for _, record in store.commit_log.scan(min(begin.values()), state.append_offset, check_crc=False):
@@ -34,6 +34,6 @@ def undispatched(store: MessageStore, state: RecoveredStore) -> Tails:
             is_batch_queue = state.queues[name].is_batch
             count = message_count(record.properties, record.sys_flag, is_batch_queue=is_batch_queue)
             tails[name].append(
-                TailRecord(record.queue_offset, record.commit_log_offset, record.size, record.store_time_ms, count)
+                BacklogRecord(record.queue_offset, record.commit_log_offset, record.size, record.store_time_ms, count)
             )
     return tails

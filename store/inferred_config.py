@@ -7,7 +7,7 @@ from ringmq.store import layout
 from ringmq.store.config import StoreConfig
 from ringmq.store.index_file import IndexFile, index_paths
 
-GUESS_BYTES_MAX = 16 << 20
+PROBED_BYTES_MAX = 16 << 20
 
 
 def config_for_folder(root: Path, **known: object) -> StoreConfig:
@@ -18,7 +18,7 @@ def config_for_folder(root: Path, **known: object) -> StoreConfig:
     """
     if "index_slots" not in known:
         for path in index_paths(root / layout.INDEX):
-            sizes = guess_index_sizes(path)
+            sizes = infer_index_sizes(path)
             if sizes is not None:
                 known = {**known, "index_slots": sizes[0], "index_entries": sizes[1]}
                 break
@@ -47,10 +47,10 @@ def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
     return 0
 
 
-def guess_index_sizes(path: Path) -> tuple[int, int] | None:
+def infer_index_sizes(path: Path) -> tuple[int, int] | None:
     """Return (slots, entries) of an index file with content, None if they cannot be inferred."""
     size = path.stat().st_size
-    if size in (0, 40 + 4 * layout.INDEX_SLOTS + 20 * layout.INDEX_ENTRIES) or size > GUESS_BYTES_MAX:
+    if size in (0, 40 + 4 * layout.INDEX_SLOTS + 20 * layout.INDEX_ENTRIES) or size > PROBED_BYTES_MAX:
         return None
     data = path.read_bytes()
     _, _, begin_offset, _, slots_used, next_number = struct.unpack_from(">qqqqii", data)

@@ -18,7 +18,7 @@ from ringmq.store.salvage import copy_range
 CUT_FOLDER = "ringmq.cut"
 
 
-def cut_log(files: FileQueue, append_offset: int, folder: Path, reasons: list[str]) -> int:
+def truncate_log(files: FileQueue, append_offset: int, folder: Path, reasons: list[str]) -> int:
     """Move all bytes behind `append_offset` into `folder`. Return the number of used bytes among them.
 
     Raises OSError.

@@ -12,14 +12,14 @@ from ringmq.store import layout, markers
 from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_format import FORMAT, StoreFormatError, check_format, read_format, write_format
-from ringmq.store.unserved import Unserved, unserved_in
+from ringmq.store.unsupported import Unsupported, find_unsupported
 from tests.store.golden_stores import basic_config, pop_config
 
 REVIVED = "rmq_sys_REVIVE_LOG_GoldCluster@CID_RMQ_SYS_REVIVE_GROUP"
 
 
 def counts(root: Path) -> dict[str, int | None]:
-    return {entry.kind: entry.count for entry in unserved_in(basic_config(root))}
+    return {entry.kind: entry.count for entry in find_unsupported(basic_config(root))}
 
 
 def set_offset(root: Path, key: str, queue_id: int, offset: int) -> None:
@@ -30,7 +30,7 @@ def set_offset(root: Path, key: str, queue_id: int, offset: int) -> None:
 
 def test_the_golden_store_has_what_its_timer_wheel_and_stock_say(golden_basic: Path) -> None:
     """152 is the sum of the wheel's slots from lastReadTimeMs on; 17 of 21 delayed messages were delivered."""
-    found = unserved_in(basic_config(golden_basic))
+    found = find_unsupported(basic_config(golden_basic))
     assert [(entry.kind, entry.count, entry.is_exact) for entry in found] == [
         ("delay", 4, True),
         ("timer", 152, True),
@@ -73,15 +73,15 @@ def test_what_a_killed_stock_broker_has_not_dispatched_is_counted_from_the_log(b
     assert counts(basic_copy)["delay"] == 2, "what dies as RingMQ has taken none in"
 
 
-def popped(root: Path) -> Unserved | None:
-    found = [entry for entry in unserved_in(pop_config(root)) if entry.kind == "pop"]
+def popped(root: Path) -> Unsupported | None:
+    found = [entry for entry in find_unsupported(pop_config(root)) if entry.kind == "pop"]
     assert len(found) <= 1
     return found[0] if found else None
 
 
 def test_acks_behind_the_last_check_point_are_nobodys_messages(pop_copy: Path) -> None:
     """Stock leaves them there for ever: it could not deliver them first."""
-    assert unserved_in(pop_config(pop_copy)) == []
+    assert find_unsupported(pop_config(pop_copy)) == []
 
 
 def test_what_was_popped_and_not_acknowledged_is_counted_behind_the_last_check_point_handled(pop_copy: Path) -> None:
@@ -99,7 +99,7 @@ def test_what_pop_has_in_the_timer_counts_with_its_acks_wherever_they_are(pop_co
     """GPB 3 of 6, GPM 2 of 6, GP1 3, GPW 1; a retry of GPW has its ack in the timer, another pop in a revive queue."""
     with (pop_copy / "config/timercheck").open("r+b") as file:
         file.write(struct.pack(">q", 1795209427000))
-    found = unserved_in(pop_config(pop_copy))
+    found = find_unsupported(pop_config(pop_copy))
     assert [(entry.kind, entry.count, entry.is_exact) for entry in found] == [("pop", 9, True)]
     assert found[0].due_ms == 1795209409941 + 20_000
 
@@ -108,14 +108,14 @@ def test_records_that_are_no_check_points_may_be_messages(basic_copy: Path) -> N
     shutil.copytree(basic_copy / "consumequeue/GoldA/0", basic_copy / "consumequeue" / REVIVED.partition("@")[0] / "3")
     assert counts(basic_copy)["pop"] == 196
     set_offset(basic_copy, REVIVED, 3, 99)
-    (found,) = [entry for entry in unserved_in(basic_config(basic_copy)) if entry.kind == "pop"]
+    (found,) = [entry for entry in find_unsupported(basic_config(basic_copy)) if entry.kind == "pop"]
     assert (found.count, found.is_exact) == (96, False)
 
 
 def test_what_pop_has_in_the_timer_is_no_timer(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The golden store has none: its timer messages are taken for such."""
     monkeypatch.setattr(layout, "REVIVE_TOPIC_PREFIX", "GoldDelay")
-    found = {entry.kind: entry.count for entry in unserved_in(basic_config(golden_basic))}
+    found = {entry.kind: entry.count for entry in find_unsupported(basic_config(golden_basic))}
     assert found["pop"] and "timer" not in found
 
 

@@ -14,12 +14,12 @@ from typing import Any
 from ringmq.store import layout, markers
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config
+from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record import Record
 from ringmq.store.record_numbers import decimal
 from ringmq.store.recovery import survey
-from ringmq.store.undispatched import undispatched
-from ringmq.store.unserved_pop import PopLedger
+from ringmq.store.unsupported_pop import PopLedger
 
 EVERYTHING = 1 << 62
 READ_RECORDS_MAX = 100_000
@@ -30,7 +30,7 @@ _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
 
 
 @dataclass(frozen=True, slots=True)
-class Unserved:
+class Unsupported:
     """One kind of waiting data. `count` is None if it is unknown."""
 
     kind: str
@@ -45,7 +45,7 @@ class Unserved:
         return number + self.what
 
 
-def unserved_in(config: StoreConfig) -> list[Unserved]:
+def find_unsupported(config: StoreConfig) -> list[Unsupported]:
     """Return the waiting data in a closed store that RingMQ does not serve, none for a store of RingMQ.
 
     Reads the queues of a handful of system topics. If a stock broker was killed it also reads the log behind all
@@ -71,7 +71,7 @@ def unserved_in(config: StoreConfig) -> list[Unserved]:
 def _tail_counts(config: StoreConfig, store: MessageStore) -> dict[str, int]:
     """Return records per topic that no queue has yet: a killed broker leaves its dispatch behind."""
     counts: dict[str, int] = {}
-    for (topic, _), records in undispatched(store, survey(config)).items():
+    for (topic, _), records in dispatch_backlog(store, survey(config)).items():
         counts[topic] = counts.get(topic, 0) + len(records)
     return counts
 
@@ -103,7 +103,7 @@ def _number(table: Any, key: object, default: int) -> int:
     return value if isinstance(value, int) else default
 
 
-def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]:
+def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unsupported]:
     progress = load_config(store.config.root, "delayOffset.json").get("offsetTable", {})
     count, due = tail.get(layout.SCHEDULE_TOPIC, 0), []
     for queue_id in _queue_ids(store, layout.SCHEDULE_TOPIC):
@@ -113,10 +113,10 @@ def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unserved]
         due += [unit.tags_code] if unit is not None else []  # of this topic the code is the time of delivery
         count += end - first
     what = f"messages with a delay level ({layout.SCHEDULE_TOPIC})"
-    yield Unserved("delay", what, count, due_ms=min(due, default=None))
+    yield Unsupported("delay", what, count, due_ms=min(due, default=None))
 
 
-def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unserved]:
+def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unsupported]:
     """Count waiting timer messages, which stock sends one step after their TIMER_OUT_MS.
 
     A rolled message is in the queue again. A delete message and its target do not count. POP's own messages go into
@@ -147,7 +147,7 @@ def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> 
     due = [at for key, at in due_by_key.items() if key not in deleted]
     ledger.is_partial = unread > 0
     what = f"messages with a time of delivery ({topic})"
-    yield Unserved("timer", what, len(due) + unread, is_exact=not unread, due_ms=min(due, default=None))
+    yield Unsupported("timer", what, len(due) + unread, is_exact=not unread, due_ms=min(due, default=None))
 
 
 def _timer_read_ms(root: Path) -> int:
@@ -160,7 +160,7 @@ def _timer_read_ms(root: Path) -> int:
     return int(_TIMER_CHECK.unpack(data)[0]) if len(data) == _TIMER_CHECK.size else 0
 
 
-def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unserved]:
+def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unsupported]:
     """Count half messages behind the transaction group's offset, less those that an op message names."""
 
     def committed(topic: str) -> int:
@@ -176,10 +176,10 @@ def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -
     tail_count = tail.get(layout.HALF_TOPIC, 0)
     is_exact = begin == op_first and not tail_count and not tail.get(layout.OP_HALF_TOPIC)
     what = f"half messages whose transaction has not ended ({layout.HALF_TOPIC})"
-    yield Unserved("transaction", what, end - first - len(ended) + tail_count, is_exact)
+    yield Unsupported("transaction", what, end - first - len(ended) + tail_count, is_exact)
 
 
-def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unserved]:
+def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unsupported]:
     """Count messages behind the revive group's offset, the last handled check point. `ledger` has the timer's."""
     unread = 0
     folder = store.config.root / layout.CONSUME_QUEUE
@@ -196,28 +196,30 @@ def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: 
     unread += sum(number for topic, number in tail.items() if topic.startswith(layout.REVIVE_TOPIC_PREFIX))
     unread += ledger.unknown
     what = f"messages that POP has handed out and nobody has acknowledged ({layout.REVIVE_TOPIC_PREFIX}*)"
-    yield Unserved(
+    yield Unsupported(
         "pop", what, ledger.messages + unread, is_exact=not (unread or ledger.is_partial), due_ms=ledger.due_ms
     )
 
 
-def _light_queues(store: MessageStore) -> Iterator[Unserved]:
+def _light_queues(store: MessageStore) -> Iterator[Unsupported]:
     names = _names(store.config.root / layout.CONSUME_QUEUE, layout.LMQ_PREFIX)
-    yield Unserved("light queue", f"light message queues ({layout.LMQ_PREFIX}*): they get no new messages", len(names))
+    yield Unsupported(
+        "light queue", f"light message queues ({layout.LMQ_PREFIX}*): they get no new messages", len(names)
+    )
 
 
-def _compacted_topics(root: Path) -> Iterator[Unserved]:
+def _compacted_topics(root: Path) -> Iterator[Unsupported]:
     """Yield topics for which stock has made a compacted log. RingMQ may have marked topics without one itself."""
     count = len(_names(root / layout.COMPACTION_LOG, ""))
-    yield Unserved("compaction", f"topics that are compacted ({layout.COMPACTION_LOG})", count)
+    yield Unsupported("compaction", f"topics that are compacted ({layout.COMPACTION_LOG})", count)
 
 
-def _static_topics(root: Path) -> Iterator[Unserved]:
+def _static_topics(root: Path) -> Iterator[Unsupported]:
     table = load_config(root, "topicQueueMapping.json").get("topicQueueMappingInfoMap") or {}
-    yield Unserved("static topic", "topics with mapped queues (topicQueueMapping.json)", len(table))
+    yield Unsupported("static topic", "topics with mapped queues (topicQueueMapping.json)", len(table))
 
 
-def _folders(root: Path) -> Iterator[Unserved]:
+def _folders(root: Path) -> Iterator[Unsupported]:
     """Yield data in forms that RingMQ does not read at all."""
     rocks = {
         "consumequeue": "queues that are kept in RocksDB (storeType)",
@@ -227,12 +229,12 @@ def _folders(root: Path) -> Iterator[Unserved]:
     }
     for folder, what in rocks.items():
         if (root / folder / "CURRENT").is_file():
-            yield Unserved("rocksdb", f"{what} ({folder})", None)
+            yield Unsupported("rocksdb", f"{what} ({folder})", None)
     for name in _names(root, "dledger-"):
-        yield Unserved("dledger", f"a log of DLedger ({name})", None)
+        yield Unsupported("dledger", f"a log of DLedger ({name})", None)
     epochs = root / "epochFileCheckpoint"
     if epochs.is_file() and epochs.stat().st_size:
-        yield Unserved("controller", f"epochs of controller mode ({epochs.name})", None)
+        yield Unsupported("controller", f"epochs of controller mode ({epochs.name})", None)
 
 
 def _names(folder: Path, prefix: str) -> list[str]:

@@ -21,17 +21,17 @@ from ringmq.store.adoption import AdoptionError, ReadChunk, append
 from ringmq.store.adoption_staging import Staged
 from ringmq.store.config import StoreConfig
 from ringmq.store.recovery import recover
-from ringmq.store.salvage import SalvageError, border_below, cut, end_at, is_without_files, rebase
+from ringmq.store.salvage import SalvageError, border_below, end_at, is_without_files, rebase, truncate
 from ringmq.store.write_hold import forget_adopted
 
-ORDER_FILE = "haOrder.json"
+TASK_FILE = "haOrder.json"
 CUT = "cut"
 REBASE = "rebase"
 ADOPT = "adopt"
 
 
 @dataclass(frozen=True, slots=True)
-class StoreOrder:
+class StoreTask:
     """One task: the fields of the file."""
 
     action: str
@@ -58,36 +58,36 @@ class Performed:
     The begin is the offset from which on the log was copied, None without a copy.
     """
 
-    told: list[str]
+    lines: list[str]
     adopted_from: int | None = None
 
 
-def write_order(root: Path, order: StoreOrder) -> None:
+def write_task(root: Path, task: StoreTask) -> None:
     """Write a task durably, in place of an earlier one. Raises OSError."""
     (root / layout.CONFIG).mkdir(parents=True, exist_ok=True)
-    markers.replace_file(root / layout.CONFIG / ORDER_FILE, json.dumps(asdict(order)).encode())
+    markers.replace_file(root / layout.CONFIG / TASK_FILE, json.dumps(asdict(task)).encode())
 
 
-def read_order(root: Path) -> StoreOrder | None:
+def read_task(root: Path) -> StoreTask | None:
     """Return the waiting task, None without one. Raises SalvageError for an unreadable file."""
-    path = root / layout.CONFIG / ORDER_FILE
+    path = root / layout.CONFIG / TASK_FILE
     try:
         values = json.loads(path.read_bytes())
-        order = StoreOrder(**values)
+        task = StoreTask(**values)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
         raise SalvageError(f"{path}: not an order ({error}); remove it to start with the store as it is") from error
-    numbers = all(type(value) is int and value >= 0 for value in (order.offset, order.end))
-    if order.action not in (CUT, REBASE, ADOPT) or not numbers or type(order.source) is not str:
+    numbers = all(type(value) is int and value >= 0 for value in (task.offset, task.end))
+    if task.action not in (CUT, REBASE, ADOPT) or not numbers or type(task.source) is not str:
         raise SalvageError(f"{path}: not an order ({values}); remove it to start with the store as it is")
-    return order
+    return task
 
 
-def remove_order(root: Path) -> None:
+def remove_task(root: Path) -> None:
     """Remove the task, if there is one."""
     with contextlib.suppress(FileNotFoundError):
-        (root / layout.CONFIG / ORDER_FILE).unlink()
+        (root / layout.CONFIG / TASK_FILE).unlink()
         markers.sync_directory(root / layout.CONFIG)
 
 
@@ -104,73 +104,73 @@ def perform(
     ConfigFileError and OSError the task remains for the next start.
     """
     root = config.root
-    order = read_order(root)
-    if order is None:
+    task = read_task(root)
+    if task is None:
         adoption_staging.discard(root)
         return Performed([])
-    told = [f"order for the store: {order.action} at {order.offset}"]
-    if order.action == ADOPT:
-        performed = _adopt(config, order, open_source, take_tables, tell)
-        return Performed([*told, *performed.told], performed.adopted_from)
+    lines = [f"order for the store: {task.action} at {task.offset}"]
+    if task.action == ADOPT:
+        performed = _adopt(config, task, open_source, take_tables, tell)
+        return Performed([*lines, *performed.lines], performed.adopted_from)
     adoption_staging.discard(root)  # this order has replaced that of an adoption, whose copy fits the old log alone
-    report = (rebase if order.action == REBASE else cut)(config, order.offset)
-    remove_order(root)
-    return Performed([*told, report.text()])
+    report = (rebase if task.action == REBASE else truncate)(config, task.offset)
+    remove_task(root)
+    return Performed([*lines, report.text()])
 
 
 def _adopt(
     config: StoreConfig,
-    order: StoreOrder,
+    task: StoreTask,
     open_source: OpenSource,
     take_tables: TakeTables,
     tell: Callable[[str], None],
 ) -> Performed:
     """Copy, cut, append. A failure before the copy is complete leaves the log as it is. Later steps ask no peer."""
     root = config.root
-    told: list[str] = []
+    lines: list[str] = []
     try:
-        staged = _staged_before(config, order)
+        staged = _staged_before(config, task)
         if staged is None:
-            staged, told = _stage(config, order, open_source, take_tables, tell)
+            staged, lines = _stage(config, task, open_source, take_tables, tell)
     except (AdoptionError, SalvageError, OSError) as error:
-        remove_order(root)
+        remove_task(root)
         adoption_staging.discard(root)
-        text = f"nothing of the log of {order.source} was taken over, nothing of the own log was cut: {error}"
+        text = f"nothing of the log of {task.source} was taken over, nothing of the own log was cut: {error}"
         return Performed([text])
-    if not order.is_cut:
-        told.append(end_at(config, staged.from_offset).text())
+    if not task.is_cut:
+        lines.append(end_at(config, staged.from_offset).text())
         end_offset = recover(config).append_offset  # queues and index end there, too, before other records follow
         if end_offset != staged.from_offset:
             raise SalvageError(f"the log ends at {end_offset} after the cut, the copy begins at {staged.from_offset}")
-        write_order(root, replace(order, offset=staged.from_offset, is_cut=True))
+        write_task(root, replace(task, offset=staged.from_offset, is_cut=True))
     adoption_staging.put_config(root)
     try:
         with adoption_staging.reader(root, staged) as read_chunk:
             end = append(config, staged.from_offset, staged.to_offset, read_chunk)
     except AdoptionError as error:
         raise SalvageError(f"the copy in {root / adoption_staging.FOLDER} is damaged: {error}") from error
-    forget_adopted(root, order.source, order.end)
-    remove_order(root)
+    forget_adopted(root, task.source, task.end)
+    remove_task(root)
     adoption_staging.discard(root)
-    told.append(f"the log of {order.source} was taken over from {staged.from_offset} to {end}")
-    return Performed(told, staged.from_offset)
+    lines.append(f"the log of {task.source} was taken over from {staged.from_offset} to {end}")
+    return Performed(lines, staged.from_offset)
 
 
-def _staged_before(config: StoreConfig, order: StoreOrder) -> Staged | None:
+def _staged_before(config: StoreConfig, task: StoreTask) -> Staged | None:
     """Return the complete copy for this task. A copy from another offset belongs to an earlier task.
 
     The border is found without a recovery: the log may be half cut, and the rest of the cut has to find it so.
     """
-    staged = adoption_staging.complete(config.root, order.source, order.end)
-    if staged is None or (not order.is_cut and is_without_files(config)):
+    staged = adoption_staging.complete(config.root, task.source, task.end)
+    if staged is None or (not task.is_cut and is_without_files(config)):
         return staged
-    border = order.offset if order.is_cut else border_below(config, order.offset)
+    border = task.offset if task.is_cut else border_below(config, task.offset)
     return staged if staged.from_offset == border else None
 
 
 def _stage(
     config: StoreConfig,
-    order: StoreOrder,
+    task: StoreTask,
     open_source: OpenSource,
     take_tables: TakeTables,
     tell: Callable[[str], None],
@@ -180,10 +180,10 @@ def _stage(
     In that case the own tables are of a disk that has lost the older ones, with entries of later clients. Otherwise
     the own tables are the newer ones, and deletions are not undone.
     """
-    common = min(order.offset, recover(config).append_offset)
+    common = min(task.offset, recover(config).append_offset)
 
     def take(root: Path) -> list[str]:
-        return take_tables(root, order.source)
+        return take_tables(root, task.source)
 
-    with open_source(order.source) as read_chunk:
-        return adoption_staging.stage(config, common, order.end, order.source, read_chunk, take, tell)
+    with open_source(task.source) as read_chunk:
+        return adoption_staging.stage(config, common, task.end, task.source, read_chunk, take, tell)

@@ -13,32 +13,38 @@ from pathlib import Path
 from ringmq.store import layout, markers
 from ringmq.store.config_files import ConfigFileError
 
-BIRTHS_FILE = "ringmqTopicBirths.json"
+START_OFFSETS_FILE = "ringmqTopicBirths.json"
 
 
-def read_births(root: Path) -> dict[str, int]:
+def read_start_offsets(root: Path) -> dict[str, int]:
     """Return commit log offsets by topic. Raises ConfigFileError for a file that cannot be RingMQ's, OSError."""
-    path = root / layout.CONFIG / BIRTHS_FILE
+    path = root / layout.CONFIG / START_OFFSETS_FILE
     try:
-        births = json.loads(path.read_bytes())
+        start_offsets = json.loads(path.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise ConfigFileError(f"{path}: not a table of log offsets by topic ({error})") from error
-    if type(births) is not dict or any(type(offset) is not int or offset < 0 for offset in births.values()):
+    if type(start_offsets) is not dict or any(
+        type(offset) is not int or offset < 0 for offset in start_offsets.values()
+    ):
         raise ConfigFileError(f"{path}: not a table of log offsets by topic")
-    return births
+    return start_offsets
 
 
-def write_births(root: Path, births: Mapping[str, int]) -> None:
+def write_start_offsets(root: Path, start_offsets: Mapping[str, int]) -> None:
     """Write the offsets durably. Without offsets remove the file. Raises OSError."""
-    data = json.dumps(dict(births)).encode() if births else None
-    markers.replace_or_remove(root / layout.CONFIG / BIRTHS_FILE, data)
+    data = json.dumps(dict(start_offsets)).encode() if start_offsets else None
+    markers.replace_or_remove(root / layout.CONFIG / START_OFFSETS_FILE, data)
 
 
-def within(births: Mapping[str, int], min_offset: int, end_offset: int) -> dict[str, int]:
+def within(start_offsets: Mapping[str, int], min_offset: int, end_offset: int) -> dict[str, int]:
     """Return the entries that matter to a log from `min_offset` to `end_offset`.
 
     Entries behind the end move to the end: all later records are of the new topics.
     """
-    return {topic: min(offset, end_offset) for topic, offset in births.items() if min(offset, end_offset) > min_offset}
+    return {
+        topic: min(offset, end_offset)
+        for topic, offset in start_offsets.items()
+        if min(offset, end_offset) > min_offset
+    }
