@@ -9,7 +9,7 @@ from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 log = logging.getLogger("ringmq.spark_bridge")
 
@@ -29,7 +29,7 @@ class BootstrapCatalog:
         self._clock = clock
         self._asked_at = clock()  # who opens this has just asked
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog."""
         return self._chosen.brokers()
 

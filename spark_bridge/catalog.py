@@ -6,7 +6,7 @@
 from typing import TYPE_CHECKING, Protocol
 
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 if TYPE_CHECKING:
     from ringmq.spark_bridge.log_index import LogIndex
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Catalog(Protocol):
     """The brokers that are read, as of the last look. Everything here may raise `ReadError`."""
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         """The brokers that are read, by name."""
 
     def queues(self) -> list[QueueKey]:

@@ -12,9 +12,9 @@ from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.remote_catalog import RemoteCatalog, broker_places
+from ringmq.spark_bridge.remote_catalog import RemoteCatalog, broker_locations
 from ringmq.spark_bridge.slice_reader import store_here
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 log = logging.getLogger("ringmq.spark_bridge")
 
@@ -27,9 +27,9 @@ class CombinedCatalog:
     def __init__(self, files: Catalog, bootstrap: str) -> None:
         self._files = files
         self._bootstrap = bootstrap
-        self._addressed: dict[BrokerPlace, BrokerPlace] = {}
+        self._addressed: dict[BrokerLocation, BrokerLocation] = {}
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog. A broker without a known address has rows for tasks on this host only: the files suffice."""
         places = self._files.brokers()  # a store that was made anew is another place
         if not all(place in self._addressed for place in places):
@@ -61,14 +61,14 @@ class CombinedCatalog:
         """See Catalog."""
         return self._files.log_index()
 
-    def _registered(self) -> list[BrokerPlace]:
+    def _registered(self) -> list[BrokerLocation]:
         try:
             with Cluster(self._bootstrap) as cluster:
-                return list(broker_places(cluster, set()))
+                return list(broker_locations(cluster, set()))
         except RingmqError as error:
             raise ReadError(f"bootstrap {self._bootstrap}: the brokers cannot be asked for: {error}") from error
 
-    def _with_address(self, place: BrokerPlace, registered: list[BrokerPlace]) -> BrokerPlace:
+    def _with_address(self, place: BrokerLocation, registered: list[BrokerLocation]) -> BrokerLocation:
         for other in registered:
             # a RingMQ broker says which folder its store is; of a stock broker only the name is known
             same = other.name == place.name if other.store is None else other.store == place.store

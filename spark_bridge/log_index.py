@@ -12,7 +12,7 @@ from ringmq.store.dispatch_backlog import Backlog, BacklogRecord
 from ringmq.store.message_store import MessageStore
 
 
-class Place(NamedTuple):
+class RecordPosition(NamedTuple):
     """A record in the log."""
 
     begin: int
@@ -48,19 +48,19 @@ class LogIndex:
                 found[number] = tail[at].queue_offset if at < len(tail) else tail[-1].queue_offset + tail[-1].messages
         return found
 
-    def place(self, key: QueueKey, offset: int) -> Place | None:
+    def position(self, key: QueueKey, offset: int) -> RecordPosition | None:
         """The record that holds a queue offset, None when there is none."""
         tail = self.tail(key)
         if tail and offset >= tail[0].queue_offset:
             at = bisect.bisect_right(tail, offset, key=lambda record: record.queue_offset) - 1
             return (
-                Place(tail[at].commit_log_offset, tail[at].size)
+                RecordPosition(tail[at].commit_log_offset, tail[at].size)
                 if offset - tail[at].queue_offset < tail[at].messages
                 else None
             )
         queue = self._store.queue(key.topic, key.queue_id)
         unit = queue.unit(offset) if queue is not None else None
-        return None if unit is None else Place(unit.commit_log_offset, unit.size)
+        return None if unit is None else RecordPosition(unit.commit_log_offset, unit.size)
 
     def tail(self, key: QueueKey) -> list[BacklogRecord]:
         """The queue's records that have no unit, in order."""
@@ -75,7 +75,7 @@ class LogIndex:
         """The first border of a record at or behind `target` that one of the queues knows, `limit` when none does."""
         best = limit
         for key in keys:
-            place = self.place(key, self.offsets_at(key, (target,))[0])
+            place = self.position(key, self.offsets_at(key, (target,))[0])
             if place is not None and target <= place.begin < best:
                 best = place.begin
         return best

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ringmq.spark_bridge.log_index import LogIndex
-from ringmq.spark_bridge.slices import EVERY_TIME, BrokerPlace, LogSpan, QueueSpan, Slice, TimeRange
+from ringmq.spark_bridge.slices import EVERY_TIME, BrokerLocation, LogSpan, QueueSpan, Slice, TimeRange
 
 BORDER_QUEUES_MAX = 16  # queues asked for a record near a cut: enough to come close, bounded for 10,000 topics
 SPANS_MAX = 2_000_000  # spans in all ranges together; many queues in a large log get larger ranges
@@ -34,7 +34,7 @@ def log_extent(index: LogIndex, spans: Sequence[QueueSpan]) -> Extent:
     begin, end, record_bytes = index.span.end, index.span.begin, 0
     places = []
     for span in spans:
-        first, last = index.place(span.key, span.begin), index.place(span.key, span.end - 1)
+        first, last = index.position(span.key, span.begin), index.position(span.key, span.end - 1)
         places.append(-1 if first is None else first.begin)
         if first is None or last is None:  # damaged: it may be anywhere
             begin, end = index.span.begin, index.span.end
@@ -45,7 +45,7 @@ def log_extent(index: LogIndex, spans: Sequence[QueueSpan]) -> Extent:
 
 
 def log_slices(
-    place: BrokerPlace,
+    place: BrokerLocation,
     index: LogIndex,
     spans: Sequence[QueueSpan],
     extent: Extent,

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from ringmq.spark_bridge.errors import DataLossError, ReadError
-from ringmq.spark_bridge.slices import StorePlace
+from ringmq.spark_bridge.slices import StoreLocation
 from ringmq.spark_bridge.store_access import readable
 from ringmq.store.store_lock import byte_0_lock
 
@@ -86,7 +86,7 @@ class LogSegments:
     """The segments of a store; a few stay open. Raises `DataLossError` for what is gone, `ReadError` for what cannot be
     opened."""
 
-    def __init__(self, place: StorePlace) -> None:
+    def __init__(self, place: StoreLocation) -> None:
         self.folder = Path(place.root) / "commitlog"
         self._open: dict[int, Segment] = {}
         try:

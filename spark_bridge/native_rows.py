@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from ringmq.client.system_properties import SYSTEM_PROPERTIES
 from ringmq.native import ffi, lib
-from ringmq.spark_bridge.cold_record import RowMessage, StoredRecord
+from ringmq.spark_bridge.fallback_record import RowMessage, StoredRecord
 from ringmq.spark_bridge.row_buffers import Column, Pairs, Texts, open_column
-from ringmq.spark_bridge.rows import COLD, NO_UNIT, OUTSIDE, STRANGER, BatchShape, Stop, WantedRows
+from ringmq.spark_bridge.rows import FALLBACK, FOREIGN_QUEUE, NO_UNIT, OUTSIDE, BatchShape, Stop, WantedRows
 from ringmq.spark_bridge.schema import arrow_schema
 from ringmq.store import layout
 from ringmq.store import record as records
@@ -17,8 +17,8 @@ from ringmq.store import record as records
 SCALE_KEPT_MAX = 8  # buffers that grew for a large row beyond this are given back
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
-if (lib.RMQ_ROW_COLD, lib.RMQ_WALK_OUTSIDE, lib.RMQ_WALK_NO_UNIT, lib.RMQ_WALK_STRANGER) != (
-    COLD, OUTSIDE, NO_UNIT, STRANGER,
+if (lib.RMQ_ROW_FALLBACK, lib.RMQ_WALK_OUTSIDE, lib.RMQ_WALK_NO_UNIT, lib.RMQ_WALK_FOREIGN_QUEUE) != (
+    FALLBACK, OUTSIDE, NO_UNIT, FOREIGN_QUEUE,
 ):  # fmt: skip
     raise ImportError("stop reasons of the C core differ from ringmq.spark_bridge.rows: rebuild it")
 
@@ -101,7 +101,7 @@ class NativeRows:
 
     def _stopped(self, data: Any, record_at: int) -> Stop:
         stop = self._stop
-        if stop.reason != COLD:
+        if stop.reason != FALLBACK:
             return Stop(int(stop.at), int(stop.reason))
         view = stop.view
         raw = bytes(memoryview(data)[record_at : record_at + view.total_size])
@@ -115,7 +115,7 @@ class NativeRows:
             raw[view.body_at : view.body_at + view.body_length],
             raw[view.properties_at : view.properties_at + view.properties_length],
         )
-        return Stop(int(stop.at), COLD, record)
+        return Stop(int(stop.at), FALLBACK, record)
 
     def put(self, record: StoredRecord, message: RowMessage) -> bool:
         """See `Rows`."""

@@ -6,13 +6,13 @@ from typing import Any
 import pyarrow as pa
 
 from ringmq.client.system_properties import SYSTEM_PROPERTIES
-from ringmq.spark_bridge.cold_record import RowMessage, StoredRecord, clean_properties
+from ringmq.spark_bridge.fallback_record import RowMessage, StoredRecord, clean_properties
 from ringmq.spark_bridge.rows import (
     ANYWHERE,
-    COLD,
+    FALLBACK,
+    FOREIGN_QUEUE,
     NO_UNIT,
     OUTSIDE,
-    STRANGER,
     BatchShape,
     Stop,
     WantedQueue,
@@ -98,7 +98,7 @@ class PlainRows:
             return result, None
         found = (record.size, record.physical_offset, record.topic, record.queue_id, record.queue_offset)
         if found != (len(raw), position, wanted.topic, wanted.queue_id, queue_offset):
-            return STRANGER, None
+            return FOREIGN_QUEUE, None
         if _is_held_back(record) or not self._is_in_time(record):
             return records.OK, None
         return self._put_record(record, raw)
@@ -123,7 +123,7 @@ class PlainRows:
             return records.BAD_CRC, None
         stored = _stored(record, raw)
         if record.sys_flag & layout.INNER_BATCH or (record.sys_flag & COMPRESSED and self.wants_value):
-            return COLD, stored
+            return FALLBACK, stored
         properties = record.properties_raw
         if TEXT_COLUMNS & self._values.keys():
             properties = clean_properties(properties)

@@ -15,10 +15,10 @@ from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.limits import read_spans
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.log_ranges import Extent, log_extent, log_slices
-from ringmq.spark_bridge.narrowing import NOTHING_LEFT_OUT, Narrowing
 from ringmq.spark_bridge.options import ReadOptions, parse_options
+from ringmq.spark_bridge.pushed_filters import NO_FILTERS, PushedFilters
 from ringmq.spark_bridge.schema import default_columns
-from ringmq.spark_bridge.slices import EVERY_TIME, BrokerPlace, QueueSpan, Slice, TimeRange
+from ringmq.spark_bridge.slices import EVERY_TIME, BrokerLocation, QueueSpan, Slice, TimeRange
 
 log = logging.getLogger("ringmq.spark_bridge")
 
@@ -40,13 +40,13 @@ def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     return default_columns(headers=given.include_headers, broker=several)
 
 
-def plan_batch(catalog: Catalog, options: ReadOptions, narrowing: Narrowing = NOTHING_LEFT_OUT) -> list[Slice]:
+def plan_batch(catalog: Catalog, options: ReadOptions, filters: PushedFilters = NO_FILTERS) -> list[Slice]:
     """The tasks of a batch read, none when there is nothing to read.
 
     Raises `OptionError`, `ReadError`, and `DataLossError` for offsets out of range with failOnDataLoss.
     """
-    times = narrowing.times
-    spans = [_narrowed(catalog, span, narrowing, times) for span in read_spans(catalog, options, narrowing.wants)]
+    times = filters.times
+    spans = [_pruned(catalog, span, filters, times) for span in read_spans(catalog, options, filters.wants)]
     return plan_spans(catalog, [span for span in spans if span.count], options, times)
 
 
@@ -115,9 +115,9 @@ def useful_tasks(record_bytes: int) -> int:
     return max(1, min(cores, record_bytes // TASK_BYTES_MIN), -(-record_bytes // TASK_BYTES))
 
 
-def _narrowed(catalog: Catalog, span: QueueSpan, narrowing: Narrowing, times: TimeRange) -> QueueSpan:
+def _pruned(catalog: Catalog, span: QueueSpan, filters: PushedFilters, times: TimeRange) -> QueueSpan:
     """The part of a span that can have rows; store times may fall by CLOCK_STEP_MS, tasks look at each."""
-    span = narrowing.span(span)
+    span = filters.span(span)
     if span.count and times.begin_ms is not None:
         begin = catalog.offset_at(span.key, max(0, times.begin_ms - CLOCK_STEP_MS))
         span = replace(span, begin=span.end if begin is None else min(max(span.begin, begin), span.end))
@@ -128,7 +128,7 @@ def _narrowed(catalog: Catalog, span: QueueSpan, narrowing: Narrowing, times: Ti
 
 
 def _plan_log(
-    place: BrokerPlace,
+    place: BrokerLocation,
     index: LogIndex,
     spans: Sequence[QueueSpan],
     extent: Extent,

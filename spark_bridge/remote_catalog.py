@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from ringmq.client import MessageQueue, RingmqError
 from ringmq.client.blocking import Cluster
 from ringmq.client.topics import is_user_topic
-from ringmq.spark_bridge.kept_cluster import KeptCluster
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey, StorePlace
+from ringmq.spark_bridge.persistent_cluster import PersistentCluster
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey, StoreLocation
 
 log = logging.getLogger("ringmq.spark_bridge")
 
@@ -24,7 +24,7 @@ COMMON_TIMES_MAX = 4  # so many times are asked about in all queues at once; mor
 class _Look:
     """The brokers at one moment, and the bounds of their queues."""
 
-    brokers: tuple[BrokerPlace, ...]
+    brokers: tuple[BrokerLocation, ...]
     bounds: dict[QueueKey, tuple[int, int]]
 
 
@@ -34,17 +34,17 @@ class RemoteCatalog:
     def __init__(self, options: ReadOptions) -> None:
         assert options.bootstrap is not None
         self._options = options
-        self._cluster = KeptCluster(options.bootstrap)
+        self._cluster = PersistentCluster(options.bootstrap)
         self._last: _Look | None = None
         self._offsets: dict[int, dict[MessageQueue, int]] = {}
         self._own_topics: dict[str, set[str]] = {}  # by the broker's address
         self._silent: set[str] = set()
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog."""
         if self._last is not None:
             return self._last.brokers
-        return self._cluster.ask("the brokers", lambda cluster: tuple(broker_places(cluster, self._silent)))
+        return self._cluster.ask("the brokers", lambda cluster: tuple(broker_locations(cluster, self._silent)))
 
     def broker_names(self) -> set[str]:
         """The brokers that are registered now."""
@@ -92,7 +92,7 @@ class RemoteCatalog:
         comes in between it is not known which of its queues there are."""
         before = cluster.brokers()
         found = cluster.bounds(self._topics(cluster, before.values()))
-        places = tuple(place for place in broker_places(cluster, self._silent) if place.name in before)
+        places = tuple(place for place in broker_locations(cluster, self._silent) if place.name in before)
         seen = {place.name for place in places}
         bounds = {QueueKey(*queue): limits for queue, limits in found.items() if queue.broker_name in seen}
         return _Look(places, bounds)
@@ -117,7 +117,7 @@ class RemoteCatalog:
         return self._own_topics[address]
 
 
-def broker_places(cluster: Cluster, silent: set[str]) -> Iterator[BrokerPlace]:
+def broker_locations(cluster: Cluster, silent: set[str]) -> Iterator[BrokerLocation]:
     """Every registered broker with its address, and with its store where it says where that is. `silent` keeps those
     that do not answer: each is told of once."""
     for name, address in cluster.brokers().items():
@@ -129,5 +129,5 @@ def broker_places(cluster: Cluster, silent: set[str]) -> Iterator[BrokerPlace]:
                 log.warning("broker %s does not tell where its store is: %s", name, error)
             silent.add(name)
             folder = None
-        place = None if folder is None else StorePlace(folder.root, folder.boot_id, folder.device, folder.inode)
-        yield BrokerPlace(name, address, place)
+        place = None if folder is None else StoreLocation(folder.root, folder.boot_id, folder.device, folder.inode)
+        yield BrokerLocation(name, address, place)

@@ -11,20 +11,20 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from ringmq.native import available
-from ringmq.spark_bridge.cold_record import ColdRecordError, RowMessage, StoredRecord, messages_of
+from ringmq.spark_bridge.fallback_record import FallbackRecordError, RowMessage, StoredRecord, messages_of
 from ringmq.spark_bridge.slices import EVERY_TIME, TimeRange
 from ringmq.store import record as records
 
-COLD = 4  # RMQ_ROW_COLD
+FALLBACK = 4  # RMQ_ROW_FALLBACK
 OUTSIDE = 5
 NO_UNIT = -7
-STRANGER = -8
-UNREADABLE = -9  # a cold record that cannot be unpacked
+FOREIGN_QUEUE = -8
+UNREADABLE = -9  # a fallback record that cannot be unpacked
 
 REASONS = records.REASONS | {
     records.BAD_MAGIC: "neither a record nor a blank: this reader knows the formats DAA320A7 and DAA320AB",
     NO_UNIT: "the queue has nothing at this offset",
-    STRANGER: "the record there has another size, place, queue or queue offset",
+    FOREIGN_QUEUE: "the record there has another size, place, queue or queue offset",
 }
 ANYWHERE = -1  # as `data_start`: each record lies where it says, as in the body of a pull answer
 
@@ -67,7 +67,7 @@ class BatchShape:
 
 
 class Stop(NamedTuple):
-    """Why a walk stopped at `at` (a place in the bytes, or a number of units); `record` with COLD."""
+    """Why a walk stopped at `at` (a place in the bytes, or a number of units); `record` with FALLBACK."""
 
     at: int
     reason: int
@@ -145,18 +145,18 @@ def _walk(rows: Rows, step: Callable[[int], Stop], at: int, advance: Callable[[S
         at = stop.at
         if stop.reason == records.FULL:
             yield from _make_room(rows)
-        elif stop.reason == COLD and stop.record is not None:
+        elif stop.reason == FALLBACK and stop.record is not None:
             try:
-                yield from put_cold(rows, stop.record)
-            except ColdRecordError as error:
+                yield from put_fallback(rows, stop.record)
+            except FallbackRecordError as error:
                 return Stop(at, UNREADABLE, None, str(error))
             at += advance(stop.record)
         else:
             return stop
 
 
-def put_cold(rows: Rows, record: StoredRecord) -> Generator[pa.RecordBatch, None, None]:
-    """Add the messages of a record that Python has to unpack. Raises `ColdRecordError`."""
+def put_fallback(rows: Rows, record: StoredRecord) -> Generator[pa.RecordBatch, None, None]:
+    """Add the messages of a record that Python has to unpack. Raises `FallbackRecordError`."""
     queue = rows.wanted.by_name.get((record.topic, record.queue_id))
     for message in messages_of(record, wants_body=rows.wants_value):
         if queue is None or not queue.begin <= message.queue_offset < queue.end:

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from ringmq.spark_bridge.data_loss import DataLossPolicy, log
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, Segment
-from ringmq.spark_bridge.losses import Losses, log
 from ringmq.spark_bridge.queue_units import BatchQueueUnits, QueueUnits, open_queue
 from ringmq.spark_bridge.rows import WantedQueue, WantedRows, open_rows, walk_log
 from ringmq.spark_bridge.slice_reader import ReadSettings
@@ -25,7 +25,7 @@ def read_log(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterat
         with LogSegments(part.broker.store) as segments:
             yield from reader.read(part.log, segments.at(part.log.begin))
     except DataLossError as error:
-        reader.losses.meet(error)
+        reader.data_loss.report(error)
     if reader.left_out:
         text = "%s: %d records name another place of the log than theirs, no queue has them: they are left out"
         log.warning(text, part.broker.store.root, reader.left_out)
@@ -39,7 +39,7 @@ class _LogReader:
     def __init__(self, part: Slice, columns: tuple[str, ...], how: ReadSettings) -> None:
         assert part.broker.store is not None
         self._root = part.broker.store.root
-        self.losses = Losses(fail=how.fail_on_data_loss)
+        self.data_loss = DataLossPolicy(fail=how.fail_on_data_loss)
         self.left_out = 0
         self._window_bytes = how.window_bytes
         self._spans = [span for span in part.spans if span.count]
@@ -69,7 +69,7 @@ class _LogReader:
             elif is_cut and window_bytes < RECORD_BYTES_MAX:
                 window_bytes *= 2  # one record is larger than the window
             else:
-                self.losses.meet(ReadError(f"{segment.path}: no record at offset {stopped_at}: {stop.text}"))
+                self.data_loss.report(ReadError(f"{segment.path}: no record at offset {stopped_at}: {stop.text}"))
                 at, window_bytes = self._next_known(stopped_at + 1, log.end), self._window_bytes
 
     @cached_property

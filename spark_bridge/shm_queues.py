@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from ringmq.spark_bridge.data_loss import DataLossPolicy, log
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, WindowCursor
-from ringmq.spark_bridge.losses import Losses, log
 from ringmq.spark_bridge.queue_units import UNIT_BYTES, BatchQueueUnits, QueueUnits, is_filler, open_queue
 from ringmq.spark_bridge.rows import (
     INDEX_COLUMNS,
@@ -52,7 +52,7 @@ def read_queues(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Ite
     try:
         log = LogSegments(part.broker.store)
     except DataLossError as error:  # all of it
-        Losses(fail=how.fail_on_data_loss).meet(error)
+        DataLossPolicy(fail=how.fail_on_data_loss).report(error)
         return
     with (
         log as segments,
@@ -95,7 +95,7 @@ class _QueueReader:
         queues = tuple(WantedQueue(span.key.topic, span.key.queue_id, span.begin, span.end) for span in self._spans)
         self._rows = open_rows(how.shape(columns, part.broker.name), WantedRows(queues, part.times, how.verify_crc))
         self._units_answer = INDEX_COLUMNS.issuperset(columns) and part.times.is_open and not how.verify_crc
-        self._losses = Losses(fail=how.fail_on_data_loss)
+        self._data_loss = DataLossPolicy(fail=how.fail_on_data_loss)
         self._left_out = 0
         self._windows = windows
 
@@ -125,14 +125,14 @@ class _QueueReader:
         """The queue's rows in one window of the log, or of one batch of units."""
         if not cursor.load(units_max):
             folder, at = cursor.queue.folder, cursor.at
-            self._losses.meet(DataLossError(f"{folder} has nothing at offset {at}: retention has taken it"))
+            self._data_loss.report(DataLossError(f"{folder} has nothing at offset {at}: retention has taken it"))
             cursor.at = min(cursor.queue.next_offset(at) or cursor.span.end, cursor.span.end)
             return
         units, at = cursor.units, cursor.at - cursor.first
         try:
             stop = yield from self._walk(cursor.number, units, at, cursor.first)
         except DataLossError as error:
-            self._losses.meet(error)
+            self._data_loss.report(error)
             cursor.at = cursor.first + self._behind_loss(units, at)
             return
         cursor.at = cursor.first + stop.at
@@ -140,7 +140,7 @@ class _QueueReader:
             self._left_out += 1  # dispatch has left its record out, or the offset never had one
             cursor.at += 1
         elif stop.reason not in (records.END, OUTSIDE):
-            self._losses.meet(_broken(self._root, cursor.span.key, cursor.at, cursor.position, stop))
+            self._data_loss.report(_broken(self._root, cursor.span.key, cursor.at, cursor.position, stop))
             cursor.at += 1
 
     def _walk(self, number: int, units: bytes, at: int, first: int) -> Walk:
@@ -168,7 +168,9 @@ class _QueueReader:
         at = span.begin
         for position, size, base, count in queue.units(span.begin, span.end):
             if base > at:
-                self._losses.meet(DataLossError(f"{queue.folder} has nothing at offset {at}: retention has taken it"))
+                self._data_loss.report(
+                    DataLossError(f"{queue.folder} has nothing at offset {at}: retention has taken it")
+                )
             at = base + count
             try:
                 window = self._windows.at(position, size)
@@ -177,9 +179,9 @@ class _QueueReader:
                 if stop.reason != records.END:
                     raise _broken(self._root, span.key, base, position, stop)
             except (DataLossError, ReadError) as error:
-                self._losses.meet(error)
+                self._data_loss.report(error)
         if at < span.end:
-            self._losses.meet(DataLossError(f"{queue.folder} has nothing at offset {at}: retention has taken it"))
+            self._data_loss.report(DataLossError(f"{queue.folder} has nothing at offset {at}: retention has taken it"))
 
 
 def unit_at(units: bytes, number: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from ringmq.native import available
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.rows import BatchShape
-from ringmq.spark_bridge.slices import Slice, StorePlace
+from ringmq.spark_bridge.slices import Slice, StoreLocation
 from ringmq.store.markers import BOOT_ID
 
 Transport = Literal["auto", "shm", "tcp"]
@@ -56,7 +56,7 @@ class ReadSettings:
         return BatchShape(columns, broker, self.batch_bytes, self.batch_rows, self.reuse_buffers)
 
 
-def store_here(place: StorePlace) -> bool:
+def store_here(place: StoreLocation) -> bool:
     """Whether this host has the store that `place` means: same boot of the same host, same inode of its commit log."""
     try:
         status = (Path(place.root) / "commitlog").stat()
@@ -97,7 +97,7 @@ def _by_shared_memory(part: Slice, how: ReadSettings) -> bool:
     )
 
 
-def _obstacle(place: StorePlace | None) -> str:
+def _obstacle(place: StoreLocation | None) -> str:
     """Why this host cannot read the store's files, empty when it can."""
     if place is None:
         return "no store was planned"

@@ -49,7 +49,7 @@ class LogSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class StorePlace:
+class StoreLocation:
     """A store as its planner or its broker saw it. A task reads it by shared memory only where it finds the very same
     folder: same boot of the same host (`boot_id`), same inode of `<root>/commitlog`."""
 
@@ -60,12 +60,12 @@ class StorePlace:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPlace:
+class BrokerLocation:
     """Where a broker's rows are to be had; at least one of the two is there."""
 
     name: str
     address: str | None = None
-    store: StorePlace | None = None
+    store: StoreLocation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Slice:
     their queue offset, and are to be had from there: the newest may have no unit in a ConsumeQueue yet.
     """
 
-    broker: BrokerPlace
+    broker: BrokerLocation
     spans: tuple[QueueSpan, ...]
     log: LogSpan | None = None
     times: TimeRange = EVERY_TIME

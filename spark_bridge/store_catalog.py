@@ -21,7 +21,7 @@ from ringmq.spark_bridge.errors import BrokerStartingError
 from ringmq.spark_bridge.live_queues import LiveQueues
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.slices import BrokerPlace, LogSpan, QueueKey, StorePlace
+from ringmq.spark_bridge.slices import BrokerLocation, LogSpan, QueueKey, StoreLocation
 from ringmq.spark_bridge.store_access import check_folder, check_log, readable
 from ringmq.store import layout, markers
 from ringmq.store.broker_name import read_broker_name
@@ -44,7 +44,7 @@ MAPPED_FILES_MAX = 16384  # a plan looks three times at each queue; a process ma
 class _Look:
     """The store at one moment."""
 
-    place: BrokerPlace
+    place: BrokerLocation
     store: MessageStore
     index: LogIndex
     tails: Backlog
@@ -64,7 +64,7 @@ class StoreCatalog:
         self._last: _Look | None = None
         self._live: LiveQueues | None = None
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog."""
         if self._last is not None:
             return (self._last.place,)
@@ -139,9 +139,9 @@ class StoreCatalog:
         index = LogIndex(store, LogSpan(min(begin, end), min(end, files.end_offset)), tails)
         return _Look(place, store, index, tails, {})
 
-    def _place(self) -> BrokerPlace:
+    def _place(self) -> BrokerLocation:
         check_folder(self._root)
-        return BrokerPlace(read_broker_name(self._root), None, _store_place(self._root))
+        return BrokerLocation(read_broker_name(self._root), None, _store_place(self._root))
 
     def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Backlog]:
         """The end of what is readable, and the records in front of it that no queue knows."""
@@ -202,9 +202,9 @@ class StoreCatalog:
         return self._options.topics.wants(topic) and (self._options.include_system_topics or is_user_topic(topic))
 
 
-def _store_place(root: Path) -> StorePlace:
+def _store_place(root: Path) -> StoreLocation:
     status = (root / layout.COMMIT_LOG).stat()
-    return StorePlace(str(root), markers.BOOT_ID.read_text().strip(), status.st_dev, status.st_ino)
+    return StoreLocation(str(root), markers.BOOT_ID.read_text().strip(), status.st_dev, status.st_ino)
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

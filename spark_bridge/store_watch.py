@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ringmq.spark_bridge.slice_reader import store_here
-from ringmq.spark_bridge.slices import BrokerPlace, StorePlace
+from ringmq.spark_bridge.slices import BrokerLocation, StoreLocation
 from ringmq.store import layout
 
 
@@ -14,10 +14,10 @@ class StoreWatch:
     later can get its inode."""
 
     def __init__(self) -> None:
-        self._stores: dict[str, StorePlace] = {}
+        self._stores: dict[str, StoreLocation] = {}
         self._folders: dict[str, int] = {}
 
-    def renewed(self, places: Iterable[BrokerPlace]) -> set[str]:
+    def renewed(self, places: Iterable[BrokerLocation]) -> set[str]:
         """The brokers whose store is another one than when they were seen last. One that does not say which it is (a
         stock broker) is not known."""
         found = set()
@@ -37,7 +37,7 @@ class StoreWatch:
         while self._folders:
             os.close(self._folders.popitem()[1])
 
-    def _hold(self, broker: str, store: StorePlace) -> None:
+    def _hold(self, broker: str, store: StoreLocation) -> None:
         folder = self._folders.pop(broker, None)
         if folder is not None:
             os.close(folder)
@@ -48,7 +48,7 @@ class StoreWatch:
                 return
 
 
-def _is_same(before: StorePlace, now: StorePlace) -> bool:
+def _is_same(before: StoreLocation, now: StoreLocation) -> bool:
     """Device numbers may change with a boot of the host."""
     same_boot = before.boot_id == now.boot_id
     return before.inode == now.inode and (before.device == now.device or not same_boot)

@@ -2,8 +2,8 @@
 
 A query's place is one offset per queue, the next that it will read. In a checkpoint it stands as JSON in a fixed order,
 `{"topic": {"broker:queue": 5}}`: Spark compares and keeps text. Names in parentheses, which no topic can have, say more
-about a batch's end (see `Place`). A queue without a place is one that appeared since; the query reads it from its first
-offset on. Limits are those of Spark's Kafka source.
+about a batch's end (see `StreamOffset`). A queue without a place is one that appeared since; the query reads it from
+its first offset on. Limits are those of Spark's Kafka source.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +22,7 @@ class OffsetsError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StreamOffset:
     """A batch's end as the checkpoint has it: `offsets`, and what Spark does not keep for us.
 
     `began` is where the query began, in the end of its first batch: Spark asks anew for that start when the batch is
@@ -40,7 +40,7 @@ class Place:
 BEGAN, ANEW, GIVEN, GIVEN_MS = "(began)", "(anew)", "(given)", "ms"
 
 
-def place_to_json(place: Place) -> dict[str, dict[str, int]]:
+def stream_offset_to_json(place: StreamOffset) -> dict[str, dict[str, int]]:
     """The place as JSON. Notes have the form of offsets, their labels the topic in front: `"Orders/broker-a:0"`."""
     notes = {} if place.began is None else {BEGAN: _note(place.began)}
     if place.anew:
@@ -50,13 +50,13 @@ def place_to_json(place: Place) -> dict[str, dict[str, int]]:
     return notes | offsets_to_json(place.offsets)
 
 
-def place_from_json(value: object) -> Place:
-    """The reverse of `place_to_json`. Raises `OffsetsError`."""
+def stream_offset_from_json(value: object) -> StreamOffset:
+    """The reverse of `stream_offset_to_json`. Raises `OffsetsError`."""
     offsets = offsets_from_json(value)
     assert isinstance(value, Mapping)  # or there would be no offsets
     try:
         began = _noted(value[BEGAN]) if BEGAN in value else None
-        return Place(offsets, began, _noted(value.get(ANEW, {})), int(value.get(GIVEN, {}).get(GIVEN_MS, 0)))
+        return StreamOffset(offsets, began, _noted(value.get(ANEW, {})), int(value.get(GIVEN, {}).get(GIVEN_MS, 0)))
     except (AttributeError, TypeError, ValueError):
         raise _foreign(value) from None
 
@@ -129,7 +129,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TriggerState:
     """What one batch's end leaves for the next: when it was given (0: never), and the queue served last when a batch
     was too small for all queues."""
 
@@ -139,11 +139,11 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The end of a batch, equal to its start when there is nothing to do, the pace from now on, and the first offsets
-    of queues that were made anew since the start (see `Place`)."""
+    """The end of a batch, equal to its start when there is nothing to do, the trigger state from now on, and the first
+    offsets of queues that were made anew since the start (see `StreamOffset`)."""
 
     end: Offsets
-    pace: Pace = field(default_factory=Pace)
+    trigger: TriggerState = field(default_factory=TriggerState)
     anew: Offsets = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ def next_end(
     log: LogEnd,
     bounds: Bounds,
     limits: Limits,
-    pace: Pace,
+    trigger: TriggerState,
     now_ms: int,
 ) -> Step:
     """Where a batch that begins at `start` ends.
@@ -180,16 +180,18 @@ def next_end(
     lags = {key: moved[key] - begin for key, begin in begins.items() if begin < moved[key]}
     still = held | {key: begins.get(key, offset) for key, offset in start.items() if key in log.offsets}
     if not lags:
-        return Step(still, pace, anew)
+        return Step(still, trigger, anew)
     total = sum(lags.values())
-    is_late = now_ms - pace.batch_at_ms >= limits.delay_max_ms
+    is_late = now_ms - trigger.batch_at_ms >= limits.delay_max_ms
     if limits.rows_min is not None and total < limits.rows_min and not is_late and not anew:
-        return Step(start, pace)
-    rows, served_last = share_out(lags, limits.rows_max, pace.served_last)
-    return Step(still | {key: begins[key] + count for key, count in rows.items()}, Pace(now_ms, served_last), anew)
+        return Step(start, trigger)
+    rows, served_last = apportion(lags, limits.rows_max, trigger.served_last)
+    return Step(
+        still | {key: begins[key] + count for key, count in rows.items()}, TriggerState(now_ms, served_last), anew
+    )
 
 
-def share_out(
+def apportion(
     lags: Offsets, rows_max: int | None, served_last: QueueKey | None = None
 ) -> tuple[dict[QueueKey, int], QueueKey | None]:
     """How many rows of each queue go into a batch of at most `rows_max`, in proportion to the (positive) lags.

@@ -1,7 +1,7 @@
 """The planning side of a running stream: the decisions of `stream_core` on an open catalog. No Spark.
 
 Lives on the driver as long as its query. Nothing of it is needed for recovery: a place comes from Spark each time, and
-the pace starts anew.
+the trigger state starts anew.
 """
 
 import logging
@@ -14,20 +14,20 @@ from ringmq.spark_bridge.catalog import Catalog, open_catalog
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.limits import starting_offsets
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.patient_catalog import PatientCatalog
 from ringmq.spark_bridge.plan import plan_spans
-from ringmq.spark_bridge.refills import Refills
+from ringmq.spark_bridge.retrying_catalog import RetryingCatalog
 from ringmq.spark_bridge.slices import QueueKey, Slice
 from ringmq.spark_bridge.store_watch import StoreWatch
 from ringmq.spark_bridge.stream_core import (
     Limits,
     LogEnd,
     Offsets,
-    Pace,
-    Place,
+    StreamOffset,
+    TriggerState,
     batch_between,
     next_end,
 )
+from ringmq.spark_bridge.truncated_queues import TruncatedQueues
 
 if TYPE_CHECKING:
     from ringmq.spark_bridge.group_progress import GroupProgress
@@ -52,15 +52,15 @@ class StreamQuery:
         self, options: ReadOptions, catalog: Catalog | None = None, now_ms: Callable[[], int] = _now_ms
     ) -> None:
         self._options = options
-        self._catalog = PatientCatalog(catalog or open_catalog(options), OUTAGE_MAX_S, OUTAGE_STEP_S)
+        self._catalog = RetryingCatalog(catalog or open_catalog(options), OUTAGE_MAX_S, OUTAGE_STEP_S)
         self._now_ms = now_ms
-        self._pace = Pace()
+        self._trigger = TriggerState()
         self._initial: Offsets | None = None
         self._frozen: LogEnd | None = None
         self._seen: Collection[str] = ()
         self._stores = StoreWatch()
         self._renewed: set[str] = set()
-        self._refills = Refills(OUTAGE_MAX_S)
+        self._truncated = TruncatedQueues(OUTAGE_MAX_S)
         self._away: set[str] = set()
         self._away_since: float | None = None
         self._progress: GroupProgress | None = None
@@ -93,7 +93,7 @@ class StreamQuery:
         except ReadError:  # told where the next batch is planned
             return None
 
-    def next_end(self, start: Place, limits: Limits) -> Place:
+    def next_end(self, start: StreamOffset, limits: Limits) -> StreamOffset:
         """Where the batch that begins at `start` ends; `start` itself when there is nothing to do. Everything before
         `start` has been processed."""
         is_first = not start.given_at_ms and start.offsets == self._initial
@@ -106,17 +106,17 @@ class StreamQuery:
             replace(log, renewed=renewed),
             self._catalog.bounds,
             limits,
-            self._pace,
+            self._trigger,
             now_ms,
         )
-        self._pace = step.pace
+        self._trigger = step.trigger
         self._renewed -= renewed
         self._tell_away({key.broker for key in start.offsets} - set(log.brokers))
         is_over = step.end == start.offsets and not step.anew
         self._tell_group(start.offsets, is_last=self._frozen is not None and is_over)
         if is_over and not is_first:
             return start
-        return Place(step.end, start.offsets if is_first else None, step.anew, now_ms)
+        return StreamOffset(step.end, start.offsets if is_first else None, step.anew, now_ms)
 
     def _tell_away(self, away: set[str]) -> None:
         if self._away_since is None and away != self._away:  # in an outage nobody is seen, which is told elsewhere
@@ -124,20 +124,20 @@ class StreamQuery:
             if away:
                 _log.warning("not registered: %s. Their queues keep their offsets until they are back", sorted(away))
 
-    def _settled_end(self, start: Place) -> LogEnd:
-        """The log's end, frozen or now, in which queues that are filled again (`Refills`) keep their places."""
+    def _settled_end(self, start: StreamOffset) -> LogEnd:
+        """The log's end, frozen or now, in which queues that are filled again (`TruncatedQueues`) keep their places."""
         replaced: dict[QueueKey, int] = {}
         while True:
             log = self._seen_end(start)
-            replaced |= self._refills.replaced(start.offsets, log, self._catalog)
+            replaced |= self._truncated.replaced(start.offsets, log, self._catalog)
             short = self._short(log.offsets, start.offsets)
-            held = self._refills.held(short, log.offsets, self._catalog)
+            held = self._truncated.held(short, log.offsets, self._catalog)
             if held and self._frozen:  # to give no end would end the query
                 time.sleep(OUTAGE_STEP_S)
                 continue
             kept = {key: place for key, place in short.items() if key.broker in held}
             lost = {key: place for key, place in short.items() if key.broker not in held}
-            replaced |= self._refills.lost(lost, self._catalog)
+            replaced |= self._truncated.lost(lost, self._catalog)
             return replace(log, offsets={**log.offsets, **kept}, replaced=replaced)
 
     def _short(self, ends: Offsets, places: Offsets) -> dict[QueueKey, int]:
@@ -148,7 +148,7 @@ class StreamQuery:
             if end < places.get(key, 0) and key.broker not in self._renewed
         }
 
-    def _seen_end(self, place: Place) -> LogEnd:
+    def _seen_end(self, place: StreamOffset) -> LogEnd:
         """The log's end, frozen or now. While a broker starts its queues may seem shorter than they are: that a queue
         ends before its place is believed when it has lasted for `SETTLE_S`."""
         start = place.offsets
@@ -157,7 +157,7 @@ class StreamQuery:
         log = self._frozen or self._end_or_none() or LogEnd(start, ())
         give_up_at = time.monotonic() + SETTLE_S
         while shrunk := {key for key, end in log.offsets.items() if end < start.get(key, 0)}:
-            self._refills.missed(self._short(log.offsets, start), place.given_at_ms)
+            self._truncated.missed(self._short(log.offsets, start), place.given_at_ms)
             if time.monotonic() > give_up_at or {key.broker for key in shrunk} <= self._renewed:
                 break
             time.sleep(SETTLE_STEP_S)
@@ -188,12 +188,12 @@ class StreamQuery:
     def _is_assigned(self, key: QueueKey) -> bool:
         return any(queue in (key, (key.topic, None, key.queue_id)) for queue in self._options.topics.queues)
 
-    def slices(self, start: Place, end: Place) -> list[Slice]:
+    def slices(self, start: StreamOffset, end: StreamOffset) -> list[Slice]:
         """The tasks of a batch. Raises `DataLossError` when rows of it are gone and that is not accepted."""
         begin = start.offsets if end.began is None else end.began
         wanted = {key: stop for key, stop in end.offsets.items() if begin.get(key) != stop}
         self._wait_for({key.broker for key in wanted})
-        replaced = self._wait_for_refill(wanted, end.given_at_ms)
+        replaced = self._wait_for_catch_up(wanted, end.given_at_ms)
         batch = batch_between(begin, end.offsets, self._catalog.bounds, {**replaced, **end.anew})
         if batch.losses:
             more = len(batch.losses) - LOSSES_SHOWN
@@ -215,20 +215,20 @@ class StreamQuery:
                 raise ReadError(f"{away} cannot be seen for {OUTAGE_MAX_S:.0f} s; start the query again with them")
             time.sleep(OUTAGE_STEP_S)
 
-    def _wait_for_refill(self, ends: Offsets, given_at_ms: int) -> dict[QueueKey, int]:
+    def _wait_for_catch_up(self, ends: Offsets, given_at_ms: int) -> dict[QueueKey, int]:
         """Until the log has all that a batch wants, or what it has not will not come. Returns where other rows begin in
         queues that have all again, but not what they had."""
         missed: set[QueueKey] = set()
         while gone := {key for key, stop in ends.items() if self._catalog.bounds(key)[1] < stop}:
             if (log := self._end_or_none()) is not None:
                 short = {key: ends[key] for key in gone & log.offsets.keys() if key.broker not in self._renewed}
-                self._refills.missed(short, given_at_ms)
+                self._truncated.missed(short, given_at_ms)
                 missed |= short.keys()
-                if not self._refills.held(short, log.offsets, self._catalog):
+                if not self._truncated.held(short, log.offsets, self._catalog):
                     break
             time.sleep(OUTAGE_STEP_S)
         seen = LogEnd({key: self._catalog.bounds(key)[1] for key in missed}, self._seen)
-        return self._refills.replaced(ends, seen, self._catalog)
+        return self._truncated.replaced(ends, seen, self._catalog)
 
     def _tell_group(self, place: Offsets, *, is_last: bool) -> None:
         """The group of option commitGroup. Spark's own commit() comes with the next batch only, which may be days later

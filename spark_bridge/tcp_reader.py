@@ -15,8 +15,8 @@ import pyarrow as pa
 from ringmq.client import ConnectError, MessageQueue, RequestTimeoutError, RingmqError
 from ringmq.client.connections.pull_connection import PullAnswer, PullConnection, PullStatus
 from ringmq.client.retry import backoff_ms
+from ringmq.spark_bridge.data_loss import DataLossPolicy
 from ringmq.spark_bridge.errors import DataLossError, ReadError
-from ringmq.spark_bridge.losses import Losses
 from ringmq.spark_bridge.pull_schedule import Piece, Pull, PullSchedule
 from ringmq.spark_bridge.rows import ANYWHERE, Rows, WantedQueue, WantedRows, open_rows, walk_log
 from ringmq.spark_bridge.slice_reader import ReadSettings
@@ -64,7 +64,7 @@ class _Reader:
         self._schedule = PullSchedule(part.spans)
         self._tries = 0
         self._tries_for_offset: Counter[tuple[QueueKey, int]] = Counter()
-        self._losses = Losses(fail=how.fail_on_data_loss)
+        self._data_loss = DataLossPolicy(fail=how.fail_on_data_loss)
         self._pause_ms = 0.0
         self._refusal = ""  # a broker without time, in the answers that came together last
 
@@ -129,7 +129,7 @@ class _Reader:
         first = int.from_bytes(head[_QUEUE_OFFSET_AT : _QUEUE_OFFSET_AT + 8], "big", signed=True)
         is_batch = bool(int.from_bytes(head[_SYS_FLAG_AT:], "big") & layout.INNER_BATCH)
         if first > pull.begin:  # its messages before that lay in a file that is removed
-            self._meet_loss(pull.key, pull.begin, min(first, pull.end), answer)
+            self._report_loss(pull.key, pull.begin, min(first, pull.end), answer)
         return self._schedule.take(pull, answer.next_offset, answer.body, is_batch=is_batch)
 
     def _wait_for_offset(self, pull: Pull, answer: PullAnswer) -> list[Piece]:
@@ -144,11 +144,11 @@ class _Reader:
 
     def _lose(self, pull: Pull, to: int, answer: PullAnswer) -> list[Piece]:
         loss = self._schedule.lose(pull, to)
-        self._meet_loss(pull.key, pull.begin, loss.end, answer)
+        self._report_loss(pull.key, pull.begin, loss.end, answer)
         return loss.pieces
 
-    def _meet_loss(self, key: QueueKey, begin: int, end: int, answer: PullAnswer) -> None:
-        self._losses.meet(
+    def _report_loss(self, key: QueueKey, begin: int, end: int, answer: PullAnswer) -> None:
+        self._data_loss.report(
             DataLossError(
                 f"queue {key.label} of topic {key.topic}: offsets {begin} to {end - 1} were planned and are gone; "
                 f"broker {self._broker} at {self._address} answers {answer.code} {answer.remark!r} and has "
@@ -162,7 +162,7 @@ class _Reader:
             stop = yield from walk_log(self._rows, piece.body, at, end, ANYWHERE)
             if stop.reason == records.END:
                 return
-            self._losses.meet(
+            self._data_loss.report(
                 ReadError(
                     f"broker {self._broker} at {self._address}: queue {piece.key.label} of topic {piece.key.topic}, "
                     f"pull from offset {piece.begin} on, byte {stop.at}: {stop.text}"

@@ -192,9 +192,9 @@ int rmq_row_put(struct rmq_arrow_rows *rows, const struct rmq_row_source *source
         return RMQ_SCAN_FULL;
     if (!source->is_clean) {
         if (wants_text(rows) && !rmq_is_utf8(source->properties, source->properties_length))
-            return RMQ_ROW_COLD;
+            return RMQ_ROW_FALLBACK;
         if (wants_pairs && (pair_count = distinct_pairs(source, pairs)) < 0)
-            return RMQ_ROW_COLD;
+            return RMQ_ROW_FALLBACK;
     }
     put_numbers(rows, source);
     if (rows->value.offsets)

@@ -64,7 +64,7 @@ struct rmq_row_source {
 };
 
 /* Results of rmq_row_put besides RMQ_RECORD_OK and RMQ_SCAN_FULL. */
-#define RMQ_ROW_COLD 4              /* its properties are no UTF-8, or too many to compare: to be cleaned first */
+#define RMQ_ROW_FALLBACK 4              /* its properties are no UTF-8, or too many to compare: to be cleaned first */
 
 int rmq_row_put(struct rmq_arrow_rows *rows, const struct rmq_row_source *source);
 /* cdef-end */

@@ -63,7 +63,7 @@ static int put_record(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows 
     if (wanted->check_crc && view->body_length && rmq_crc32(source.body, view->body_length) != view->body_crc)
         return RMQ_RECORD_BAD_CRC;
     if (view->sys_flag & RMQ_SYS_INNER_BATCH || (view->sys_flag & RMQ_SYS_COMPRESSED && rows->value.offsets))
-        return RMQ_ROW_COLD;
+        return RMQ_ROW_FALLBACK;
     return rmq_row_put(rows, &source);
 }
 
@@ -134,7 +134,7 @@ static int put_unit(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows *w
     view->position = unit.position;
     if (view->total_size != unit.size || view->physical_offset != unit.position ||
         !is_of_queue(name, queue_offset, record, view))
-        return RMQ_WALK_STRANGER;
+        return RMQ_WALK_FOREIGN_QUEUE;
     if (is_held_back(view->sys_flag) || !is_in_time(wanted, view))
         return RMQ_RECORD_OK;
     return put_record(rows, wanted, record, view);

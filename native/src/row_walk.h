@@ -24,12 +24,12 @@ struct rmq_wanted_rows {
     int32_t reserved;
 };
 
-/* Stop reasons of their own; the others are RMQ_SCAN_*, RMQ_RECORD_* and RMQ_ROW_COLD (also: a compressed body, an inner
+/* Stop reasons of their own; the others are RMQ_SCAN_*, RMQ_RECORD_* and RMQ_ROW_FALLBACK (also: a compressed body, an inner
  * batch), with which `view` is filled for the record at `at`. */
 #define RMQ_WALK_OUTSIDE 5      /* the unit's record is not in the bytes given */
 #define RMQ_WALK_BAD_PLACE -6   /* a valid record of the log that names another physical offset than its own */
 #define RMQ_WALK_NO_UNIT -7     /* nothing is written there, or a filler */
-#define RMQ_WALK_STRANGER -8    /* the unit's record has another size, place, queue or queue offset */
+#define RMQ_WALK_FOREIGN_QUEUE -8    /* the unit's record has another size, place, queue or queue offset */
 
 struct rmq_walk_stop {
     uint64_t at;                /* a place in the bytes, or a number of units: the first that is not dealt with */

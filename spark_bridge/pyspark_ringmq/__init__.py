@@ -15,11 +15,11 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 from pyspark_ringmq.catalog_table import is_of_table, options_in_schema, options_of_table, schema_with_options
-from pyspark_ringmq.worker_process import end_in_silence
+from pyspark_ringmq.worker_process import exit_quietly
 
 __all__ = ["DefaultSource"]
 
-end_in_silence()  # here, since some workers import this module and call nothing
+exit_quietly()  # here, since some workers import this module and call nothing
 
 
 class DefaultSource(DataSource):

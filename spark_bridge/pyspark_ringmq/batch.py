@@ -12,13 +12,13 @@ from typing import Any
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
-from pyspark_ringmq.worker_process import given_to_spark, keep_imports
+from pyspark_ringmq.worker_process import freeze_imports, task_batches
 
-from ringmq.spark_bridge import narrowing
+from ringmq.spark_bridge import pushed_filters
 from ringmq.spark_bridge.catalog import open_catalog
-from ringmq.spark_bridge.narrowing import Condition, Narrowing
 from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
 from ringmq.spark_bridge.plan import plan_batch
+from ringmq.spark_bridge.pushed_filters import PushedFilter, PushedFilters
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import Slice
 
@@ -48,19 +48,19 @@ class Reader(DataSourceReader):
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._narrowing = narrowing.NOTHING_LEFT_OUT
+        self._filters = pushed_filters.NO_FILTERS
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the tasks; called on the driver for each action, so a growing log ends where it ends now."""
-        slices = plan_batch(open_catalog(self._options), self._options, self._narrowing)
-        keep_imports()
+        slices = plan_batch(open_catalog(self._options), self._options, self._filters)
+        freeze_imports()
         return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of one slice; runs in a task's Python worker."""
         if not isinstance(partition, SlicePartition):
             return iter(())  # Spark makes one partition of its own of a plan without any
-        return given_to_spark(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
+        return task_batches(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
 
 
 class FilteringReader(Reader):
@@ -70,15 +70,15 @@ class FilteringReader(Reader):
         """Take what narrows the plan; yields what Spark has to check itself, row by row."""
         conditions = []
         for pushed in filters:
-            condition = condition_of(pushed)
+            condition = filter_of(pushed)
             if condition is not None:
                 conditions.append(condition)
             if not (condition.is_exact if condition else _is_always_true(pushed)):
                 yield pushed
-        self._narrowing = Narrowing(tuple(conditions))
+        self._filters = PushedFilters(tuple(conditions))
 
 
-def condition_of(pushed: Filter) -> Condition | None:
+def filter_of(pushed: Filter) -> PushedFilter | None:
     """The filter as a condition, None when it does not narrow a plan."""
     op, column = _OPS.get(type(pushed).__name__), _column(pushed)
     if op is None or column is None:
@@ -88,7 +88,7 @@ def condition_of(pushed: Filter) -> Condition | None:
     plain = tuple(
         _microseconds(value) if isinstance(value, datetime) else value for value in values if value is not None
     )
-    return Condition(column, op, plain) if plain else None
+    return PushedFilter(column, op, plain) if plain else None
 
 
 def _microseconds(time: datetime) -> int:
@@ -104,7 +104,7 @@ def _is_always_true(pushed: Filter) -> bool:
 def _column(pushed: Filter) -> str | None:
     """The column that it is about, None when that does not narrow a plan."""
     path: tuple[str, ...] = tuple(getattr(pushed, "attribute", ()))
-    return path[0] if len(path) == 1 and path[0] in narrowing.COLUMNS else None
+    return path[0] if len(path) == 1 and path[0] in pushed_filters.COLUMNS else None
 
 
 def _is_pushdown_worker() -> bool:

@@ -12,11 +12,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 from pyspark_ringmq.batch import SlicePartition
-from pyspark_ringmq.worker_process import given_to_spark
+from pyspark_ringmq.worker_process import task_batches
 
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
-from ringmq.spark_bridge.stream_core import Limits, offsets_to_json, place_from_json, place_to_json
+from ringmq.spark_bridge.stream_core import Limits, offsets_to_json, stream_offset_from_json, stream_offset_to_json
 from ringmq.spark_bridge.stream_query import StreamQuery
 
 JsonOffsets = dict[str, dict[str, int]]
@@ -59,9 +59,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
         """The end of the batch that begins at `start`, which is `start` when there is nothing to do."""
-        place = place_from_json(start)
+        place = stream_offset_from_json(start)
         end = self._query.next_end(place, self._limits(limit))
-        return start if end is place else place_to_json(end)
+        return start if end is place else stream_offset_to_json(end)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
         """The log's end, from which Spark's progress tells the lag; an error here would end the query."""
@@ -70,14 +70,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
         """The tasks of a batch."""
-        slices = self._query.slices(place_from_json(start), place_from_json(end))
+        slices = self._query.slices(stream_offset_from_json(start), stream_offset_from_json(end))
         return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Arrow batches of one slice; runs in a task."""
         if not isinstance(partition, SlicePartition):
             return iter(())  # Spark makes one partition of its own of a plan without any
-        return given_to_spark(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
+        return task_batches(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
 
     def stop(self) -> None:
         """The query has ended."""

@@ -13,7 +13,7 @@ SPARK_DAEMON = "pyspark.daemon"
 
 
 @functools.cache
-def keep_imports() -> None:
+def freeze_imports() -> None:
     """Take what lives now out of the garbage collector's sight; to be called once everything is imported.
 
     Spark's daemon collects after each task: with Spark and Arrow imported that is 25 ms, in which the worker does not
@@ -22,7 +22,7 @@ def keep_imports() -> None:
     gc.freeze()
 
 
-def given_to_spark(batches: Iterator[Any]) -> Iterator[Any]:
+def task_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """The batches of one task, in its worker's main thread.
 
     While Spark has one, a broken pipe ends the process without a word. Spark closes the socket only when it wants no
@@ -36,10 +36,10 @@ def given_to_spark(batches: Iterator[Any]) -> Iterator[Any]:
         finally:
             signal.signal(signal.SIGPIPE, before)
         batch = next(batches, None)
-    keep_imports()
+    freeze_imports()
 
 
-def end_in_silence() -> None:
+def exit_quietly() -> None:
     """Have this process, if Spark's daemon has forked it, end without a word once it waits for work and none comes.
 
     A session that stops closes the sockets of idle workers before it ends them. Spark's daemon takes that for a task

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 STORED_FIRST_MS = 1000
 STORED_EVERY_MS = 10
@@ -17,8 +17,8 @@ class FakeCatalog:
     options: ReadOptions = field(default_factory=ReadOptions)
     looks: int = 0
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
-        return tuple(BrokerPlace(name, f"{name}:10911") for name in sorted({broker for _, broker, _ in self.known}))
+    def brokers(self) -> tuple[BrokerLocation, ...]:
+        return tuple(BrokerLocation(name, f"{name}:10911") for name in sorted({broker for _, broker, _ in self.known}))
 
     def queues(self) -> list[QueueKey]:
         self.looks += 1

@@ -9,12 +9,12 @@ from ringmq.spark_bridge.schema import COLUMNS
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import (
     EVERY_TIME,
-    BrokerPlace,
+    BrokerLocation,
     LogSpan,
     QueueKey,
     QueueSpan,
     Slice,
-    StorePlace,
+    StoreLocation,
     TimeRange,
 )
 from ringmq.store.markers import BOOT_ID
@@ -25,9 +25,9 @@ Spans = dict[tuple[str, int], tuple[int, int]]
 """(topic, queue id) -> offsets [begin, end)."""
 
 
-def place_of(root: Path) -> StorePlace:
+def place_of(root: Path) -> StoreLocation:
     status = (root / "commitlog").stat()
-    return StorePlace(str(root), BOOT_ID.read_text().strip(), status.st_dev, status.st_ino)
+    return StoreLocation(str(root), BOOT_ID.read_text().strip(), status.st_dev, status.st_ino)
 
 
 def slice_of(
@@ -37,7 +37,7 @@ def slice_of(
         QueueSpan(QueueKey(topic, BROKER, queue_id), begin, end, log_begin)
         for (topic, queue_id), (begin, end) in sorted(spans.items())
     )
-    return Slice(BrokerPlace(BROKER, None, place_of(root)), found, None if log is None else LogSpan(*log), times)
+    return Slice(BrokerLocation(BROKER, None, place_of(root)), found, None if log is None else LogSpan(*log), times)
 
 
 def table_of(part: Slice, columns: tuple[str, ...] = ALL_COLUMNS, **how: Any) -> pa.Table:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt, encode_message
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey, QueueSpan, Slice
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey, QueueSpan, Slice
 from tests.client.scripted_broker import pull_answer
 
 TOPIC, BROKER = "Scripted", "broker-a"
@@ -60,4 +60,4 @@ class ScriptedLog:
         """All queues from `begin` to `end`."""
         to = self.count if end is None else end
         spans = tuple(QueueSpan(QueueKey(TOPIC, BROKER, number), begin, to) for number in range(self.queues))
-        return Slice(BrokerPlace(BROKER, address), spans)
+        return Slice(BrokerLocation(BROKER, address), spans)

@@ -12,7 +12,7 @@ from ringmq.loadtest.stock import free_broker_port, free_port
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
-from ringmq.spark_bridge.stream_core import Limits, Place
+from ringmq.spark_bridge.stream_core import Limits, StreamOffset
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.conformance.servers import RingmqProcess, settings_args
 from tests.waiting import wait_until
@@ -68,7 +68,7 @@ class TcpStream:
     def __init__(self, namesrv: str) -> None:
         options = {"bootstrap": namesrv, "transport": "tcp", "subscribe": "Moving", "startingOffsets": "earliest"}
         self._query = StreamQuery(parse_options(options, streaming=True))
-        self.place = Place(self._query.initial_offsets())
+        self.place = StreamOffset(self._query.initial_offsets())
 
     def read(self) -> list[bytes]:
         """The rows of the next batch."""

@@ -12,9 +12,9 @@ from ringmq.client.topics import is_user_topic
 from ringmq.spark_bridge import plan
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.limits import read_spans
-from ringmq.spark_bridge.narrowing import NOTHING_LEFT_OUT, Condition, Narrowing
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.plan import columns_of, plan_batch, slices_of, useful_tasks
+from ringmq.spark_bridge.pushed_filters import NO_FILTERS, PushedFilter, PushedFilters
 from ringmq.spark_bridge.schema import COLUMNS, KAFKA_COLUMNS
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan, Slice
@@ -30,8 +30,8 @@ def options_of(store: Path, **options: object) -> ReadOptions:
     return parse_options({"store": str(store)} | {name: str(value) for name, value in options.items()})
 
 
-def slices(options: ReadOptions, narrowing: Narrowing = NOTHING_LEFT_OUT) -> list[Slice]:
-    return plan_batch(open_catalog(options), options, narrowing)
+def slices(options: ReadOptions, filters: PushedFilters = NO_FILTERS) -> list[Slice]:
+    return plan_batch(open_catalog(options), options, filters)
 
 
 def rows(parts: list[Slice], columns: tuple[str, ...] = ALL) -> list[Row]:
@@ -160,22 +160,22 @@ CONDITIONS: list[tuple[str, str, tuple[Any, ...]]] = [
 def test_filters_narrow_to_the_rows_they_accept(
     golden_store: Path, everything: list[Row], condition: tuple[str, str, tuple[Any, ...]]
 ) -> None:
-    given = Condition(*condition)
-    found = rows(slices(options_of(golden_store), Narrowing((given,))))
+    given = PushedFilter(*condition)
+    found = rows(slices(options_of(golden_store), PushedFilters((given,))))
     assert in_order(found) == [row for row in everything if given.accepts(row[given.column])]
 
 
 def test_filters_by_time(golden_store: Path, everything: list[Row]) -> None:
     times_us = sorted(round(row["timestamp"].timestamp() * 1_000_000) for row in everything)
     low, high = times_us[1000], times_us[1400]
-    narrowing = Narrowing((Condition("timestamp", ">=", (low,)), Condition("timestamp", "<", (high,))))
-    found = rows(slices(options_of(golden_store), narrowing))
+    filters = PushedFilters((PushedFilter("timestamp", ">=", (low,)), PushedFilter("timestamp", "<", (high,))))
+    found = rows(slices(options_of(golden_store), filters))
     expected = [row for row in everything if low <= round(row["timestamp"].timestamp() * 1_000_000) < high]
     assert in_order(found) == expected and len(expected) > 300
 
 
 def test_nothing_to_read_is_no_task(golden_store: Path) -> None:
-    assert slices(options_of(golden_store), Narrowing((Condition("offset", ">", (1 << 40,)),))) == []
+    assert slices(options_of(golden_store), PushedFilters((PushedFilter("offset", ">", (1 << 40,)),))) == []
 
 
 def test_slices_of_several_brokers_have_one_each() -> None:

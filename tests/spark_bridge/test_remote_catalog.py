@@ -8,14 +8,14 @@ import pytest
 
 from ringmq.client import ConnectError, MessageQueue
 from ringmq.client.cluster import StoreFolder
-from ringmq.spark_bridge import kept_cluster
+from ringmq.spark_bridge import persistent_cluster
 from ringmq.spark_bridge.bootstrap_catalog import REGISTERED_EVERY_S, BootstrapCatalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_spans
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
-from ringmq.spark_bridge.stream_core import Limits, Place
+from ringmq.spark_bridge.stream_core import Limits, StreamOffset
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.spark_bridge.fake_catalog import FakeCatalog
 
@@ -86,7 +86,7 @@ class ToldCluster:
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
     ToldCluster.told = Told({A: 10, B: 20})
     ToldCluster.told.set_brokers("a")
-    monkeypatch.setattr(kept_cluster, "Cluster", ToldCluster)
+    monkeypatch.setattr(persistent_cluster, "Cluster", ToldCluster)
     return ToldCluster.told
 
 
@@ -100,7 +100,7 @@ def stream(catalog: RemoteCatalog) -> StreamQuery:
 
 def test_a_broker_that_joins_is_read(told: Told) -> None:
     query = stream(catalog())
-    place = query.next_end(Place({A: 0}), Limits())
+    place = query.next_end(StreamOffset({A: 0}), Limits())
     assert place.offsets == {A: 10}
     told.set_brokers("a", "b")
     end = query.next_end(place, Limits())
@@ -128,7 +128,7 @@ def test_rows_of_a_broker_that_nobody_knows_are_not_passed_over(told: Told) -> N
 @pytest.mark.parametrize("moment", ["gone", "back in mid-look"])
 def test_queues_of_a_broker_that_is_away_keep_their_place(told: Told, moment: str) -> None:
     query = stream(catalog())
-    place = query.next_end(Place({A: 0}), Limits())
+    place = query.next_end(StreamOffset({A: 0}), Limits())
     told.set_brokers()
     if moment == "back in mid-look":
         told.back_in_mid_look = "a"

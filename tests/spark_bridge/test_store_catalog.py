@@ -21,7 +21,7 @@ from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 from ringmq.spark_bridge.store_catalog import StoreCatalog
-from ringmq.spark_bridge.stream_core import Limits, Place
+from ringmq.spark_bridge.stream_core import Limits, StreamOffset
 from ringmq.spark_bridge.stream_query import StreamQuery
 from ringmq.store import markers
 from ringmq.store.broker_name import write_broker_name
@@ -174,7 +174,7 @@ def test_a_plan_waits_for_a_broker_that_starts(made: MadeStore, monkeypatch: pyt
 def test_a_stream_waits_for_a_broker_that_starts(lost_end: MadeStore, caplog: pytest.LogCaptureFixture) -> None:
     options = parse_options({"store": str(lost_end.root), "startingOffsets": "earliest"}, streaming=True)
     stream = StreamQuery(options)
-    place = Place({QueueKey("T", "DEFAULT_BROKER", 0): 15}, given_at_ms=1)
+    place = StreamOffset({QueueKey("T", "DEFAULT_BROKER", 0): 15}, given_at_ms=1)
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
         assert stream.next_end(place, Limits()) is place
     assert "its broker is starting" in caplog.text and "The stream waits" in caplog.text
@@ -238,7 +238,7 @@ def test_bounds_times_and_places(made: MadeStore) -> None:
     assert catalog.bounds(key) == (0, 20)
     assert catalog.bounds(QueueKey("T", key.broker, 7)) == (0, 0)
     assert [catalog.offset_at(key, at) for at in (0, 1000, 1001, 1190, 1191)] == [0, 0, 1, 19, None]
-    place = catalog.log_index().place(key, 3)
+    place = catalog.log_index().position(key, 3)
     assert place is not None and (place.begin, place.size) == made.places[3][:2]
 
 

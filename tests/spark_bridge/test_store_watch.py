@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from ringmq.spark_bridge.options import parse_options
-from ringmq.spark_bridge.slices import BrokerPlace, StorePlace
+from ringmq.spark_bridge.slices import BrokerLocation, StoreLocation
 from ringmq.spark_bridge.store_catalog import StoreCatalog
 from ringmq.spark_bridge.store_watch import StoreWatch
-from ringmq.spark_bridge.stream_core import Limits, Place
+from ringmq.spark_bridge.stream_core import Limits, StreamOffset
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.spark_bridge.made_store import MadeStore
 
-PLACE = BrokerPlace("a", "a:1", StorePlace("/nowhere", "boot", 1, 7))
+PLACE = BrokerLocation("a", "a:1", StoreLocation("/nowhere", "boot", 1, 7))
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def watch() -> Iterator[StoreWatch]:
     made.close()
 
 
-def with_store(**changed: Any) -> BrokerPlace:
+def with_store(**changed: Any) -> BrokerLocation:
     assert PLACE.store is not None
     return replace(PLACE, store=replace(PLACE.store, **changed))
 
@@ -43,7 +43,7 @@ def with_store(**changed: Any) -> BrokerPlace:
         (with_store(boot_id="next", inode=8), {"a"}),
     ],
 )
-def test_which_stores_are_the_same(watch: StoreWatch, place: BrokerPlace, renewed: set[str]) -> None:
+def test_which_stores_are_the_same(watch: StoreWatch, place: BrokerLocation, renewed: set[str]) -> None:
     assert watch.renewed([PLACE]) == set(), "the first look"
     assert watch.renewed([place]) == renewed
     assert watch.renewed([place]) == set(), "told once"
@@ -76,9 +76,9 @@ def test_files_made_anew_under_a_query_are_read_from_the_first_offset(tmp_path: 
     options = parse_options({"store": str(root), "failOnDataLoss": "false"}, streaming=True)
     fill(root, 100)
     query = StreamQuery(options, StoreCatalog(options))
-    place = query.next_end(Place({}), Limits())
+    place = query.next_end(StreamOffset({}), Limits())
     for count in (150, 200, 250):  # each time the folder of before is gone, and its inode is free but for the watch
-        assert [span.count for part in query.slices(Place({}), place) for span in part.spans] == [count - 50]
+        assert [span.count for part in query.slices(StreamOffset({}), place) for span in part.spans] == [count - 50]
         shutil.rmtree(root)
         fill(root, count)
         end = query.next_end(place, Limits())

@@ -8,8 +8,8 @@ import pytest
 from ringmq.spark_bridge import stream_query
 from ringmq.spark_bridge.errors import BrokerStartingError, DataLossError, ReadError
 from ringmq.spark_bridge.options import ReadOptions, parse_options
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey, StorePlace
-from ringmq.spark_bridge.stream_core import Limits, Place, place_from_json, place_to_json
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey, StoreLocation
+from ringmq.spark_bridge.stream_core import Limits, StreamOffset, stream_offset_from_json, stream_offset_to_json
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.spark_bridge.fake_catalog import FakeCatalog
 
@@ -31,10 +31,10 @@ class Brokers(FakeCatalog):
     inode: int = 1
     others_from: int = 1000
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         names = sorted({broker for _, broker, _ in self.known})
-        store = StorePlace("/nowhere", "boot", 1, self.inode)
-        return tuple(BrokerPlace(name, f"{name}:10911", store) for name in names)
+        store = StoreLocation("/nowhere", "boot", 1, self.inode)
+        return tuple(BrokerLocation(name, f"{name}:10911", store) for name in names)
 
     def ends(self) -> dict[QueueKey, int]:
         self.away -= 1
@@ -75,12 +75,12 @@ def test_only_assigned_queues_are_followed(catalog: Brokers) -> None:
     assigned = parse_options({"store": "/s", "assign": '{"T": ["b:1"]}', "startingOffsets": "earliest"}, streaming=True)
     stream = query(catalog, assigned)
     assert stream.initial_offsets() == {B: 0}
-    assert stream.next_end(Place({B: 0}), NO_LIMITS).offsets == {B: 20}
+    assert stream.next_end(StreamOffset({B: 0}), NO_LIMITS).offsets == {B: 20}
 
 
 def test_a_broker_that_cannot_be_asked_is_waited_for(catalog: Brokers, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(catalog)
-    place = stream.next_end(Place({A: 0, B: 0}), NO_LIMITS)
+    place = stream.next_end(StreamOffset({A: 0, B: 0}), NO_LIMITS)
     catalog.away = 2
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
         assert stream.next_end(place, NO_LIMITS) is place
@@ -96,12 +96,12 @@ def test_but_not_for_ever(catalog: Brokers, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", -1.0)
     catalog.away = 1
     with pytest.raises(ReadError, match="cannot be asked"):
-        query(catalog).next_end(Place({A: 0, B: 0}), NO_LIMITS)
+        query(catalog).next_end(StreamOffset({A: 0, B: 0}), NO_LIMITS)
 
 
 def test_queues_that_look_short_for_a_moment_lose_nothing(catalog: Brokers) -> None:
     catalog.short = 3
-    place = Place({A: 10, B: 20})
+    place = StreamOffset({A: 10, B: 20})
     assert query(catalog).next_end(place, NO_LIMITS) is place
 
 
@@ -116,12 +116,12 @@ def test_queues_that_stay_short(
     stream = query(catalog)
     if frozen:
         stream.freeze()
-    start = Place({A: 50, B: 220}, given_at_ms=given_at_ms)
+    start = StreamOffset({A: 50, B: 220}, given_at_ms=given_at_ms)
     end = stream.next_end(start, NO_LIMITS)
     assert end.offsets == {A: 10, B: 220}
     with pytest.raises(DataLossError, match=r"queue b:0 of topic T .*the query stood at .*50.*failOnData"):
         stream.slices(start, end)
-    spans = spans_of(query(catalog, GOING_ON), start, place_from_json(place_to_json(end)))
+    spans = spans_of(query(catalog, GOING_ON), start, stream_offset_from_json(stream_offset_to_json(end)))
     assert spans == ([(A, begin, 10)] if begin < 10 else [])
 
 
@@ -141,7 +141,7 @@ def refilled(catalog: Brokers, monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 def test_queues_that_are_filled_again_keep_their_place(refilled: Brokers, caplog: pytest.LogCaptureFixture) -> None:
     stream = query(refilled)
-    place = Place({A: 10, B: 20}, given_at_ms=LATER_MS)
+    place = StreamOffset({A: 10, B: 20}, given_at_ms=LATER_MS)
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
         assert stream.next_end(place, NO_LIMITS) is place
         refilled.known |= {A: (0, 8), B: (0, 3)}
@@ -155,7 +155,7 @@ def test_queues_that_are_filled_again_keep_their_place(refilled: Brokers, caplog
 def test_queues_of_other_brokers_are_read_meanwhile(refilled: Brokers) -> None:
     refilled.known[C] = (0, 7)
     stream = query(refilled)
-    place = Place({A: 10, B: 20, C: 4}, given_at_ms=LATER_MS)
+    place = StreamOffset({A: 10, B: 20, C: 4}, given_at_ms=LATER_MS)
     end = stream.next_end(place, NO_LIMITS)
     assert end.offsets == {A: 10, B: 20, C: 7}
     assert spans_of(stream, place, end) == [(C, 4, 7)]
@@ -163,14 +163,14 @@ def test_queues_of_other_brokers_are_read_meanwhile(refilled: Brokers) -> None:
 
 def test_what_does_not_come_again_is_a_loss(refilled: Brokers, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the log goes on with rows that are younger than the place, or does not go on at all."""
-    place = Place({A: 10, B: 20}, given_at_ms=1000 + 10 * 30)
+    place = StreamOffset({A: 10, B: 20}, given_at_ms=1000 + 10 * 30)
     stream = query(refilled)
     assert stream.next_end(place, NO_LIMITS) is place
     refilled.known |= {QueueKey("T", "b", 2): (0, 132)}
     assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 132}
     monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", -1.0)
     stream = query(refilled)
-    place = Place({A: 10, B: 20, QueueKey("T", "b", 2): 132}, given_at_ms=LATER_MS)
+    place = StreamOffset({A: 10, B: 20, QueueKey("T", "b", 2): 132}, given_at_ms=LATER_MS)
     assert stream.next_end(place, NO_LIMITS) is place
     assert stream.next_end(place, NO_LIMITS).offsets == {A: 5, B: 0, QueueKey("T", "b", 2): 132}
 
@@ -178,7 +178,7 @@ def test_what_does_not_come_again_is_a_loss(refilled: Brokers, monkeypatch: pyte
 def test_a_refill_is_none_the_less_one_when_the_brokers_clock_is_ahead(refilled: Brokers) -> None:
     """The place's last rows seem to be stored after it was given, at 1150 ms."""
     stream = query(refilled)
-    place = Place({A: 10, B: 20}, given_at_ms=1150)
+    place = StreamOffset({A: 10, B: 20}, given_at_ms=1150)
     assert stream.next_end(place, NO_LIMITS) is place
     refilled.known |= {A: (0, 10), B: (0, 18)}
     assert stream.next_end(place, NO_LIMITS) is place
@@ -207,7 +207,7 @@ def test_rows_in_the_place_of_lost_ones_are_told_and_read(refilled: Brokers, how
     """Also when there are as many as were lost, so that the queue is as long as before."""
     catalog = Refilling({A: (0, 5), B: (0, 20), C: (0, 4)})
     stream = StreamQuery(OPTIONS, catalog, now_ms=lambda: 2 * OTHERS_MS)
-    start = Place({A: 10, B: 20, C: 4}, given_at_ms=1100)
+    start = StreamOffset({A: 10, B: 20, C: 4}, given_at_ms=1100)
     if how == "for a moment":
         catalog.later = [{}, {A: (0, length)}]
         length = min(length, 10)  # the rest is for the next batch
@@ -225,7 +225,9 @@ def test_rows_in_the_place_of_lost_ones_are_told_and_read(refilled: Brokers, how
     assert later is end or not later.anew, "told once"
     with pytest.raises(DataLossError, match=LOST):
         query(catalog).slices(start, end)
-    assert spans_of(query(catalog, GOING_ON), start, place_from_json(place_to_json(end))) == [(A, 5, length)]
+    assert spans_of(query(catalog, GOING_ON), start, stream_offset_from_json(stream_offset_to_json(end))) == [
+        (A, 5, length)
+    ]
 
 
 def test_a_frozen_query_tells_of_lost_rows(refilled: Brokers) -> None:
@@ -233,12 +235,12 @@ def test_a_frozen_query_tells_of_lost_rows(refilled: Brokers) -> None:
     stream = query(catalog)
     stream.freeze()
     catalog.others_from = 5
-    end = stream.next_end(Place({A: 10, B: 20}, given_at_ms=1100), NO_LIMITS)
+    end = stream.next_end(StreamOffset({A: 10, B: 20}, given_at_ms=1100), NO_LIMITS)
     assert (end.offsets, end.anew) == ({A: 10, B: 20}, {A: 5})
 
 
 def test_a_repeated_batch_tells_of_lost_rows(refilled: Brokers) -> None:
-    start, end = Place({A: 0, B: 20}), Place({A: 10, B: 20}, given_at_ms=1100)
+    start, end = StreamOffset({A: 0, B: 20}), StreamOffset({A: 10, B: 20}, given_at_ms=1100)
     for options in (OPTIONS, GOING_ON):
         catalog = Refilling({A: (0, 5), B: (0, 20)}, later=[{}, {A: (0, 14)}], others_from=5)
         if options is OPTIONS:
@@ -255,7 +257,7 @@ def test_a_batch_waits_for_its_rows_to_come_again(frozen: bool, monkeypatch: pyt
     stream = query(catalog)
     if frozen:
         stream.freeze()
-    place = Place({A: 0, B: 0}, given_at_ms=1)
+    place = StreamOffset({A: 0, B: 0}, given_at_ms=1)
     end = replace(stream.next_end(place, NO_LIMITS), given_at_ms=LATER_MS)
     catalog.known |= {A: (0, 0), B: (0, 0)}
     catalog.later = [{}, {A: (0, 9)}, {A: (0, 10), B: (0, 2)}, {B: (0, 20)}]
@@ -267,12 +269,12 @@ def test_a_frozen_query_waits_for_rows_to_come_again(refilled: Brokers) -> None:
     catalog = Refilling(refilled.known, later=[{}, {}, {A: (0, 8)}, {A: (0, 10)}, {B: (0, 20)}])
     stream = query(catalog)
     stream.freeze()
-    place = Place({A: 10, B: 20}, given_at_ms=LATER_MS)
+    place = StreamOffset({A: 10, B: 20}, given_at_ms=LATER_MS)
     assert stream.next_end(place, NO_LIMITS) is place
     assert not catalog.later
 
 
-def spans_of(stream: StreamQuery, start: Place, end: Place) -> list[tuple[QueueKey, int, int]]:
+def spans_of(stream: StreamQuery, start: StreamOffset, end: StreamOffset) -> list[tuple[QueueKey, int, int]]:
     return [(span.key, span.begin, span.end) for part in stream.slices(start, end) for span in part.spans]
 
 
@@ -280,16 +282,16 @@ def test_a_first_batch_that_is_repeated_begins_where_it_began(catalog: Brokers) 
     """Spark keeps no start: it asks for the initial offsets again, which are later ones by then."""
     options = parse_options({"store": "/s"}, streaming=True)
     first = query(catalog, options)
-    start = Place(first.initial_offsets())
+    start = StreamOffset(first.initial_offsets())
     empty = first.next_end(start, NO_LIMITS)
     assert empty.offsets == {A: 10, B: 20}
     catalog.known[A] = (0, 15)
     end = first.next_end(start, NO_LIMITS)
     catalog.known |= {A: (0, 40), QueueKey("Late", "b", 0): (0, 7)}
     again = query(catalog, options)
-    restart = Place(again.initial_offsets())
-    assert spans_of(again, restart, place_from_json(place_to_json(empty))) == []
-    assert spans_of(again, restart, place_from_json(place_to_json(end))) == [(A, 10, 15)]
+    restart = StreamOffset(again.initial_offsets())
+    assert spans_of(again, restart, stream_offset_from_json(stream_offset_to_json(empty))) == []
+    assert spans_of(again, restart, stream_offset_from_json(stream_offset_to_json(end))) == [(A, 10, 15)]
     after = again.next_end(end, NO_LIMITS)
     assert after.began is None
     assert spans_of(again, end, after) == [(QueueKey("Late", "b", 0), 0, 7), (A, 15, 40)]
@@ -298,7 +300,7 @@ def test_a_first_batch_that_is_repeated_begins_where_it_began(catalog: Brokers) 
 def test_a_store_made_anew_under_the_query_is_a_loss(catalog: Brokers) -> None:
     """Also where it has more rows than the old one had."""
     stream = query(catalog, GOING_ON)
-    place = stream.next_end(Place({A: 0, B: 0}), NO_LIMITS)
+    place = stream.next_end(StreamOffset({A: 0, B: 0}), NO_LIMITS)
     catalog.inode, catalog.known[A] = 2, (0, 15)
     end = stream.next_end(place, NO_LIMITS)
     assert spans_of(stream, place, end) == [(A, 0, 15), (B, 0, 20)]
@@ -311,7 +313,7 @@ def test_a_broker_that_starts_is_waited_for(refilled: Brokers, caplog: pytest.Lo
     """Wherever a query cannot look again at its next trigger."""
     refilled.starting = 3
     stream = query(refilled)
-    place = Place(stream.initial_offsets())
+    place = StreamOffset(stream.initial_offsets())
     assert place.offsets == {A: 0, B: 0}
     end = stream.next_end(place, NO_LIMITS)
     refilled.starting = 3
@@ -337,18 +339,18 @@ def test_a_batch_waits_for_brokers_that_are_away(
     if frozen:
         stream.freeze()
     catalog.away = 3
-    assert spans_of(stream, Place({A: 0, B: 20}), Place({A: 10, B: 20})) == [(A, 0, 10)]
+    assert spans_of(stream, StreamOffset({A: 0, B: 20}), StreamOffset({A: 10, B: 20})) == [(A, 0, 10)]
     assert catalog.away < 0
     monkeypatch.setattr(stream_query, "OUTAGE_MAX_S", 0.0)
     with pytest.raises(ReadError, match="gone cannot be seen"):
-        stream.slices(Place({}), Place({QueueKey("T", "gone", 0): 5}))
+        stream.slices(StreamOffset({}), StreamOffset({QueueKey("T", "gone", 0): 5}))
 
 
 def test_a_frozen_log_does_not_grow(catalog: Brokers) -> None:
     stream = query(catalog)
     stream.freeze()
     catalog.known |= {A: (0, 99), QueueKey("New", "b", 0): (0, 5)}
-    end = stream.next_end(Place({A: 0, B: 0}), Limits(rows_min=1000))
+    end = stream.next_end(StreamOffset({A: 0, B: 0}), Limits(rows_min=1000))
     assert end.offsets == {A: 10, B: 20}, "and is not waited for"
     assert stream.log_end().offsets[A] == 99, "what is told of the log's end is its end now"
 
@@ -357,7 +359,7 @@ def test_losses_are_passed_over_with_a_warning(catalog: Brokers, caplog: pytest.
     catalog.known[A] = (6, 10)
     stream = query(catalog, replace(OPTIONS, fail_on_data_loss=False))
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
-        slices = stream.slices(Place({A: 0, B: 20}), Place({A: 10, B: 20}))
+        slices = stream.slices(StreamOffset({A: 0, B: 20}), StreamOffset({A: 10, B: 20}))
     assert [(span.begin, span.end) for part in slices for span in part.spans] == [(6, 10)]
     assert "offsets 0 to 5 of queue b:0 of topic T are gone" in caplog.text
 
@@ -365,13 +367,15 @@ def test_losses_are_passed_over_with_a_warning(catalog: Brokers, caplog: pytest.
 def test_many_losses_are_told_in_a_line(catalog: Brokers) -> None:
     start = {QueueKey("Gone", "b", number): 5 for number in range(30)}
     with pytest.raises(DataLossError, match="and 20 queues more") as told:
-        query(catalog).slices(Place(start), Place({}))
+        query(catalog).slices(StreamOffset(start), StreamOffset({}))
     assert str(told.value).count("of topic Gone") == stream_query.LOSSES_SHOWN
 
 
 def test_queues_are_merged_into_tasks(catalog: Brokers) -> None:
-    slices = query(catalog).slices(Place({A: 0, B: 0}), Place({A: 10, B: 20}))
+    slices = query(catalog).slices(StreamOffset({A: 0, B: 0}), StreamOffset({A: 10, B: 20}))
     assert len(slices) == 1
     assert slices[0].rows_max == 30
-    four = query(catalog, replace(OPTIONS, min_partitions=4)).slices(Place({A: 0, B: 0}), Place({A: 10, B: 20}))
+    four = query(catalog, replace(OPTIONS, min_partitions=4)).slices(
+        StreamOffset({A: 0, B: 0}), StreamOffset({A: 10, B: 20})
+    )
     assert sorted(part.rows_max for part in four) == [6, 8, 8, 8]

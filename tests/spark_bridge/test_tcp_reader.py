@@ -13,7 +13,7 @@ from ringmq.remoting.message import Message, encode_message
 from ringmq.spark_bridge import tcp_reader
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
-from ringmq.spark_bridge.slices import BrokerPlace, Slice, TimeRange
+from ringmq.spark_bridge.slices import BrokerLocation, Slice, TimeRange
 from tests.client.scripted_broker import ScriptedBroker, pull_answer
 from tests.spark_bridge.scripted_log import TOPIC, ScriptedLog
 
@@ -235,6 +235,6 @@ def test_a_wrong_crc_is_found_when_asked_for() -> None:
 
 
 def test_without_an_address_nothing_can_be_pulled() -> None:
-    part = replace(ScriptedLog(5).slice("127.0.0.1:1"), broker=BrokerPlace("broker-a"))
+    part = replace(ScriptedLog(5).slice("127.0.0.1:1"), broker=BrokerLocation("broker-a"))
     with pytest.raises(ReadError, match="bootstrap"):
         rows_of(part)

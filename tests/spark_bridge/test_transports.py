@@ -25,7 +25,7 @@ from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog
 from ringmq.spark_bridge.schema import COLUMNS
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
-from ringmq.spark_bridge.slices import BrokerPlace, Slice
+from ringmq.spark_bridge.slices import BrokerLocation, Slice
 from tests.conformance import servers
 from tests.raw_client import RawClient
 from tests.spark_bridge.golden_broker import start_on_golden
@@ -239,7 +239,7 @@ def check_stock(server: servers.Server, golden_store: Path) -> None:
     topics = {"subscribePattern": "Gold.*"}
     by_files = plan(store=str(golden_store), **topics)
     by_broker = plan(bootstrap=server.namesrv, minPartitions="4", **topics)
-    assert {part.broker for part in by_broker} == {BrokerPlace(servers.BROKER_NAME, server.broker)}
+    assert {part.broker for part in by_broker} == {BrokerLocation(servers.BROKER_NAME, server.broker)}
     assert len(by_broker) >= 4
     expected = {str(row) for part in by_files for row in rows_of(part, SHM)}
     found = [row for part in by_broker for row in rows_of(part, ReadSettings())]

@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 HEAD = """
 import gc, os
-from pyspark_ringmq.worker_process import given_to_spark
+from pyspark_ringmq.worker_process import task_batches
 reading, writing = os.pipe()
 os.close(reading)
 """
@@ -31,7 +31,7 @@ def run(task: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_pipe_that_breaks_while_spark_has_a_batch_ends_the_process_without_a_word() -> None:
-    done = run("for _ in given_to_spark(iter([1])): os.write(writing, b'x')")
+    done = run("for _ in task_batches(iter([1])): os.write(writing, b'x')")
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGPIPE, "", "")
 
 
@@ -43,7 +43,7 @@ def batches():
         os.write(writing, b'x')
     except BrokenPipeError:
         yield 2
-print(list(given_to_spark(batches())))
+print(list(task_batches(batches())))
 os.write(writing, b'x')
 """)
     assert done.stdout == "[1, 2]\n" and "BrokenPipeError" in done.stderr
@@ -51,10 +51,10 @@ os.write(writing, b'x')
 
 def test_what_a_first_task_has_imported_is_not_looked_at_again() -> None:
     done = run("""
-list(given_to_spark(iter([1])))
+list(task_batches(iter([1])))
 frozen = gc.get_freeze_count()
 kept = list(range(1000)), [[] for _ in range(1000)]
-list(given_to_spark(iter([1])))
+list(task_batches(iter([1])))
 print(frozen > 10_000, gc.get_freeze_count() <= frozen)
 """)
     assert done.stdout == "True True\n", done.stderr

@@ -12,7 +12,7 @@ from ringmq.spark_bridge.errors import ReadError
 T = TypeVar("T")
 
 
-class KeptCluster:
+class PersistentCluster:
     """The cluster behind the name servers `bootstrap`. Its thread and its connections end with this object."""
 
     def __init__(self, bootstrap: str) -> None:

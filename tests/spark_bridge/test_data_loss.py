@@ -18,7 +18,7 @@ from ringmq.spark_bridge.log_segments import LogSegments
 from ringmq.spark_bridge.shm_log import read_log
 from ringmq.spark_bridge.shm_queues import read_queues
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice, store_here
-from ringmq.spark_bridge.slices import BrokerPlace, Slice
+from ringmq.spark_bridge.slices import BrokerLocation, Slice
 from tests.spark_bridge.made_store import MadeStore
 from tests.spark_bridge.reading import place_of, rows_of, slice_of
 
@@ -258,7 +258,9 @@ def test_a_store_of_another_host_cannot_be_read_by_shared_memory(store: MadeStor
     place = part.broker.store
     assert place is not None
     elsewhere = Slice(
-        BrokerPlace("b", None, type(place)(place.root, "another boot", place.device, place.inode)), part.spans, part.log
+        BrokerLocation("b", None, type(place)(place.root, "another boot", place.device, place.inode)),
+        part.spans,
+        part.log,
     )
     with pytest.raises(ReadError, match=r"another host.*transport=auto"):
         read_slice(elsewhere, COLUMNS, ReadSettings())

@@ -7,14 +7,14 @@ from ringmq.spark_bridge.errors import DataLossError, ReadError
 log = logging.getLogger("ringmq.spark_bridge")
 
 
-class Losses:
+class DataLossPolicy:
     """Decides for one slice."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
         self._has_warned = False
 
-    def meet(self, error: ReadError | DataLossError) -> None:
+    def report(self, error: ReadError | DataLossError) -> None:
         """Raise the error, or go on: the first one of a slice is logged."""
         if self._fail:
             raise error

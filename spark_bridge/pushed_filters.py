@@ -1,7 +1,7 @@
 """What filters of a query leave to be read: conditions on topic, partition, offset and timestamp.
 
-An instance only ever narrows. Whether it narrows exactly to what a condition means, `Condition.is_exact` says; what is
-not exact stays for Spark to check.
+An instance only ever narrows. Whether it narrows exactly to what a filter means, `PushedFilter.is_exact` says; what
+is not exact stays for Spark to check.
 """
 
 import operator
@@ -22,7 +22,7 @@ COLUMNS = frozenset({"topic", "partition", "offset", "timestamp"})
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class PushedFilter:
     """`column op value`, or one of several values with `=`. Timestamps are microseconds since 1970."""
 
     column: str
@@ -31,7 +31,7 @@ class Condition:
 
     @property
     def is_exact(self) -> bool:
-        """Narrowing leaves exactly the rows that fulfil it: not so for several offsets or times, which leave gaps."""
+        """What is read is exactly the rows that fulfil it: not so for several offsets or times, which leave gaps."""
         return len(self.values) == 1 or self.column in ("topic", "partition")
 
     def accepts(self, value: str | int) -> bool:
@@ -54,15 +54,15 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Narrowing:
+class PushedFilters:
     """All conditions hold at once."""
 
-    conditions: tuple[Condition, ...] = ()
+    filters: tuple[PushedFilter, ...] = ()
 
     def wants(self, key: QueueKey) -> bool:
         """Whether the queue can have rows."""
         values: dict[str, str | int] = {"topic": key.topic, "partition": key.queue_id}
-        return all(c.accepts(values[c.column]) for c in self.conditions if c.column in values)
+        return all(c.accepts(values[c.column]) for c in self.filters if c.column in values)
 
     def span(self, span: QueueSpan) -> QueueSpan:
         """The part of a span that can have rows; its end is its begin where there is none."""
@@ -79,13 +79,13 @@ class Narrowing:
         return TimeRange(begin, None if end_us is None else -(-end_us // 1000))
 
     def _interval(self, column: str) -> tuple[int | None, int | None]:
-        intervals = [condition.interval for condition in self.conditions if condition.column == column]
+        intervals = [condition.interval for condition in self.filters if condition.column == column]
         begins = [begin for begin, _ in intervals if begin is not None]
         ends = [end for _, end in intervals if end is not None]
         return max(begins, default=None), min(ends, default=None)
 
 
-NOTHING_LEFT_OUT = Narrowing()
+NO_FILTERS = PushedFilters()
 
 
 def _bytes_of(value: str | int) -> bytes | int:

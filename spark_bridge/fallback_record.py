@@ -11,7 +11,7 @@ _HEAD = struct.Struct(">iiiii")  # total size, magic, CRC, flag, body length
 _LENGTH = struct.Struct(">h")
 
 
-class ColdRecordError(ValueError):
+class FallbackRecordError(ValueError):
     """The record cannot be unpacked; the message says why."""
 
 
@@ -41,7 +41,7 @@ class RowMessage:
 
 
 def messages_of(record: StoredRecord, *, wants_body: bool) -> list[RowMessage]:
-    """The record's message, or those of its inner batch. Raises `ColdRecordError`."""
+    """The record's message, or those of its inner batch. Raises `FallbackRecordError`."""
     if record.sys_flag & layout.INNER_BATCH:
         return _split(_plain_body(record), _base_offset(record))
     body = _plain_body(record) if wants_body else b""
@@ -52,7 +52,7 @@ def _plain_body(record: StoredRecord) -> bytes:
     try:
         return decompress_body(record.body, record.sys_flag)
     except DecompressionError as error:
-        raise ColdRecordError(f"the body cannot be decompressed: {error}") from error
+        raise FallbackRecordError(f"the body cannot be decompressed: {error}") from error
 
 
 def clean_properties(raw: bytes) -> bytes:
@@ -65,7 +65,7 @@ def _base_offset(record: StoredRecord) -> int:
     try:
         return int(text)
     except ValueError:
-        raise ColdRecordError(f"its INNER_BASE {text[:32]!r} is no number") from None
+        raise FallbackRecordError(f"its INNER_BASE {text[:32]!r} is no number") from None
 
 
 def _split(body: bytes, base_offset: int) -> list[RowMessage]:
@@ -74,11 +74,11 @@ def _split(body: bytes, base_offset: int) -> list[RowMessage]:
     while at < len(body):
         number = len(messages)
         if len(body) - at < _HEAD.size + _LENGTH.size:
-            raise ColdRecordError(f"its inner batch ends inside the head of message {number}")
+            raise FallbackRecordError(f"its inner batch ends inside the head of message {number}")
         total, _, _, _, length = _HEAD.unpack_from(body, at)
         body_at = at + _HEAD.size
         if not 0 <= length <= total - _HEAD.size - _LENGTH.size or at + total > len(body):
-            raise ColdRecordError(f"inner batch: lengths {total} and {length} of message {number} lead out of it")
+            raise FallbackRecordError(f"inner batch: lengths {total} and {length} of message {number} lead out of it")
         properties = body[body_at + length + _LENGTH.size : at + total]
         messages.append(
             RowMessage(base_offset + number, body[body_at : body_at + length], clean_properties(properties))

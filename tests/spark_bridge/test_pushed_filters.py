@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.spark_bridge.narrowing import Condition, Narrowing
+from ringmq.spark_bridge.pushed_filters import PushedFilter, PushedFilters
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 
 TESTS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq}
@@ -16,33 +16,33 @@ TOPICS = ["A", "Ab", "B", "b", "ä", "\U0001f600", "\uff21"]
 @pytest.mark.parametrize("op", TESTS)
 def test_texts_compare_by_their_bytes(op: str) -> None:
     for wanted, topic in itertools.product(TOPICS, TOPICS):
-        narrowing = Narrowing((Condition("topic", op, (wanted,)),))
-        assert narrowing.wants(QueueKey(topic, "a", 0)) == TESTS[op](topic.encode(), wanted.encode())
+        filters = PushedFilters((PushedFilter("topic", op, (wanted,)),))
+        assert filters.wants(QueueKey(topic, "a", 0)) == TESTS[op](topic.encode(), wanted.encode())
 
 
 @pytest.mark.parametrize("op", TESTS)
 @pytest.mark.parametrize("value", range(-2, 12))
 def test_offsets_and_queue_ids(op: str, value: int) -> None:
-    offsets = Narrowing((Condition("offset", op, (value,)),)).span(QueueSpan(QueueKey("A", "a", 0), 3, 9))
+    offsets = PushedFilters((PushedFilter("offset", op, (value,)),)).span(QueueSpan(QueueKey("A", "a", 0), 3, 9))
     assert list(range(offsets.begin, offsets.end)) == [n for n in range(3, 9) if TESTS[op](n, value)]
-    queues = Narrowing((Condition("partition", op, (value,)),))
+    queues = PushedFilters((PushedFilter("partition", op, (value,)),))
     assert [n for n in range(9) if queues.wants(QueueKey("A", "a", n))] == [n for n in range(9) if TESTS[op](n, value)]
 
 
 @pytest.mark.parametrize("op", TESTS)
 @pytest.mark.parametrize("value_us", [0, 1, 999, 1000, 1001, 1999, 2000, 2500])
 def test_store_times_are_whole_milliseconds(op: str, value_us: int) -> None:
-    times = Narrowing((Condition("timestamp", op, (value_us,)),)).times
+    times = PushedFilters((PushedFilter("timestamp", op, (value_us,)),)).times
     begin, end = times.begin_ms or 0, 5 if times.end_ms is None else times.end_ms
     assert list(range(begin, min(end, 5))) == [ms for ms in range(5) if TESTS[op](ms * 1000, value_us)]
 
 
 def test_several_values() -> None:
-    topics = Condition("topic", "=", ("A", "B"))
-    offsets = Condition("offset", "=", (4, 7))
-    narrowing = Narrowing((topics, offsets))
-    assert [t for t in TOPICS if narrowing.wants(QueueKey(t, "a", 0))] == ["A", "B"]
-    span = narrowing.span(QueueSpan(QueueKey("A", "a", 0), 0, 100))
+    topics = PushedFilter("topic", "=", ("A", "B"))
+    offsets = PushedFilter("offset", "=", (4, 7))
+    filters = PushedFilters((topics, offsets))
+    assert [t for t in TOPICS if filters.wants(QueueKey(t, "a", 0))] == ["A", "B"]
+    span = filters.span(QueueSpan(QueueKey("A", "a", 0), 0, 100))
     assert (span.begin, span.end) == (4, 8)
     assert topics.is_exact
     assert not offsets.is_exact, "5 and 6 are left for Spark to drop"
@@ -55,8 +55,8 @@ def test_conditions_hold_together() -> None:
         ("offset", ">=", (6,)),
         ("topic", "=", ("A",)),
     ]
-    narrowing = Narrowing(tuple(Condition(*condition) for condition in conditions))
-    span = narrowing.span(QueueSpan(QueueKey("A", "a", 0), 0, 100))
+    filters = PushedFilters(tuple(PushedFilter(*condition) for condition in conditions))
+    span = filters.span(QueueSpan(QueueKey("A", "a", 0), 0, 100))
     assert (span.begin, span.end) == (6, 8)
-    nothing = Narrowing((Condition("offset", ">", (9,)), Condition("offset", "<", (4,))))
+    nothing = PushedFilters((PushedFilter("offset", ">", (9,)), PushedFilter("offset", "<", (4,))))
     assert nothing.span(QueueSpan(QueueKey("A", "a", 0), 0, 100)).count == 0

@@ -8,14 +8,14 @@ from typing import TypeVar
 from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import BrokerStartingError
 from ringmq.spark_bridge.log_index import LogIndex
-from ringmq.spark_bridge.slices import BrokerPlace, QueueKey
+from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 T = TypeVar("T")
 
 _log = logging.getLogger("ringmq.spark_bridge")
 
 
-class PatientCatalog:
+class RetryingCatalog:
     """What another catalog says. Only `ends`, which a stream asks at each trigger, does not wait."""
 
     def __init__(self, catalog: Catalog, wait_max_s: float, step_s: float) -> None:
@@ -23,13 +23,13 @@ class PatientCatalog:
         self._wait_max_s = wait_max_s
         self._step_s = step_s
 
-    def brokers(self) -> tuple[BrokerPlace, ...]:
+    def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog."""
-        return self._outlast(self._catalog.brokers)
+        return self._retry(self._catalog.brokers)
 
     def queues(self) -> list[QueueKey]:
         """See Catalog."""
-        return self._outlast(self._catalog.queues)
+        return self._retry(self._catalog.queues)
 
     def ends(self) -> dict[QueueKey, int]:
         """See Catalog."""
@@ -37,17 +37,17 @@ class PatientCatalog:
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
         """See Catalog."""
-        return self._outlast(lambda: self._catalog.bounds(key))
+        return self._retry(lambda: self._catalog.bounds(key))
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
         """See Catalog."""
-        return self._outlast(lambda: self._catalog.offset_at(key, timestamp_ms))
+        return self._retry(lambda: self._catalog.offset_at(key, timestamp_ms))
 
     def log_index(self) -> LogIndex | None:
         """See Catalog."""
-        return self._outlast(self._catalog.log_index)
+        return self._retry(self._catalog.log_index)
 
-    def _outlast(self, ask: Callable[[], T]) -> T:
+    def _retry(self, ask: Callable[[], T]) -> T:
         give_up_at = None
         while True:
             try:

@@ -25,7 +25,7 @@ _log = logging.getLogger("ringmq.spark_bridge")
 
 
 @dataclass(frozen=True, slots=True)
-class _Refill:
+class _CatchUp:
     """The ends of a broker's queues, when they were seen to change last, and whether the rest is not waited for."""
 
     ends: Mapping[QueueKey, int]
@@ -52,13 +52,13 @@ def first_newer(key: QueueKey, given_at_ms: int, catalog: Catalog) -> int | None
     return catalog.offset_at(key, given_at_ms + CLOCKS_APART_MS)
 
 
-class Refills:
+class TruncatedQueues:
     """Remembers which queues ended before their places, which brokers are waited for, and since when nothing came."""
 
     def __init__(self, idle_max_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._idle_max_s = idle_max_s
         self._clock = clock
-        self._refills: dict[str, _Refill] = {}
+        self._catch_ups: dict[str, _CatchUp] = {}
         self._missing: dict[QueueKey, _Missing] = {}
 
     def missed(self, places: Offsets, given_at_ms: int) -> None:
@@ -81,7 +81,7 @@ class Refills:
             first = first_newer(key, missing.given_at_ms, catalog)
             if first is not None and first < missing.place == places.get(key):
                 found[key] = first
-                self._refills[key.broker] = _Refill({}, self._clock(), is_over=True)
+                self._catch_ups[key.broker] = _CatchUp({}, self._clock(), is_over=True)
         for key in back:
             del self._missing[key]
         return found
@@ -95,14 +95,14 @@ class Refills:
         """The brokers of these queues, which were missed, whose rows may still come; `ends` are those of all queues
         now. A place of which it is not known when it was given waits for nobody."""
         brokers = {key.broker for key in places}
-        for broker in self._refills.keys() - brokers:
-            del self._refills[broker]
-        known = set(self._refills)
+        for broker in self._catch_ups.keys() - brokers:
+            del self._catch_ups[broker]
+        known = set(self._catch_ups)
         for broker in brokers:
             own = {key: end for key, end in ends.items() if key.broker == broker}
             given_at_ms = min(self._missing[key].given_at_ms for key in places if key.broker == broker)
-            self._refills[broker] = self._looked_at(self._refills.get(broker), own, given_at_ms, catalog)
-        held = {broker for broker, refill in self._refills.items() if not refill.is_over}
+            self._catch_ups[broker] = self._looked_at(self._catch_ups.get(broker), own, given_at_ms, catalog)
+        held = {broker for broker, catch_up in self._catch_ups.items() if not catch_up.is_over}
         if held - known:
             _log.warning(
                 "%s: queues end before the query's place, in a log without newer rows. They keep their place while "
@@ -113,13 +113,13 @@ class Refills:
         return held
 
     def _looked_at(
-        self, before: _Refill | None, ends: Mapping[QueueKey, int], given_at_ms: int, catalog: Catalog
-    ) -> _Refill:
+        self, before: _CatchUp | None, ends: Mapping[QueueKey, int], given_at_ms: int, catalog: Catalog
+    ) -> _CatchUp:
         now = self._clock()
         if before is None:
-            before = _Refill({}, now, is_over=given_at_ms == 0)
+            before = _CatchUp({}, now, is_over=given_at_ms == 0)
         if before.is_over or ends == before.ends:
             return replace(before, is_over=before.is_over or now - before.changed_at > self._idle_max_s)
         changed = [key for key, end in ends.items() if end and end != before.ends.get(key)]
         has_newer = any(first_newer(key, given_at_ms, catalog) is not None for key in changed[:LOOKS_MAX])
-        return _Refill(ends, now, is_over=has_newer)
+        return _CatchUp(ends, now, is_over=has_newer)
