@@ -2,7 +2,8 @@
 
 Owns connections, routes, retries, group membership, acknowledgement.
 
-* Rules are in modules without IO (`allocation`, `ack_window`, `routes`, `retry`, `offsets.choose_start`, `received`).
+* Rules are in modules without IO (`allocation`, `ack_window`, `routes`, `retry`, `offsets.choose_start`,
+`pull_decoding`).
 * Conversations with brokers (`producer`, `consumer`, `group_member`, `queue_reader`, ...) are coroutines without
   sockets, threads or asyncio. They wait by `runtimes.runtime` alone: `sleep`, `gather`, `create_task`, `Event`,
   `Lock`, `timeout`, `shield`, `wait`, and `call_outside` for the application's own code.

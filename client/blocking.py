@@ -33,7 +33,7 @@ from ringmq.client.producing.send_request import BodyRules, SendRequest
 from ringmq.client.producing.send_result import SendResult
 from ringmq.client.producing.transactions import Check, Local, TransactionResult
 from ringmq.client.retry import RetryPolicy
-from ringmq.client.runtimes.runtime import Lock, each
+from ringmq.client.runtimes.runtime import Lock, bounded_gather
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.message import Message, MessageExt
@@ -457,7 +457,9 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         """Return the readable queues of all known topics among `topics`."""
 
         async def queues() -> list[MessageQueue]:
-            return [queue for found in await each(self._client.queues, topics, QUESTIONS_MAX) for queue in found]
+            return [
+                queue for found in await bounded_gather(self._client.queues, topics, QUESTIONS_MAX) for queue in found
+            ]
 
         return self._loop.run(queues())
 
@@ -465,7 +467,7 @@ class Cluster(_Blocking[async_cluster.Cluster]):
         """Return (first offset, offset behind the last message) of each readable queue of the topics."""
 
         async def bounds() -> dict[MessageQueue, tuple[int, int]]:
-            every = await each(self._client.bounds, topics, QUESTIONS_MAX)
+            every = await bounded_gather(self._client.bounds, topics, QUESTIONS_MAX)
             return {queue: ends for found in every for queue, ends in found.items()}
 
         return self._loop.run(bounds())
@@ -480,7 +482,7 @@ class Cluster(_Blocking[async_cluster.Cluster]):
             return await self._client.offset_at(queue, timestamp_ms)
 
         async def offsets() -> dict[MessageQueue, int]:
-            return dict(zip(queues, await each(offset_at, queues, QUESTIONS_MAX), strict=True))
+            return dict(zip(queues, await bounded_gather(offset_at, queues, QUESTIONS_MAX), strict=True))
 
         return self._loop.run(offsets())
 

@@ -15,27 +15,27 @@ from typing import Self
 from ringmq.client.connections.heartbeat import Heartbeats
 from ringmq.client.connections.identity import new_client_id, now_ms
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
-from ringmq.client.connections.remoting_client import Later, RemotingClient
+from ringmq.client.connections.remoting_client import Deferred, RemotingClient
 from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.consuming.commits import Commits
 from ringmq.client.consuming.consume_retry import ConsumeRetry
 from ringmq.client.consuming.consume_stats import ConsumeStats
-from ringmq.client.consuming.consumer_admin import AdminDesk
+from ringmq.client.consuming.consumer_admin import AdminRequests
 from ringmq.client.consuming.group_member import Assignment, GroupMember
 from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules, HandlerRunner
-from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
+from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
 from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, default_offset_file
-from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
+from ringmq.client.consuming.pull_decoding import queue_of
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
-from ringmq.client.consuming.received import queue_of
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
 from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
 from ringmq.client.runtimes.runtime import Task, create_task, gather, when_interrupted
-from ringmq.client.runtimes.waiting import Signal, call_listener, finish, leave_behind, stop_all
+from ringmq.client.runtimes.waiting import Signal, call_listener, finish, stop_all, wait_briefly
 from ringmq.client.security.files import expanded
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
@@ -135,12 +135,12 @@ class Consumer:
         self._observers = Observers(self._settings, self._name_server_addresses, group)
         self._interceptors = self._observers.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
-        # (shelf, its epoch, messages): to be acknowledged when the next ones are asked for
-        self._handed_over: list[tuple[Shelf, int, list[MessageExt]]] = []
+        # (process_queue, its epoch, messages): to be acknowledged when the next ones are asked for
+        self._handed_over: list[tuple[ProcessQueue, int, list[MessageExt]]] = []
         self._tasks: list[Task[None]] = []
         self._membership: Task[None] | None = None
         self._assigned = False
-        self._locks: LockKeeper | None = None
+        self._locks: LockRenewer | None = None
         self._runner: HandlerRunner | None = None
         self._started = False
         self._closed = False
@@ -200,7 +200,7 @@ class Consumer:
             if not self._manual:
                 last.push_async_callback(self._member.leave)
             last.push_async_callback(self._heartbeats.close)
-            last.push_async_callback(lambda: leave_behind(self._let_go(list(self._readers.values()))))
+            last.push_async_callback(lambda: wait_briefly(self._commit_and_release(list(self._readers.values()))))
             last.push_async_callback(stop_all, self._tasks)
             last.push_async_callback(self._stop_pulling)
             last.callback(self._inbox.close)
@@ -261,7 +261,7 @@ class Consumer:
             self._interceptors,
             self._locks,
             self._ack_delivery,
-            lambda shelf: self._lose_lock(shelf.queue),
+            lambda process_queue: self._lose_lock(process_queue.queue),
         )
         self._runner = HandlerRunner(handler, rules, context)
         return self._runner
@@ -293,21 +293,21 @@ class Consumer:
             return []
         self._check_started()
         handed_over, self._handed_over = self._handed_over, []
-        for shelf, epoch, left in handed_over:
-            if shelf.epoch == epoch:  # else their offsets may be those of other messages by now
+        for process_queue, epoch, left in handed_over:
+            if process_queue.epoch == epoch:  # else their offsets may be those of other messages by now
                 self.ack(left)
         taken = self._take_now(max_messages) or await self._wait_for_messages(max_messages, timeout_ms)
         if taken is None:
             return []
-        shelf, messages = taken
+        process_queue, messages = taken
         try:
             for interceptor in self._interceptors:
                 interceptor.before_consume(self.group, messages)
         except BaseException:
-            self._inbox.take_back(shelf, messages)
+            self._inbox.take_back(process_queue, messages)
             raise
         if self._auto_ack:
-            self._handed_over.append((shelf, shelf.epoch, list(messages)))  # `messages` is the caller's
+            self._handed_over.append((process_queue, process_queue.epoch, list(messages)))  # `messages` is the caller's
         return messages
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
@@ -368,7 +368,7 @@ class Consumer:
 
     def paused(self) -> list[MessageQueue]:
         """Return the assigned queues that are paused, in order."""
-        return sorted(queue for queue, reader in self._readers.items() if reader.shelf.paused)
+        return sorted(queue for queue, reader in self._readers.items() if reader.process_queue.paused)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset of a queue, None without one."""
@@ -401,9 +401,9 @@ class Consumer:
         await self._member.check_expressions(self._subscriptions.values())
         self._check_started()
         self._tasks = [
-            create_task(self._routes.keep_fresh(), name="ringmq routes"),
-            create_task(self._heartbeats.keep_sending(), name="ringmq heartbeats"),
-            create_task(self._keep_committing(), name="ringmq commits"),
+            create_task(self._routes.refresh_forever(), name="ringmq routes"),
+            create_task(self._heartbeats.send_forever(), name="ringmq heartbeats"),
+            create_task(self._commit_forever(), name="ringmq commits"),
         ]
         if self._locks is not None:
             self._tasks.append(create_task(self._locks.run(), name="ringmq locks"))
@@ -423,7 +423,7 @@ class Consumer:
         else:
             self._offsets = QueueOffsets(self._client, self._routes, timeout_ms)
         if self._ordered and not self._broadcast:
-            self._locks = LockKeeper(self._client, self._routes, self.group, self.client_id, self._lose_lock)
+            self._locks = LockRenewer(self._client, self._routes, self.group, self.client_id, self._lose_lock)
         self._member = GroupMember(
             self.group,
             self.client_id,
@@ -434,7 +434,7 @@ class Consumer:
             self._take_assignment,
             self._allocate,
         )
-        self._desk = AdminDesk(
+        self._admin_requests = AdminRequests(
             self.group, self._client, self._readers, self._subscriptions,
             self._stats, self._locks, self._properties, lambda: self._runner,
         )  # fmt: skip
@@ -476,7 +476,7 @@ class Consumer:
 
     async def _wait_for_messages(
         self, max_messages: int, timeout_ms: int | None
-    ) -> tuple[Shelf, list[MessageExt]] | None:
+    ) -> tuple[ProcessQueue, list[MessageExt]] | None:
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
         while not self._inbox.closed:
             left_s = None if deadline is None else deadline - time.monotonic()
@@ -487,7 +487,7 @@ class Consumer:
                 return taken
         return None
 
-    def _take_now(self, max_messages: int) -> tuple[Shelf, list[MessageExt]] | None:
+    def _take_now(self, max_messages: int) -> tuple[ProcessQueue, list[MessageExt]] | None:
         while (taken := self._inbox.take_nowait(max_messages)) is not None:
             queue = taken[0].queue
             if self._locks is None or self._locks.held(queue):
@@ -529,43 +529,43 @@ class Consumer:
         for reader in ending:
             reader.pause()  # or a message that waits to be tried again is handled while the lock goes
         timeout_s = self.drain_timeout_ms / 1000
-        await gather(*(self._runner.wait_idle(reader.shelf, timeout_s) for reader in ending))
+        await gather(*(self._runner.wait_idle(reader.process_queue, timeout_s) for reader in ending))
         for reader in ending:
-            if reader.shelf.handled:
+            if reader.process_queue.handled:
                 log.warning("group %s: %s is another's, and kept until its handler ends", self.group, reader.queue)
-        return [reader for reader in readers if not reader.shelf.handled]
+        return [reader for reader in readers if not reader.process_queue.handled]
 
     async def _give_up(self, readers: list[QueueReader]) -> None:
         """Commit queues that are not read any more for the last time."""
         if readers and self._on_revoked is not None:
             await call_listener(self._on_revoked, sorted(reader.queue for reader in readers))
-        await self._let_go(readers)
+        await self._commit_and_release(readers)
 
-    async def _let_go(self, readers: list[QueueReader]) -> None:
+    async def _commit_and_release(self, readers: list[QueueReader]) -> None:
         await self._commits.last(readers)
         for reader in readers:
             self._readers.pop(reader.queue, None)
-            self._inbox.discard(reader.shelf)
+            self._inbox.discard(reader.process_queue)
         if self._locks is not None:
             await self._locks.give_back(reader.queue for reader in readers)
 
-    async def _keep_committing(self) -> None:
+    async def _commit_forever(self) -> None:
         await self._commits.keep(self._readers, COMMIT_INTERVAL_S)
 
     def _ack_delivery(self, delivery: Delivery) -> bool:
-        reader = self._readers.get(delivery.shelf.queue)
+        reader = self._readers.get(delivery.process_queue.queue)
         return reader is not None and not delivery.stale and reader.ack(delivery.message.queue_offset)
 
     def _lose_lock(self, queue: MessageQueue) -> None:
         if (reader := self._readers.get(queue)) is not None:
             reader.lose_lock()
 
-    def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | Later | None:
+    def _on_server_request(self, address: str, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             log.debug("%s says that the members of %s changed", address, request.ext_fields.get("consumerGroup"))
             self._member.trigger()
             return RemotingCommand.response_to(request, 0)
-        return self._desk.serve(address, request)
+        return self._admin_requests.serve(address, request)
 
     def _describe(self) -> HeartbeatData:
         consumer = ConsumerData(

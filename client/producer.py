@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from ringmq.client.connections.connection import BrokerConnection, ResponseFuture
-from ringmq.client.connections.heartbeat import Heartbeats, tell_leaving
+from ringmq.client.connections.heartbeat import Heartbeats, unregister_client
 from ringmq.client.connections.identity import new_client_id, new_key_generator, now_ms
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
@@ -37,10 +37,10 @@ from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
 from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.producing.broker_faults import BrokerFaults
+from ringmq.client.producing.in_flight_limit import InFlightLimit, Permit
 from ringmq.client.producing.recall import recall_fields
-from ringmq.client.producing.reply_way import ReplyWay
+from ringmq.client.producing.reply_routes import ReplyRoutes
 from ringmq.client.producing.request_reply import WaitingRequests, compose_reply
-from ringmq.client.producing.room import Place, Room
 from ringmq.client.producing.send_request import (
     BodyRules,
     SendRequest,
@@ -75,10 +75,10 @@ REQUEST_TIMEOUT_MS = 3000
 ROUTE_PAUSE_S = 0.1  # between looks at a route that has no broker just now
 
 
-class _Begun(NamedTuple):
+class _FirstAttempt(NamedTuple):
     """A first attempt in flight, with its permit. `started` is monotonic time."""
 
-    place: Place
+    permit: Permit
     request: SendRequest
     queue: MessageQueue
     address: str
@@ -86,7 +86,7 @@ class _Begun(NamedTuple):
     started: float
 
 
-class _FailedOnce(NamedTuple):
+class _FailedAttempt(NamedTuple):
     """The failure of a first attempt."""
 
     error: RingmqError
@@ -124,7 +124,7 @@ class Producer:
         self._name_server_addresses = parse_name_servers(namesrv)
         self._retry = retry or RetryPolicy()
         self._body_rules = body_rules or BodyRules()
-        self._room = Room(in_flight_max, in_flight_bytes_max)
+        self._in_flight = InFlightLimit(in_flight_max, in_flight_bytes_max)
         self._settings = settings or ConnectionSettings()
         self._wire_group = with_namespace(self._settings.namespace, group)
         self._observers = Observers(self._settings, self._name_server_addresses, group)
@@ -160,13 +160,13 @@ class Producer:
         name_servers = NameServers(self._client, self._name_server_addresses, self._settings.request_timeout_ms)
         self._routes = RouteTable(name_servers)
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
-        self._reply_way = ReplyWay(self._client, self._routes, self._heartbeats)
+        self._reply_routes = ReplyRoutes(self._client, self._routes, self._heartbeats)
         self._tasks = [
-            create_task(self._routes.keep_fresh()),
-            create_task(self._heartbeats.keep_sending()),
+            create_task(self._routes.refresh_forever()),
+            create_task(self._heartbeats.send_forever()),
         ]
         self._observers.start()
-        when_interrupted(self._room.forget)
+        when_interrupted(self._in_flight.forget)
         self._started = True
 
     async def close(self) -> None:
@@ -177,7 +177,7 @@ class Producer:
             if self._accumulator is not None:
                 await self._accumulator.flush()
             self._started = False
-            await self._room.wait_empty()
+            await self._in_flight.wait_empty()
         finally:
             self._started = False
             await self._leave()
@@ -267,7 +267,7 @@ class Producer:
         stored = False
         try:
             async with timeout(timeout_ms / 1000):
-                await self._reply_way.open(message.topic)
+                await self._reply_routes.open(message.topic)
                 await self.send(message, queue=queue, selector=selector, sharding_key=sharding_key)
                 stored = True
                 return await self._requests.reply_to(correlation_id)
@@ -311,7 +311,7 @@ class Producer:
         leave = {"clientID": self.client_id, "producerGroup": self.group}
         async with AsyncExitStack() as last:  # upwards, also when it is cancelled
             last.push_async_callback(self._client.close)
-            last.push_async_callback(tell_leaving, self._client, self._routes.master_addresses(), leave)
+            last.push_async_callback(unregister_client, self._client, self._routes.master_addresses(), leave)
             last.push_async_callback(self._heartbeats.close)
             last.push_async_callback(stop_all, self._tasks)
             await self._observers.close()
@@ -370,7 +370,7 @@ class Producer:
 
     async def _send_all(self, messages: Iterable[Message], pipeline: int) -> list[SendResult]:
         results: list[SendResult] = []
-        waiting: deque[_Begun] = deque()
+        waiting: deque[_FirstAttempt] = deque()
         failure: Exception | None = None
 
         async def finish_oldest() -> None:
@@ -403,13 +403,13 @@ class Producer:
                 await finish_oldest()
         finally:  # empty unless cancelled, or `messages` itself failed
             for left in waiting:
-                self._room.give_back(left.place)
+                self._in_flight.give_back(left.permit)
                 _conclude(left.request, None, CancelledError())
         if failure is not None:
             raise failure
         return results
 
-    def _begin_nowait(self, request: SendRequest) -> _Begun | None:
+    def _begin_nowait(self, request: SendRequest) -> _FirstAttempt | None:
         """Make the first attempt if route, connection and permit are available, else return None."""
         route = self._routes.known(request.topic) if self._started else None
         if route is None:
@@ -419,19 +419,19 @@ class Producer:
         connection = None if address is None else self._client.open_connection_to(address)
         if chosen is None or connection is None or connection.writing_paused:
             return None
-        if (place := self._room.take_nowait(len(request.body))) is None:
+        if (permit := self._in_flight.take_nowait(len(request.body))) is None:
             return None
         opaque = self._client.next_opaque()
         try:
             frame = self._frame(request, chosen, connection.address, opaque)
             future = connection.request(opaque, frame, self._retry.budget_ms)
         except BaseException as error:  # what a request hook raises
-            self._room.give_back(place)
+            self._in_flight.give_back(permit)
             _conclude(request, None, error)
             raise
-        return _Begun(place, request, chosen, connection.address, future, time.monotonic())
+        return _FirstAttempt(permit, request, chosen, connection.address, future, time.monotonic())
 
-    async def _finish(self, begun: _Begun) -> SendResult:
+    async def _finish(self, begun: _FirstAttempt) -> SendResult:
         """Wait for a first attempt. After its failure make further attempts in the remaining time."""
         error: RingmqError
         try:
@@ -448,9 +448,9 @@ class Producer:
             _conclude(begun.request, None, stopped)
             raise
         finally:
-            self._room.give_back(begun.place)
+            self._in_flight.give_back(begun.permit)
         self._note_answer(begun.queue, begun.started, error)
-        return await self._deliver(begun.request, _FailedOnce(error, begun.queue, begun.started))
+        return await self._deliver(begun.request, _FailedAttempt(error, begun.queue, begun.started))
 
     def _outcome(
         self, request: SendRequest, chosen: MessageQueue, address: str, answer: RemotingCommand
@@ -464,23 +464,23 @@ class Producer:
         wants_another = self._retry.another_broker_when_not_store_ok and request.queue is None
         return NotStoreOkError(result) if wants_another and result.status is not SendStatus.OK else result
 
-    async def _deliver(self, request: SendRequest, failed: _FailedOnce | None = None) -> SendResult:
+    async def _deliver(self, request: SendRequest, failed: _FailedAttempt | None = None) -> SendResult:
         """Wait for a permit, then send until the message is stored or the attempts end."""
         try:
             if failed is None:  # else a copy may be stored, as SendError says
                 self._check_started()
-            place = await self._room.take(len(request.body))
+            permit = await self._in_flight.take(len(request.body))
             try:
                 result = await self._deliver_in_budget(request, failed)
             finally:
-                self._room.give_back(place)
+                self._in_flight.give_back(permit)
         except BaseException as error:
             _conclude(request, None, error)
             raise
         _conclude(request, result)
         return result
 
-    async def _deliver_in_budget(self, request: SendRequest, failed_once: _FailedOnce | None) -> SendResult:
+    async def _deliver_in_budget(self, request: SendRequest, failed_once: _FailedAttempt | None) -> SendResult:
         """Make the attempts within one time budget, which does not include the wait for a permit."""
         started, attempts = time.monotonic(), 0
         error: RingmqError | None = None

@@ -10,7 +10,7 @@ import logging
 import threading
 
 from ringmq.client import MessageQueue, RingmqError
-from ringmq.client.consuming.progress import ProgressCommitter
+from ringmq.client.consuming.offset_committer import OffsetCommitter
 from ringmq.spark_bridge.slices import QueueKey
 from ringmq.spark_bridge.stream_core import Offsets
 
@@ -61,7 +61,7 @@ class GroupProgress:
             self._loop.close()
 
     async def _follow(self) -> None:
-        committer = ProgressCommitter(self._bootstrap, self._group)
+        committer = OffsetCommitter(self._bootstrap, self._group)
         committed: dict[QueueKey, int] = {}
         try:
             while not self._is_closing:

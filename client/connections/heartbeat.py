@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_S = 1.0
 LEAVE_TIMEOUT_MS = 1000
 
 
-async def tell_leaving(client: RemotingClient, addresses: Set[str], fields: dict[str, str]) -> None:
+async def unregister_client(client: RemotingClient, addresses: Set[str], fields: dict[str, str]) -> None:
     """Unregister a client from all connected brokers. A broker that misses the request sees the connection close."""
     connected = addresses & set(client.connected_addresses())
     answers = await gather(
@@ -50,7 +50,7 @@ class Heartbeats:
         self._describe = describe
         self._masters_only = masters_only
         self._under_way: set[Task[bool]] = set()
-        client.on_connected = self._greet
+        client.on_connected = self._send_first_heartbeat
 
     async def send_to(self, address: str) -> bool:
         """Send one heartbeat now.
@@ -80,7 +80,7 @@ class Heartbeats:
         """Send one heartbeat to every broker of the known routes, all at the same time."""
         await gather(*(self.send_to(address) for address in self._addresses()))
 
-    async def keep_sending(self) -> None:
+    async def send_forever(self) -> None:
         """Send heartbeats every 30 s until the owner cancels the task."""
         while True:
             await sleep(HEARTBEAT_INTERVAL_S)
@@ -107,7 +107,7 @@ class Heartbeats:
             return self._routes.master_addresses()
         return self._routes.all_addresses()
 
-    def _greet(self, address: str) -> None:
+    def _send_first_heartbeat(self, address: str) -> None:
         """Send a heartbeat over a new connection, whose client the broker does not know yet."""
         if address in self._addresses():
             self.begin(address)

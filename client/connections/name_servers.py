@@ -181,7 +181,7 @@ class RouteTable:
             except Exception:  # a hook's fault, or ours, must not end the refreshing silently
                 log.exception("route of topic %s could not be refreshed", topic)
 
-    async def keep_fresh(self) -> None:
+    async def refresh_forever(self) -> None:
         """Refresh until the owner cancels the task."""
         while True:
             await sleep(REFRESH_INTERVAL_S)

@@ -24,13 +24,13 @@ log = logging.getLogger("ringmq.client")
 OPAQUE_MASK = 0x7FFFFFFF
 
 
-class Later(Enum):
+class Deferred(Enum):
     """Returned instead of an answer that follows by `RemotingClient.answer`."""
 
     LATER = 0
 
 
-ServerRequestHandler = Callable[[str, RemotingCommand], RemotingCommand | Later | None]
+ServerRequestHandler = Callable[[str, RemotingCommand], RemotingCommand | Deferred | None]
 """(address, request) of a server -> the client's answer, or None: the code is not supported."""
 
 
@@ -291,7 +291,7 @@ class RemotingClient:
         if self._on_server_request is not None:
             answer = self._on_server_request(connection.address, request)
             if answer is not None:
-                return None if answer is Later.LATER else answer
+                return None if answer is Deferred.LATER else answer
         return RemotingCommand.response_to(
             request,
             ResponseCode.REQUEST_CODE_NOT_SUPPORTED,

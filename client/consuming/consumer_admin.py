@@ -13,13 +13,13 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from ringmq.client.connections.remoting_client import Later, RemotingClient
+from ringmq.client.connections.remoting_client import Deferred, RemotingClient
 from ringmq.client.consuming.consume_retry import RetryLater
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.handler_runner import HandlerRunner
-from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.lock_renewal import LockRenewer
+from ringmq.client.consuming.pull_decoding import read_messages
 from ringmq.client.consuming.queue_reader import QueueReader
-from ringmq.client.consuming.received import read_messages
 from ringmq.client.errors import RingmqError
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.runtimes.runtime import create_task
@@ -45,7 +45,7 @@ STACKS_CHARS_MAX = 256_000
 
 
 @dataclass(frozen=True, slots=True)
-class AdminDesk:
+class AdminRequests:
     """Answers for one consumer. `readers` and `subscriptions` are the consumer's own, current ones.
 
     `properties` returns values that only the consumer knows.
@@ -56,11 +56,11 @@ class AdminDesk:
     readers: Mapping[MessageQueue, QueueReader]
     subscriptions: Mapping[str, SubscriptionData]
     stats: ConsumeStats
-    locks: LockKeeper | None
+    locks: LockRenewer | None
     properties: Callable[[], dict[str, str]]
     runner: Callable[[], HandlerRunner | None]
 
-    def serve(self, address: str, request: RemotingCommand) -> RemotingCommand | Later | None:
+    def serve(self, address: str, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Return the answer to a request of the broker at `address`, None for other codes."""
         try:
             if request.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
@@ -100,7 +100,7 @@ class AdminDesk:
         namespace = self.client.settings.namespace
         return {q._replace(topic=without_namespace(namespace, q.topic)): offset for q, offset in offsets.items()}
 
-    def _consume_directly(self, address: str, request: RemotingCommand) -> RemotingCommand | Later:
+    def _consume_directly(self, address: str, request: RemotingCommand) -> RemotingCommand | Deferred:
         header = ConsumeMessageDirectlyRequestHeader.decode(request.ext_fields)
         if header.consumer_group != self.group:
             return self._not_here(request, header.consumer_group)
@@ -113,7 +113,7 @@ class AdminDesk:
         namespace = self.client.settings.namespace
         message = read_messages(request.body, queue, 0, SubscriptionData(stored.topic), namespace)[0]
         create_task(self._answer_directly(address, request, runner, message), name="ringmq direct message")
-        return Later.LATER
+        return Deferred.LATER
 
     async def _answer_directly(
         self, address: str, request: RemotingCommand, runner: HandlerRunner, message: MessageExt
@@ -152,7 +152,7 @@ def running_info(
     now: float,
     *,
     properties: Mapping[str, str],
-    locks: LockKeeper | None,
+    locks: LockRenewer | None,
     stacks: bool,
 ) -> ConsumerRunningInfo:
     """Return the answer to 307. `properties` are values that only the consumer knows."""
@@ -166,17 +166,17 @@ def running_info(
     )
 
 
-def _queue_info(reader: QueueReader, locks: LockKeeper | None) -> ProcessQueueInfo:
-    held = reader.shelf.messages
+def _queue_info(reader: QueueReader, locks: LockRenewer | None) -> ProcessQueueInfo:
+    held = reader.process_queue.messages
     return ProcessQueueInfo(
         commit_offset=0 if reader.window is None else reader.window.committable_offset,
         cached_min_offset=held[0].queue_offset if held else 0,
         cached_max_offset=held[-1].queue_offset if held else 0,
         cached_count=len(held),
-        cached_mib=reader.shelf.bytes_held >> 20,
+        cached_mib=reader.process_queue.bytes_held >> 20,
         locked=locks is not None and locks.held(reader.queue),
         last_pull_timestamp_ms=reader.last_pull_ms,
-        last_consume_timestamp_ms=reader.shelf.taken_ms,
+        last_consume_timestamp_ms=reader.process_queue.taken_ms,
     )
 
 

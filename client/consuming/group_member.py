@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
 
-from ringmq.client.connections.heartbeat import Heartbeats, tell_leaving
+from ringmq.client.connections.heartbeat import Heartbeats, unregister_client
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
@@ -98,7 +98,7 @@ class GroupMember:
                 routes.append(route)
             elif not is_retry_topic(topic):
                 complete = False
-        await self._greet({address for route in routes for address in route.all_addresses()})
+        await self._send_first_heartbeat({address for route in routes for address in route.all_addresses()})
         if self._seen_at_start is None:
             self._seen_at_start = {queue for route in routes for queue in route.read_queues}
         for route in routes:
@@ -127,7 +127,7 @@ class GroupMember:
     async def leave(self) -> None:
         """Unregister from every broker, so that the other members take the queues at once."""
         leave = {"clientID": self._client_id, "consumerGroup": self._group}
-        await tell_leaving(self._client, self._routes.all_addresses(), leave)
+        await unregister_client(self._client, self._routes.all_addresses(), leave)
 
     async def _route(self, topic: str) -> TopicRoute | None:
         route = self._routes.known(topic)
@@ -146,7 +146,7 @@ class GroupMember:
             self._warned[failure] = now
             log.warning("group %s waits for the route of topic %s: %s", self._group, topic, failure)
 
-    async def _greet(self, addresses: set[str]) -> None:
+    async def _send_first_heartbeat(self, addresses: set[str]) -> None:
         """Send a heartbeat before asking for members: a list without this member would take all its queues away."""
         missing = [address for address in addresses if address not in self._greeted]
         answers = await gather(*(self._heartbeats.send_to(a) for a in missing))

@@ -19,8 +19,8 @@ from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure, send_back_fields
 from ringmq.client.consuming.consume_stats import ConsumeStats
-from ringmq.client.consuming.inbox import Delivery, Inbox, Shelf
-from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
+from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.interceptors import Interceptor, run_quietly
 from ringmq.client.runtimes.runtime import (
@@ -74,9 +74,9 @@ class HandlerContext:
     inbox: Inbox
     stats: ConsumeStats
     interceptors: tuple[Interceptor, ...]
-    locks: LockKeeper | None
+    locks: LockRenewer | None
     ack: Callable[[Delivery], bool]
-    lose_lock: Callable[[Shelf], None]
+    lose_lock: Callable[[ProcessQueue], None]
 
 
 class HandlerRunner:
@@ -152,10 +152,11 @@ class HandlerRunner:
         while self._waiting:
             self._context.inbox.put_back(heapq.heappop(self._waiting)[2])
 
-    async def wait_idle(self, shelf: Shelf, timeout_s: float) -> None:
+    async def wait_idle(self, process_queue: ProcessQueue, timeout_s: float) -> None:
         """Wait until no handler runs for the queue, or the time is over."""
         await self._wait_until(
-            lambda: all(delivery.shelf is not shelf for delivery in (*self._running, *self._settling)), timeout_s
+            lambda: all(delivery.process_queue is not process_queue for delivery in (*self._running, *self._settling)),
+            timeout_s,
         )
 
     async def handle_directly(self, message: MessageExt) -> BaseException | None:
@@ -176,10 +177,10 @@ class HandlerRunner:
                     return None
                 await inbox.wait()
                 continue
-            shelf = delivery.shelf
-            if context.locks is not None and not context.locks.held(shelf.queue):
+            process_queue = delivery.process_queue
+            if context.locks is not None and not context.locks.held(process_queue.queue):
                 inbox.returned(delivery)
-                context.lose_lock(shelf)
+                context.lose_lock(process_queue)
                 continue
             self._running[delivery] = time.monotonic()
             try:
@@ -199,7 +200,7 @@ class HandlerRunner:
         context, message, now = self._context, delivery.message, time.monotonic()
         context.inbox.returned(delivery)
         self._idle.wake()
-        context.stats.note_handled(delivery.shelf.queue.topic, now, now - since, failed=failure is not None)
+        context.stats.note_handled(delivery.process_queue.queue.topic, now, now - since, failed=failure is not None)
         for interceptor in context.interceptors:
             run_quietly(interceptor.after_consume, context.group, [message], failure)
         if failure is None:
@@ -291,7 +292,7 @@ class HandlerRunner:
             "group %s: message %s of %s (offset %d, repetition %d) failed: %s",
             self._context.group,
             message.msg_id,
-            delivery.shelf.queue,
+            delivery.process_queue.queue,
             message.queue_offset,
             message.reconsume_times,
             _one_line(error),
@@ -317,7 +318,7 @@ class HandlerRunner:
             return False
         fields = send_back_fields(message, context.group, delay_level, self.rules.retry)
         try:
-            route = context.routes.known(delivery.shelf.queue.topic)  # a retry's own topic may be subscribed no more
+            route = context.routes.known(delivery.process_queue.queue.topic)  # None: unsubscribed
             address = None if route is None else route.master_address(broker)
             if address is None:
                 raise RouteError(f"no master of broker {broker} is registered")

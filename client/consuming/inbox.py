@@ -14,11 +14,11 @@ from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
-ALL = 1 << 62  # of a shelf's messages: a turn of an exclusive inbox
+ALL = 1 << 62  # of a process queue's messages: a turn of an exclusive inbox
 
 
 @dataclass(eq=False, slots=True)
-class Shelf:
+class ProcessQueue:
     """One queue's part of the inbox: its messages, and the callback when the inbox has space."""
 
     queue: MessageQueue
@@ -42,14 +42,14 @@ class Shelf:
 class Delivery:
     """A message that was delivered to a handler. It is stale once its queue has another epoch."""
 
-    shelf: Shelf
+    process_queue: ProcessQueue
     message: MessageExt
     epoch: int
 
     @property
     def stale(self) -> bool:
         """True if the queue was given up, or reading continued elsewhere."""
-        return self.epoch != self.shelf.epoch
+        return self.epoch != self.process_queue.epoch
 
 
 class Inbox:
@@ -64,8 +64,8 @@ class Inbox:
         self._exclusive = exclusive
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._turns: deque[tuple[Shelf, int]] = deque()  # (shelf, messages of one put)
-        self._starved: list[Shelf] = []
+        self._turns: deque[tuple[ProcessQueue, int]] = deque()  # (process_queue, messages of one put)
+        self._starved: list[ProcessQueue] = []
         self.count = 0
         self.bytes_held = 0
         self._paused_count = 0
@@ -78,33 +78,33 @@ class Inbox:
         count, bytes_held = self.count - self._paused_count, self.bytes_held - self._paused_bytes
         return count >= self._count_max or bytes_held >= self._bytes_max
 
-    def put(self, shelf: Shelf, messages: list[MessageExt]) -> None:
+    def put(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         """Add the messages of one pull (at least one)."""
-        shelf.messages.extend(messages)
-        self._account(shelf, len(messages), sum([len(message.body) for message in messages]))
-        self._offer(shelf, len(messages))
+        process_queue.messages.extend(messages)
+        self._account(process_queue, len(messages), sum([len(message.body) for message in messages]))
+        self._offer(process_queue, len(messages))
 
-    def take_nowait(self, count_max: int) -> tuple[Shelf, list[MessageExt]] | None:
+    def take_nowait(self, count_max: int) -> tuple[ProcessQueue, list[MessageExt]] | None:
         """Take up to `count_max` messages of one queue, None without messages."""
         while self._turns:
-            shelf, turn_count = self._turns.popleft()
-            shelf.in_turn = False
-            count = min(count_max, len(shelf.messages))
+            process_queue, turn_count = self._turns.popleft()
+            process_queue.in_turn = False
+            count = min(count_max, len(process_queue.messages))
             if count:
-                messages = [shelf.messages.popleft() for _ in range(count)]
+                messages = [process_queue.messages.popleft() for _ in range(count)]
                 if self._exclusive:
-                    self._offer_rest(shelf)
+                    self._offer_rest(process_queue)
                 elif count < turn_count:
-                    self._turns.appendleft((shelf, turn_count - count))
-                self._taken(shelf, messages)
-                return shelf, messages
+                    self._turns.appendleft((process_queue, turn_count - count))
+                self._taken(process_queue, messages)
+                return process_queue, messages
         return None
 
-    def take_back(self, shelf: Shelf, messages: list[MessageExt]) -> None:
+    def take_back(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
         """Put messages of `take_nowait` back at the front: they have not reached the application."""
-        shelf.messages.extendleft(reversed(messages))
-        self._account(shelf, len(messages), sum([len(message.body) for message in messages]))
-        self._offer(shelf, len(messages))
+        process_queue.messages.extendleft(reversed(messages))
+        self._account(process_queue, len(messages), sum([len(message.body) for message in messages]))
+        self._offer(process_queue, len(messages))
 
     def claim(self) -> Delivery | None:
         """Return one message to handle, None if there is none now. `returned` must follow.
@@ -112,80 +112,80 @@ class Inbox:
         An exclusive inbox delivers nothing else of its queue before `release`.
         """
         while self._turns:
-            shelf, turn_count = self._turns.popleft()
-            shelf.in_turn = False
-            if shelf.messages:
-                message = shelf.messages.popleft()
+            process_queue, turn_count = self._turns.popleft()
+            process_queue.in_turn = False
+            if process_queue.messages:
+                message = process_queue.messages.popleft()
                 if self._exclusive:
-                    shelf.busy = shelf.handled = True
+                    process_queue.busy = process_queue.handled = True
                 elif turn_count > 1:
-                    self._turns.appendleft((shelf, turn_count - 1))
-                self._taken(shelf, [message])
-                return Delivery(shelf, message, shelf.epoch)
+                    self._turns.appendleft((process_queue, turn_count - 1))
+                self._taken(process_queue, [message])
+                return Delivery(process_queue, message, process_queue.epoch)
         return None
 
     def returned(self, delivery: Delivery) -> None:
         """Record that the handler has ended, with any outcome."""
         if self._exclusive:
-            shelf = delivery.shelf
-            shelf.handled = False
+            process_queue = delivery.process_queue
+            process_queue.handled = False
             if delivery.stale:
-                shelf.busy = False
-                self._offer_rest(shelf)
+                process_queue.busy = False
+                self._offer_rest(process_queue)
 
     def release(self, delivery: Delivery) -> None:
         """Record that the message was handled."""
         if self._exclusive and not delivery.stale:
-            delivery.shelf.busy = False
-            self._offer_rest(delivery.shelf)
+            delivery.process_queue.busy = False
+            self._offer_rest(delivery.process_queue)
 
     def put_back(self, delivery: Delivery) -> None:
         """Put the message back for another call, before all others of its queue."""
         if delivery.stale:
             return
-        shelf = delivery.shelf
-        shelf.busy = False
-        shelf.messages.appendleft(delivery.message)
-        self._account(shelf, 1, len(delivery.message.body))
-        self._offer(shelf, 1)
+        process_queue = delivery.process_queue
+        process_queue.busy = False
+        process_queue.messages.appendleft(delivery.message)
+        self._account(process_queue, 1, len(delivery.message.body))
+        self._offer(process_queue, 1)
 
-    def clear(self, shelf: Shelf) -> None:
+    def clear(self, process_queue: ProcessQueue) -> None:
         """Forget the queue's waiting messages. Delivered messages stay valid."""
-        self._account(shelf, -len(shelf.messages), -shelf.bytes_held)
-        shelf.messages.clear()
-        self._drop_turns(shelf)
+        self._account(process_queue, -len(process_queue.messages), -process_queue.bytes_held)
+        process_queue.messages.clear()
+        self._drop_turns(process_queue)
         self._feed()
 
-    def discard(self, shelf: Shelf) -> None:
+    def discard(self, process_queue: ProcessQueue) -> None:
         """Forget the queue's messages, delivered ones included.
 
-        Called if the queue is given up or reading continues elsewhere. Later messages wait for a running handler.
+        Called if the queue is given up or reading continues elsewhere. Deferred messages wait for a running handler.
         """
-        shelf.epoch += 1
-        shelf.busy = shelf.handled
-        self.clear(shelf)
+        process_queue.epoch += 1
+        process_queue.busy = process_queue.handled
+        self.clear(process_queue)
 
-    def pause(self, shelf: Shelf) -> None:
+    def pause(self, process_queue: ProcessQueue) -> None:
         """Deliver nothing of the queue."""
-        if not shelf.paused:
-            shelf.paused = True
-            self._paused_count += shelf.count
-            self._paused_bytes += shelf.bytes_held
-            self._drop_turns(shelf)
+        if not process_queue.paused:
+            process_queue.paused = True
+            self._paused_count += process_queue.count
+            self._paused_bytes += process_queue.bytes_held
+            self._drop_turns(process_queue)
             self._feed()
 
-    def resume(self, shelf: Shelf) -> None:
+    def resume(self, process_queue: ProcessQueue) -> None:
         """Deliver the queue's messages again."""
-        if shelf.paused:
-            shelf.paused = False
-            self._paused_count -= shelf.count
-            self._paused_bytes -= shelf.bytes_held
-            self._offer_rest(shelf)
+        if process_queue.paused:
+            process_queue.paused = False
+            self._paused_count -= process_queue.count
+            self._paused_bytes -= process_queue.bytes_held
+            self._offer_rest(process_queue)
 
-    def tell_room(self, shelf: Shelf) -> None:
+    def notify_space(self, process_queue: ProcessQueue) -> None:
         """Call the queue's `on_taken` once the inbox is no longer full."""
-        if shelf not in self._starved:
-            self._starved.append(shelf)
+        if process_queue not in self._starved:
+            self._starved.append(process_queue)
 
     async def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until there may be a message, or the inbox is closed. False if the time was over before."""
@@ -200,37 +200,37 @@ class Inbox:
         self.closed = True
         self.wake()
 
-    def _offer(self, shelf: Shelf, count: int) -> None:
-        if shelf.paused or (self._exclusive and (shelf.busy or shelf.in_turn)):
+    def _offer(self, process_queue: ProcessQueue, count: int) -> None:
+        if process_queue.paused or (self._exclusive and (process_queue.busy or process_queue.in_turn)):
             return
-        shelf.in_turn = self._exclusive
-        self._turns.append((shelf, ALL if self._exclusive else count))
+        process_queue.in_turn = self._exclusive
+        self._turns.append((process_queue, ALL if self._exclusive else count))
         self._arrived.wake(1 if self._exclusive else count)
 
-    def _offer_rest(self, shelf: Shelf) -> None:
-        if shelf.messages:
-            self._offer(shelf, len(shelf.messages))
+    def _offer_rest(self, process_queue: ProcessQueue) -> None:
+        if process_queue.messages:
+            self._offer(process_queue, len(process_queue.messages))
 
-    def _drop_turns(self, shelf: Shelf) -> None:
-        shelf.in_turn = False
-        self._turns = deque(turn for turn in self._turns if turn[0] is not shelf)
+    def _drop_turns(self, process_queue: ProcessQueue) -> None:
+        process_queue.in_turn = False
+        self._turns = deque(turn for turn in self._turns if turn[0] is not process_queue)
 
-    def _taken(self, shelf: Shelf, messages: list[MessageExt]) -> None:
-        shelf.taken_ms = now_ms()
-        self._account(shelf, -len(messages), -sum([len(message.body) for message in messages]))
-        shelf.on_taken()
+    def _taken(self, process_queue: ProcessQueue, messages: list[MessageExt]) -> None:
+        process_queue.taken_ms = now_ms()
+        self._account(process_queue, -len(messages), -sum([len(message.body) for message in messages]))
+        process_queue.on_taken()
         self._feed()
 
     def _feed(self) -> None:
         if self._starved and not self.full:
             starved, self._starved = self._starved, []
-            for shelf in starved:
-                shelf.on_taken()
+            for process_queue in starved:
+                process_queue.on_taken()
 
-    def _account(self, shelf: Shelf, count: int, size: int) -> None:
-        shelf.bytes_held += size
+    def _account(self, process_queue: ProcessQueue, count: int, size: int) -> None:
+        process_queue.bytes_held += size
         self.bytes_held += size
         self.count += count
-        if shelf.paused:
+        if process_queue.paused:
             self._paused_count += count
             self._paused_bytes += size

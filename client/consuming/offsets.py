@@ -149,7 +149,7 @@ class QueueOffsets:
             return await self.min_offset(queue), committed
         return start, committed
 
-    async def keep_start(self, group: str, queue: MessageQueue, start: int) -> bool:
+    async def commit_start(self, group: str, queue: MessageQueue, start: int) -> bool:
         """Commit a computed start before anything is read. False if that failed.
 
         Without this commit another member, or this one after a fault, would get "no offset" and begin at the queue's

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ringmq.client.consuming.ack_window import AckWindow
-from ringmq.client.consuming.received import read_answer
+from ringmq.client.consuming.pull_decoding import read_answer
 from ringmq.client.errors import BrokerError, RequestTimeoutError, RingmqError
 from ringmq.client.retry import backoff_ms
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -59,7 +59,7 @@ class PullOptions:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
 
 
-class Help(Enum):
+class Recovery(Enum):
     """The shell's step before the next pull."""
 
     NONE = 0
@@ -77,7 +77,7 @@ class Outcome:
     messages: list[MessageExt] = field(default_factory=list)
     moved: bool = False
     pause_s: float = 0.0
-    help: Help = Help.NONE
+    recovery: Recovery = Recovery.NONE
 
 
 class PullCore:
@@ -206,11 +206,11 @@ class PullCore:
         pause_s = backoff_ms(self._failures, jitter) / 1000
         if isinstance(error, BrokerError) and error.code in UNKNOWN_SUBSCRIPTION_CODES:
             log.info("%s: %s; sending a heartbeat", self.queue, error)
-            return Outcome(pause_s=pause_s, help=Help.HEARTBEAT)
+            return Outcome(pause_s=pause_s, recovery=Recovery.HEARTBEAT)
         if isinstance(error, RequestTimeoutError):
             return Outcome(pause_s=pause_s)
         log.warning("%s: %s", self.queue, error)
-        return Outcome(moved=gone, pause_s=pause_s, help=Help.ROUTE)
+        return Outcome(moved=gone, pause_s=pause_s, recovery=Recovery.ROUTE)
 
     def _reset(self, next_offset: int) -> Outcome:
         """Apply an operator's reset: open messages become void, as in stock's clients."""

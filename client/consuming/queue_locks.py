@@ -12,7 +12,7 @@ from ringmq.client.retry import backoff_ms
 from ringmq.remoting.message_queue import MessageQueue
 
 RENEW_INTERVAL_S = 20.0
-BELIEVED_S = 30.0
+LOCK_VALID_S = 30.0
 FIRST_RETRY_MS = 100  # a member that has to give a queue away unlocks it soon
 RETRY_MS_MAX = 3000
 
@@ -24,7 +24,7 @@ class _Lock:
     refusals: int = 0
 
 
-class LockBook:
+class LockState:
     """The wanted locks. Times in seconds of one clock."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class LockBook:
             if queue in ours:
                 if 0.0 < lock.held_until <= now:
                     lost.append(queue)  # it had expired: another member may have had it meanwhile
-                lock.held_until, lock.due, lock.refusals = asked_at + BELIEVED_S, now + RENEW_INTERVAL_S, 0
+                lock.held_until, lock.due, lock.refusals = asked_at + LOCK_VALID_S, now + RENEW_INTERVAL_S, 0
             else:
                 if lock.held_until > now:
                     lost.append(queue)

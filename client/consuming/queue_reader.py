@@ -14,10 +14,10 @@ from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.consuming.ack_window import AckWindow
 from ringmq.client.consuming.consume_stats import ConsumeStats
-from ringmq.client.consuming.inbox import Inbox, Shelf
-from ringmq.client.consuming.lock_keeper import LockKeeper
+from ringmq.client.consuming.inbox import Inbox, ProcessQueue
+from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.consuming.offsets import QueueOffsets, StartRule
-from ringmq.client.consuming.pull_core import MISSING_MEMBER_PAUSE_S, Help, Outcome, PullCore, PullOptions
+from ringmq.client.consuming.pull_core import MISSING_MEMBER_PAUSE_S, Outcome, PullCore, PullOptions, Recovery
 from ringmq.client.errors import RingmqError, RouteError
 from ringmq.client.runtimes.runtime import Lock, Task, create_task, gather, sleep
 from ringmq.client.runtimes.waiting import Signal, finish
@@ -44,7 +44,7 @@ class ReaderContext:
     start_rule: StartRule
     send_heartbeat: Callable[[str], Awaitable[bool]]  # to a broker that does not know our subscription
     stats: ConsumeStats
-    locks: LockKeeper | None = None
+    locks: LockRenewer | None = None
     own_subscription: bool = False
 
 
@@ -56,7 +56,7 @@ class QueueReader:
     ) -> None:
         self.queue = queue
         self.subscription = subscription
-        self.shelf = Shelf(queue, self._note_room)
+        self.process_queue = ProcessQueue(queue, self._note_room)
         self.last_pull_ms = 0
         self._core = PullCore(
             context.group,
@@ -116,7 +116,7 @@ class QueueReader:
             try:
                 await self._halt()
             finally:  # a seek that is given up must not leave the queue unread
-                self._context.inbox.discard(self.shelf)
+                self._context.inbox.discard(self.process_queue)
                 self.start(offset)
 
     async def _halt(self) -> None:
@@ -124,21 +124,21 @@ class QueueReader:
         if task is not None:
             task.cancel()
             await gather(task, return_exceptions=True)
-        self._context.inbox.clear(self.shelf)
+        self._context.inbox.clear(self.process_queue)
 
     def pause(self) -> None:
         """Stop pulling and delivering until `resume`."""
-        self._context.inbox.pause(self.shelf)
+        self._context.inbox.pause(self.process_queue)
 
     def resume(self) -> None:
         """Continue after `pause`."""
-        self._context.inbox.resume(self.shelf)
+        self._context.inbox.resume(self.process_queue)
         self._note_room()
 
     def lose_lock(self) -> None:
         """Start again at the group's offset once the lock is back: another member may have read on."""
         self._core.forget()
-        self._context.inbox.discard(self.shelf)
+        self._context.inbox.discard(self.process_queue)
         if self._task is not None:
             self._task.cancel()  # its pull may be held for long
             self.start()
@@ -147,7 +147,7 @@ class QueueReader:
         """Continue at the first message without an acknowledgement. All delivered messages come again."""
         window = self._core.window
         if window is not None and self._task is not None:
-            self._context.inbox.discard(self.shelf)
+            self._context.inbox.discard(self.process_queue)
             self._task.cancel()
             self.start(window.committable_offset)
 
@@ -195,7 +195,7 @@ class QueueReader:
         try:
             if locks is not None and not locks.held(self.queue):
                 await locks.wait_held(self.queue)
-            epoch = self.shelf.epoch
+            epoch = self.process_queue.epoch
             if core.window is None:
                 await self._find_start(epoch)
             elif self._has_room():
@@ -203,24 +203,24 @@ class QueueReader:
             else:
                 await self._room.wait()
         except RingmqError as error:
-            await self._heed(core.failed(error, random.random()), error)
+            await self._apply_outcome(core.failed(error, random.random()), error)
 
     async def _find_start(self, epoch: int) -> None:
         context = self._context
         start, committed = await context.offsets.start(
             context.group, self.queue, context.start_rule, appeared_late=self._appeared_late
         )
-        if start != committed and await context.offsets.keep_start(context.group, self.queue, start):
+        if start != committed and await context.offsets.commit_start(context.group, self.queue, start):
             committed = start
-        if epoch == self.shelf.epoch:
+        if epoch == self.process_queue.epoch:
             self._core.begin(start, committed)
 
     def _has_room(self) -> bool:
-        inbox, shelf = self._context.inbox, self.shelf
-        if shelf.paused or not self._core.has_room(shelf.count, shelf.bytes_held):
+        inbox, process_queue = self._context.inbox, self.process_queue
+        if process_queue.paused or not self._core.has_room(process_queue.count, process_queue.bytes_held):
             return False
         if inbox.full:
-            inbox.tell_room(shelf)
+            inbox.notify_space(process_queue)
         return not inbox.full
 
     def _note_room(self) -> None:
@@ -232,16 +232,16 @@ class QueueReader:
         asked_at = time.monotonic()
         self.last_pull_ms = now_ms()
         answer = await context.client.invoke(address, self._core.request(), context.options.timeout_ms)
-        if epoch != self.shelf.epoch:
+        if epoch != self.process_queue.epoch:
             return  # the position has changed meanwhile
         now = time.monotonic()
         outcome = self._core.take(address, answer, offset, held_s=now - asked_at)
         if outcome.moved:
-            context.inbox.discard(self.shelf)
+            context.inbox.discard(self.process_queue)
             await self._look_back()
         if outcome.messages:
             context.stats.note_pulled(self.queue.topic, now, now - asked_at, len(outcome.messages))
-            context.inbox.put(self.shelf, outcome.messages)
+            context.inbox.put(self.process_queue, outcome.messages)
         elif outcome.pause_s:
             await self._find_suggested()
             await sleep(outcome.pause_s)
@@ -260,7 +260,7 @@ class QueueReader:
     def _begin_anew(self) -> None:
         """Begin anew: the messages read so far are of a deleted topic."""
         self._core.forget()
-        self._context.inbox.discard(self.shelf)
+        self._context.inbox.discard(self.process_queue)
         self._context.offsets.forget(self.queue)
         self._appeared_late = True
 
@@ -280,13 +280,13 @@ class QueueReader:
             raise RouteError(f"broker {self.queue.broker_name} of topic {self.queue.topic} is not registered")
         return address
 
-    async def _heed(self, outcome: Outcome, error: RingmqError) -> None:
+    async def _apply_outcome(self, outcome: Outcome, error: RingmqError) -> None:
         context = self._context
         if outcome.moved:
             self._begin_anew()
-        if outcome.help is Help.HEARTBEAT:
+        if outcome.recovery is Recovery.HEARTBEAT:
             await context.send_heartbeat(getattr(error, "address", ""))
-        elif outcome.help is Help.ROUTE:
+        elif outcome.recovery is Recovery.ROUTE:
             try:
                 await context.routes.fetch(self.queue.topic)
             except RingmqError as refused:

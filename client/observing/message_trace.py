@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ringmq.client.connections.identity import now_ms
 from ringmq.client.errors import RingmqError
 from ringmq.client.interceptors import Interceptor, TransactionEnd
-from ringmq.client.observing.places import Place, place_of
+from ringmq.client.observing.delivery_key import DeliveryKey, delivery_key
 from ringmq.client.observing.trace_buffer import TraceBuffer
 from ringmq.client.observing.trace_records import (
     ConsumeBeginRecord,
@@ -69,7 +69,7 @@ class TraceInterceptor(Interceptor):
         self._buffer = buffer
         self._next_request_id = next_request_id
         self._clock_ms = clock_ms
-        self._open: OrderedDict[Place, tuple[str, int]] = OrderedDict()
+        self._open: OrderedDict[DeliveryKey, tuple[str, int]] = OrderedDict()
 
     def before_send(self, group: str, messages: Sequence[Message]) -> _Sending:
         """Note the start time of the send."""
@@ -137,7 +137,7 @@ class TraceInterceptor(Interceptor):
         for message in messages:
             if message.properties.get(names.TRACE_ON) == "false":
                 continue
-            self._open[place_of(group, message)] = (request_id, now)
+            self._open[delivery_key(group, message)] = (request_id, now)
             region_id = message.properties.get(names.MSG_REGION) or DEFAULT_REGION
             begin = ConsumeBeginRecord(_traced(message), now, region_id, group, request_id, message.reconsume_times)
             self._buffer.add(begin, now)
@@ -149,7 +149,7 @@ class TraceInterceptor(Interceptor):
         now = self._clock_ms()
         outcome = ConsumeOutcome.SUCCESS if error is None else ConsumeOutcome.EXCEPTION
         for message in messages:
-            request_id, started_ms = self._open.pop(place_of(group, message), (None, 0))
+            request_id, started_ms = self._open.pop(delivery_key(group, message), (None, 0))
             if request_id is not None:
                 end = ConsumeEndRecord(_traced(message), now, group, request_id, now - started_ms, outcome)
                 self._buffer.add(end, now)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, SendError
 from ringmq.client.interceptors import Interceptor
-from ringmq.client.observing.places import Place, place_of
+from ringmq.client.observing.delivery_key import DeliveryKey, delivery_key
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
@@ -130,7 +130,7 @@ class ClientMetrics(Interceptor):
         self._histograms: dict[str, dict[Labels, Histogram]] = {name: {} for name in HISTOGRAMS}
         self._backlogs: weakref.WeakKeyDictionary[Backlog, str] = weakref.WeakKeyDictionary()
         self._topics: set[str] = set()
-        self._open: OrderedDict[Place, float] = OrderedDict()
+        self._open: OrderedDict[DeliveryKey, float] = OrderedDict()
 
     def snapshot(self) -> MetricsSnapshot:
         """Return a copy of all current series."""
@@ -204,7 +204,7 @@ class ClientMetrics(Interceptor):
         now = time.perf_counter()
         with self._lock:
             for message in messages:
-                self._open[place_of(group, message)] = now
+                self._open[delivery_key(group, message)] = now
             while len(self._open) > OPEN_MESSAGES_MAX:
                 self._open.popitem(last=False)
 
@@ -216,7 +216,7 @@ class ClientMetrics(Interceptor):
             for message in messages:
                 topic = self._bounded(message.topic)
                 self._add("ringmq_client_consumed_messages_total", (topic, group, outcome))
-                started = self._open.pop(place_of(group, message), None)
+                started = self._open.pop(delivery_key(group, message), None)
                 if started is not None:
                     self._observe("ringmq_client_consume_seconds", (topic, group), now - started)
 

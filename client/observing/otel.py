@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
 
 from ringmq.client.errors import BrokerError, SendError
 from ringmq.client.interceptors import Interceptor
-from ringmq.client.observing.places import Place, place_of
+from ringmq.client.observing.delivery_key import DeliveryKey, delivery_key
 from ringmq.remoting import properties as names
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
@@ -56,12 +56,12 @@ class OpenTelemetryInterceptor(Interceptor):
         self._tracer = trace.get_tracer("ringmq.client", version("ringmq"), tracer_provider)
         self._propagator = propagator or propagate.get_global_textmap()
         self._namespace = namespace
-        self._open: OrderedDict[Place, Span] = OrderedDict()
+        self._open: OrderedDict[DeliveryKey, Span] = OrderedDict()
 
     @contextmanager
     def processing(self, message: MessageExt, group: str) -> Iterator[Span]:
         """Make the message's `process` span the current one, so that spans of the application become its children."""
-        span = self._open.get(place_of(group, message), trace.INVALID_SPAN)
+        span = self._open.get(delivery_key(group, message), trace.INVALID_SPAN)
         with trace.use_span(span, end_on_exit=False):
             yield span
 
@@ -117,17 +117,17 @@ class OpenTelemetryInterceptor(Interceptor):
             span = self._tracer.start_span(
                 f"process {message.topic}", parent or None, kind=SpanKind.CONSUMER, attributes=own
             )
-            before = self._open.pop(place_of(group, message), None)
+            before = self._open.pop(delivery_key(group, message), None)
             if before is not None:  # handed out again without an acknowledgement
                 before.end()
-            self._open[place_of(group, message)] = span
+            self._open[delivery_key(group, message)] = span
         while len(self._open) > OPEN_SPANS_MAX:
             self._open.popitem(last=False)[1].end()
 
     def after_consume(self, group: str, messages: Sequence[MessageExt], error: BaseException | None) -> None:
         """End the messages' `process` spans."""
         for message in messages:
-            span = self._open.pop(place_of(group, message), None)
+            span = self._open.pop(delivery_key(group, message), None)
             if span is not None:
                 if error is not None:
                     _note_error(span, error)

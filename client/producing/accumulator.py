@@ -31,7 +31,7 @@ class _Kind(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class _Gathering:
+class _PendingBatch:
     """Messages that will leave together."""
 
     messages: list[Message] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Accumulator:
         self._linger_s = linger_ms / 1000
         self._batch_bytes_max = batch_bytes_max
         self._send = send
-        self._open: dict[_Kind, _Gathering] = {}
+        self._open: dict[_Kind, _PendingBatch] = {}
         self._under_way: set[Task[list[SendResult | BaseException]]] = set()
 
     def takes(self, message: Message) -> bool:
@@ -69,45 +69,45 @@ class Accumulator:
         """
         kind = _Kind(message.topic, queue, message.properties.get(names.WAIT, "true"))
         size = _size(message)
-        gathering = self._open.get(kind)
-        if gathering is not None and gathering.size_bytes + size > self._batch_bytes_max:
-            self._close(kind, gathering)
-            gathering = None
-        if gathering is None:
-            gathering = self._open[kind] = _Gathering()
-            gathering.sending = create_task(self._send_later(kind, gathering))
-            self._under_way.add(gathering.sending)
-            gathering.sending.add_done_callback(self._under_way.discard)
-        index = len(gathering.messages)
-        gathering.messages.append(message)
-        gathering.size_bytes += size
-        if index + 1 >= BATCH_MESSAGES_MAX or gathering.size_bytes >= self._batch_bytes_max:
-            self._close(kind, gathering)
-        assert gathering.sending is not None
-        outcome = (await shield(gathering.sending))[index]
+        pending = self._open.get(kind)
+        if pending is not None and pending.size_bytes + size > self._batch_bytes_max:
+            self._close(kind, pending)
+            pending = None
+        if pending is None:
+            pending = self._open[kind] = _PendingBatch()
+            pending.sending = create_task(self._send_later(kind, pending))
+            self._under_way.add(pending.sending)
+            pending.sending.add_done_callback(self._under_way.discard)
+        index = len(pending.messages)
+        pending.messages.append(message)
+        pending.size_bytes += size
+        if index + 1 >= BATCH_MESSAGES_MAX or pending.size_bytes >= self._batch_bytes_max:
+            self._close(kind, pending)
+        assert pending.sending is not None
+        outcome = (await shield(pending.sending))[index]
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome
 
     async def flush(self) -> None:
         """Send the collected messages now, and wait for everything in progress."""
-        for kind, gathering in list(self._open.items()):
-            self._close(kind, gathering)
+        for kind, pending in list(self._open.items()):
+            self._close(kind, pending)
         await wait(list(self._under_way))
 
-    def _close(self, kind: _Kind, gathering: _Gathering) -> None:
-        if self._open.get(kind) is gathering:
+    def _close(self, kind: _Kind, pending: _PendingBatch) -> None:
+        if self._open.get(kind) is pending:
             del self._open[kind]
-        gathering.is_full.set()
+        pending.is_full.set()
 
-    async def _send_later(self, kind: _Kind, gathering: _Gathering) -> list[SendResult | BaseException]:
+    async def _send_later(self, kind: _Kind, pending: _PendingBatch) -> list[SendResult | BaseException]:
         """Return an outcome for each message."""
         try:
             async with timeout(self._linger_s):
-                await gathering.is_full.wait()
+                await pending.is_full.wait()
         except TimeoutError:
-            self._close(kind, gathering)
-        messages = gathering.messages
+            self._close(kind, pending)
+        messages = pending.messages
         try:
             together = await self._send(messages, kind.queue)
         except RingmqError:

@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 
-class Wakes(threading.Condition):
+class MonitorCondition(threading.Condition):
     """A condition of a monitor (an RLock, which knows its owner). A wait always ends with the monitor held.
 
     This holds even if Ctrl-C, or the kill of a greenlet, interrupts the reacquisition. The stock condition would then
@@ -16,16 +16,16 @@ class Wakes(threading.Condition):
     def __init__(self, monitor: Any) -> None:
         super().__init__(monitor)
         self._monitor = monitor
-        self._acquire_restore = lambda _: take_again(monitor)
+        self._acquire_restore = lambda _: reacquire(monitor)
 
     def wait(self, timeout: float | None = None) -> bool:
         try:
             return super().wait(timeout)
         finally:
-            take_again(self._monitor)  # interrupted between giving it up and what takes it again
+            reacquire(self._monitor)  # interrupted between giving it up and what takes it again
 
 
-def take_again(monitor: Any) -> None:
+def reacquire(monitor: Any) -> None:
     """Acquire an RLock despite interrupts. The interrupt is raised afterwards."""
     interrupt: BaseException | None = None
     while not monitor._is_owned():

@@ -143,7 +143,7 @@ async def gather(*awaitables: Awaitable[Any], return_exceptions: bool = False) -
     return await current.loop.gather(awaitables, return_exceptions=return_exceptions)
 
 
-async def each(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S], at_once: int) -> list[T]:
+async def bounded_gather(ask: Callable[[S], Awaitable[T]], subjects: Iterable[S], at_once: int) -> list[T]:
     """Call `ask` with every subject, `at_once` at a time. Return answers in order. The first error ends it."""
     indexed = list(subjects)
     answers: list[Any] = [None] * len(indexed)

@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from ringmq.client.errors import ClientClosedError
-from ringmq.client.runtimes.monitor import Wakes, take_again
+from ringmq.client.runtimes.monitor import MonitorCondition, reacquire
 from ringmq.client.runtimes.runtime import Future, current
 from ringmq.client.runtimes.socket_transport import connect_socket
 from ringmq.client.runtimes.thread_tasks import ThreadFuture, ThreadTask
@@ -108,9 +108,9 @@ class ThreadLoop:
 
     def _begin_anew(self) -> None:
         self._monitor = threading.RLock()
-        self._chores = Wakes(self._monitor)
-        self._calls_ended = Wakes(self._monitor)
-        self._outcomes_came = Wakes(self._monitor)
+        self._background = MonitorCondition(self._monitor)
+        self._calls_ended = MonitorCondition(self._monitor)
+        self._outcomes_came = MonitorCondition(self._monitor)
         self._calls: set[ThreadTask[Any]] = set()  # of `run` and `begin`
         self._threads: set[threading.Thread] = set()
         self._is_open = False
@@ -124,9 +124,9 @@ class ThreadLoop:
         if not self._is_open:
             _open_loops.add(self)
             self._is_open = True
-            self.start_thread(self._do_chores, "tasks")
+            self.start_thread(self._run_background, "tasks")
 
-    def leave_to_the_parent(self) -> None:
+    def detach_after_fork(self) -> None:
         """Close the sockets in the child of a fork without a shutdown: the connections are the parent's."""
         self._begin_anew()
         self.is_the_parent_s = True
@@ -142,9 +142,9 @@ class ThreadLoop:
                 self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
                 for call in list(self._calls):
                     call.cancel()
-                self._chores.notify()
+                self._background.notify()
                 self._calls_ended.wait_for(lambda: not self._calls, CLOSE_WAIT_S)
-                self._chores.notify()
+                self._background.notify()
                 self._outcomes_came.notify()
             threads = self._threads - {threading.current_thread()}
         deadline = time.monotonic() + CLOSE_WAIT_S
@@ -155,13 +155,13 @@ class ThreadLoop:
 
     def run(self, conversation: Coroutine[Any, Any, T]) -> T:
         """Carry `conversation` to its end in this thread. An interrupt leaves it, cancelled, to the client's thread."""
-        wakes = Wakes(self._monitor)
+        condition = MonitorCondition(self._monitor)
         ready, waits = True, False
 
         def wake(_: ThreadTask[Any]) -> None:
             nonlocal ready
             ready = True
-            wakes.notify()
+            condition.notify()
 
         def carry() -> T:
             nonlocal ready, waits
@@ -175,7 +175,7 @@ class ThreadLoop:
                         self._run_soon()
                     else:
                         waits = True
-                        wakes.wait()
+                        condition.wait()
                         waits = False
                 if task.cancelled() and not self._is_open:
                     raise ClientClosedError("the client was closed")
@@ -206,7 +206,7 @@ class ThreadLoop:
 
         def carry() -> concurrent.futures.Future[T]:
             if not self._tells_outcomes:
-                self.start_thread(self._tell_outcomes, "results")
+                self.start_thread(self._deliver_results, "results")
                 self._tells_outcomes = True
             try:
                 self._calls.add(task)
@@ -238,7 +238,7 @@ class ThreadLoop:
                 yield
             finally:
                 current.loop = outer
-                self._wake_chores()
+                self._wake_background()
 
     def _enter(self, work: Callable[[], T]) -> T:
         """Call `work` with the monitor. An interrupt between a context manager and its block would leak it."""
@@ -249,7 +249,7 @@ class ThreadLoop:
                 return work()
             finally:
                 current.loop = outer
-                self._wake_chores()
+                self._wake_background()
 
     def _carry(self, carry: Callable[[], T], conversation: Coroutine[Any, Any, Any]) -> T:
         """Call `_enter` for a conversation, which is closed at once if the loop refuses it."""
@@ -278,9 +278,9 @@ class ThreadLoop:
             return ClientClosedError("the client was started before this process was forked: make one in this process")
         return ClientClosedError("the client is not started or is closed")
 
-    def _wake_chores(self) -> None:
+    def _wake_background(self) -> None:
         if self._soon or self._ready:
-            self._chores.notify()
+            self._background.notify()
 
     # ---- what conversations use, by way of `runtime` ----
 
@@ -307,7 +307,7 @@ class ThreadLoop:
         timer = ThreadTimer(self, callback)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         if self._timers[0][2] is timer:
-            self._chores.notify()
+            self._background.notify()
         return timer
 
     def note_cancelled_timer(self) -> None:
@@ -456,7 +456,7 @@ class ThreadLoop:
             return work(*args)
         finally:
             try:
-                take_again(monitor)
+                reacquire(monitor)
             finally:
                 self.current_task = task
 
@@ -478,7 +478,7 @@ class ThreadLoop:
         self._threads.add(thread)
         thread.start()
 
-    def _do_chores(self) -> None:
+    def _run_background(self) -> None:
         """Run steps of tasks and due timers, until the loop is closed."""
         with self.entered():
             while self._is_open or self._calls:
@@ -487,9 +487,9 @@ class ThreadLoop:
                 for _ in range(len(self._ready)):
                     self._run_callback(self._ready.popleft().step)
                 if not self._ready and not self._soon:
-                    self._chores.wait(max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None)
+                    self._background.wait(max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None)
 
-    def _tell_outcomes(self) -> None:
+    def _deliver_results(self) -> None:
         """Deliver results of `begin` outside the monitor: their callbacks are application code."""
         while True:
             with self.entered():
@@ -506,7 +506,7 @@ class ThreadLoop:
     def _end_call(self, task: ThreadTask[Any]) -> None:
         self._calls.discard(task)
         if not self._is_open:
-            for waiting in (self._calls_ended, self._chores, self._outcomes_came):
+            for waiting in (self._calls_ended, self._background, self._outcomes_came):
                 waiting.notify_all()
 
     def _run_soon(self) -> None:
@@ -523,7 +523,7 @@ class ThreadLoop:
                 self._soon.append(callback)
             raise
         if self._ready:
-            self._chores.notify()
+            self._background.notify()
 
     def _run_due_timers(self) -> None:
         now = time.monotonic()
@@ -569,7 +569,7 @@ _open_loops: weakref.WeakSet[ThreadLoop] = weakref.WeakSet()
 def _after_fork_in_child() -> None:
     current.loop = None
     for loop in list(_open_loops):
-        loop.leave_to_the_parent()
+        loop.detach_after_fork()
     _open_loops.clear()
 
 

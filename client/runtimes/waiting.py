@@ -72,7 +72,7 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def leave_behind(work: Coroutine[Any, Any, object]) -> None:
+async def wait_briefly(work: Coroutine[Any, Any, object]) -> None:
     """Run `work` for a second. Unfinished work then continues in the background."""
     await wait([create_task(work)], LEAVE_WAIT_S)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ringmq.client.consuming.inbox import Inbox, Shelf
+from ringmq.client.consuming.inbox import Inbox, ProcessQueue
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
@@ -12,9 +12,9 @@ def new_inbox(*, exclusive: bool = False, count_max: int = 100, bytes_max: int =
     return Inbox(exclusive=exclusive, count_max=count_max, bytes_max=bytes_max)
 
 
-def new_shelf(queue_id: int = 0, taken: list[int] | None = None) -> Shelf:
+def new_shelf(queue_id: int = 0, taken: list[int] | None = None) -> ProcessQueue:
     log = [] if taken is None else taken
-    return Shelf(MessageQueue("T", "a", queue_id), lambda: log.append(queue_id))
+    return ProcessQueue(MessageQueue("T", "a", queue_id), lambda: log.append(queue_id))
 
 
 def stored(*offsets: int, body: bytes = b"x") -> list[MessageExt]:
@@ -62,10 +62,10 @@ def test_a_discarded_shelf_is_forgotten_and_what_was_given_out_is_stale() -> Non
 
 
 def test_a_cleared_shelf_keeps_what_was_given_out() -> None:
-    inbox, shelf = new_inbox(), new_shelf()
-    inbox.put(shelf, stored(0, 1))
+    inbox, process_queue = new_inbox(), new_shelf()
+    inbox.put(process_queue, stored(0, 1))
     delivery = inbox.claim()
-    inbox.clear(shelf)
+    inbox.clear(process_queue)
     assert delivery is not None
     assert not delivery.stale
     assert inbox.claim() is None
@@ -94,12 +94,12 @@ def test_an_exclusive_inbox_gives_one_message_of_a_shelf_at_a_time() -> None:
 
 
 def test_what_follows_a_discard_waits_for_the_handler_at_work() -> None:
-    inbox, shelf = new_inbox(exclusive=True), new_shelf()
-    inbox.put(shelf, stored(5))
+    inbox, process_queue = new_inbox(exclusive=True), new_shelf()
+    inbox.put(process_queue, stored(5))
     first = inbox.claim()
     assert first is not None
-    inbox.discard(shelf)
-    inbox.put(shelf, stored(0, 1))
+    inbox.discard(process_queue)
+    inbox.put(process_queue, stored(0, 1))
     assert inbox.claim() is None, "the handler of offset 5 runs"
     inbox.returned(first)
     inbox.release(first)
@@ -107,8 +107,8 @@ def test_what_follows_a_discard_waits_for_the_handler_at_work() -> None:
     assert second is not None
     assert second.message.queue_offset == 0
     inbox.returned(second)
-    inbox.discard(shelf)  # while the message waits to be tried again
-    inbox.put(shelf, stored(7))
+    inbox.discard(process_queue)  # while the message waits to be tried again
+    inbox.put(process_queue, stored(7))
     third = inbox.claim()
     assert third is not None
     assert third.message.queue_offset == 7
@@ -133,8 +133,8 @@ def test_readers_that_found_it_full_are_told_of_room() -> None:
     inbox, one, two = new_inbox(count_max=3), new_shelf(1, taken), new_shelf(2, taken)
     inbox.put(one, stored(0, 1, 2, 3))
     assert inbox.full
-    inbox.tell_room(two)
-    inbox.tell_room(two)
+    inbox.notify_space(two)
+    inbox.notify_space(two)
     inbox.take_nowait(1)
     assert taken == [1], "three are over the bound still"
     inbox.take_nowait(1)
@@ -149,7 +149,7 @@ def test_what_paused_shelves_hold_keeps_no_other_from_being_read() -> None:
     taken: list[int] = []
     inbox, one, two = new_inbox(count_max=3), new_shelf(1, taken), new_shelf(2, taken)
     inbox.put(one, stored(0, 1, 2))
-    inbox.tell_room(two)
+    inbox.notify_space(two)
     inbox.pause(one)
     inbox.pause(one)
     assert not inbox.full
@@ -166,19 +166,19 @@ def test_what_paused_shelves_hold_keeps_no_other_from_being_read() -> None:
     assert not inbox.full
     inbox.put(two, stored(10))
     assert inbox.full
-    heavy, shelf = new_inbox(bytes_max=10), new_shelf()
-    heavy.put(shelf, stored(0, body=b"x" * 10))
-    heavy.pause(shelf)
+    heavy, process_queue = new_inbox(bytes_max=10), new_shelf()
+    heavy.put(process_queue, stored(0, body=b"x" * 10))
+    heavy.pause(process_queue)
     assert not heavy.full
-    heavy.resume(shelf)
+    heavy.resume(process_queue)
     assert heavy.full
 
 
 async def test_waiters_are_woken_by_the_number_of_messages_and_by_the_close() -> None:
-    inbox, shelf = new_inbox(), new_shelf()
+    inbox, process_queue = new_inbox(), new_shelf()
     waiters = [asyncio.create_task(inbox.wait()) for _ in range(3)]
     await asyncio.sleep(0)
-    inbox.put(shelf, stored(0, 1))
+    inbox.put(process_queue, stored(0, 1))
     await asyncio.wait(waiters, timeout=5, return_when=asyncio.FIRST_COMPLETED)
     await asyncio.sleep(0)
     assert [waiter.done() for waiter in waiters] == [True, True, False]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ringmq.client import ClientClosedError, ConsumeFrom, Message, MessageExt, MessageQueue, blocking
-from ringmq.client.producing.room import Room
+from ringmq.client.producing.in_flight_limit import InFlightLimit
 from ringmq.client.runtimes import runtime
-from ringmq.client.runtimes.monitor import Wakes
+from ringmq.client.runtimes.monitor import MonitorCondition
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from tests.client.threaded_cluster import threaded_cluster
@@ -134,11 +134,11 @@ def test_an_interrupt_beside_the_monitor_waits_until_it_is_ours(what: str) -> No
         with pytest.raises(KeyboardInterrupt):
             loop.outside(interrupt_the_next, monitor, "acquire")
         assert monitor._is_owned()
-    wakes = Wakes(monitor)
+    condition = MonitorCondition(monitor)
     with monitor:
         interrupt_the_next(monitor, what)
         with pytest.raises(KeyboardInterrupt):
-            wakes.wait(0.001)
+            condition.wait(0.001)
         assert monitor._is_owned()
     assert not monitor._is_owned()
 
@@ -191,7 +191,7 @@ class InterruptAt:
 
 
 SENDING = (
-    "client/producer.py", "producing/room.py", "producing/send_request.py", "runtimes/thread_tasks.py",
+    "client/producer.py", "producing/in_flight_limit.py", "producing/send_request.py", "runtimes/thread_tasks.py",
     "connections/connection.py", "connections/remoting_client.py", "runtimes/socket_transport.py",
 )  # fmt: skip
 CALLS: dict[str, Callable[[blocking.Producer], object]] = {
@@ -204,10 +204,10 @@ CALLS: dict[str, Callable[[blocking.Producer], object]] = {
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize("call", CALLS)
 def test_an_interrupt_at_any_line_of_a_send_holds_nobody_up(call: str) -> None:
-    """It is raised, keeps no place of those in flight, and the next send goes out at once."""
+    """It is raised, keeps no permit, and the next send goes out at once."""
     with threaded_cluster(topics={"T": 2}) as cluster, blocking.Producer(cluster.namesrv, in_flight_max=2) as producer:
         CALLS[call](producer)
-        room, number = producer._client._room, 0
+        limit, number = producer._client._in_flight, 0
         while True:
             number += 1
             interrupt = InterruptAt(number, *SENDING)
@@ -216,7 +216,7 @@ def test_an_interrupt_at_any_line_of_a_send_holds_nobody_up(call: str) -> None:
                 assert not interrupt.happened, f"line {number}: the interrupt was swallowed"
             if not interrupt.happened:
                 break
-            wait_until(lambda: room.count == room.bytes_held == 0, f"line {number}: nothing is held", 5)
+            wait_until(lambda: limit.count == limit.bytes_held == 0, f"line {number}: nothing is held", 5)
             producer.send(Message("T", b"y"))
         assert number > 50
 
@@ -226,29 +226,29 @@ def test_an_interrupt_at_any_bytecode_of_giving_back_hands_the_place_on(closing:
     """Whoever waits for it in another thread goes on, and so does who waits for the last of them."""
 
     async def next_one() -> None:
-        room.give_back(await room.take(10))
+        limit.give_back(await limit.take(10))
 
     async def giving_back() -> None:
-        place = await room.take(10)
+        permit = await limit.take(10)
         other.start()
-        while not (room._drained if closing else room._waiters):
+        while not (limit._drained if closing else limit._waiters):
             await runtime.sleep(0.001)
         with interrupt:
-            room.give_back(place)
+            limit.give_back(permit)
 
     loop, number, happened = ThreadLoop("test"), 0, True
     loop.open()
     while happened:
-        number, room = number + 1, Room(1, 100)
-        loop.interrupt_listeners[:] = [room.forget]
-        waits = room.wait_empty if closing else next_one
+        number, limit = number + 1, InFlightLimit(1, 100)
+        loop.interrupt_listeners[:] = [limit.forget]
+        waits = limit.wait_empty if closing else next_one
         other = threading.Thread(target=lambda waits=waits: loop.run(waits()), daemon=True)  # type: ignore[misc]
-        interrupt = InterruptAt(number, "producing/room.py", "runtimes/thread_tasks.py", event="opcode")
+        interrupt = InterruptAt(number, "producing/in_flight_limit.py", "runtimes/thread_tasks.py", event="opcode")
         with contextlib.suppress(KeyboardInterrupt):
             loop.run(giving_back())
         other.join(5)
         assert not other.is_alive(), f"bytecode {number}"
-        assert (room.count, room.bytes_held, len(room._waiters)) == (0, 0, 0), f"bytecode {number}"
+        assert (limit.count, limit.bytes_held, len(limit._waiters)) == (0, 0, 0), f"bytecode {number}"
         happened = interrupt.happened
     loop.close()
     assert number > 50
@@ -332,7 +332,7 @@ class ClosedAt(InterruptAt):
             return None
 
 
-CALLING = ("client/blocking.py", "runtimes/thread_loop.py", "runtimes/monitor.py", "producing/room.py")
+CALLING = ("client/blocking.py", "runtimes/thread_loop.py", "runtimes/monitor.py", "producing/in_flight_limit.py")
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")

@@ -123,7 +123,7 @@ async def test_nothing_of_an_ordered_queue_is_handed_out_when_its_lock_has_expir
         return refuse(request, 1, "busy") if request.code == RequestCode.LOCK_BATCH_MQ else None
 
     monkeypatch.setattr("ringmq.client.consuming.queue_locks.RENEW_INTERVAL_S", 0.05)
-    monkeypatch.setattr("ringmq.client.consuming.queue_locks.BELIEVED_S", 0.5)
+    monkeypatch.setattr("ringmq.client.consuming.queue_locks.LOCK_VALID_S", 0.5)
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, ordered=True, auto_ack=False) as consumer:
         fill(cluster, "T", 0, 10)
         assert [m.queue_offset for m in await consumer.poll(1)] == [0]
@@ -133,7 +133,7 @@ async def test_nothing_of_an_ordered_queue_is_handed_out_when_its_lock_has_expir
         await eventually(lambda: not locks.held(queue))
         assert await consumer.poll(timeout_ms=50) == [], "they may be another member's now"
         cluster.broker.committed["g", "T", 0] = 7
-        monkeypatch.setattr("ringmq.client.consuming.queue_locks.BELIEVED_S", 30.0)
+        monkeypatch.setattr("ringmq.client.consuming.queue_locks.LOCK_VALID_S", 30.0)
         cluster.rules.clear()
         assert (await consumer.poll(timeout_ms=5000))[0].queue_offset == 7
 

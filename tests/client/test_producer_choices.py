@@ -276,7 +276,7 @@ async def test_a_reply_comes_by_a_broker_that_does_not_have_the_topic(eventually
 async def test_a_broker_that_is_silent_keeps_no_question(
     monkeypatch: pytest.MonkeyPatch, eventually: Eventually
 ) -> None:
-    monkeypatch.setattr("ringmq.client.producing.reply_way.GREETING_WAIT_S", 0.1)
+    monkeypatch.setattr("ringmq.client.producing.reply_routes.HEARTBEAT_WAIT_S", 0.1)
     async with FakeCluster(("a", "b"), {"c_REPLY_TOPIC": 1}) as cluster, Producer(cluster.namesrv) as producer:
         silence = {RequestCode.HEART_BEAT}
         cluster.rules += [

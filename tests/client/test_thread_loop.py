@@ -73,7 +73,7 @@ def test_gather_keeps_the_order_and_passes_errors_on(drive: Drive) -> None:
         some = await runtime.gather(later(1), later(-2), return_exceptions=True)
         assert some[0] == 1
         assert isinstance(some[1], ValueError)
-        assert await runtime.each(later, range(20), 3) == list(range(20))
+        assert await runtime.bounded_gather(later, range(20), 3) == list(range(20))
 
     drive(body)
 

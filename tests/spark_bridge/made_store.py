@@ -107,7 +107,7 @@ def inner_batch_bytes(messages: list[tuple[bytes, bytes]]) -> bytes:
 @dataclass
 class MadeStore:
     """Appends records to a log of `file_bytes` per file and units to ConsumeQueues (or BatchConsumeQueues of topics in
-    `batch_topics`). `places` has (commit-log offset, size, fields, queue offset) in log order."""
+    `batch_topics`). `delivery_key` has (commit-log offset, size, fields, queue offset) in log order."""
 
     root: Path
     file_bytes: int = 1 << 20

@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.client import Compression, Message, MessageExt, MessageQueue
 from ringmq.client.compression import compress_body
-from ringmq.client.consuming.received import queue_of, read_answer, read_messages
+from ringmq.client.consuming.pull_decoding import queue_of, read_answer, read_messages
 from ringmq.remoting.batch import encode_batch
 from ringmq.remoting.message import encode_message
 from ringmq.remoting.subscription import build_subscription

@@ -11,7 +11,7 @@ from ringmq.client.runtimes.runtime import Future, create_future, current
 WAITED_FOR, HELD, GIVEN_BACK = range(3)
 
 
-class Place:
+class Permit:
     """The permit of one request. `call` is its owner, in case an interrupt prevents its return."""
 
     __slots__ = ("call", "size", "state")
@@ -22,7 +22,7 @@ class Place:
         self.state = state
 
 
-class Room:
+class InFlightLimit:
     """Permits for requests. Both bounds hold, but one request always fits into an empty limit, however large.
 
     An interrupt may stop any method between two steps. `forget` follows and repairs the half-done work: it counts
@@ -36,61 +36,61 @@ class Room:
             raise ValueError(f"bounds must be positive, not {count_max} requests and {bytes_max} bytes")
         self._count_max = count_max
         self._bytes_max = bytes_max
-        self._waiters: deque[tuple[Future[Place], Place]] = deque()
+        self._waiters: deque[tuple[Future[Permit], Permit]] = deque()
         self._drained: list[Future[None]] = []
-        self._interruptible: set[Place] = set()  # held by calls that an interrupt may break off
+        self._interruptible: set[Permit] = set()  # held by calls that an interrupt may break off
         self.count = 0
         self.bytes_held = 0
 
-    def take_nowait(self, size: int) -> Place | None:
+    def take_nowait(self, size: int) -> Permit | None:
         """Return a permit for `size` bytes, None if none is free or others wait."""
         if self._waiters or not self._fits(size):
             return None
         if current.loop is not None:
-            place = Place(size, current.loop.current_task, WAITED_FOR)
-            self._hold(place)
-            return place
+            permit = Permit(size, current.loop.current_task, WAITED_FOR)
+            self._hold(permit)
+            return permit
         self.count += 1
         self.bytes_held += size
-        return Place(size, None, HELD)
+        return Permit(size, None, HELD)
 
-    async def take(self, size: int) -> Place:
+    async def take(self, size: int) -> Permit:
         """Return a permit, after a wait if needed."""
-        place = self.take_nowait(size)
-        if place is not None:
-            return place
-        place = Place(size, None if current.loop is None else current.loop.current_task, WAITED_FOR)
-        waiter: Future[Place] = create_future()
-        self._waiters.append((waiter, place))
+        permit = self.take_nowait(size)
+        if permit is not None:
+            return permit
+        permit = Permit(size, None if current.loop is None else current.loop.current_task, WAITED_FOR)
+        waiter: Future[Permit] = create_future()
+        self._waiters.append((waiter, permit))
         try:
             return await waiter
         except CancelledError:
-            self.give_back(place)  # it may have come just before
+            self.give_back(permit)  # it may have come just before
             raise
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, permit: Permit) -> None:
         """Return a permit to the limit. Does nothing if it was returned before."""
-        if place.state != HELD:
+        if permit.state != HELD:
             return
-        place.state = GIVEN_BACK
-        if place.call is not None:
-            self._interruptible.discard(place)
+        permit.state = GIVEN_BACK
+        if permit.call is not None:
+            self._interruptible.discard(permit)
         self.count -= 1
-        self.bytes_held -= place.size
+        self.bytes_held -= permit.size
         if self._waiters or self._drained:
             self._hand_on()
 
     def forget(self, call: object) -> None:
         """Take the permits of an interrupted call, which returns nothing itself, wherever the interrupt hit."""
-        for waiter, place in self._waiters:
-            if place.call is call:
+        for waiter, permit in self._waiters:
+            if permit.call is call:
                 waiter.cancel()
-        for place in self._interruptible:
-            if place.call is call:
-                place.state = GIVEN_BACK
-        self._interruptible = {place for place in self._interruptible if place.state == HELD}
+        for permit in self._interruptible:
+            if permit.call is call:
+                permit.state = GIVEN_BACK
+        self._interruptible = {permit for permit in self._interruptible if permit.state == HELD}
         self.count = len(self._interruptible)
-        self.bytes_held = sum(place.size for place in self._interruptible)
+        self.bytes_held = sum(permit.size for permit in self._interruptible)
         self._hand_on()
 
     async def wait_empty(self) -> None:
@@ -107,25 +107,25 @@ class Room:
         """
         waiters, drained = self._waiters, self._drained
         while waiters:
-            waiter, place = waiters[0]
-            if not waiter.cancelled() and place.state != GIVEN_BACK:
-                if place.state == WAITED_FOR:
-                    if not self._fits(place.size):
+            waiter, permit = waiters[0]
+            if not waiter.cancelled() and permit.state != GIVEN_BACK:
+                if permit.state == WAITED_FOR:
+                    if not self._fits(permit.size):
                         return
-                    self._hold(place)
-                waiter.set_result(place)
+                    self._hold(permit)
+                waiter.set_result(permit)
             waiters.popleft()
         while drained and not self.count:
             if not drained[-1].cancelled():
                 drained[-1].set_result(None)
             drained.pop()
 
-    def _hold(self, place: Place) -> None:
-        if place.call is not None:
-            self._interruptible.add(place)
-        place.state = HELD
+    def _hold(self, permit: Permit) -> None:
+        if permit.call is not None:
+            self._interruptible.add(permit)
+        permit.state = HELD
         self.count += 1
-        self.bytes_held += place.size
+        self.bytes_held += permit.size
 
     def _fits(self, size: int) -> bool:
         return self.count < self._count_max and (not self.count or self.bytes_held + size <= self._bytes_max)

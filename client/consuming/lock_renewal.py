@@ -1,4 +1,4 @@
-"""Locks of an ordered consumer's queues: requests and renewals (41), releases (42). `LockBook` decides their times."""
+"""Locks of an ordered consumer's queues: requests and renewals (41), releases (42). `LockState` decides their times."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.consuming.queue_locks import LockBook
+from ringmq.client.consuming.queue_locks import LockState
 from ringmq.client.errors import BrokerError, RingmqError, RouteError
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.runtimes.waiting import Signal
@@ -21,7 +21,7 @@ log = logging.getLogger("ringmq.client")
 LOCK_TIMEOUT_MS = 1000
 
 
-class LockKeeper:
+class LockRenewer:
     """Renews locks. `on_lost` is called with each queue whose lock another member has, or may have had meanwhile."""
 
     def __init__(
@@ -37,7 +37,7 @@ class LockKeeper:
         self._group = group
         self._client_id = client_id
         self._on_lost = on_lost
-        self._book = LockBook()
+        self._state = LockState()
         self._again = Signal()
         self._granted = Signal()
         self._asking: set[MessageQueue] = set()
@@ -45,12 +45,12 @@ class LockKeeper:
 
     def want(self, queue: MessageQueue) -> None:
         """Request the queue's lock, and renew it."""
-        self._book.want(queue)
+        self._state.want(queue)
         self._again.wake()
 
     def held(self, queue: MessageQueue) -> bool:
         """True if messages of the queue may be handled now."""
-        return self._book.held(queue, time.monotonic())
+        return self._state.held(queue, time.monotonic())
 
     async def wait_held(self, queue: MessageQueue) -> None:
         """Wait for the queue's lock."""
@@ -60,11 +60,11 @@ class LockKeeper:
     async def run(self) -> None:
         """Send requests when they are due, until the owner cancels the task."""
         while True:
-            due = self._book.due(time.monotonic())
+            due = self._state.due(time.monotonic())
             if due:
                 await gather(*(self._ask(broker, queues) for broker, queues in due.items()))
             else:
-                await self._again.wait(self._book.next_due_s(time.monotonic()))
+                await self._again.wait(self._state.next_due_s(time.monotonic()))
 
     async def give_back(self, queues: Iterable[MessageQueue]) -> None:
         """Unlock, so that the next member need not wait until the locks expire.
@@ -73,7 +73,7 @@ class LockKeeper:
         """
         brokers: dict[str, list[MessageQueue]] = defaultdict(list)
         for queue in queues:
-            self._book.drop(queue)
+            self._state.drop(queue)
             brokers[queue.broker_name].append(queue)
         await gather(*(self._unlock(found) for found in brokers.values()))
 
@@ -83,7 +83,7 @@ class LockKeeper:
             await self._ask_broker(broker, queues)
         except Exception:  # a hook's fault, or ours, must not end the renewals silently
             log.exception("asking broker %s for locks of group %s failed; trying again", broker, self._group)
-            self._book.unanswered(queues, time.monotonic())
+            self._state.unanswered(queues, time.monotonic())
         finally:
             self._asking.difference_update(queues)
             self._asked.wake()
@@ -100,9 +100,9 @@ class LockKeeper:
                 raise BrokerError(address, answer.code, f"locked queues do not read: {error}") from error
         except RingmqError as error:
             log.info("locks of group %s at broker %s: %s", self._group, broker, error)
-            self._book.unanswered(queues, time.monotonic())
+            self._state.unanswered(queues, time.monotonic())
             return
-        for queue in self._book.answered(queues, granted, asked_at, time.monotonic()):
+        for queue in self._state.answered(queues, granted, asked_at, time.monotonic()):
             log.warning("group %s: the lock of %s was lost", self._group, queue)
             self._on_lost(queue)
         self._granted.wake()

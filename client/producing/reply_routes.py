@@ -16,11 +16,11 @@ from ringmq.remoting.names import reply_topic
 
 log = logging.getLogger("ringmq.client")
 
-GREETING_WAIT_S = 1.0  # for a broker's first answer; a question does not wait for one that is silent
+HEARTBEAT_WAIT_S = 1.0  # for a broker's first answer; a question does not wait for one that is silent
 ASK_AGAIN_S = 30.0  # for the route of a reply topic that was not there
 
 
-class ReplyWay:
+class ReplyRoutes:
     """Registers this client with brokers.
 
     It waits for each broker once. Rounds and new connections send later heartbeats.
@@ -45,7 +45,7 @@ class ReplyWay:
         for address in addresses - lost - self._greetings.keys():
             self._greetings[address] = self._heartbeats.begin(address)
         under_way = [self._greetings[address] for address in addresses - lost if not self._greetings[address].done()]
-        await wait(under_way, GREETING_WAIT_S)
+        await wait(under_way, HEARTBEAT_WAIT_S)
         for greeting in under_way:
             if greeting.done() and not greeting.cancelled():
                 greeting.result()  # raises what a request hook raised
@@ -55,7 +55,7 @@ class ReplyWay:
         route = self._routes.known(topic)
         if route is None and time.monotonic() >= self._ask_again.get(topic, 0.0):
             try:
-                async with timeout(GREETING_WAIT_S):
+                async with timeout(HEARTBEAT_WAIT_S):
                     route = await self._routes.fetch(topic)
             except (RingmqError, TimeoutError) as error:
                 log.info("route of topic %s: %s; replies over other brokers may get lost", topic, error or "no answer")

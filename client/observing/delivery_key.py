@@ -2,10 +2,10 @@
 
 from ringmq.remoting.message import MessageExt
 
-Place = tuple[str, str, str, int, int]
+DeliveryKey = tuple[str, str, str, int, int]
 """Group, topic, broker, queue id, queue offset."""
 
 
-def place_of(group: str, message: MessageExt) -> Place:
+def delivery_key(group: str, message: MessageExt) -> DeliveryKey:
     """Return the key of a message that a member of `group` got."""
     return group, message.topic, message.broker_name, message.queue_id, message.queue_offset

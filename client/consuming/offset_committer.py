@@ -13,7 +13,7 @@ from ringmq.remoting.json_body import write_body
 from ringmq.remoting.message_queue import MessageQueue
 
 
-class ProgressCommitter:
+class OffsetCommitter:
     """Commits to one group without membership. A broker that does not know the group creates it.
 
     Runs on one event loop until `close`.
