@@ -34,7 +34,7 @@ from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables import notifications
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
-from ringmq.ha.orders import OrderError, news_of
+from ringmq.ha.control_messages import MessageError, news_of
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
@@ -251,7 +251,7 @@ class ControlLoop:
     def _on_news(self, record: Ask, now_ms: int) -> None:
         try:
             self.broker.replication.take_news(news_of(record.payload))
-        except OrderError as error:
+        except MessageError as error:
             self._log_line(self._of_peers, f"news from ha: {error}")
 
     # ---- time ----

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.broker_client import BrokerClient
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
 
@@ -110,45 +110,45 @@ class OutboundCalls:
         self._lanes.clear()
 
     def _serve(self, address: str, lane: _Lane) -> None:
-        line = BrokerLine(address)
+        client = BrokerClient(address)
         while True:
             if lane.jobs.empty():
-                self._watch(line, lane.bell)
+                self._watch(client, lane.bell)
                 continue
             job = lane.jobs.get()
             if job is None:
                 break
-            self._outcomes.put(_call(line, job))
+            self._outcomes.put(_call(client, job))
             self._on_outcome()
-        line.close()
+        client.close()
 
-    def _watch(self, line: BrokerLine, bell: int) -> None:
+    def _watch(self, client: BrokerClient, bell: int) -> None:
         """Wait for a job, or for the end of the connection."""
         poll = select.poll()
         poll.register(bell, select.POLLIN)
-        if line.descriptor is not None:
-            poll.register(line.descriptor, select.POLLRDHUP)  # what comes unasked waits for the next call
+        if client.descriptor is not None:
+            poll.register(client.descriptor, select.POLLRDHUP)  # what comes unasked waits for the next call
         ready = dict(poll.poll())
         if ready.pop(bell, 0):
             os.eventfd_read(bell)
         if ready:
-            line.close()
-            self._lost[line.address] = None
+            client.close()
+            self._lost[client.address] = None
             self._on_outcome()
 
 
-def _call(line: BrokerLine, job: _Job) -> Outcome:
+def _call(client: BrokerClient, job: _Job) -> Outcome:
     for command in job.commands:
-        outcome = _ask(line, command, job)
+        outcome = _ask(client, command, job)
         if outcome.error is not None:
             break
     return outcome
 
 
-def _ask(line: BrokerLine, command: RemotingCommand, job: _Job) -> Outcome:
+def _ask(client: BrokerClient, command: RemotingCommand, job: _Job) -> Outcome:
     try:
-        answer = line.ask(command, job.timeout_ms, if_connected=job.if_connected)
+        answer = client.ask(command, job.timeout_ms, if_connected=job.if_connected)
     except (OSError, RemotingError) as error:
-        return Outcome(line.address, str(error) or type(error).__name__, None, command.code)
+        return Outcome(client.address, str(error) or type(error).__name__, None, command.code)
     error_text = f"answered {answer.code}: {answer.remark}" if answer.code else None
-    return Outcome(line.address, error_text, answer, command.code)
+    return Outcome(client.address, error_text, answer, command.code)

@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.broker_client import BrokerClient
 from ringmq.remoting.address import address_text, host_from_here
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -44,19 +44,19 @@ class ProbeOutcome:
 
 def probe(address: str, *, may_send: bool) -> ProbeOutcome:
     """Send one or two requests to the broker at `address` (host:port), each with a time-out."""
-    line = BrokerLine(address)
+    client = BrokerClient(address)
     try:
         refused = ""
         if may_send:
-            answer = line.ask(_send_command(), TIMEOUT_MS)
+            answer = client.ask(_send_command(), TIMEOUT_MS)
             if answer.code == ResponseCode.SUCCESS:
                 return ProbeOutcome(True, "")
             refused = f"a send is answered {answer.code}: {answer.remark}"
-        answer = line.ask(_pull_command(), TIMEOUT_MS)
+        answer = client.ask(_pull_command(), TIMEOUT_MS)
     except (OSError, RemotingError) as error:
         return ProbeOutcome(False, f"no answer on {address}: {str(error) or type(error).__name__}")
     finally:
-        line.close()
+        client.close()
     if answer.code in SERVED:
         return ProbeOutcome(True, refused)
     return ProbeOutcome(False, f"a pull is answered {answer.code}: {answer.remark}")

@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ringmq.ha.control_messages import MessageError, read_fields, read_object
 from ringmq.ha.log_range import LogRange
-from ringmq.ha.orders import OrderError, read_fields, read_object
 from ringmq.store.tail_checksums import WINDOW_BYTES, WINDOWS_MAX, Window
 
 COMPARE = "compare"
@@ -152,9 +152,9 @@ class HandshakeAnswer:
     room: str = ""
 
 
-def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
+def decide(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
     """Compare a slave with this master. checksum_of(offset, length): CRC-32 of that range of this master's log."""
-    stranger = _stranger(peer, own)
+    stranger = _why_not_ours(peer, own)
     if stranger:
         return Verdict(REFUSE, reason=stranger)
     if peer.empty:
@@ -177,7 +177,7 @@ def judge(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
     return Verdict(START_AT, own.min_offset, "the end of the slave's log cannot be compared with the master's")
 
 
-def _stranger(peer: PeerClaim, own: MasterView) -> str:
+def _why_not_ours(peer: PeerClaim, own: MasterView) -> str:
     """The reason why the peer is no slave of this master. Empty if it is one."""
     if (peer.cluster, peer.broker_name) != (own.cluster, own.broker_name):
         return f"it is of {peer.cluster}/{peer.broker_name}, this is {own.cluster}/{own.broker_name}"
@@ -252,37 +252,37 @@ def body(message: PeerClaim | HandshakeAnswer) -> bytes:
 
 
 def claim_of(data: bytes) -> PeerClaim:
-    """Decode a request's body. Raises OrderError, which names the defect."""
+    """Decode a request's body. Raises MessageError, which names the defect."""
     found = read_object(data)
     tail = found.pop("tail", [])
     if not isinstance(tail, list) or len(tail) > WINDOWS_MAX or not all(map(_is_window, tail)):
-        raise OrderError(f"tail is no list of at most {WINDOWS_MAX} [offset, length, crc32]")
+        raise MessageError(f"tail is no list of at most {WINDOWS_MAX} [offset, length, crc32]")
     claim = read_fields(PeerClaim, found, tail=tuple((offset, length, crc) for offset, length, crc in tail))
     _check_numbers(claim.broker_id, claim.min_offset, claim.max_offset, claim.file_bytes)
     if not 0 <= claim.ha_port <= 65_535 or claim.file_bytes == 0:
-        raise OrderError(f"ha_port {claim.ha_port} or file_bytes {claim.file_bytes} cannot be")
+        raise MessageError(f"ha_port {claim.ha_port} or file_bytes {claim.file_bytes} cannot be")
     texts = ("room", claim.room, 31), ("start_id", claim.start_id, 32), ("broker_addr", claim.broker_addr, 270)
     for name, text, longest in texts:
         if not text.isprintable() or len(text.encode()) > longest:
-            raise OrderError(f"{name} is no text of at most {longest} bytes")
+            raise MessageError(f"{name} is no text of at most {longest} bytes")
     if claim.broker_addr and not _is_address(claim.broker_addr):
-        raise OrderError(f"broker_addr {claim.broker_addr!r} is not host:port")
+        raise MessageError(f"broker_addr {claim.broker_addr!r} is not host:port")
     if claim.report_level not in LEVELS or claim.operation not in ("join", "confirm"):
-        raise OrderError(f"report_level {claim.report_level!r} or operation {claim.operation!r} is not known")
+        raise MessageError(f"report_level {claim.report_level!r} or operation {claim.operation!r} is not known")
     return claim
 
 
 def answer_of(data: bytes) -> HandshakeAnswer:
-    """Decode an answer's body. Raises OrderError, which names the defect."""
+    """Decode an answer's body. Raises MessageError, which names the defect."""
     answer = read_fields(HandshakeAnswer, read_object(data))
     _check_numbers(answer.offset, answer.min_offset, answer.max_offset, answer.confirm_offset)
     return replace(answer, reason=answer.reason[:REASON_CHARS_MAX])
 
 
 def _check_numbers(*numbers: int) -> None:
-    """Raise OrderError unless all numbers fit into 64-bit words."""
+    """Raise MessageError unless all numbers fit into 64-bit words."""
     if not all(0 <= number < 1 << 63 for number in numbers):
-        raise OrderError(f"{max(numbers, key=abs)} is no offset, size or id")
+        raise MessageError(f"{max(numbers, key=abs)} is no offset, size or id")
 
 
 def _is_address(text: str) -> bool:

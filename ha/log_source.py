@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.broker_client import BrokerClient
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
@@ -23,14 +23,14 @@ def open_log_source(address: str, timeout_ms: int = TIMEOUT_MS) -> Iterator[Read
     valid answer. This function raises OSError if `address` is no host:port.
     """
     try:
-        line = BrokerLine(address)
+        client = BrokerClient(address)
     except ValueError as error:
         raise OSError(f"{address!r} is not host:port") from error
 
     def read_chunk(offset: int, length: int) -> bytes:
         fields = {"offset": str(offset), "maxBytes": str(min(length, CHUNK_BYTES_MAX))}
         try:
-            answer = line.ask(RemotingCommand.request(RequestCode.HA_READ_LOG, fields), timeout_ms)
+            answer = client.ask(RemotingCommand.request(RequestCode.HA_READ_LOG, fields), timeout_ms)
         except RemotingError as error:
             raise OSError(f"{address}: {error}") from error
         body = bytes(answer.body)
@@ -41,4 +41,4 @@ def open_log_source(address: str, timeout_ms: int = TIMEOUT_MS) -> Iterator[Read
     try:
         yield read_chunk
     finally:
-        line.close()
+        client.close()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ringmq.ha import handshake
-from ringmq.ha.broker_line import BrokerLine, peer_host
+from ringmq.ha.broker_client import BrokerClient, peer_host
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ha.slave_core import CONFIRM_TIMEOUT_MS, CONNECT_TIMEOUT_MS, HANDSHAKE_TIMEOUT_MS
 from ringmq.ha.slave_events import (
@@ -50,7 +50,7 @@ class MasterCalls:
         self._attempt = 0
         self._jobs: queue.SimpleQueue[tuple[int, Callable[[], _Outcome]] | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
-        self._line: BrokerLine | None = None
+        self._client: BrokerClient | None = None
         self._link: socket.socket | None = None
         self._thread = threading.Thread(target=self._serve, daemon=True, name="master")
         self._thread.start()
@@ -114,8 +114,8 @@ class MasterCalls:
             if attempt == self._attempt:
                 self._outcomes.put(work())
                 self._on_outcome()
-        if self._line is not None:
-            self._line.close()
+        if self._client is not None:
+            self._client.close()
 
     def _shake_hands(self, address: str, claim: Callable[[], PeerClaim]) -> Event:
         try:
@@ -124,7 +124,7 @@ class MasterCalls:
                 return NotSupported()
             if answer.code:
                 return HandshakeFailed(f"{answer.code} {answer.remark or ''}".rstrip())
-            return Answered(handshake.answer_of(bytes(answer.body)), self._line.peer_host if self._line else "")
+            return Answered(handshake.answer_of(bytes(answer.body)), self._client.peer_host if self._client else "")
         except CALL_ERRORS as error:
             return HandshakeFailed(str(error) or type(error).__name__)
 
@@ -139,12 +139,12 @@ class MasterCalls:
         return Confirmed(said.confirm_offset, said.start_id)
 
     def _ask(self, address: str, claim: PeerClaim, timeout_ms: int) -> RemotingCommand:
-        if self._line is None or self._line.address != address:
-            if self._line is not None:
-                self._line.close()
-            self._line = BrokerLine(address)
+        if self._client is None or self._client.address != address:
+            if self._client is not None:
+                self._client.close()
+            self._client = BrokerClient(address)
         command = RemotingCommand.request(RequestCode.HA_HANDSHAKE, {}, handshake.body(claim))
-        return self._line.ask(command, timeout_ms)
+        return self._client.ask(command, timeout_ms)
 
 
 def _connect(attempt: int, address: str) -> _Outcome:

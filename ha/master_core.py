@@ -25,7 +25,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ringmq.ha import places
+from ringmq.ha import peer_slots
+from ringmq.ha.control_messages import Identity, LongerSlave, PeerNews
 from ringmq.ha.in_sync import SyncWatch
 from ringmq.ha.log_range import LogRange
 from ringmq.ha.master_events import (
@@ -45,20 +46,19 @@ from ringmq.ha.master_events import (
     Identified,
     Log,
     Mark,
+    NotifyControl,
     Progress,
     Require,
     StartTransfer,
     State,
-    Tell,
     Tick,
     TurnedAway,
 )
 from ringmq.ha.master_peer import MasterPeer, standing
-from ringmq.ha.orders import Identity, LongerSlave, PeerNews
 from ringmq.ha.replica_policy import Replica, ReplicaPolicy, can_meet
+from ringmq.ha.replica_watermark import PEERS_MAX
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.waiter import REPLICATION_LOST, REPLICATION_OK, REPLICATION_STALLED
-from ringmq.ha.watermark import PEERS_MAX
 
 IDENTITIES_MAX = 64
 IDENTITIES_PER_HOST = 16
@@ -87,7 +87,7 @@ class MasterCore:
     def due_ms(self) -> int | None:
         """Time of the next Tick that matters. None if none does before another event."""
         due = [at for peer in self._peers.values() if peer.watch and (at := peer.watch.due_ms()) is not None]
-        within_ms = places.first_report_ms(self.settings)
+        within_ms = peer_slots.first_report_ms(self.settings)
         due += [peer.connected_ms + within_ms for peer in self._peers.values() if peer.watch is None]
         return min(due, default=None)
 
@@ -95,31 +95,31 @@ class MasterCore:
         """The effects of one event, in order. Those of the first Tick are the state without a slave."""
         effects: list[Effect] = []
         match event:
-            case Connected(peer=place, host=host) if not self.settings.allowed_networks.allows(host):
-                effects = _turn_away(place, host, "haAllowedNetworks does not allow it", REFUSED_NETWORK)
-            case Connected(peer=place, host=host, port=port):
+            case Connected(peer=slot, host=host) if not self.settings.allowed_networks.allows(host):
+                effects = _turn_away(slot, host, "haAllowedNetworks does not allow it", REFUSED_NETWORK)
+            case Connected(peer=slot, host=host, port=port):
                 self._connections += 1
-                peer = MasterPeer(place, host, port, self._connections, connected_ms=now_ms)
-                self._peers[place] = peer
+                peer = MasterPeer(slot, host, port, self._connections, connected_ms=now_ms)
+                self._peers[slot] = peer
                 identity, _ = self._identities.pop((host, port), (None, 0))
                 effects = [*self._identify(peer, identity, now_ms), *self._make_room(peer, now_ms)]
             case TurnedAway(host=host) if self._is_known(host):
-                self._reserved_until_ms = now_ms + places.RESERVED_MS
+                self._reserved_until_ms = now_ms + peer_slots.RESERVED_MS
                 effects = self._make_room(None, now_ms)
             case Identified(identity=identity):
                 effects = self._identified(identity, now_ms)
-            case FirstReport(peer=place, offset=offset, log=log) if place in self._peers:
-                effects = self._first_report(self._peers[place], offset, log, now_ms)
+            case FirstReport(peer=slot, offset=offset, log=log) if slot in self._peers:
+                effects = self._first_report(self._peers[slot], offset, log, now_ms)
             case Progress(peers=peers, log=log):
                 for seen in peers:
                     watch = self._peers[seen.peer].watch if seen.peer in self._peers else None
                     if watch:
                         watch.observe(seen.reported_offset, log.append_offset, seen.silent_since_ms)
-            case Closed(peer=place, why=why) if place in self._peers:
-                peer = self._peers.pop(place)
+            case Closed(peer=slot, why=why) if slot in self._peers:
+                peer = self._peers.pop(slot)
                 effects = [
                     Log(f"{peer.name} is gone: {why}", is_of_peer=True),
-                    Tell(PeerNews(peer.host, peer.port, "closed", peer.broker_id, why=why)),
+                    NotifyControl(PeerNews(peer.host, peer.port, "closed", peer.broker_id, why=why)),
                 ]
             case Tick():
                 effects = self._close_silent(now_ms)
@@ -160,7 +160,7 @@ class MasterCore:
             and other.identity
             and other.identity.start_id == identity.start_id != ""
         ]
-        return [effect for other in old for effect in _let_go(other, f"{peer.name} has connected again")]
+        return [effect for other in old for effect in _close_peer(other, f"{peer.name} has connected again")]
 
     # -- places --------------------------------------------------------------------------------------------------------
 
@@ -175,18 +175,18 @@ class MasterCore:
         if is_late and len(self._peers) >= PEERS_MAX:
             loser = newcomer
         else:
-            loser = places.victim(self._peers.values(), counting, self._is_known, newcomer)
+            loser = peer_slots.victim(self._peers.values(), counting, self._is_known, newcomer)
         if loser is None:
             return []
-        del self._peers[loser.place]
-        return _turn_away(loser.place, loser.host, "every place is taken, and others need one", REFUSED_REPLACED)
+        del self._peers[loser.slot]
+        return _turn_away(loser.slot, loser.host, "every place is taken, and others need one", REFUSED_REPLACED)
 
     def _close_silent(self, now_ms: int) -> list[Effect]:
-        within_ms, effects = places.first_report_ms(self.settings), []
+        within_ms, effects = peer_slots.first_report_ms(self.settings), []
         for peer in [peer for peer in self._peers.values() if peer.watch is None]:
             if now_ms - peer.connected_ms >= within_ms:
-                del self._peers[peer.place]
-                effects += _turn_away(peer.place, peer.host, f"it reports nothing in {within_ms} ms", REFUSED_SILENT)
+                del self._peers[peer.slot]
+                effects += _turn_away(peer.slot, peer.host, f"it reports nothing in {within_ms} ms", REFUSED_SILENT)
         return effects
 
     def _first_report(self, peer: MasterPeer, offset: int, log: LogRange, now_ms: int) -> list[Effect]:
@@ -197,7 +197,7 @@ class MasterCore:
             start = log.first_offset(self.settings.file_bytes, self.settings.start_from_newest_file)
         elif offset < log.min_offset:
             if peer.identity is not None:
-                return _let_go(peer, f"it asks for {offset}, the log begins at {log.min_offset} by now")
+                return _close_peer(peer, f"it asks for {offset}, the log begins at {log.min_offset} by now")
             start = log.min_offset
         peer.watch = SyncWatch(
             self.settings.max_gap_not_in_sync_bytes,
@@ -207,13 +207,13 @@ class MasterCore:
         )
         lacks = f"; it lacks {offset}..{start}, which is deleted here" if 0 < offset < start else ""
         return [
-            StartTransfer(peer.place, start),
+            StartTransfer(peer.slot, start),
             Log(
                 f"{peer.name} asks for {offset} and gets the log from {start} on, "
                 f"its end is {log.append_offset}{lacks}",
                 is_of_peer=True,
             ),
-            Tell(
+            NotifyControl(
                 PeerNews(
                     peer.host,
                     peer.port,
@@ -229,14 +229,19 @@ class MasterCore:
         """The effects of a first report beyond the end. Within a file of the end, the slave may have kept records that
         this master has lost. Farther off, the report is junk."""
         if offset - log.append_offset > self.settings.file_bytes:
-            return _let_go(peer, f"it asks for {offset}, the log ends at {log.append_offset}: no slave of this master")
+            return _close_peer(
+                peer, f"it asks for {offset}, the log ends at {log.append_offset}: no slave of this master"
+            )
         why = f"its log ends at {offset}, this one at {log.append_offset}"
         if peer.identity is not None or not peer.allowed(self.settings):
-            return _let_go(peer, why)
+            return _close_peer(peer, why)
         if self.settings.allowed_networks.names(peer.host):
-            return [*_let_go(peer, why), Tell(LongerSlave(peer.host, peer.port, offset, log.append_offset))]
-        del self._peers[peer.place]
-        return _turn_away(peer.place, peer.host, f"{why}, and haAllowedNetworks does not name it", REFUSED_UNNAMED)
+            return [
+                *_close_peer(peer, why),
+                NotifyControl(LongerSlave(peer.host, peer.port, offset, log.append_offset)),
+            ]
+        del self._peers[peer.slot]
+        return _turn_away(peer.slot, peer.host, f"{why}, and haAllowedNetworks does not name it", REFUSED_UNNAMED)
 
     # -- the group -----------------------------------------------------------------------------------------------------
 
@@ -244,13 +249,13 @@ class MasterCore:
         """Bring rows, requirements and state up to date. Only changes become effects."""
         counting = standing(self._peers.values(), self.settings, now_ms)
         effects: list[Effect] = []
-        for peer in sorted(self._peers.values(), key=lambda peer: peer.place in counting):
+        for peer in sorted(self._peers.values(), key=lambda peer: peer.slot in counting):
             mark = Mark(
-                peer.place,
+                peer.slot,
                 peer.broker_id,
                 peer.level,
                 peer.room(self.settings),
-                counts=peer.place in counting,
+                counts=peer.slot in counting,
                 in_sync=peer.in_sync(now_ms),
             )
             if mark != peer.mark:
@@ -261,7 +266,7 @@ class MasterCore:
                 elif peer.counts_since_ms is None:
                     peer.counts_since_ms = now_ms
                     effects += self._trust_log(peer)
-        self._known_hosts = places.known_hosts(self._known_hosts, self._peers.values(), now_ms)
+        self._known_hosts = peer_slots.known_hosts(self._known_hosts, self._peers.values(), now_ms)
         replicas = [
             Replica(row.peer, row.level, row.room, row.in_sync)
             for peer in self._peers.values()
@@ -287,8 +292,8 @@ class MasterCore:
         effects: list[Effect] = []
         answers = self.policy.answers(replicas)
         require = Require(answers, self.policy.lowered(replicas))
-        in_sync = sum(1 << replica.place for replica in replicas if replica.in_sync)
-        connected = sum(1 << replica.place for replica in replicas)
+        in_sync = sum(1 << replica.slot for replica in replicas if replica.in_sync)
+        connected = sum(1 << replica.slot for replica in replicas)
         if can_meet(answers, in_sync):
             code = REPLICATION_OK
         else:
@@ -315,11 +320,11 @@ class MasterCore:
         return f"degraded mode: {have}; sends that wait for replicas are refused"
 
 
-def _let_go(peer: MasterPeer, why: str) -> list[Effect]:
-    return [Log(f"the connection of {peer.name} is closed: {why}", is_of_peer=True), Close(peer.place, why)]
+def _close_peer(peer: MasterPeer, why: str) -> list[Effect]:
+    return [Log(f"the connection of {peer.name} is closed: {why}", is_of_peer=True), Close(peer.slot, why)]
 
 
-def _turn_away(place: int, host: str, why: str, counter: str) -> list[Effect]:
+def _turn_away(slot: int, host: str, why: str, counter: str) -> list[Effect]:
     """The effects for a peer that no longer has an entry. The line is the same for every connection of the host."""
     text = f"a connection from {host} to the replication port is closed: {why}"
-    return [Log(text, is_of_peer=True), Count(counter), Close(place, why)]
+    return [Log(text, is_of_peer=True), Count(counter), Close(slot, why)]

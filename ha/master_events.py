@@ -6,9 +6,9 @@ first has been stepped. Offsets are of the CommitLog.
 
 from dataclasses import dataclass
 
+from ringmq.ha.control_messages import Identity, News
 from ringmq.ha.log_range import LogRange as LogRange
-from ringmq.ha.orders import Identity, News
-from ringmq.ha.watermark import Requirement
+from ringmq.ha.replica_watermark import Requirement
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class NotifyControl:
     """Notify control (Plane.ha_news_put)."""
 
     news: News
@@ -160,4 +160,4 @@ REFUSED_REPLACED = "refused_replaced"
 REFUSED_UNNAMED = "refused_unnamed"
 """A longer log of a host that haAllowedNetworks does not name."""
 
-Effect = Mark | Require | State | StartTransfer | Close | Tell | Log | Count
+Effect = Mark | Require | State | StartTransfer | Close | NotifyControl | Log | Count

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ringmq.ha.control_messages import STOCK_BROKER_ID, Identity
 from ringmq.ha.in_sync import SyncWatch
 from ringmq.ha.master_events import Mark
-from ringmq.ha.orders import STOCK_BROKER_ID, Identity
+from ringmq.ha.replica_watermark import LEVEL_CACHED, LEVEL_FLUSHED
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.watermark import LEVEL_CACHED, LEVEL_FLUSHED
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class MasterPeer:
     connected_ms, counts_since_ms: times of the core's clock. None = the peer does not count as in sync.
     """
 
-    place: int
+    slot: int
     host: str
     port: int
     number: int
@@ -86,4 +86,4 @@ def standing(peers: Iterable[MasterPeer], settings: HaSettings, now_ms: int) -> 
                 newest[peer.broker_id, ""] = peer
         elif peer.host not in known_hosts:
             newest[STOCK_BROKER_ID, peer.host] = peer
-    return {peer.place for peer in newest.values()}
+    return {peer.slot for peer in newest.values()}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.ha import master_events as events
+from ringmq.ha.control_messages import Identity, MessageError, News, command_of, news_bytes
 from ringmq.ha.log_range import LogRange
 from ringmq.ha.master_core import MasterCore
-from ringmq.ha.orders import Identity, News, OrderError, news_bytes, order_of
+from ringmq.ha.replica_watermark import Requirement
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.watermark import Requirement
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, opened
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec
@@ -48,7 +48,7 @@ WHY = {
     lib.RMQ_HA_WHY_LOG: "the log file that it needs next cannot be mapped",
     lib.RMQ_HA_WHY_ORDERED: "this broker closed the connection",
 }
-_LIES = (lib.RMQ_HA_WHY_JUNK, lib.RMQ_HA_WHY_BACKWARD, lib.RMQ_HA_WHY_BEYOND)
+_FALSE_REPORTS = (lib.RMQ_HA_WHY_JUNK, lib.RMQ_HA_WHY_BACKWARD, lib.RMQ_HA_WHY_BEYOND)
 
 
 class MasterShell:
@@ -58,7 +58,7 @@ class MasterShell:
         self._plane = plane
         self._sender = sender
         self._core = core
-        self._untold: deque[bytes] = deque(maxlen=NEWS_KEPT)
+        self._unsent: deque[bytes] = deque(maxlen=NEWS_KEPT)
         """Events that did not fit into control's inbox yet."""
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._ordered_away: dict[int, str] = {}
@@ -70,7 +70,7 @@ class MasterShell:
             reason = int(lib.rmq_ha_sender_run(self._sender, self._slice_ns()))
             if reason < 0:
                 raise RoleError(f"ha: {strerror(-reason)}")
-            self._take_orders()
+            self._take_commands()
             self._take_events()
             self.look()
             if reason == lib.RMQ_RUN_STOPPED:
@@ -80,7 +80,7 @@ class MasterShell:
         """Step the core with the slaves' progress and the time."""
         self._step(self._progress())
         self._step(events.Tick())
-        self._tell_rest()
+        self._notify_rest()
 
     def _slice_ns(self) -> int:
         due_ms = self._core.due_ms()
@@ -89,11 +89,11 @@ class MasterShell:
 
     # -- what C has to say -----------------------------------------------------------------------------------
 
-    def _take_orders(self) -> None:
-        while (order := self._plane.ha_order_take()) is not None:
+    def _take_commands(self) -> None:
+        while (command := self._plane.ha_command_take()) is not None:
             try:
-                taken = order_of(order)
-            except OrderError as error:
+                taken = command_of(command)
+            except MessageError as error:
                 _log(f"an order of control is passed over: {error}")
                 continue
             if isinstance(taken, Identity):
@@ -151,8 +151,8 @@ class MasterShell:
             case events.Close(peer=peer, why=why):
                 self._ordered_away[peer] = why
                 lib.rmq_ha_sender_disconnect(self._sender, peer)
-            case events.Tell(news=news):
-                self._tell(news)
+            case events.NotifyControl(news=news):
+                self._notify_control(news)
             case events.Log(text=text, is_of_peer=is_of_peer):
                 line = self._of_peers.line(text, _now_ms()) if is_of_peer else text
                 if line is not None:
@@ -160,13 +160,13 @@ class MasterShell:
             case events.Count(name=name):
                 self._plane.role(lib.RMQ_ROLE_HA).counters[COUNTERS[name]] += 1
 
-    def _tell(self, news: News) -> None:
-        self._untold.append(news_bytes(news))
-        self._tell_rest()
+    def _notify_control(self, news: News) -> None:
+        self._unsent.append(news_bytes(news))
+        self._notify_rest()
 
-    def _tell_rest(self) -> None:
-        while self._untold and self._plane.ha_news_put(self._untold[0]):
-            self._untold.popleft()
+    def _notify_rest(self) -> None:
+        while self._unsent and self._plane.ha_news_put(self._unsent[0]):
+            self._unsent.popleft()
 
 
 def requirement_struct(requirement: Requirement) -> Any:
@@ -197,7 +197,7 @@ def _host(event: Any) -> str:
 
 
 def _why(event: Any) -> str:
-    if event.why in _LIES:
+    if event.why in _FALSE_REPORTS:
         return f"{WHY[event.why]} (offset {int(ffi.cast('int64_t', event.offset))})"
     return f"{WHY[event.why]} ({strerror(event.error)})" if event.error else WHY[event.why]
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ringmq.ha.replica_watermark import LEVEL_CACHED, LEVEL_NONE, LEVELS, Condition, Requirement
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.watermark import LEVEL_CACHED, LEVEL_NONE, LEVELS, Condition, Requirement
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
     """A slave that counts. level: of its reports."""
 
-    place: int
+    slot: int
     level: int
     room: str
     in_sync: bool
@@ -101,10 +101,10 @@ class ReplicaPolicy:
         return [replica for replica in replicas if replica.level >= self.level]
 
 
-def can_meet(requirement: Requirement, places: int) -> bool:
-    """True if the peers in the mask `places` are enough for every condition, once they have the bytes."""
-    return all((part.peers & places).bit_count() >= part.count for part in requirement.conditions)
+def can_meet(requirement: Requirement, slots: int) -> bool:
+    """True if the peers in the mask `slots` are enough for every condition, once they have the bytes."""
+    return all((part.peers & slots).bit_count() >= part.count for part in requirement.conditions)
 
 
 def _mask(replicas: Iterable[Replica]) -> int:
-    return sum(1 << place for place in {replica.place for replica in replicas})
+    return sum(1 << slot for slot in {replica.slot for replica in replicas})

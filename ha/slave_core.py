@@ -25,8 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from ringmq.ha import handshake
+from ringmq.ha.control_messages import LinkNews
 from ringmq.ha.handshake import HandshakeAnswer
-from ringmq.ha.orders import LinkNews
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_events import (
     NO_LIMIT,
@@ -46,14 +46,14 @@ from ringmq.ha.slave_events import (
     Limit,
     Log,
     MasterIs,
+    NotifyControl,
     NotSupported,
     RestartStore,
     Snapshot,
     StartTransfer,
     StoreFault,
-    StoreSound,
+    StoreRecovered,
     StreamStartsAt,
-    Tell,
     Tick,
 )
 from ringmq.store.store_task import CUT, REBASE, StoreTask
@@ -102,7 +102,7 @@ class SlaveCore:
     _limit: int | None = None
     _floor: int = 0
     """Lower bound of confirm_limit: an unnamed master hides no record that was here before its link."""
-    _told: str = ""
+    _last_logged: str = ""
 
     def due_ms(self) -> int | None:
         """Time of the next Tick that matters. None if none does before another event."""
@@ -146,7 +146,7 @@ class SlaveCore:
                 return self._master_is(event, now_ms)
             case _, StoreFault(text=text):
                 return self._fault(text, now_ms)
-            case "faulty", StoreSound():
+            case "faulty", StoreRecovered():
                 return [Log("the store takes bytes again"), *self._wait(now_ms, 0)]
             case "connecting", Connected(local_port=port, host=host):
                 self._ha_host = host
@@ -154,7 +154,7 @@ class SlaveCore:
             case "connecting", ConnectFailed(why=why):
                 return self._lost(f"no connection to master {self._master.ha}: {why}", now_ms)
             case "handshake", Answered(answer=answer, host=host):
-                return self._judged(answer, host, now_ms)
+                return self._on_answer(answer, host, now_ms)
             case "handshake", NotSupported():
                 return self._transfer("", NO_LIMIT, now_ms)
             case "handshake", HandshakeFailed(why=why):
@@ -246,12 +246,12 @@ class SlaveCore:
             f"master {self._master.ha} is there, this slave waits for the name servers to say its broker's address: "
             "without it the logs cannot be compared"
         )
-        news = Tell(LinkNews(self._master.ha, "waits", why=why))
-        return [Disconnect(why), *self._said(why), news, *self._wait(now_ms, HELD_OFF_MS)]
+        news = NotifyControl(LinkNews(self._master.ha, "waits", why=why))
+        return [Disconnect(why), *self._log_once(why), news, *self._wait(now_ms, HELD_OFF_MS)]
 
     # -- the master's verdict ------------------------------------------------------------------------------------------
 
-    def _judged(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
+    def _on_answer(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
         own_end, self._alone_since_ms = self.snapshot.append_offset, None
         self._floor = 0 if self._may_cut(host) else own_end
         match answer.verdict:
@@ -267,12 +267,12 @@ class SlaveCore:
             case handshake.CUT if self.snapshot.min_offset <= answer.offset < own_end and self._may_cut(host):
                 return self._restart(StoreTask(CUT, answer.offset), answer.reason)
             case handshake.START_AT | handshake.CUT if not self._may_cut(host):
-                return self._kept(answer, host, now_ms)
+                return self._keep_log(answer, host, now_ms)
         why = f"master {self._master.broker} says {answer.verdict}{self._impossible(answer)}: {answer.reason}"
-        effects = [Disconnect(why), *self._said(why)]
+        effects = [Disconnect(why), *self._log_once(why)]
         if answer.verdict == handshake.HOLD:
             effects += self._limited(min(answer.offset, answer.confirm_offset))
-            effects.append(Tell(LinkNews(self._master.ha, "held", why=answer.reason)))
+            effects.append(NotifyControl(LinkNews(self._master.ha, "held", why=answer.reason)))
         return [*effects, *self._wait(now_ms, HELD_OFF_MS)]
 
     def _may_start_at(self, offset: int) -> bool:
@@ -298,12 +298,12 @@ class SlaveCore:
         is_configured = len(self.settings.master_address) >= STOCK_ADDRESS_CHARS_MIN and host == self._ha_host != ""
         return is_configured or self.settings.allowed_networks.names(host)
 
-    def _kept(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
+    def _keep_log(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
         """Keep the log, which would lose records for a master that no property names. The slave asks again."""
         unnamed = f"this log stays, because neither haAllowedNetworks nor haMasterAddress names {host or 'that host'}"
         why = f"master {self._master.broker} says {answer.verdict} at {answer.offset}: {answer.reason}; {unnamed}"
-        news = Tell(LinkNews(self._master.ha, "held", why=f"{answer.verdict} at {answer.offset}: {unnamed}"))
-        return [Disconnect(why), *self._said(why), news, *self._wait(now_ms, HELD_OFF_MS)]
+        news = NotifyControl(LinkNews(self._master.ha, "held", why=f"{answer.verdict} at {answer.offset}: {unnamed}"))
+        return [Disconnect(why), *self._log_once(why), news, *self._wait(now_ms, HELD_OFF_MS)]
 
     def _restart(self, order: StoreTask, reason: str) -> list[Effect]:
         self.state = "restarting"
@@ -316,13 +316,13 @@ class SlaveCore:
         """Start the stream. start_id: "" = a stock master, or one without a handshake."""
         self.state, self._since_ms, self._master_start_id = "transfer", now_ms, start_id
         self._asked_ms, self._confirm_due_ms, self._alone_since_ms = None, now_ms + CONFIRM_PERIOD_MS, None
-        self._told, self.snapshot = "", replace(self.snapshot, received_bytes=0)
+        self._last_logged, self.snapshot = "", replace(self.snapshot, received_bytes=0)
         kind = (
             "RingMQ master" if start_id else "stock master" if self._master.broker else "master, without a handshake,"
         )
         text = f"{kind} {self._master.ha} sends the log from {self.snapshot.append_offset} on"
         stock = bool(self._master.broker) and not start_id
-        news = Tell(LinkNews(self._master.ha, "transfer", stock=stock))
+        news = NotifyControl(LinkNews(self._master.ha, "transfer", stock=stock))
         effects = [*self._limited(confirm_offset), StartTransfer(), Log(text), news]
         if self.settings.allowed_networks and not self.settings.allowed_networks.names(self._ha_host):
             follows = f"haAllowedNetworks does not name master {self._ha_host}: this slave follows it all the same"
@@ -370,9 +370,9 @@ class SlaveCore:
         delay_ms = BACK_OFF_MS[min(self._failures, len(BACK_OFF_MS) - 1)]
         self._failures += 1
         self._alone(now_ms)
-        effects = self._said(why)
+        effects = self._log_once(why)
         if was_linked:
-            effects.append(Tell(LinkNews(self._master.ha, "closed", why=why)))
+            effects.append(NotifyControl(LinkNews(self._master.ha, "closed", why=why)))
         return [*effects, *self._wait(now_ms, delay_ms)]
 
     def _fault(self, text: str, now_ms: int) -> list[Effect]:
@@ -388,9 +388,9 @@ class SlaveCore:
         self._limit = offset
         return [Limit(offset)]
 
-    def _said(self, why: str) -> list[Effect]:
+    def _log_once(self, why: str) -> list[Effect]:
         """The log line of a reason, once until the stream runs again. Attempts come every few seconds."""
-        if why == self._told:
+        if why == self._last_logged:
             return []
-        self._told = why
+        self._last_logged = why
         return [Log(why)]

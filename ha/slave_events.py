@@ -6,8 +6,8 @@ the attempt of the event (Disconnect), the event is dropped.
 
 from dataclasses import dataclass
 
+from ringmq.ha.control_messages import News
 from ringmq.ha.handshake import HandshakeAnswer
-from ringmq.ha.orders import News
 from ringmq.store.store_task import StoreTask
 
 NO_LIMIT = 2**64 - 1
@@ -114,7 +114,7 @@ class StoreFault:
 
 
 @dataclass(frozen=True, slots=True)
-class StoreSound:
+class StoreRecovered:
     """The slave's own store takes bytes again."""
 
 
@@ -137,7 +137,7 @@ Event = (
     | Confirmed
     | ConfirmFailed
     | StoreFault
-    | StoreSound
+    | StoreRecovered
     | Tick
 )
 
@@ -197,7 +197,7 @@ class RestartStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class NotifyControl:
     """Notify control (Plane.ha_news_put)."""
 
     news: News
@@ -210,4 +210,4 @@ class Log:
     text: str
 
 
-Effect = Connect | Handshake | StartTransfer | Disconnect | AskConfirm | Limit | RestartStore | Tell | Log
+Effect = Connect | Handshake | StartTransfer | Disconnect | AskConfirm | Limit | RestartStore | NotifyControl | Log

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.ha import slave_events as events
+from ringmq.ha.control_messages import Master, MessageError, command_of, news_bytes
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ha.master_calls import MasterCalls
-from ringmq.ha.orders import Master, OrderError, news_bytes, order_of
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
@@ -70,7 +70,7 @@ class SlaveShell:
             reason = int(lib.rmq_receiver_run(self._receiver, self._slice_ns()))
             if reason < 0:
                 raise RoleError(f"ha-slave: {os.strerror(-reason)}")
-            self._take_orders()
+            self._take_commands()
             self._step(events.Tick(self._snapshot()))  # first: what has come on a link counts when its end is told
             if reason == lib.RMQ_RUN_LINK:
                 self._step(self._link_ended())
@@ -95,11 +95,11 @@ class SlaveShell:
         left_ms = SLICE_MS if due_ms is None else due_ms - _now_ms()
         return max(1, min(CALL_SLICE_MS if self._calling else SLICE_MS, left_ms)) * 1_000_000
 
-    def _take_orders(self) -> None:
-        while (data := self._plane.ha_order_take()) is not None:
+    def _take_commands(self) -> None:
+        while (data := self._plane.ha_command_take()) is not None:
             try:
-                order = order_of(data)
-            except OrderError as error:
+                order = command_of(data)
+            except MessageError as error:
                 _log(str(error))
                 continue
             if isinstance(order, Master):
@@ -121,7 +121,7 @@ class SlaveShell:
             self._step(self._fault(os.strerror(self._marks.store_fault_errno)))
         elif not fault and self._faulty_since_ms is not None and _now_ms() - self._faulty_since_ms >= FAULT_REST_MS:
             self._faulty_since_ms = None
-            self._step(events.StoreSound())
+            self._step(events.StoreRecovered())
 
     def _fault(self, cause: str) -> events.Event:
         self._faulty_since_ms = _now_ms()
@@ -164,7 +164,7 @@ class SlaveShell:
                 lib.rmq_receiver_limit(self._receiver, offset)
             case events.RestartStore(order=order):
                 self._restart(order)
-            case events.Tell(news=news):
+            case events.NotifyControl(news=news):
                 self._plane.ha_news_put(news_bytes(news))
             case events.Log(text=text):
                 _log(text)

@@ -42,7 +42,7 @@ class WaitSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Watermarks:
     """The words of the watermark page at one moment."""
 
     flushed_offset: int
@@ -52,7 +52,7 @@ class Marks:
     stopping: bool = False
 
 
-def refusal(waits: WaitSettings, marks: Marks, held: bool, wait: bool = True) -> int | None:
+def refusal(waits: WaitSettings, marks: Watermarks, held: bool, wait: bool = True) -> int | None:
     """The answer to a send that is not to be appended. None if it is to be. wait: not WAIT=false."""
     if held:
         return SERVICE_NOT_AVAILABLE
@@ -60,7 +60,7 @@ def refusal(waits: WaitSettings, marks: Marks, held: bool, wait: bool = True) ->
     return SYSTEM_ERROR if too_few and wait else None
 
 
-def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Marks, now_ms: int) -> int | None:
+def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Watermarks, now_ms: int) -> int | None:
     """The answer to an entry that was parked at `parked_ms`. None while it goes on waiting."""
     flush_lacks = waits.sync_flush and marks.flushed_offset < end_offset
     replicas_lack = waits.sync_replication and marks.replicated_offset < end_offset
@@ -93,7 +93,7 @@ class Waiter(Generic[_Token]):
         """Park an entry whose record ends at `end_offset` and was appended now."""
         self._parked.append((token, end_offset, now_ms))
 
-    def step(self, marks: Marks, now_ms: int) -> Iterator[tuple[_Token, int]]:
+    def step(self, marks: Watermarks, now_ms: int) -> Iterator[tuple[_Token, int]]:
         """(token, code) of every entry that is answered now."""
         while self._parked:
             token, end_offset, parked_ms = self._parked[0]

@@ -253,20 +253,20 @@ class Plane:
 
     # -- control and ha ------------------------------------------------------------------------------------
 
-    def ha_order_put(self, json: bytes) -> bool:
+    def ha_command_put(self, json: bytes) -> bool:
         """Put a command for ha (control alone). False if the ring is full. Raises ValueError if the command exceeds a
         slot."""
-        code = lib.rmq_ha_order_put(self.struct, json, len(json))
+        code = lib.rmq_ha_command_put(self.struct, json, len(json))
         if code == -105:  # ENOBUFS
             return False
         if code < 0:
             raise ValueError(f"an order of {len(json)} bytes to ha: {os.strerror(-code)}")
         return True
 
-    def ha_order_take(self) -> bytes | None:
+    def ha_command_take(self) -> bytes | None:
         """Take control's oldest command (ha alone). None if there is none."""
-        out = ffi.new("struct rmq_ha_order *")
-        length = lib.rmq_ha_order_take(self.struct, out.json)
+        out = ffi.new("struct rmq_ha_command *")
+        length = lib.rmq_ha_command_take(self.struct, out.json)
         if length < 0:
             raise ValueError(f"an order from control: {os.strerror(-length)}")
         return bytes(ffi.buffer(out.json, length)) if length else None

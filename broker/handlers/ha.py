@@ -14,8 +14,8 @@ from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.ha import handshake
+from ringmq.ha.control_messages import Identity, MessageError
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim, Verdict
-from ringmq.ha.orders import Identity, OrderError
 from ringmq.remoting import ha_bodies, json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.networks import Networks, is_address, networks
@@ -38,7 +38,7 @@ class HaRequests:
         """270002: decide about a slave's log. ha gets the slave's identity before the slave gets its acceptance."""
         try:
             claim = handshake.claim_of(request.command.body)
-        except OrderError as error:
+        except MessageError as error:
             return request.reply(ResponseCode.INVALID_PARAMETER, str(error))
         if claim.operation == CONFIRM:
             return self._handshake_answer(request, Verdict(handshake.ACCEPT))
@@ -51,7 +51,7 @@ class HaRequests:
             replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
             return self._handshake_answer(request, Verdict(handshake.REFUSE, reason=lie))
         own = self._own_view(claim, request.connection)
-        verdict = handshake.judge(claim, own, self.store.log_crc)
+        verdict = handshake.decide(claim, own, self.store.log_crc)
         if verdict.kind == handshake.REFUSE and verdict.reason.startswith(handshake.UNNAMED):
             text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
             replication.refusals.add(refusals.UNNAMED, text)

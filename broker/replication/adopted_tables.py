@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.broker.tables import groups, offsets, topics
-from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.broker_client import BrokerClient
 from ringmq.ha.slave_sync import ConsumerOffsets, SlaveSync, Synced
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import GroupConfigTable
@@ -64,12 +64,12 @@ def _ask(address: str) -> list[Synced]:
     sync, found = SlaveSync(), []
     sync.master_is(address, _now_ms())
     try:
-        line = BrokerLine(address)
+        client = BrokerClient(address)
     except ValueError as error:
         raise OSError(f"{address!r} is not host:port") from error
     try:
         while not sync.passes and (ask := sync.due(_now_ms())) is not None:
-            answer = line.ask(ask.command(), ask.timeout_ms)
+            answer = client.ask(ask.command(), ask.timeout_ms)
             if answer.code:
                 raise OSError(f"{address} answers request {ask.code} with {answer.code}: {answer.remark or ''}")
             synced = sync.answered(ask, answer, _now_ms())
@@ -78,7 +78,7 @@ def _ask(address: str) -> list[Synced]:
     except RemotingError as error:
         raise OSError(f"{address}: {error}") from error
     finally:
-        line.close()
+        client.close()
     if not sync.passes:
         raise OSError(f"{address} does not come to the end of its tables")
     return found

@@ -9,8 +9,8 @@ from ringmq.broker.replication.view import (
     LEVEL_WORDS,
     REPLICATION_WORDS,
     STATE_WORDS,
-    Marks,
     Peer,
+    ReplicationMarks,
     mono_ms,
 )
 from ringmq.ha.replica_policy import ReplicaPolicy
@@ -52,7 +52,7 @@ def status(config: BrokerConfig, replication: Replication) -> HaStatus:
     )
 
 
-def slave_status(peer: Peer, marks: Marks, now_mono_ms: int) -> SlaveStatus:
+def slave_status(peer: Peer, marks: ReplicationMarks, now_mono_ms: int) -> SlaveStatus:
     """One slave as the master sees it."""
     behind = max(0, marks.append_offset - peer.reported_offset)
     return SlaveStatus(
@@ -76,7 +76,7 @@ def slave_status(peer: Peer, marks: Marks, now_mono_ms: int) -> SlaveStatus:
     )
 
 
-def _master_status(replication: Replication, marks: Marks, now_mono_ms: int) -> MasterStatus:
+def _master_status(replication: Replication, marks: ReplicationMarks, now_mono_ms: int) -> MasterStatus:
     link, news = replication.view.link(), replication.link_news
     return MasterStatus(
         ha_address=replication.master.ha,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ringmq.ha.orders import Master
+from ringmq.ha.control_messages import Master
 from ringmq.ha.slave_core import STOCK_ADDRESS_CHARS_MIN
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.response_headers import RegisterBrokerResponseHeader

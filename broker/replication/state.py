@@ -19,8 +19,8 @@ from ringmq.broker.replication.proofs import Proofs
 from ringmq.broker.replication.refusals import Refusals
 from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, ReplicationView
 from ringmq.broker.tables.protocols import PlaneProtocol
+from ringmq.ha.control_messages import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, REFUSE, SALVAGE, START_AT, PeerClaim, Verdict
-from ringmq.ha.orders import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_task
 from ringmq.store.store_task import StoreTask

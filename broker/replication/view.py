@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ringmq.ha.orders import Order, order_bytes
+from ringmq.ha.control_messages import Command, command_bytes
 
 if TYPE_CHECKING:
     from ringmq.broker.tables.protocols import PlaneProtocol
@@ -25,7 +25,7 @@ _IN_SYNC, _COUNTS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class ReplicationMarks:
     """The watermarks, and the state of replication."""
 
     min_offset: int
@@ -84,10 +84,10 @@ class ReplicationView:
     def __init__(self, plane: PlaneProtocol) -> None:
         self._plane = plane
 
-    def marks(self) -> Marks:
+    def marks(self) -> ReplicationMarks:
         """All watermarks, one after another."""
         marks = self._plane.watermarks
-        return Marks(
+        return ReplicationMarks(
             min_offset=int(marks.min_offset),
             append_offset=int(marks.append_offset),
             flushed_offset=int(marks.flushed_offset),
@@ -116,9 +116,9 @@ class ReplicationView:
             last_write_mono_ms=int(entry.last_write_mono_ms),
         )
 
-    def give(self, order: Order) -> bool:
+    def give(self, command: Command) -> bool:
         """Put a command for ha. False while its ring is full."""
-        return self._plane.ha_order_put(order_bytes(order))
+        return self._plane.ha_command_put(command_bytes(command))
 
     def hold(self, reason: int) -> None:
         """Set the reason (HOLD_*) for which sends are refused until an operator decides. 0 lifts the hold."""

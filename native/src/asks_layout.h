@@ -39,7 +39,7 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_COLD_FRAME 1   /* payload: frame from its 4-byte length on */
 #define RMQ_INBOX_CLOSED 2       /* the connection had sent cold frames and is gone */
 #define RMQ_INBOX_DROPPED 3      /* unblocked: its writer died */
-#define RMQ_INBOX_HA 4           /* ha -> control: one JSON object (ha/orders.py) */
+#define RMQ_INBOX_HA 4           /* ha -> control: one JSON object (ha/control_messages.py) */
 #define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = queue id, payload = topic of a queue that is in no table;
                                   * frame_length 1: its records hold inner batches */
 #define RMQ_INBOX_JUNK 6         /* payload: at most RMQ_JUNK_BYTES that are no frame; the connection is closed */

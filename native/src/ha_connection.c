@@ -63,7 +63,7 @@ void rmq_ha_connection_close(struct rmq_ha_sender *s, uint32_t peer, uint32_t wh
     close(c->fd);
     c->fd = -1;
     if (why == RMQ_HA_WHY_JUNK || why == RMQ_HA_WHY_BACKWARD || why == RMQ_HA_WHY_BEYOND)
-        s->role->counters[RMQ_HA_LIES]++;
+        s->role->counters[RMQ_HA_FALSE_REPORTS]++;
     struct rmq_ha_event *event = add_event(s, RMQ_HA_EVENT_CLOSED, peer);
     event->why = why;
     event->error = error;

@@ -484,7 +484,7 @@ static int serve(struct rmq_receiver *r)
 
 static int has_news(struct rmq_receiver *r)
 {
-    if (rmq_ring_used(&r->header->replication.orders) || rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
+    if (rmq_ring_used(&r->header->replication.commands) || rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
         return 1;
     return r->fd >= 0 && r->reporting && !r->report_left && reportable(r) > r->reported;
 }
@@ -522,7 +522,7 @@ int rmq_receiver_run(struct rmq_receiver *r, int64_t budget_ns)
         if (rmq_load(&r->marks->stop_requested) >= RMQ_STOP_WRITE)
             return RMQ_RUN_STOPPED;
         int64_t left_ns = end_ns - rmq_mono_ns();
-        if (left_ns <= 0 || rmq_ring_used(&r->header->replication.orders))
+        if (left_ns <= 0 || rmq_ring_used(&r->header->replication.commands))
             return RMQ_RUN_BUDGET;
         if (!more)
             park(r, left_ns);

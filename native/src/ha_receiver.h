@@ -8,7 +8,7 @@
  *
  * The stream (spec ha.md 2.1): master -> slave i64 offset, i32 n, n bytes of the log; n = 0 is a heartbeat; never across a
  * file end. Slave -> master i64. Whatever breaks a rule ends the connection and leaves append_offset where it was; the plain twin
- * of these rules is ringmq.ha.stream_reader. Bytes get into pages by the kernel, so a page that cannot be had is an
+ * of these rules is ringmq.ha.receiver_twin. Bytes get into pages by the kernel, so a page that cannot be had is an
  * error code and not a SIGBUS.
  */
 #ifndef RMQ_HA_RECEIVER_H

@@ -242,7 +242,7 @@ static void rest(struct rmq_ha_sender *s, int64_t left_ns, int worked, int recei
         return;
     }
     rmq_role_arm(s->plane, RMQ_ROLE_HA);
-    int ready = can_send(s) || rmq_ring_used(&s->header->replication.orders);
+    int ready = can_send(s) || rmq_ring_used(&s->header->replication.commands);
     if (!ready)
         s->role->counters[RMQ_HA_SLEEPS]++;
     take_in(s, ready ? 0 : wait_ns);
@@ -277,7 +277,7 @@ int rmq_ha_sender_run(struct rmq_ha_sender *s, int64_t budget_ns)
         publish(s);
         note_caught_up(s);
         tick(s, &next_tick_ms);
-        if (s->events_head != s->events_tail || rmq_ring_used(&s->header->replication.orders))
+        if (s->events_head != s->events_tail || rmq_ring_used(&s->header->replication.commands))
             return RMQ_RUN_NEWS;
         if (is_finished(s))
             return RMQ_RUN_STOPPED;

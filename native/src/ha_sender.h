@@ -24,7 +24,7 @@
 #define RMQ_HA_HEARTBEATS 2
 #define RMQ_HA_REPORTS 3
 #define RMQ_HA_CONNECTIONS 4
-#define RMQ_HA_LIES 5            /* closed for junk and for reports that cannot be */
+#define RMQ_HA_FALSE_REPORTS 5            /* closed for junk and for reports that cannot be */
 #define RMQ_HA_REFUSED 6         /* beyond RMQ_HA_PEERS_MAX */
 #define RMQ_HA_SLEEPS 7          /* with its bell armed: write has to wake it */
 #define RMQ_HA_DEGRADED_ENTERED 8 /* counted by the shell */

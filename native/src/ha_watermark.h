@@ -21,7 +21,7 @@ struct rmq_ha_requirement {
 };
 
 /* The offset below which the requirement holds, at most append_offset. Only peers in TRANSFER that have the flag COUNTS
- * count; 0 when there are too few. Twin: ha/watermark.py. */
+ * count; 0 when there are too few. Twin: ha/replica_watermark.py. */
 uint64_t rmq_ha_watermark(const struct rmq_ha_requirement *requirement, const struct rmq_ha_peer *peers,
                           uint64_t append_offset);
 /* cdef-end */

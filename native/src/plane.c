@@ -9,7 +9,7 @@
 #include "ring.h"
 
 enum {
-    HA_ORDER_SLOTS = 64,
+    HA_COMMAND_SLOTS = 64,
 };
 
 /* --- sizes ------------------------------------------------------------------------------------------ */
@@ -141,7 +141,7 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
     h->asks.count = c->answerer_count;
     for (uint32_t i = 0; i < c->answerer_count; i++)
         answerer_init(&cursor, &h->asks.answerer[i], &c->answerers[i]);
-    ring_init(&cursor, &h->replication.orders, HA_ORDER_SLOTS, sizeof(struct rmq_ha_order));
+    ring_init(&cursor, &h->replication.commands, HA_COMMAND_SLOTS, sizeof(struct rmq_ha_command));
     return cursor.at;
 }
 
@@ -192,10 +192,10 @@ uint64_t rmq_confirm_offset(const struct rmq_watermarks *w)
     return bound > dispatched ? bound : dispatched; /* a slave's limit may fall, what was readable stays so */
 }
 
-int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)
+int rmq_ha_command_put(struct rmq_plane *plane, const char *json, uint32_t length)
 {
-    struct rmq_ring *ring = &rmq_header(plane)->replication.orders;
-    struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->head);
+    struct rmq_ring *ring = &rmq_header(plane)->replication.commands;
+    struct rmq_ha_command *order = rmq_ring_slot(plane->base, ring, ring->head);
     if (length > sizeof order->json)
         return -E2BIG;
     if (!rmq_ring_room(ring, ring->head))
@@ -207,12 +207,12 @@ int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length)
     return 0;
 }
 
-int rmq_ha_order_take(struct rmq_plane *plane, char *out)
+int rmq_ha_command_take(struct rmq_plane *plane, char *out)
 {
-    struct rmq_ring *ring = &rmq_header(plane)->replication.orders;
+    struct rmq_ring *ring = &rmq_header(plane)->replication.commands;
     if (!rmq_ring_waiting(ring, ring->tail))
         return 0;
-    const struct rmq_ha_order *order = rmq_ring_slot(plane->base, ring, ring->tail);
+    const struct rmq_ha_command *order = rmq_ring_slot(plane->base, ring, ring->tail);
     RMQ_INVARIANT(order->length <= sizeof order->json, order->length, ring->tail);
     int length = (int)order->length;
     if (length > 0)

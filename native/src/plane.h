@@ -81,9 +81,9 @@ void rmq_role_disarm(struct rmq_plane *plane, uint32_t role);
 int rmq_role_wait(struct rmq_plane *plane, uint32_t role, int timeout_ms);
 
 /* control -> ha, one JSON object: 0, -E2BIG when it is over the slot, -ENOBUFS when the ring is full. Wakes ha. */
-int rmq_ha_order_put(struct rmq_plane *plane, const char *json, uint32_t length);
+int rmq_ha_command_put(struct rmq_plane *plane, const char *json, uint32_t length);
 /* Bytes copied to `out` (room for a slot), 0 when there is none. */
-int rmq_ha_order_take(struct rmq_plane *plane, char *out);
+int rmq_ha_command_take(struct rmq_plane *plane, char *out);
 
 /* Named crash points exist only in the test build: RINGMQ_CRASH_POINT=name[:nth] kills the process there. */
 int rmq_crash_points_built(void);

@@ -61,8 +61,8 @@ struct rmq_ha_link {
     uint8_t reserved[16];
 };
 
-/* control -> ha: one JSON object (ha/orders.py). */
-struct rmq_ha_order {
+/* control -> ha: one JSON object (ha/control_messages.py). */
+struct rmq_ha_command {
     uint32_t length;
     char json[1020];
 };
@@ -71,7 +71,7 @@ struct rmq_ha_order {
 struct rmq_replication {
     uint32_t master_known;       /* control of a slave: consumers may be sent to a master */
     uint32_t reserved;
-    struct rmq_ring orders;      /* rmq_ha_order: control -> ha */
+    struct rmq_ring commands;    /* rmq_ha_command: control -> ha */
     struct rmq_ha_peer peers[RMQ_HA_PEERS_MAX];
     struct rmq_ha_link link;
 };
@@ -79,5 +79,5 @@ struct rmq_replication {
 
 _Static_assert(sizeof(struct rmq_ha_peer) == 256, "ha peer");
 _Static_assert(sizeof(struct rmq_ha_link) == 72, "ha link");
-_Static_assert(sizeof(struct rmq_ha_order) == 1024, "ha order");
+_Static_assert(sizeof(struct rmq_ha_command) == 1024, "ha order");
 #endif

@@ -52,7 +52,7 @@ class FakePlane:
             memory=SimpleNamespace(level=0),
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
-        self.ha_orders: list[bytes] = []
+        self.ha_commands: list[bytes] = []
         self.topics: dict[int, Any] = {}
         self.queues: list[Any] = []
         self.slots: dict[tuple[int, int], int] = {}
@@ -177,8 +177,8 @@ class FakePlane:
         group_id = self.group_find(group)
         return 0 if group_id is None else int(self.groups[group_id].config)
 
-    def ha_order_put(self, json: bytes) -> bool:
-        self.ha_orders.append(json)
+    def ha_command_put(self, json: bytes) -> bool:
+        self.ha_commands.append(json)
         return True
 
     def subscription(self, group: str, topic: str) -> tuple[int, int, list[int]]:

@@ -49,7 +49,7 @@ def slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(adopted_tables, "BrokerLine", Line)
+    monkeypatch.setattr(adopted_tables, "BrokerClient", Line)
     return lab
 
 

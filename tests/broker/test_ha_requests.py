@@ -17,8 +17,8 @@ from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, READY, 
 from ringmq.broker.requests.request import Request, Slices
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha import handshake
+from ringmq.ha.control_messages import LinkNews, LongerSlave, Master, PeerNews
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
-from ringmq.ha.orders import LinkNews, LongerSlave, Master, PeerNews
 from ringmq.remoting import ha_bodies
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -83,7 +83,7 @@ def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Lab) -> N
     answer = shake(master, claim(LOG[:8192]))
     assert (answer.verdict, answer.offset, answer.room) == (handshake.ACCEPT, 8192, "east")
     assert (answer.start_id, answer.max_offset, answer.confirm_offset) == ("abc", len(LOG), 9000)
-    (order,) = map(json.loads, master.plane.ha_orders)
+    (order,) = map(json.loads, master.plane.ha_commands)
     assert order == {
         "order": "identity", "host": "10.0.0.9", "port": 5555, "broker_id": 1, "room": "west", "level": "cached",
         "start_id": "1f",
@@ -93,7 +93,7 @@ def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Lab) -> N
 def test_asking_for_the_confirm_offset_changes_nothing(master: Lab) -> None:
     answer = shake(master, claim(b"", operation="confirm"))
     assert answer.confirm_offset == 9000
-    assert master.plane.ha_orders == []
+    assert master.plane.ha_commands == []
 
 
 def test_a_slave_refuses_to_be_a_master() -> None:
@@ -105,7 +105,7 @@ def test_a_slave_refuses_to_be_a_master() -> None:
 
 def test_a_stranger_gets_no_place(master: Lab) -> None:
     assert shake(master, claim(cluster="Other")).verdict == handshake.REFUSE
-    assert master.plane.ha_orders == []
+    assert master.plane.ha_commands == []
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
@@ -121,7 +121,7 @@ def test_junk_is_an_error_of_the_request(master: Lab) -> None:
 
 
 def test_orders_without_room_are_to_be_asked_for_again(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(master.plane, "ha_order_put", lambda order: False)
+    monkeypatch.setattr(master.plane, "ha_command_put", lambda order: False)
     answer = master.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(claim()))
     assert answer.code == ResponseCode.SYSTEM_BUSY
 
@@ -589,7 +589,7 @@ def test_a_pair_with_an_empty_list_goes_on() -> None:
     lab = unnamed()
     assert shake(lab, claim(LOG[:8192])).verdict == handshake.ACCEPT
     assert shake(lab, claim(b"", broker_addr="10.0.0.77:10911"), host="10.0.0.9").verdict != handshake.REFUSE
-    assert len(lab.plane.ha_orders) >= 1
+    assert len(lab.plane.ha_commands) >= 1
 
 
 def test_a_slave_that_says_anothers_address_is_refused(master: Lab) -> None:
@@ -597,7 +597,7 @@ def test_a_slave_that_says_anothers_address_is_refused(master: Lab) -> None:
     answer = shake(master, claim(LOG, broker_addr="192.168.7.7:10911"), host="10.0.0.9")
     assert (answer.verdict, "192.168.7.7" in answer.reason) == (handshake.REFUSE, True)
     assert master.broker.replication.refusals.take_counts() == {refusals.ADDRESS: 1}
-    assert master.plane.ha_orders == []
+    assert master.plane.ha_commands == []
     for said in ("10.0.0.77:10911", "slave.example:10911"):
         assert shake(master, claim(LOG, broker_addr=said), host="10.0.0.9").verdict == handshake.ACCEPT
 

@@ -12,7 +12,7 @@ from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.control_report import ControlReport, NameServerState, ReportWriter
 from ringmq.broker.self_probe import TOPIC, ProbeOutcome, probe
 from ringmq.broker.service_report import NAME_SERVERS_WAIT_MS, ServiceReport
-from ringmq.ha.broker_line import BrokerLine
+from ringmq.ha.broker_client import BrokerClient
 from ringmq.ipc.notify import ServiceManager
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
@@ -72,7 +72,7 @@ def test_an_error_without_words_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     def ask(*_: object) -> None:
         raise TimeoutError
 
-    monkeypatch.setattr(BrokerLine, "ask", ask)
+    monkeypatch.setattr(BrokerClient, "ask", ask)
     assert probe("a:1", may_send=True).text == "no answer on a:1: TimeoutError"
 
 

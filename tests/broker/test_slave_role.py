@@ -11,7 +11,7 @@ from ringmq.broker.outbound_calls import Outcome
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.view import FREE, READY, TRANSFER
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.ha.orders import Master
+from ringmq.ha.control_messages import Master
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
@@ -87,7 +87,7 @@ class Pair:
         return self.answer_all()
 
     def orders(self) -> list[dict[str, str]]:
-        orders, self.slave.plane.ha_orders = self.slave.plane.ha_orders, []
+        orders, self.slave.plane.ha_commands = self.slave.plane.ha_commands, []
         return [json.loads(order) for order in orders]
 
     def commit(self, lab: Lab, topic: str, offset: int) -> None:

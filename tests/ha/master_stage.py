@@ -3,12 +3,12 @@
 import re
 
 from ringmq.ha import master_events as events
+from ringmq.ha.control_messages import Identity
 from ringmq.ha.log_range import LogRange
 from ringmq.ha.master_core import MasterCore
-from ringmq.ha.orders import Identity
+from ringmq.ha.replica_watermark import LEVELS, PEERS_MAX, PeerOffsets, Requirement, watermark
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.waiter import Marks, Waiter, WaitSettings, refusal
-from ringmq.ha.watermark import LEVELS, PEERS_MAX, PeerOffsets, Requirement, watermark
+from ringmq.ha.waiter import Waiter, WaitSettings, Watermarks, refusal
 from tests.ha.scenario import Phrases, Scenario
 
 LEVEL_WORDS = {number: word for word, number in LEVELS.items()}
@@ -44,9 +44,9 @@ class MasterStage:
             told.append(f"readable up to {confirmed}")
         return told + [f"{name} is answered {code}" for name, code in self.waiter.step(self.marks(), now_ms)]
 
-    def marks(self) -> Marks:
+    def marks(self) -> Watermarks:
         flushed = self.log.append_offset if self.flushed is None else self.flushed
-        return Marks(flushed, self.replicated, self.state)
+        return Watermarks(flushed, self.replicated, self.state)
 
     def step(self, event: events.Event, now_ms: int) -> list[str]:
         return [self.perform(effect) for effect in self.core.step(event, now_ms)]
@@ -70,7 +70,7 @@ class MasterStage:
                 return f"slave {peer} gets the log from {offset} on"
             case events.Close(peer=peer, why=why):
                 return f"close slave {peer}: {why}"
-            case events.Tell(news=news):
+            case events.NotifyControl(news=news):
                 return f"tell control {type(news).__name__}"
             case events.Log(text=text):
                 return f"log: {text}"
@@ -87,7 +87,7 @@ def said(requirement: Requirement) -> str:
     """2 of {0,1,2} at cached; several conditions are joined by `and`."""
     parts = []
     for part in requirement.conditions:
-        places = ",".join(str(place) for place in range(PEERS_MAX) if part.peers >> place & 1)
+        places = ",".join(str(slot) for slot in range(PEERS_MAX) if part.peers >> slot & 1)
         parts.append(f"{part.count} of {{{places}}} at {LEVEL_WORDS[part.level]}")
     return " and ".join(parts) or "no slave"
 
@@ -150,14 +150,13 @@ def _reported(stage: MasterStage, now_ms: int, peer: int, reported: int, sent: i
 
 @phrase(r"everything is sent")
 def _look(stage: MasterStage, now_ms: int) -> list[str]:
-    streaming = [place for place in range(PEERS_MAX) if stage.peers[place].transfer]
-    for place in streaming:
-        if stage.log.append_offset > stage.peers[place].sent_offset and not stage.silent_since_ms[place]:
-            stage.silent_since_ms[place] = now_ms
-        stage.change(place, sent_offset=max(stage.peers[place].sent_offset, stage.log.append_offset))
+    streaming = [slot for slot in range(PEERS_MAX) if stage.peers[slot].transfer]
+    for slot in streaming:
+        if stage.log.append_offset > stage.peers[slot].sent_offset and not stage.silent_since_ms[slot]:
+            stage.silent_since_ms[slot] = now_ms
+        stage.change(slot, sent_offset=max(stage.peers[slot].sent_offset, stage.log.append_offset))
     peers = tuple(
-        events.PeerProgress(place, stage.peers[place].reported_offset, stage.silent_since_ms[place])
-        for place in streaming
+        events.PeerProgress(slot, stage.peers[slot].reported_offset, stage.silent_since_ms[slot]) for slot in streaming
     )
     return stage.step(events.Progress(peers, stage.log), now_ms)
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ringmq.ha import handshake
 from ringmq.ha import master_core as core_module
 from ringmq.ha import master_events as events
+from ringmq.ha import replica_watermark as watermark_module
 from ringmq.ha import waiter as waiter_module
-from ringmq.ha import watermark as watermark_module
+from ringmq.ha.control_messages import Identity
 from ringmq.ha.handshake import HandshakeAnswer, MasterView, PeerClaim
 from ringmq.ha.log_range import LogRange
-from ringmq.ha.orders import Identity
+from ringmq.ha.replica_watermark import LEVEL_FLUSHED, PEERS_MAX, PeerOffsets, Requirement
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.waiter import Marks, Waiter, WaitSettings
-from ringmq.ha.watermark import LEVEL_FLUSHED, PEERS_MAX, PeerOffsets, Requirement
+from ringmq.ha.waiter import Waiter, WaitSettings, Watermarks
 from tests.ha.simulated_log import FILE_RECORDS, RECORD_BYTES, Ledger, SimulatedLog
 from tests.ha.simulated_world import World
 
@@ -105,7 +105,7 @@ class SimulatedMaster:
             return
         for connection in self.connections.values():
             if connection.streaming and self.world.now_ms - connection.written_ms >= HEARTBEAT_MS:
-                connection.send_down(("frame", self.table[connection.place].sent_offset // RECORD_BYTES, []))
+                connection.send_down(("frame", self.table[connection.slot].sent_offset // RECORD_BYTES, []))
             if self.world.now_ms - connection.read_ms > self.settings.housekeeping_ms:
                 self.world.after_ms(0, self.close, connection, "silent")
         self.look()
@@ -143,8 +143,8 @@ class SimulatedMaster:
             self.log.flush()
             self.settle()
 
-    def marks(self) -> Marks:
-        return Marks(self.log.flushed * RECORD_BYTES, self.replicated, self.state)
+    def marks(self) -> Watermarks:
+        return Watermarks(self.log.flushed * RECORD_BYTES, self.replicated, self.state)
 
     def settle(self) -> None:
         """What C does after a report: both watermarks, then the completer."""
@@ -187,8 +187,8 @@ class SimulatedMaster:
 
     def look(self) -> None:
         peers = tuple(
-            events.PeerProgress(place, self.table[place].reported_offset, connection.silent_since_ms)
-            for place, connection in self.connections.items()
+            events.PeerProgress(slot, self.table[slot].reported_offset, connection.silent_since_ms)
+            for slot, connection in self.connections.items()
             if connection.streaming
         )
         self.step(events.Progress(peers, self.range))
@@ -217,26 +217,26 @@ class SimulatedMaster:
                 self.pump()
             case events.Close(peer=peer, why=why):
                 self.world.after_ms(0, self.close, self.connections[peer], why)
-            case events.Tell(news=core_module.LongerSlave()):
+            case events.NotifyControl(news=core_module.LongerSlave()):
                 self.ledger.problem("a slave that was judged asks beyond the end")
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def accept(self, connection: Connection) -> bool:
         """A slave connects; whether it reached a process."""
-        free = [place for place in range(PEERS_MAX) if place not in self.connections]
+        free = [slot for slot in range(PEERS_MAX) if slot not in self.connections]
         if not self.alive or not free:
             return False
-        connection.place = self.world.random.choice(free)
+        connection.slot = self.world.random.choice(free)
         connection.read_ms = connection.written_ms = self.world.now_ms
-        self.connections[connection.place] = connection
-        self.table[connection.place] = PeerOffsets()
-        self.step(events.Connected(connection.place, connection.slave.host, connection.port))
+        self.connections[connection.slot] = connection
+        self.table[connection.slot] = PeerOffsets()
+        self.step(events.Connected(connection.slot, connection.slave.host, connection.port))
         return True
 
     def close(self, connection: Connection, why: str) -> None:
         """End a connection from this side."""
-        if connection.is_dead_here or self.connections.get(connection.place) is not connection:
+        if connection.is_dead_here or self.connections.get(connection.slot) is not connection:
             return
         connection.down.send(("closed", why))
         self.gone(connection, why)
@@ -244,15 +244,15 @@ class SimulatedMaster:
     def gone(self, connection: Connection, why: str) -> None:
         """It has ended, whoever did it."""
         connection.is_dead_here = True
-        del self.connections[connection.place]
-        self.table[connection.place] = PeerOffsets()
-        self.step(events.Closed(connection.place, why))
+        del self.connections[connection.slot]
+        self.table[connection.slot] = PeerOffsets()
+        self.step(events.Closed(connection.slot, why))
         self.settle()
 
     def pump(self) -> None:
         """Send to everybody while the window lasts, never across a file's end."""
-        for place, connection in self.connections.items():
-            row = self.table[place]
+        for slot, connection in self.connections.items():
+            row = self.table[slot]
             sent, reported = row.sent_offset // RECORD_BYTES, row.reported_offset // RECORD_BYTES
             while connection.streaming and sent < self.log.end and sent - reported < WINDOW_RECORDS:
                 count = min(self.world.random.randint(1, 6), FILE_RECORDS - sent % FILE_RECORDS)
@@ -264,12 +264,12 @@ class SimulatedMaster:
 
     def report(self, connection: Connection, offset: int) -> None:
         """Eight bytes from a slave."""
-        place, row = connection.place, self.table[connection.place]
+        slot, row = connection.slot, self.table[connection.slot]
         connection.read_ms = self.world.now_ms
         if not connection.has_reported:
             connection.has_reported = True
             row.reported_offset = offset
-            self.step(events.FirstReport(place, offset, self.range))
+            self.step(events.FirstReport(slot, offset, self.range))
         elif connection.streaming:
             if not row.reported_offset <= offset <= row.sent_offset:
                 self.close(connection, f"reported {offset} of {row.reported_offset}..{row.sent_offset}")
@@ -283,7 +283,7 @@ class SimulatedMaster:
 
     def _check_report(self, connection: Connection, first: int, offset: int) -> None:
         """Whatever is counted as replicated, the slave has had that very record at that very offset."""
-        level = self.ledger.flushed if self.table[connection.place].level == LEVEL_FLUSHED else self.ledger.cached
+        level = self.ledger.flushed if self.table[connection.slot].level == LEVEL_FLUSHED else self.ledger.cached
         for tag in self.log.tags[max(first, self.log.first) : offset // RECORD_BYTES]:
             if not level[tag] & connection.slave.log.bit:
                 index = self.ledger.index_of[tag]
@@ -292,7 +292,7 @@ class SimulatedMaster:
 
     # -- control -------------------------------------------------------------------------------------------------------
 
-    def judge(self, claim: PeerClaim, host: str) -> HandshakeAnswer:
+    def decide(self, claim: PeerClaim, host: str) -> HandshakeAnswer:
         """Request 270002."""
         view = MasterView(
             self.settings.broker_cluster_name,
@@ -305,7 +305,7 @@ class SimulatedMaster:
             is_named=True,
             decided=self.operator,
         )
-        verdict = handshake.judge(claim, view, self.log.checksum)
+        verdict = handshake.decide(claim, view, self.log.checksum)
         if verdict.kind == handshake.HOLD:
             self.held[claim.broker_id] = verdict
             if verdict.adopt:

@@ -26,7 +26,7 @@ class Connection:
         self.slave, self.master, self.port = slave, master, port
         self.down = Pipe(slave.path, TO_SLAVE, self._at_slave)
         self.up = Pipe(slave.path, TO_MASTER, self._at_master)
-        self.place = -1
+        self.slot = -1
         self.streaming = self.has_reported = False
         self.is_dead_here = False
         """For the master."""
@@ -221,7 +221,7 @@ class SimulatedSlave:
         self.world.at(self.path.arrival_us(TO_MASTER), self._asked, claim, self.connection)
 
     def _asked(self, claim: PeerClaim, connection: Connection) -> None:
-        answer = self.master.judge(claim, self.host) if self.master.alive else None
+        answer = self.master.decide(claim, self.host) if self.master.alive else None
         self.world.at(self.path.arrival_us(TO_SLAVE), self._answered, answer, connection)
 
     def _answered(self, answer: HandshakeAnswer | None, connection: Connection) -> None:

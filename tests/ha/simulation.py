@@ -210,12 +210,12 @@ class Simulation:
             log.retire(FILE_RECORDS)
 
     def _repair(self) -> None:
-        from ringmq.ha.slave_events import StoreSound
+        from ringmq.ha.slave_events import StoreRecovered
 
         for slave in self.slaves:
             slave.disk_full = False
             if slave.alive:
-                slave.step(StoreSound())
+                slave.step(StoreRecovered())
 
     def _decide(self) -> None:
         """The operator: adopt what can be adopted where the rule does nothing, salvage what has parted."""

@@ -42,7 +42,7 @@ class SlaveStage:
                 return "readable: everything" if offset == events.NO_LIMIT else f"readable up to {offset}"
             case events.RestartStore(order=order):
                 return f"restart the store: {order.action} at {order.offset}"
-            case events.Tell(news=news):
+            case events.NotifyControl(news=news):
                 return f"tell control: {news}"
             case events.Log(text=text):
                 return f"log: {text}"
@@ -130,4 +130,4 @@ def _store_fault(stage: SlaveStage, now_ms: int) -> list[str]:
 
 @phrase(r"the store is sound")
 def _store_sound(stage: SlaveStage, now_ms: int) -> list[str]:
-    return stage.step(events.StoreSound(), now_ms)
+    return stage.step(events.StoreRecovered(), now_ms)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ringmq.ha.control_messages import LinkNews, MessageError, news_bytes
 from ringmq.ha.handshake import (
     ACCEPT,
     ADOPT,
@@ -25,9 +26,8 @@ from ringmq.ha.handshake import (
     answer_of,
     body,
     claim_of,
-    judge,
+    decide,
 )
-from ringmq.ha.orders import LinkNews, OrderError, news_bytes
 from ringmq.store.tail_checksums import WINDOW_BYTES, Window, window_places
 
 FILE_BYTES = 1 << 30
@@ -62,10 +62,10 @@ def judged(slave: bytes, master: bytes, slave_low: int = 0, master_low: int = 0,
     def crc(offset: int, length: int) -> int | None:
         return zlib.crc32(master[offset : offset + length]) if offset >= master_low else None
 
-    verdict = judge(claim(slave, slave_low), own, crc)
+    verdict = decide(claim(slave, slave_low), own, crc)
     for _ in range(3):
         if verdict.kind == COMPARE:
-            verdict = judge(claim(slave, slave_low, verdict.offset), own, crc)
+            verdict = decide(claim(slave, slave_low, verdict.offset), own, crc)
     return verdict
 
 
@@ -86,16 +86,16 @@ def test_an_empty_slave_starts_at_the_masters_minimum() -> None:
 
 def test_an_empty_slave_of_a_master_that_gives_the_newest_file() -> None:
     own = replace(view(LOG), file_bytes=65_536, from_newest_file=True)
-    verdict = judge(replace(claim(b""), file_bytes=65_536), own, lambda offset, length: 0)
+    verdict = decide(replace(claim(b""), file_bytes=65_536), own, lambda offset, length: 0)
     assert (verdict.kind, verdict.offset) == (START_AT, 983_040)
 
 
 def test_a_slave_that_began_afresh_goes_on_there() -> None:
     own = view(LOG, 500_000)
     begun = replace(claim(b""), min_offset=500_000, max_offset=500_000)
-    assert judge(begun, own, lambda offset, length: None).kind == ACCEPT
+    assert decide(begun, own, lambda offset, length: None).kind == ACCEPT
     beyond = replace(begun, min_offset=1_000_001, max_offset=1_000_001)
-    assert judge(beyond, own, lambda offset, length: None) == Verdict(START_AT, 500_000, "the slave's log is empty")
+    assert decide(beyond, own, lambda offset, length: None) == Verdict(START_AT, 500_000, "the slave's log is empty")
 
 
 def test_deleted_log_is_said_to_be_lacking() -> None:
@@ -146,11 +146,11 @@ def test_a_longer_slave_is_held_or_adopted_or_cut() -> None:
 def test_a_slave_that_may_not_count_holds_nobody_up() -> None:
     own, crc = view(LOG[:600_000], rule=ADOPT), lambda offset, length: zlib.crc32(LOG[offset : offset + length])
     for allowed, kind in ((("2",), REFUSE), (("2", "1"), HOLD), (("10.0.0.2",), HOLD)):
-        verdict = judge(claim(LOG, windows_end=600_000), replace(own, allowed=allowed), crc)
+        verdict = decide(claim(LOG, windows_end=600_000), replace(own, allowed=allowed), crc)
         assert verdict.kind == kind
     says_another = replace(claim(LOG, windows_end=600_000), broker_addr="10.0.0.7:10911")
-    assert judge(says_another, replace(own, allowed=("10.0.0.7",)), crc).kind == REFUSE, "its connection's host counts"
-    follows = judge(claim(LOG[:600_000]), replace(own, allowed=("2",)), crc)
+    assert decide(says_another, replace(own, allowed=("10.0.0.7",)), crc).kind == REFUSE, "its connection's host counts"
+    follows = decide(claim(LOG[:600_000]), replace(own, allowed=("2",)), crc)
     assert follows.kind == ACCEPT
 
 
@@ -159,7 +159,7 @@ def test_a_slave_of_a_network_that_is_not_named_holds_nobody_up(rule: str) -> No
     master = LOG[:600_000]
     own = replace(view(master, rule=rule), is_named=False)
     for log in (LOG, changed(LOG, 599_000)):
-        verdict = judge(claim(log, windows_end=600_000), own, lambda at, size: zlib.crc32(master[at : at + size]))
+        verdict = decide(claim(log, windows_end=600_000), own, lambda at, size: zlib.crc32(master[at : at + size]))
         assert (verdict.kind, verdict.adopt) == (REFUSE, False)
         assert verdict.reason.startswith(f"{UNNAMED} 10.0.0.2, and ")
 
@@ -168,7 +168,7 @@ def test_a_longer_slave_is_asked_for_the_bytes_below_the_masters_end() -> None:
     master = LOG[:600_000]
     own = view(master)
     crc = lambda offset, length: zlib.crc32(master[offset : offset + length])  # noqa: E731
-    assert judge(claim(LOG), own, crc) == Verdict(COMPARE, 600_000)
+    assert decide(claim(LOG), own, crc) == Verdict(COMPARE, 600_000)
     differs = judged(changed(LOG, 599_000), master, rule=ADOPT)
     assert (differs.kind, differs.adopt) == (HOLD, False)
     assert differs.offset <= 599_000
@@ -185,8 +185,8 @@ def test_a_master_without_a_log_is_not_what_a_slave_is_cut_to_silently() -> None
 def test_the_masters_end_moves_while_it_is_compared() -> None:
     slave, crc = LOG[:700_000], lambda offset, length: zlib.crc32(LOG[offset : offset + length])
     below = claim(slave, windows_end=600_000)
-    assert judge(below, view(LOG), crc) == Verdict(COMPARE, 700_000)
-    assert judge(claim(slave, windows_end=700_000), view(LOG), crc).kind == ACCEPT
+    assert decide(below, view(LOG), crc) == Verdict(COMPARE, 700_000)
+    assert decide(claim(slave, windows_end=700_000), view(LOG), crc).kind == ACCEPT
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_strangers_are_refused_before_anything_is_compared(change: dict[str, obj
     def crc(offset: int, length: int) -> int:
         raise AssertionError("the log is read for a stranger")
 
-    verdict = judge(replace(claim(LOG), **change), view(LOG), crc)  # type: ignore[arg-type]
+    verdict = decide(replace(claim(LOG), **change), view(LOG), crc)  # type: ignore[arg-type]
     assert verdict.kind == REFUSE
     assert says in verdict.reason
 
@@ -230,7 +230,7 @@ def test_request_and_answer_come_back() -> None:
 )
 def test_impossible_windows_are_told(tail: object) -> None:
     found = json.loads(body(claim(LOG[:10])))
-    with pytest.raises(OrderError, match="tail"):
+    with pytest.raises(MessageError, match="tail"):
         claim_of(json.dumps({**found, "tail": tail}).encode())
 
 
@@ -251,7 +251,7 @@ def test_impossible_windows_are_told(tail: object) -> None:
 )
 def test_what_does_not_fit_into_a_word_is_told(change: dict[str, object]) -> None:
     found = json.loads(body(claim(LOG[:10])))
-    with pytest.raises(OrderError):
+    with pytest.raises(MessageError):
         claim_of(json.dumps({**found, **change}).encode())
 
 
@@ -260,11 +260,11 @@ def test_a_masters_answer_is_bounded_too() -> None:
     said = answer_of(body(answer))
     assert len(news_bytes(LinkNews("10.0.0.1:10912", "held", why=said.reason))) <= 1020
     for change in ({"offset": -1}, {"confirm_offset": 1 << 63}, {"max_offset": 1 << 70}):
-        with pytest.raises(OrderError, match="no offset"):
+        with pytest.raises(MessageError, match="no offset"):
             answer_of(body(replace(answer, **change)))
 
 
 def test_junk_is_told() -> None:
     for data in (b"", b"null", b"{", b'{"cluster": 1}', b"[[]]"):
-        with pytest.raises(OrderError):
+        with pytest.raises(MessageError):
             claim_of(data)

@@ -1,18 +1,18 @@
 """Who stands for a replica, and when a slave counts as in sync."""
 
+from ringmq.ha.control_messages import Identity
 from ringmq.ha.in_sync import SyncWatch
 from ringmq.ha.master_peer import MasterPeer, standing
-from ringmq.ha.orders import Identity
 from ringmq.ha.settings import HaSettings
 
 ANYBODY = HaSettings()
 
 
-def peer(place: int, host: str, broker_id: int | None = None, streams: bool = True, number: int = 0) -> MasterPeer:
+def peer(slot: int, host: str, broker_id: int | None = None, streams: bool = True, number: int = 0) -> MasterPeer:
     """Connections are numbered as their places unless told otherwise."""
-    identity = None if broker_id is None else Identity(host, 4000 + place, broker_id)
+    identity = None if broker_id is None else Identity(host, 4000 + slot, broker_id)
     watch = SyncWatch(1000, 3000, 0, 0) if streams else None
-    return MasterPeer(place, host, 4000 + place, number or place, identity, watch)
+    return MasterPeer(slot, host, 4000 + slot, number or slot, identity, watch)
 
 
 def test_the_newest_connection_of_a_broker_id_stands_for_it() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from plane_kit import Kit, die_with_parent
 from receiver_kit import Receiver, SlaveKit, frame, frames
 
-from ringmq.ha.stream_reader import StreamReader
+from ringmq.ha.receiver_twin import ReceiverTwin
 from ringmq.native import ffi, lib
 from tests.waiting import wait_until
 
@@ -113,7 +113,7 @@ def test_any_cutting_of_the_stream_gives_the_same_log_and_queues(
     )
     ends = sorted({*data.draw(st.lists(st.integers(1, len(stream) - 1), max_size=30), "reads"), len(stream)})
     kit = slave_with_files(tmp_path_factory.mktemp("cut"), segment_bytes=SEGMENT, files=3)
-    twin = StreamReader(0, SEGMENT)
+    twin = ReceiverTwin(0, SEGMENT)
     with kit.receiver() as slave:
         slave.connect()
         at = 0
@@ -190,7 +190,7 @@ def test_an_impossible_value_is_replicated_and_left_out(tmp_path: Path, log: byt
     first = struct.unpack_from(">i", log)[0]
     damaged = log[: first + at] + value + log[first + at + len(value) :]
     kit = slave_with_files(tmp_path, segment_bytes=SEGMENT)
-    twin = StreamReader(0, SEGMENT)
+    twin = ReceiverTwin(0, SEGMENT)
     twin.feed(frames(damaged, 0, SEGMENT))
     assert (twin.reason, twin.append_offset) == (0, len(log))
     with kit.receiver() as slave:
@@ -217,7 +217,7 @@ def test_an_impossible_value_is_replicated_and_left_out(tmp_path: Path, log: byt
             continue
         places.append(offset)
         offset += view.total_size
-    assert sorted(units) == [place for place in places if place != first]
+    assert sorted(units) == [slot for slot in places if slot != first]
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -228,7 +228,7 @@ def test_the_twin_refuses_the_same_streams(
     stream = bytearray(frames(log[:30_000], 0, SEGMENT, body_max=4000))
     stream[at] ^= value
     kit = slave_with_files(tmp_path_factory.mktemp("twin"), segment_bytes=SEGMENT, files=1)
-    twin = StreamReader(0, SEGMENT)
+    twin = ReceiverTwin(0, SEGMENT)
     with kit.receiver() as slave:
         slave.connect()
         for start in range(0, len(stream), size):

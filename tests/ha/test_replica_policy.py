@@ -6,8 +6,7 @@ from itertools import product
 import pytest
 
 from ringmq.ha.replica_policy import Replica, ReplicaPolicy, can_meet
-from ringmq.ha.settings import HaSettings
-from ringmq.ha.watermark import (
+from ringmq.ha.replica_watermark import (
     LEVEL_CACHED,
     LEVEL_FLUSHED,
     LEVEL_HANDED,
@@ -19,6 +18,7 @@ from ringmq.ha.watermark import (
     Requirement,
     watermark,
 )
+from ringmq.ha.settings import HaSettings
 
 
 def policy(role: str = "SYNC_MASTER", **properties: str) -> ReplicaPolicy:
@@ -72,7 +72,7 @@ def test_levels_have_their_words(word: str, level: int) -> None:
 def test_lowered_to_what_is_live_but_not_below_the_minimum() -> None:
     for need, minimum, live in product((2, 3, 4), (1, 2, 3), range(4)):
         found = policy(inSyncReplicas=str(need), minInSyncReplicas=str(min(minimum, need)))
-        there = [Replica(place, LEVEL_CACHED, "", place < live) for place in range(3)]
+        there = [Replica(slot, LEVEL_CACHED, "", slot < live) for slot in range(3)]
         wanted = max(min(need, 1 + live), min(minimum, need))
         count = sum(part.count for part in found.lowered(there).conditions)
         assert count == wanted - 1, (need, minimum, live)
@@ -123,8 +123,8 @@ def _peer(chance: random.Random, append: int) -> PeerOffsets:
 def _holds(part: Condition, peers: list[PeerOffsets], offset: int) -> bool:
     """The condition by its words: so many of these peers have everything below the offset."""
     have = 0
-    for place, peer in enumerate(peers):
-        if part.peers >> place & 1 and peer.transfer and peer.counts:
+    for slot, peer in enumerate(peers):
+        if part.peers >> slot & 1 and peer.transfer and peer.counts:
             words = {LEVEL_SENT: peer.sent_offset, LEVEL_RECEIVED: peer.received_offset}
             reported = peer.reported_offset if peer.level >= part.level else -1
             have += part.level == LEVEL_HANDED or words.get(part.level, reported) >= offset

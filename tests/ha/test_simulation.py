@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.ha import handshake, master_core, master_peer, replica_policy, slave_core, waiter, watermark
+from ringmq.ha import handshake, master_core, master_peer, replica_policy, replica_watermark, slave_core, waiter
 from tests.ha.simulation import Simulation
 
 SEEDS = int(os.environ.get("RINGMQ_SIMULATION_SEEDS", "400"))
@@ -40,9 +40,9 @@ def test_a_seed_tells_the_same_story_twice() -> None:
 def test_the_seeds_reach_what_they_are_about(monkeypatch: Patch) -> None:
     """Every verdict but refuse and every code is given, records are lost, salvaged and adopted, slaves give up."""
     verdicts, codes, lost, salvaged, unlimited = set(), set(), 0, 0, 0
-    real, real_limited = handshake.judge, slave_core.SlaveCore._limited
+    real, real_limited = handshake.decide, slave_core.SlaveCore._limited
 
-    def judge(*arguments: Any) -> handshake.Verdict:
+    def decide(*arguments: Any) -> handshake.Verdict:
         verdict = real(*arguments)
         verdicts.add((verdict.kind, verdict.adopt))
         return verdict
@@ -52,7 +52,7 @@ def test_the_seeds_reach_what_they_are_about(monkeypatch: Patch) -> None:
         unlimited += offset == slave_core.NO_LIMIT
         return real_limited(core, offset)
 
-    monkeypatch.setattr(handshake, "judge", judge)
+    monkeypatch.setattr(handshake, "decide", decide)
     monkeypatch.setattr(slave_core.SlaveCore, "_limited", limited)
     for seed in range(120):
         simulation = Simulation(seed)
@@ -66,13 +66,15 @@ def test_the_seeds_reach_what_they_are_about(monkeypatch: Patch) -> None:
 
 
 def _fewer_replicas(patch: Patch) -> None:
-    real = watermark.watermark
+    real = replica_watermark.watermark
 
-    def one_less(requirement: watermark.Requirement, *rest: Any) -> int:
-        parts = tuple(watermark.Condition(part.peers, part.count - 1, part.level) for part in requirement.conditions)
-        return real(watermark.Requirement(parts), *rest)
+    def one_less(requirement: replica_watermark.Requirement, *rest: Any) -> int:
+        parts = tuple(
+            replica_watermark.Condition(part.peers, part.count - 1, part.level) for part in requirement.conditions
+        )
+        return real(replica_watermark.Requirement(parts), *rest)
 
-    patch.setattr(watermark, "watermark", one_less)
+    patch.setattr(replica_watermark, "watermark", one_less)
 
 
 def _answers_without(what: str) -> Callable[[Patch], None]:
@@ -97,17 +99,17 @@ def _what_straddles_the_end_is_not_asked_for(patch: Patch) -> None:
 
 
 def _a_cut_keeps_too_much(patch: Patch) -> None:
-    real = handshake.judge
+    real = handshake.decide
 
-    def judge(peer: handshake.PeerClaim, own: handshake.MasterView, checksum_of: Any) -> handshake.Verdict:
+    def decide(peer: handshake.PeerClaim, own: handshake.MasterView, checksum_of: Any) -> handshake.Verdict:
         verdict = real(peer, own, checksum_of)
         return handshake.Verdict(handshake.ACCEPT, peer.max_offset) if verdict.kind == handshake.CUT else verdict
 
-    patch.setattr(handshake, "judge", judge)
+    patch.setattr(handshake, "decide", decide)
 
 
 def _every_report_is_flushed(patch: Patch) -> None:
-    patch.setattr(master_peer.MasterPeer, "level", watermark.LEVEL_FLUSHED)
+    patch.setattr(master_peer.MasterPeer, "level", replica_watermark.LEVEL_FLUSHED)
 
 
 def _rooms_do_not_matter(patch: Patch) -> None:
@@ -154,7 +156,7 @@ def _a_held_master_writes_on(patch: Patch) -> None:
 
 
 def _connections_count(patch: Patch) -> None:
-    patch.setattr(master_core, "standing", lambda peers, *_: {peer.place for peer in peers if peer.watch})
+    patch.setattr(master_core, "standing", lambda peers, *_: {peer.slot for peer in peers if peer.watch})
 
 
 BROKEN_RULES = [

@@ -14,8 +14,8 @@ from golden_streams import FILE_BYTES, LOG_END, master_log
 from receiver_kit import frames
 
 from ringmq.ha import handshake, slave_core, slave_shell
+from ringmq.ha.control_messages import LinkNews, Master, command_bytes, news_of
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
-from ringmq.ha.orders import LinkNews, Master, news_of, order_bytes
 from ringmq.ha.slave_events import NO_LIMIT
 from ringmq.ha.slave_shell import SlaveShell
 from ringmq.ipc.asks import Inbox
@@ -73,7 +73,7 @@ class Slave:
     def follow(self, master: FakeMaster, broker: FakeMasterBroker | None = None) -> None:
         """What control orders when it knows the master."""
         order = Master(master.address, broker.address if broker else "")
-        assert self.plane.ha_order_put(order_bytes(order))
+        assert self.plane.ha_command_put(command_bytes(order))
 
     def link_events(self) -> list[str]:
         """What control has been told."""
@@ -207,9 +207,9 @@ def test_an_address_that_is_none_fails_the_attempt_alone(tmp_path: Path, capfd: 
         FakeMaster(whole_stream) as master,
         FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
     ):
-        assert slave.plane.ha_order_put(order_bytes(Master(master.address, "nonsense")))
+        assert slave.plane.ha_command_put(command_bytes(Master(master.address, "nonsense")))
         wait_until(lambda: "no handshake with master nonsense: " in capfd.readouterr().err, "it says what is wrong")
-        assert slave.plane.ha_order_put(order_bytes(Master("")))
+        assert slave.plane.ha_command_put(command_bytes(Master("")))
         slave.follow(master, broker)
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
 

@@ -237,7 +237,7 @@ int main(int argc, char **argv)
     for (long round = atol(argv[2]); round > 0; round--)
         turn();
     const uint64_t *counters = rmq_plane_header_of(&plane)->roles[RMQ_ROLE_HA].counters;
-    printf("%llu %llu %llu %llu\n", (unsigned long long)counters[RMQ_HA_TRANSFERS], (unsigned long long)counters[RMQ_HA_LIES],
+    printf("%llu %llu %llu %llu\n", (unsigned long long)counters[RMQ_HA_TRANSFERS], (unsigned long long)counters[RMQ_HA_FALSE_REPORTS],
            (unsigned long long)counters[RMQ_HA_REPORTS], (unsigned long long)plane.watermarks->replicated_offset);
     rmq_ha_sender_close(sender);
     for (int i = 0; i < SLAVES; i++)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plane_kit import NO_WAIT, Kit
 
-from ringmq.ha.waiter import Marks, WaitSettings, refusal, verdict
+from ringmq.ha.waiter import WaitSettings, Watermarks, refusal, verdict
 from ringmq.native import ffi, lib
 
 LOST, STALLED = lib.RMQ_REPLICATION_LOST, lib.RMQ_REPLICATION_STALLED
@@ -240,7 +240,7 @@ class Stage:
     def __init__(self, kit: Kit, flush: Callable[[int], int]) -> None:
         self.kit, self.flush = kit, flush
 
-    def answer(self, waits: WaitSettings, end: int, waited_ms: int, marks: Marks) -> int | None:
+    def answer(self, waits: WaitSettings, end: int, waited_ms: int, marks: Watermarks) -> int | None:
         """What the completer makes of one entry."""
         kit, ours = self.kit, self.kit.header.settings
         ours.sync_flush, ours.sync_replication = int(waits.sync_flush), int(waits.sync_replication)
@@ -269,13 +269,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 TIMEOUTS = st.sampled_from([1000, 3000, 5000, 10_000])
 WAITS = st.builds(WaitSettings, st.booleans(), st.booleans(), TIMEOUTS, TIMEOUTS)
 OFFSETS = st.integers(0, 3).map(lambda step: 100 * step)
-MARKS = st.builds(Marks, OFFSETS, OFFSETS, st.sampled_from([0, LOST, STALLED]), st.booleans(), st.booleans())
+MARKS = st.builds(Watermarks, OFFSETS, OFFSETS, st.sampled_from([0, LOST, STALLED]), st.booleans(), st.booleans())
 
 
 @settings(max_examples=400, deadline=None)
 @given(waits=WAITS, end=OFFSETS, waited_ms=st.sampled_from([0, 500, 2500, 4000, 7000, 20_000]), marks=MARKS)
 def test_the_twin_gives_the_same_verdict(
-    stage: Stage, waits: WaitSettings, end: int, waited_ms: int, marks: Marks
+    stage: Stage, waits: WaitSettings, end: int, waited_ms: int, marks: Watermarks
 ) -> None:
     now_ms = 100_000
     assert stage.answer(waits, end, waited_ms, marks) == verdict(waits, end, now_ms - waited_ms, marks, now_ms)
@@ -294,7 +294,7 @@ def test_the_twin_refuses_the_same_sends(tmp_path: Path, state: int, held: bool,
         write()
     answers = [answer.code for answer in kit.completions()]
     waits = WaitSettings(sync_flush=False, sync_replication=replicates)
-    expected = refusal(waits, Marks(0, 0, state), held, wait)
+    expected = refusal(waits, Watermarks(0, 0, state), held, wait)
     parks = expected is None and replicates and wait
     assert answers == ([] if parks else [expected or 0])
     assert bool(kit.marks.append_offset) == (expected is None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ha_kit import FOLLOWS, HaKit, Slave
 
-from ringmq.ha.watermark import Condition, PeerOffsets, Requirement, watermark
+from ringmq.ha.replica_watermark import Condition, PeerOffsets, Requirement, watermark
 from ringmq.native import ffi, lib
 
 MakeHa = Callable[..., HaKit]
@@ -240,7 +240,7 @@ def test_junk_is_closed_without_a_first_report(make_ha: MakeHa, junk: bytes) -> 
     slave.socket.send(junk)
     ha.turn_until(lambda: slave.closed, "the connection is closed")
     assert ha.found(slave, lib.RMQ_HA_EVENT_FIRST_REPORT) is None
-    assert ha.header.roles[lib.RMQ_ROLE_HA].counters[lib.RMQ_HA_LIES] == 1
+    assert ha.header.roles[lib.RMQ_ROLE_HA].counters[lib.RMQ_HA_FALSE_REPORTS] == 1
 
 
 def test_who_says_nothing_is_closed_by_housekeeping_and_who_reports_stays(make_ha: MakeHa) -> None:
@@ -453,7 +453,7 @@ def test_write_has_to_wake_it_only_where_that_serves_somebody(make_ha: MakeHa) -
 def test_an_order_of_control_ends_the_slice(make_ha: MakeHa) -> None:
     ha = make_ha()
     assert ha.turn() == lib.RMQ_RUN_BUDGET
-    assert lib.rmq_ha_order_put(ha.plane, b"{}", 2) == 0
+    assert lib.rmq_ha_command_put(ha.plane, b"{}", 2) == 0
     began = time.monotonic()
     assert ha.turn(5_000_000_000) == lib.RMQ_RUN_NEWS
     assert time.monotonic() - began < 1

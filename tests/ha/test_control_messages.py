@@ -4,28 +4,28 @@ import json
 
 import pytest
 
-from ringmq.ha.orders import (
+from ringmq.ha.control_messages import (
     JSON_BYTES_MAX,
+    Command,
     Identity,
     LinkNews,
     LongerSlave,
     Master,
+    MessageError,
     News,
-    Order,
-    OrderError,
     PeerNews,
+    command_bytes,
+    command_of,
     news_bytes,
     news_of,
-    order_bytes,
-    order_of,
 )
 
 
 @pytest.mark.parametrize(
     "order", [Identity("10.0.0.2", 4000, 1, "east", "flushed", "ff"), Master("m:10912", "m:10911"), Master("")]
 )
-def test_an_order_comes_back(order: Order) -> None:
-    assert order_of(order_bytes(order)) == order
+def test_an_order_comes_back(order: Command) -> None:
+    assert command_of(command_bytes(order)) == order
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_news_come_back(news: News) -> None:
 
 def test_fields_of_a_newer_build_are_passed_over_and_missing_ones_have_defaults() -> None:
     data = json.dumps({"order": "identity", "host": "h", "port": 1, "broker_id": 2, "colour": "red"}).encode()
-    assert order_of(data) == Identity("h", 1, 2)
+    assert command_of(data) == Identity("h", 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_fields_of_a_newer_build_are_passed_over_and_missing_ones_have_defaults(
     ],
 )
 def test_what_is_no_order_is_told(data: bytes, says: str) -> None:
-    with pytest.raises(OrderError, match=says):
-        order_of(data)
+    with pytest.raises(MessageError, match=says):
+        command_of(data)
 
 
 def test_an_order_that_does_not_fit_is_refused_where_it_is_made() -> None:
-    with pytest.raises(OrderError, match="at most"):
-        order_bytes(Master("m" * JSON_BYTES_MAX))
+    with pytest.raises(MessageError, match="at most"):
+        command_bytes(Master("m" * JSON_BYTES_MAX))

@@ -31,7 +31,7 @@ LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`count` of the peers whose bit (1 << place) is set in `peers` have the byte at `level`."""
+    """`count` of the peers whose bit (1 << slot) is set in `peers` have the byte at `level`."""
 
     peers: int
     count: int
@@ -79,7 +79,7 @@ def watermark(requirement: Requirement, peers: Sequence[PeerOffsets], append_off
     for condition in requirement.conditions:
         if condition.count <= 0:
             continue
-        chosen = (peer for place, peer in enumerate(peers) if condition.peers >> place & 1)
+        chosen = (peer for slot, peer in enumerate(peers) if condition.peers >> slot & 1)
         offsets = [peer.at_level(condition.level, append_offset) for peer in chosen]
         known = sorted((offset for offset in offsets if offset is not None), reverse=True)
         lowest = min(lowest, known[condition.count - 1] if len(known) >= condition.count else 0)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ringmq.ha import master_events as events
+from ringmq.ha.control_messages import Identity
 from ringmq.ha.master_core import IDENTITIES_PER_HOST, MasterCore
-from ringmq.ha.orders import Identity
-from ringmq.ha.places import FIRST_REPORT_MS, KNOWN_AFTER_MS
+from ringmq.ha.peer_slots import FIRST_REPORT_MS, KNOWN_AFTER_MS
+from ringmq.ha.replica_watermark import PEERS_MAX
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.watermark import PEERS_MAX
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import ResponseCode
 from tests.ha.raw_slave import RawSlave, ha_port
@@ -41,24 +41,24 @@ class Port:
                 ended.append(effect.peer)
             elif isinstance(effect, events.Log):
                 self.lines.append(effect.text)
-        for place in ended:
-            self.step(events.Closed(place, "closed"))
+        for slot in ended:
+            self.step(events.Closed(slot, "closed"))
 
     def connect(self, host: str, port: int = 4000) -> int | None:
         """The place; None when every place is taken."""
-        place = next((place for place in range(PEERS_MAX) if place not in self.taken), None)
-        if place is None:
+        slot = next((slot for slot in range(PEERS_MAX) if slot not in self.taken), None)
+        if slot is None:
             self.step(events.TurnedAway(host))
             return None
-        self.taken[place] = host
-        self.step(events.Connected(place, host, port))
-        return place if place in self.taken else None
+        self.taken[slot] = host
+        self.step(events.Connected(slot, host, port))
+        return slot if slot in self.taken else None
 
     def follow(self, host: str) -> int | None:
-        place = self.connect(host)
-        if place is not None:
-            self.step(events.FirstReport(place, 1000, LOG))
-        return place if place in self.taken else None
+        slot = self.connect(host)
+        if slot is not None:
+            self.step(events.FirstReport(slot, 1000, LOG))
+        return slot if slot in self.taken else None
 
 
 def test_idle_connections_give_their_places_up_to_newcomers() -> None:
@@ -94,12 +94,12 @@ def test_sixteen_slaves_fit_in() -> None:
 @pytest.mark.parametrize("properties", [{"haAllowedReplicas": "10.0.0.2"}, {}], ids=["named", "followed before"])
 def test_a_known_slave_gets_the_place_of_an_unknown_one(properties: dict[str, str]) -> None:
     port = Port(**properties)
-    place = port.follow("10.0.0.2")
-    assert place is not None
+    slot = port.follow("10.0.0.2")
+    assert slot is not None
     port.now_ms = KNOWN_AFTER_MS
     port.step(events.Tick())
-    del port.taken[place]
-    port.step(events.Closed(place, "its process ended"))
+    del port.taken[slot]
+    port.step(events.Closed(slot, "its process ended"))
     for number in range(20):
         port.follow(f"10.6.6.{number}")
     assert len(port.taken) >= PEERS_MAX - 1
@@ -119,12 +119,12 @@ def test_a_slave_gets_in_whatever_others_do(seed: int) -> None:
     while True:
         for _ in range(dice.randint(5, 60)):
             (port.connect if dice.random() < 0.8 else port.follow)(dice.choice(hosts))
-        place = port.connect("10.0.0.2")
+        slot = port.connect("10.0.0.2")
         tried += 1
         for _ in range(dice.randint(0, 10)):  # while the slave shakes hands
             (port.connect if dice.random() < 0.8 else port.follow)(dice.choice(hosts))
-        if place is not None and port.taken.get(place) == "10.0.0.2":
-            port.step(events.FirstReport(place, 1000, LOG))
+        if slot is not None and port.taken.get(slot) == "10.0.0.2":
+            port.step(events.FirstReport(slot, 1000, LOG))
             break
         port.now_ms += 250
         port.step(events.Tick())

@@ -1,6 +1,6 @@
 """The messages of control and ha to each other: one JSON object each, at most 1020 bytes.
 
-    control -> ha  Plane.ha_order_put   {"order": "identity" | "master", ...}
+    control -> ha  Plane.ha_command_put   {"order": "identity" | "master", ...}
     ha -> control  Plane.ha_news_put    {"news": "longer" | "peer" | "link", ...}
 
 Fields are those of the dataclasses. A missing field has its default, an unknown field is ignored. So a worker of an
@@ -19,7 +19,7 @@ STOCK_BROKER_ID = -1
 """The id of a slave that has sent none."""
 
 
-class OrderError(ValueError):
+class MessageError(ValueError):
     """Bytes that are no command or event. The message names the defect."""
 
 
@@ -86,58 +86,59 @@ class LinkNews:
     why: str = ""
 
 
-Order = Identity | Master
+Command = Identity | Master
 News = LongerSlave | PeerNews | LinkNews
-_ORDERS: dict[str, type[Order]] = {"identity": Identity, "master": Master}
+_COMMANDS: dict[str, type[Command]] = {"identity": Identity, "master": Master}
 _NEWS: dict[str, type[News]] = {"longer": LongerSlave, "peer": PeerNews, "link": LinkNews}
 _Message = TypeVar("_Message")
 
 
-def order_bytes(order: Order) -> bytes:
-    """Encode a command for Plane.ha_order_put. Raises OrderError if it exceeds JSON_BYTES_MAX."""
-    return _encode("order", _ORDERS, order)
+def command_bytes(command: Command) -> bytes:
+    """Encode a command for Plane.ha_command_put. Raises MessageError if it exceeds JSON_BYTES_MAX."""
+    return _encode("order", _COMMANDS, command)
 
 
 def news_bytes(news: News) -> bytes:
-    """Encode an event for Plane.ha_news_put. Raises OrderError if it exceeds JSON_BYTES_MAX."""
+    """Encode an event for Plane.ha_news_put. Raises MessageError if it exceeds JSON_BYTES_MAX."""
     return _encode("news", _NEWS, news)
 
 
-def order_of(data: bytes) -> Order:
-    """Decode the result of Plane.ha_order_take. Raises OrderError."""
-    return _decode("order", _ORDERS, data)
+def command_of(data: bytes) -> Command:
+    """Decode the result of Plane.ha_command_take. Raises MessageError."""
+    return _decode("order", _COMMANDS, data)
 
 
 def news_of(data: bytes) -> News:
-    """Decode the payload of an RMQ_INBOX_HA record. Raises OrderError."""
+    """Decode the payload of an RMQ_INBOX_HA record. Raises MessageError."""
     return _decode("news", _NEWS, data)
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """Decode a JSON object. Raises OrderError for anything else."""
+    """Decode a JSON object. Raises MessageError for anything else."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise OrderError(f"no JSON: {error}: {data[:80]!r}") from None
+        raise MessageError(f"no JSON: {error}: {data[:80]!r}") from None
     if not isinstance(found, dict):
-        raise OrderError(f"no JSON object: {data[:80]!r}")
+        raise MessageError(f"no JSON object: {data[:80]!r}")
     return found
 
 
 def read_fields(kind: type[_Message], found: Mapping[str, Any], **given: Any) -> _Message:
-    """A dataclass of whole numbers, text and booleans from a JSON object, except `given` fields. Raises OrderError."""
+    """A dataclass of whole numbers, text and booleans from a JSON object, except `given` fields. Raises
+    MessageError."""
     values: dict[str, Any] = dict(given)
     for entry in fields(kind):  # type: ignore[arg-type]
         if entry.name in given:
             continue
         if entry.name not in found:
             if entry.default is MISSING:
-                raise OrderError(f"{kind.__name__} without {entry.name}")
+                raise MessageError(f"{kind.__name__} without {entry.name}")
             continue
         value = found[entry.name]
         wanted = {"int": int, "str": str, "bool": bool}[str(entry.type)]
         if type(value) is not wanted:
-            raise OrderError(f"{kind.__name__}.{entry.name} is {value!r}, wanted is {wanted.__name__}")
+            raise MessageError(f"{kind.__name__}.{entry.name} is {value!r}, wanted is {wanted.__name__}")
         values[entry.name] = value
     return kind(**values)
 
@@ -146,7 +147,7 @@ def _encode(word: str, kinds: Mapping[str, type[Any]], message: Any) -> bytes:
     name = next(name for name, kind in kinds.items() if kind is type(message))
     data = json.dumps({word: name, **asdict(message)}, separators=(",", ":")).encode()
     if len(data) > JSON_BYTES_MAX:
-        raise OrderError(f"{word} {name} of {len(data)} bytes, at most {JSON_BYTES_MAX} fit")
+        raise MessageError(f"{word} {name} of {len(data)} bytes, at most {JSON_BYTES_MAX} fit")
     return data
 
 
@@ -154,5 +155,5 @@ def _decode(word: str, kinds: Mapping[str, type[_Message]], data: bytes) -> _Mes
     found = read_object(data)
     name = found.get(word)
     if not isinstance(name, str) or name not in kinds:
-        raise OrderError(f"no {word} that this build knows: {data[:80]!r}")
+        raise MessageError(f"no {word} that this build knows: {data[:80]!r}")
     return read_fields(kinds[name], found)

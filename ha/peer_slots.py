@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from ringmq.ha.master_peer import MasterPeer
+from ringmq.ha.replica_watermark import PEERS_MAX
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.watermark import PEERS_MAX
 
 FIRST_REPORT_MS = 10_000
 """Time limit of the first report. A stock slave reports within its heartbeat interval (5 s), a RingMQ slave after its
@@ -44,7 +44,7 @@ def victim(
     if len(peers) < PEERS_MAX:
         return None
     load = Counter(peer.host for peer in peers)
-    idle = [peer for peer in peers if peer.place not in counting and peer is not newcomer]
+    idle = [peer for peer in peers if peer.slot not in counting and peer is not newcomer]
     unknown = [peer for peer in idle if not is_known(peer.host)]
     if unknown or (newcomer is not None and is_known(newcomer.host)):
         return max(unknown or idle, key=lambda peer: _weight(peer, load), default=None)

@@ -12,7 +12,7 @@ from ringmq.remoting.frame import FrameDecoder
 RECEIVE_BYTES = 262_144
 
 
-class BrokerLine:
+class BrokerClient:
     """A connection to `address`, host:port. One thread uses it and calls `close`."""
 
     def __init__(self, address: str) -> None:

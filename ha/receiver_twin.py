@@ -28,7 +28,7 @@ _MAGIC_BLANK = 0xCBD43194
 _RECORD_BYTES_MIN = 91
 
 
-class StreamReader:
+class ReceiverTwin:
     """A log that grows by the bytes given to `feed`. `log` begins at the `append_offset` of the start."""
 
     def __init__(self, append_offset: int, file_bytes: int) -> None:
