@@ -66,7 +66,9 @@ def place(
     placed: dict[CpuClass, int] = {}
     plan: dict[str, tuple[int, ...]] = {}
     for row in table.rows(count, slave=slave):
-        if row.listener and not (row.cpu_class is not CpuClass.GUEST if listening is None else row.name in listening):
+        if row.listener and not (
+            row.cpu_class is not CpuClass.AUXILIARY if listening is None else row.name in listening
+        ):
             continue
         lane, number = lanes[row.cpu_class], placed.get(row.cpu_class, 0)
         plan[row.name] = (lane[min(number, len(lane) - 1)],)
@@ -109,7 +111,7 @@ def _own(cpus: list[int], readers: int) -> _Lanes:
         CpuClass.FLUSH: [flush],
         CpuClass.DISPATCH: [dispatch],
         CpuClass.CONTROL: [control],
-        CpuClass.GUEST: [control],
+        CpuClass.AUXILIARY: [control],
         CpuClass.HA: [left[0] if left else control],
         CpuClass.SERVICE: [*left[1:], control],
     }

@@ -63,7 +63,7 @@ class CpuClass(Enum):
     CONTROL = "control"
     HA = "ha"
     SERVICE = "service"
-    GUEST = "a guest of control"
+    AUXILIARY = "on control's CPU"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,11 +267,11 @@ WORKERS = WorkerTable(
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(
-            "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.GUEST,
+            "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.AUXILIARY,
             listener="ringmq.broker.listening:listen_for_name_server",
         ),
         WorkerRow(
-            "metrics", lib.RMQ_ROLE_METRICS, "ringmq.broker.exporter.worker", StopPhase.READ, CpuClass.GUEST,
+            "metrics", lib.RMQ_ROLE_METRICS, "ringmq.broker.exporter.worker", StopPhase.READ, CpuClass.AUXILIARY,
             start=Start.CONNECTION, is_optional=True, listener="ringmq.broker.listening:listen_for_metrics",
         ),
     ),

@@ -37,7 +37,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered(Generic[T]):
+class AppendResult(Generic[T]):
     """The result of an append. Code 0, 10 (not synced in time), 11 or 12 (replicas lost, or late): the record is in the
     log."""
 
@@ -123,10 +123,10 @@ class Appends(Generic[T]):
         self._waiting[slot] = what
         return True
 
-    def answers(self) -> Iterator[Answered[T]]:
+    def answers(self) -> Iterator[AppendResult[T]]:
         """The results of appends since the last call."""
         while found := self._port.take():
             what = self._waiting.pop(found.token)
             self._free.append(found.token)
             end = found.commit_log_offset + found.bytes
-            yield Answered(what, found.code, found.cause, found.queue_offset, found.commit_log_offset, end)
+            yield AppendResult(what, found.code, found.cause, found.queue_offset, found.commit_log_offset, end)

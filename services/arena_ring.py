@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Allocation:
     """The bytes of one batch, from `start` to the start of the next. The batch is over when `stored[lane]` reaches
     `end`."""
 
@@ -24,14 +24,14 @@ class ArenaRing:
     def __init__(self, size_bytes: int) -> None:
         self._size = size_bytes
         self._head = 0
-        self._taken: deque[Taken] = deque()
+        self._allocations: deque[Allocation] = deque()
 
     @property
     def span(self) -> tuple[int, int]:
         """The free bytes in one piece: from, to."""
-        if not self._taken:
+        if not self._allocations:
             return 0, self._size
-        first = self._taken[0].start
+        first = self._allocations[0].start
         if self._head == first:
             return first, first
         return self._head, self._size if self._head > first else first
@@ -40,22 +40,22 @@ class ArenaRing:
         """Skip the rest up to the arena's end, because the next copy does not fit into it. False if nothing else is
         free."""
         start, end = self.span
-        if end < self._size or not self._taken or not self._taken[0].start or start == end:
+        if end < self._size or not self._allocations or not self._allocations[0].start or start == end:
             return False
         self._head = 0
         return True
 
     def take(self, lane: int, end: int, upto: int) -> None:
         """Allocate the span up to this byte."""
-        self._taken.append(Taken(lane, end, self.span[0]))
+        self._allocations.append(Allocation(lane, end, self.span[0]))
         self._head = upto % self._size
 
     def give_back(self, stored: Sequence[int]) -> None:
         """Free every batch at the front whose records are stored."""
-        while self._taken and stored[self._taken[0].lane] >= self._taken[0].end:
-            self._taken.popleft()
+        while self._allocations and stored[self._allocations[0].lane] >= self._allocations[0].end:
+            self._allocations.popleft()
 
     def clear(self) -> None:
         """Free everything. No request may be in flight."""
-        self._taken.clear()
+        self._allocations.clear()
         self._head = 0

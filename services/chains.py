@@ -72,7 +72,7 @@ def link_of(value: str | None) -> Link | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class IncompleteChain:
     """A chain without its end. The service has to submit the requests `following` .. `length` - 1, tied."""
 
     mark: int
@@ -114,9 +114,9 @@ class ChainScan:
         chain.following = max(chain.following, link.index + 1)
 
     @property
-    def missing(self) -> list[Parted]:
+    def missing(self) -> list[IncompleteChain]:
         """The chains to complete, in the order of the log."""
-        return [Parted(mark, chain.following, chain.length) for mark, chain in self._open.items()]
+        return [IncompleteChain(mark, chain.following, chain.length) for mark, chain in self._open.items()]
 
     @property
     def scan_from(self) -> int:

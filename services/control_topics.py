@@ -1,4 +1,4 @@
-"""Asks control for topics that services need (`TopicMaker`). Control answers when the plane has them, or with a
+"""Asks control for topics that services need (`TopicCreator`). Control answers when the plane has them, or with a
 refusal.
 """
 
@@ -13,7 +13,7 @@ from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
-from ringmq.services.topic_maker import Then
+from ringmq.services.topic_creator import Then
 
 PATIENCE_MS = 2000
 LATE = "[OVERLOAD]the broker's control process does not make topics now, try again later"
@@ -49,8 +49,8 @@ class ControlTopics:
         """True if an ask has no answer yet."""
         return bool(self._waiting)
 
-    def make(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
-        """See TopicMaker."""
+    def create(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
+        """See TopicCreator."""
         self._token = (self._token + 1) % TOKENS
         payload = json_body.write_body({"topics": [topic.to_json() for topic in topics]})
         if self._asker.ask(lib.RMQ_INBOX_TOPICS, self._token, payload):

@@ -1,6 +1,6 @@
-"""The loop of the worker `services`: takes requests out of its inbox, has guests answer them, returns the answers.
+"""The loop of the worker `services`: takes requests out of its inbox, has services answer them, returns the answers.
 
-One turn: answers that did not fit -> requests, while there is time -> slices of long requests -> the guests' own work
+One turn: answers that did not fit -> requests, while there is time -> slices of long requests -> the services' own work
 -> timed work -> answers. Nothing waits. `TurnClock` limits the time of a turn.
 """
 
@@ -23,13 +23,13 @@ from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.control_topics import ControlTopics
-from ringmq.services.guest import Guest
-from ringmq.services.guest_requests import GuestRequests
+from ringmq.services.hosted_service import HostedService
 from ringmq.services.log_view import LogView
+from ringmq.services.service_requests import ServiceRequests
 
 TICK_MS = 250
 POLL_MS = 2
-"""Time between two turns while a guest waits for words that ring no bell."""
+"""Time between two turns while a service waits for words that ring no bell."""
 STORE_LOOK_MS = 10_000
 """Time for which the blocks of a deleted log file stay in use, if this process has it mapped."""
 LINES_PER_MINUTE = 10
@@ -37,15 +37,15 @@ LINES_PER_MINUTE = 10
 
 
 class ServiceLoop:
-    """Owns the guests and their requests and answers. `turn` does one round; the caller parks between rounds."""
+    """Owns the services and their requests and answers. `turn` does one round; the caller parks between rounds."""
 
     def __init__(
         self,
         plane: Plane,
         role: int,
         inbox: Inbox,
-        guests: Sequence[Guest],
-        maker: ControlTopics,
+        services: Sequence[HostedService],
+        topic_creator: ControlTopics,
         outbox: Outbox,
         config: Callable[[], BrokerConfig],
         log_view: LogView,
@@ -56,8 +56,8 @@ class ServiceLoop:
         self._plane = plane
         self._role = role
         self._inbox = inbox
-        self._guests = guests
-        self._maker = maker
+        self._services = services
+        self._topic_creator = topic_creator
         self._config = config
         self._log_view = log_view
         self._log = log
@@ -68,8 +68,8 @@ class ServiceLoop:
         self._slow_requests = SlowRequests()
         latency = plane.header.latency[role][lib.RMQ_SERVICES_LATENCY_ANSWERED]
         times = AnswerTimes(latency, self._slow_requests, lambda: config().slow_request_ms)
-        self._requests = GuestRequests(
-            guests, outbox, self._clock, self._replies.backlog_bytes, self._refusal, times.measure, self._log_line
+        self._requests = ServiceRequests(
+            services, outbox, self._clock, self._replies.backlog_bytes, self._refusal, times.measure, self._log_line
         )
         way = Way(plane, role, inbox, self._replies, self._requests, self._clock)
         self._intake = Intake(way, hooks=self, others={})
@@ -89,9 +89,9 @@ class ServiceLoop:
         self._replies.send_waiting()
         taken = self._intake.take(now_ms)
         self._requests.turn()
-        worked = self._maker.turn(now_ms) or taken > 0
-        for guest in self._guests:
-            worked |= guest.turn(now_ms)
+        worked = self._topic_creator.turn(now_ms) or taken > 0
+        for service in self._services:
+            worked |= service.turn(now_ms)
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             self._tick(now_ms)
@@ -104,9 +104,11 @@ class ServiceLoop:
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
         timeout_ms = max(0, self._next_tick_ms - now_ms)
-        if any(guest.is_polling for guest in self._guests):
+        if any(service.is_polling for service in self._services):
             timeout_ms = min(timeout_ms, POLL_MS)
-        self._intake.park(timeout_ms, lambda: self._maker.has_news or any(guest.has_news for guest in self._guests))
+        self._intake.park(
+            timeout_ms, lambda: self._topic_creator.has_news or any(service.has_news for service in self._services)
+        )
 
     def may_rest(self, now_ms: int) -> bool:
         """True if there has been no work for a while, and there is none now, so the process may end. Later work starts
@@ -123,15 +125,15 @@ class ServiceLoop:
         """
         while takes_more and (self.turn(now_ms) or self._requests.has_work):
             self._requests.finish()
-        for guest in self._guests:
-            guest.close()
+        for service in self._services:
+            service.close()
         self._replies.perform(self._requests.take_effects())
 
     @property
     def _is_idle(self) -> bool:
-        if self._requests.has_work or self._replies.is_waiting or self._maker.is_waiting:
+        if self._requests.has_work or self._replies.is_waiting or self._topic_creator.is_waiting:
             return False
-        return all(guest.is_idle for guest in self._guests)
+        return all(service.is_idle for service in self._services)
 
     # ---- in ----
 
@@ -153,8 +155,8 @@ class ServiceLoop:
 
     def _tick(self, now_ms: int) -> None:
         self._intake.look_at_readers()
-        for guest in self._guests:
-            self._guard(guest.name, lambda: guest.save_if_due(now_ms))  # noqa: B023 (called within)
+        for service in self._services:
+            self._guard(service.name, lambda: service.save_if_due(now_ms))  # noqa: B023 (called within)
         if now_ms >= self._next_store_look_ms:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS
             self._guard("files that retention took", self._log_view.look_again)

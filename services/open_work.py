@@ -1,6 +1,6 @@
 """Tells if the store holds work for the worker `services`. The worker's row names `has_open_work` as `needed_at_once`.
 
-Every start of a broker calls it. For a store without work of a guest it costs a look into the plane, and no imports.
+Every start of a broker calls it. For a store without work of a service it costs a look into the plane, and no imports.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ringmq.services.topics import Topics
 
 
 def has_open_work(config: BrokerConfig, root: Path) -> bool:
-    """True if a guest has open work. The store must be recovered and the plane filled; no worker runs yet. Raises
+    """True if a service has open work. The store must be recovered and the plane filled; no worker runs yet. Raises
     OSError."""
     plane = Plane.open(plane_name(root))
     topics = Topics(plane)

@@ -18,7 +18,7 @@ from ringmq.ipc.ports import Port, mark_of, parts_of_mark
 from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.chains import CHAIN_PAIR
-from ringmq.services.pace import Pace
+from ringmq.services.rate_limiter import RateLimiter
 from ringmq.services.republish_flow import Refusal, RepublishFlow
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import (
@@ -59,7 +59,7 @@ def arena_bytes(config: Any) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueueTarget:
     """A queue of the plane."""
 
     topic_id: int
@@ -67,11 +67,11 @@ class Place:
     queue_id: int
 
 
-def find_place(plane: Plane, topic: str, queue_id: int = 0) -> Place | None:
+def find_target(plane: Plane, topic: str, queue_id: int = 0) -> QueueTarget | None:
     """The queue. None until control has made it."""
     topic_id = plane.topic_find(topic)
     slot = None if topic_id is None else plane.queue_find(topic_id, queue_id)
-    return None if topic_id is None or slot is None else Place(topic_id, slot, queue_id)
+    return None if topic_id is None or slot is None else QueueTarget(topic_id, slot, queue_id)
 
 
 def following_copies(plane: Plane, reader: QueueReader, slot: int, role: int, lane: int = 0) -> Steps[int]:
@@ -125,12 +125,12 @@ class Republisher:
         limits = CopyLimits(int(plane.header.settings.message_bytes_max))
         template = RecordCopy(b"", edits=(PairEdit(EditKind.REMOVE, CHAIN_PAIR.encode()), *edits))
         self._native = NativeCopies([template] * batch, limits, self.port.arena, 0, 0)
-        self._aimed: Place | None = None
+        self._aimed: QueueTarget | None = None
         self._next_tick_ms = 0
         ports = [plane.header.ports.port[number] for number in range(plane.header.ports.count)]
         self._others = [port for port in ports if port.role != role]
         clients = sum(int(port.weight) for port in self._others if port.flags & lib.RMQ_PORT_CONNECTIONS)
-        self._pace = Pace(int(self.port.row.weight) / max(1, clients))
+        self._rate_limiter = RateLimiter(int(self.port.row.weight) / max(1, clients))
         self._allowance = 0
         self._flow = RepublishFlow(lanes, len(self.port.arena))
         self._stored = ffi.new("uint64_t[]", lanes)
@@ -153,7 +153,7 @@ class Republisher:
         self._take_completions()
         if not self._flow.may_submit(now_ms):
             self._settle()
-        self._allowance = self._pace.allowance(now_ms, sum(int(port.request.tail) for port in self._others))
+        self._allowance = self._rate_limiter.allowance(now_ms, sum(int(port.request.tail) for port in self._others))
         return self._allowance > 0 and self._flow.may_submit(now_ms)
 
     def next_offset(self, lane: int = 0) -> int:
@@ -238,7 +238,7 @@ class Republisher:
             self._complain(f"waits: {error}; nothing behind it is published until the queue is built anew")
         return 0
 
-    def publish(self, count: int, target: Place, lane: int = 0) -> int:
+    def publish(self, count: int, target: QueueTarget, lane: int = 0) -> int:
         """Publish the first `count` records of `batch`. Returns the number of requests. If ring or arena are full there
         are fewer, and the rest is read again."""
         self._aim(target)
@@ -252,14 +252,14 @@ class Republisher:
         self.batch.release()
         self.words[SKIPPED] += done - made
         self.words[SUBMITTED] += made
-        self._pace.published(made)
+        self._rate_limiter.published(made)
         end = parts_of_mark(requests[made - 1].token)[2] + 1 if made else None
         self._flow.submitted(lane, following, end, int(self._native.batch.arena_at))
         if made and self.port.submit(requests, made) < made:
             raise RuntimeError("the request ring took fewer requests than it had room for")
         return int(made)
 
-    def _aim(self, target: Place) -> None:
+    def _aim(self, target: QueueTarget) -> None:
         if target == self._aimed:
             return
         self._aimed = target

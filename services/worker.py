@@ -16,8 +16,8 @@ from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.services.appends import Appends
+from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_topics import ControlTopics
-from ringmq.services.followed_config import FollowedConfig
 from ringmq.services.log_view import LogView
 from ringmq.services.loop import ServiceLoop
 from ringmq.services.staged.events import Effect
@@ -40,13 +40,13 @@ def now_ms() -> int:
 
 
 def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appends[Effect]]:
-    """The loop with all guests, the worker's inbox, and its port. A new guest is constructed here."""
-    config = FollowedConfig(Path(spec.config_path))
+    """The loop with all services, the worker's inbox, and its port. A new service is constructed here."""
+    config = ConfigWatcher(Path(spec.config_path))
     port = plane.port_of(spec.role)
     plane.map_arena(port)
     log_view = LogView(plane, MessageStore(store_config(config())))
     outbox, inbox = Outbox(), Inbox(plane, spec.role)
-    maker = ControlTopics(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
+    topic_creator = ControlTopics(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
     appends: Appends[Effect] = Appends(plane, port)
     staged = StagedWrites(
         plane=plane,
@@ -54,12 +54,12 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appen
         topics=Topics(plane),
         config=config,
         appends=appends,
-        maker=maker,
+        topic_creator=topic_creator,
         outbox=outbox,
         tell=log,
     )
     loop = ServiceLoop(
-        plane, spec.role, inbox, [staged], maker, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS
+        plane, spec.role, inbox, [staged], topic_creator, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS
     )
     return loop, inbox, appends
 

@@ -10,7 +10,7 @@ from ringmq.client.producing.send_request import BodyRules, prepare_batch
 from ringmq.client.producing.staged_writes import (
     CommitRequest,
     StagedChunk,
-    StagingPlace,
+    StagingArea,
     commit_staged,
     describe_staging,
     place_of_message,
@@ -45,9 +45,9 @@ class Stager:
 
     def __init__(self, broker: RunningBroker, timeout_ms: int = 20_000) -> None:
         self.namesrv = broker.namesrv
-        place = describe_staging(broker.address)
-        assert place is not None
-        self.place: StagingPlace = place
+        area = describe_staging(broker.address)
+        assert area is not None
+        self.area: StagingArea = area
         self._producer = Producer(broker.namesrv, "stager", retry=RetryPolicy(attempts=16, budget_ms=timeout_ms))
         self._timeout_ms = timeout_ms
         self._producer.start()
@@ -70,7 +70,7 @@ class Stager:
             body = batch_body(rows)
             said = StagedChunk(partition, attempt, sequence, 0, len(body), zlib.crc32(body) & 0x7FFFFFFF)
             properties = said.properties(query, batch, topic, queue)
-            request = staging_request(self.place, sequence, body, properties, time.time_ns() // 1_000_000)
+            request = staging_request(self.area, sequence, body, properties, time.time_ns() // 1_000_000)
             result = self._producer.begin_request(request).result()
             at = place_of_message(result.offset_message_ids[0])
             staged.append(StagedChunk(partition, attempt, sequence, at, len(body), said.body_crc))
@@ -78,7 +78,7 @@ class Stager:
 
     def commit(self, query: str, batch: int, chunks: tuple[StagedChunk, ...]) -> None:
         """Commit; RingmqError when it is refused or does not come to an end."""
-        commit_staged(self.namesrv, self.place.broker_name, CommitRequest(query, batch, chunks), self._timeout_ms)
+        commit_staged(self.namesrv, self.area.broker_name, CommitRequest(query, batch, chunks), self._timeout_ms)
 
 
 def messages_of(address: str, topic: str, queues: int = 2) -> list[MessageExt]:

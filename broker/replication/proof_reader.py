@@ -18,7 +18,7 @@ REST_PER_WORK = 4
 """Rest per time of work, so the thread takes a fifth of a CPU. Control and this thread share the interpreter's lock."""
 
 
-class Pace:
+class CpuThrottle:
     """Rests after STEP_MS of the thread's CPU time, REST_PER_WORK times as long as the work."""
 
     def __init__(
@@ -65,7 +65,7 @@ class ProofReader:
         end_s = time.monotonic() + PROOF_MS / 1000
         try:
             with open_log_source(tail.address, CALL_MS) as read_chunk:
-                why = why_not_proven(tail, read_chunk, lambda: time.monotonic() < end_s, Pace())
+                why = why_not_proven(tail, read_chunk, lambda: time.monotonic() < end_s, CpuThrottle())
         except Exception as error:  # the owner waits for a word, whatever the peer has sent
             why = str(error) or type(error).__name__
         self._ended.put(why)

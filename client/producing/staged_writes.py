@@ -28,7 +28,7 @@ __all__ = [
     "BATCH_PROPERTIES",
     "CommitRequest",
     "StagedChunk",
-    "StagingPlace",
+    "StagingArea",
     "commit_staged",
     "describe_staging",
     "find_route",
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class StagingPlace:
+class StagingArea:
     """The staging area of a broker, and its limits."""
 
     broker_name: str
@@ -84,10 +84,10 @@ def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = PATIE
     return _run(find, timeout_ms)
 
 
-def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingPlace | None:
+def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingArea | None:
     """Return the staging area of the broker at `address`, None if the broker has none. Raises RingmqError."""
 
-    async def describe(client: RemotingClient) -> StagingPlace | None:
+    async def describe(client: RemotingClient) -> StagingArea | None:
         fields = {staged_writes.OPERATION: staged_writes.DESCRIBE}
         try:
             answer = await client.call(address, RequestCode.STAGED_WRITES, fields, timeout_ms=REQUEST_TIMEOUT_MS)
@@ -96,7 +96,7 @@ def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingPlac
                 return None
             raise
         value = json_body.read_object(answer.body, "staging place")
-        return StagingPlace(
+        return StagingArea(
             json_body.text(value, "brokerName"),
             json_body.text(value, "topic"),
             max(1, json_body.integer(value, "queues")),
@@ -145,11 +145,11 @@ def _may_pass(error: RingmqError) -> bool:
 
 
 def staging_request(
-    place: StagingPlace, number: int, body: bytes | bytearray | memoryview, properties: dict[str, str], now_ms: int
+    area: StagingArea, number: int, body: bytes | bytearray | memoryview, properties: dict[str, str], now_ms: int
 ) -> SendRequest:
     """Return the send that stages one chunk."""
     encoded = encode_properties({**properties, WAIT: "true"}).encode()
-    return SendRequest(place.topic, body, encoded, 0, 0, now_ms, (), queue=place.queue(number))
+    return SendRequest(area.topic, body, encoded, 0, 0, now_ms, (), queue=area.queue(number))
 
 
 def place_of_message(offset_message_id: str) -> int:

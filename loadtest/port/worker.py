@@ -54,14 +54,14 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
     """Carry out the task, then wait for SIGTERM."""
     from ringmq.ipc.exit_status import EXIT_CLEAN
     from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING
-    from ringmq.services.republisher import Republisher, find_place
+    from ringmq.services.republisher import Republisher, find_target
 
     role, order = plane.role(spec.role), Order(**json.loads(os.environ[ORDER]))
     result = Path(order.result)
     role.state = STATE_SERVING
     while not stop.is_set:
         role.progress += 1
-        source, target = find_place(plane, order.source), find_place(plane, order.target)
+        source, target = find_target(plane, order.source), find_target(plane, order.target)
         is_over = bool(order.result) and result.exists()
         if source and target and not is_over and plane.queue(source.queue_slot).max_offset >= order.records:
             republisher = Republisher(

@@ -13,7 +13,7 @@ from ringmq.client.producing.send_result import SendResult
 from ringmq.client.producing.staged_writes import (
     CommitRequest,
     StagedChunk,
-    StagingPlace,
+    StagingArea,
     commit_staged,
     describe_staging,
     place_of_message,
@@ -129,7 +129,7 @@ async def _close_all(clients: list[RemotingClient]) -> None:
 
 
 def _stage(
-    producer: Producer, place: StagingPlace, topic: str, query: str, body: bytes, batch_id: int
+    producer: Producer, place: StagingArea, topic: str, query: str, body: bytes, batch_id: int
 ) -> tuple[StagedChunk, ...]:
     waiting: deque[Future[SendResult]] = deque()
     crc = zlib.crc32(body) & 0x7FFFFFFF  # as RocketMQ keeps it

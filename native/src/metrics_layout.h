@@ -15,7 +15,7 @@
 #define RMQ_FLUSH_LATENCY_FLUSHED 0  /* of those that wait for it */
 #define RMQ_FLUSH_LATENCY_REPLICATED 1
 #define RMQ_CONTROL_LATENCY_ANSWERED 0 /* requests that control answers */
-#define RMQ_SERVICES_LATENCY_ANSWERED 0 /* requests that guests answer at once */
+#define RMQ_SERVICES_LATENCY_ANSWERED 0 /* requests that services answer at once */
 struct rmq_latency {
     uint64_t sum_ns;
     uint64_t counts[RMQ_LATENCY_BUCKETS];

@@ -18,15 +18,15 @@ from ringmq.services.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,
-    Asked,
+    CommitRequested,
     Effect,
     Event,
     Inspect,
     Inspected,
+    Log,
     NotStored,
     Publish,
     Stored,
-    Tell,
     Unsound,
 )
 
@@ -48,7 +48,7 @@ QUERIES_MAX = 10_000
 class _Candidate:
     """The request that is next to be decided."""
 
-    asked: Asked
+    asked: CommitRequested
     pieces: list[Piece] = field(default_factory=list)
 
 
@@ -65,7 +65,7 @@ class _Commit:
     found: dict[int, int] = field(default_factory=dict)
     """Chunk -> number of its messages that recovery has found in the log."""
     in_flight: set[int] = field(default_factory=set)
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[CommitRequested] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     not_before_ms: int = 0
     done_asked: bool = False
@@ -100,7 +100,7 @@ class StagedCommits:
         """End of the last record that is known to be stored."""
         self._record: tuple[int, ...] = ()
         """Commit-log offset and bytes of the last decision or done record."""
-        self._asked: deque[Asked] = deque()
+        self._asked: deque[CommitRequested] = deque()
         self._candidate: _Candidate | None = None
         self._in_flight = 0
         self._effects: list[Effect] = []
@@ -115,7 +115,7 @@ class StagedCommits:
     def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
         """The effects of `event`. `confirm_offset`: the end of the log that consumers may see."""
         match event:
-            case Asked():
+            case CommitRequested():
                 self._on_asked(event)
             case Inspected(pieces):
                 self._on_inspected(pieces)
@@ -147,7 +147,7 @@ class StagedCommits:
         full = len(self._asked) + coming >= ASKED_MAX
         return f"[OVERLOAD]{ASKED_MAX} commits wait already, try again later" if full else ""
 
-    def _on_asked(self, asked: Asked) -> None:
+    def _on_asked(self, asked: CommitRequested) -> None:
         if remark := self.overload(0):
             self._answer(asked, ResponseCode.SYSTEM_BUSY, remark)
         else:
@@ -207,7 +207,7 @@ class StagedCommits:
                     text = f"chunk {chunk} for topic {piece.topic}, queue {piece.queue_id}: {event.remark}"
                     commit.lost.append(text)
                     query, batch = commit.key
-                    self._effects.append(Tell(f"staged writes of query {query}, batch {batch}: not published: {text}"))
+                    self._effects.append(Log(f"staged writes of query {query}, batch {batch}: not published: {text}"))
                 else:
                     commit.missing.appendleft(chunk)
                     commit.not_before_ms = now_ms + RETRY_MS
@@ -289,11 +289,11 @@ class StagedCommits:
 
     # ---- answers ----
 
-    def _answer(self, asked: Asked, code: int, remark: str) -> None:
+    def _answer(self, asked: CommitRequested, code: int, remark: str) -> None:
         self._effects.append(Answer(asked.token, code, remark))
 
     def _answer_complete(
-        self, asked: Asked, commit_log_end: int, confirm_offset: int, remark: str, lost: int = 0
+        self, asked: CommitRequested, commit_log_end: int, confirm_offset: int, remark: str, lost: int = 0
     ) -> None:
         """Answer a complete commit. Published means readable; a slow disk, or replicas, may still have to store the
         messages."""
@@ -378,6 +378,6 @@ class StagedCommits:
         return value, self._commit_log_end
 
 
-def _without_chunks(asked: Asked) -> Asked:
+def _without_chunks(asked: CommitRequested) -> CommitRequested:
     """A copy without chunks. The decision has them, and a request that waits for publication needs only its token."""
     return replace(asked, request=replace(asked.request, chunks=()))

@@ -10,7 +10,7 @@ from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piec
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CommitRequested:
     """Event: a client asks for a commit. `token` names the recipient of its `Answer`."""
 
     token: Any
@@ -58,7 +58,7 @@ class Tick:
     """Event: time has passed."""
 
 
-Event = Asked | Inspected | Unsound | Stored | NotStored | Tick
+Event = CommitRequested | Inspected | Unsound | Stored | NotStored | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class AppendDone:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Effect: the answer to an `Asked`."""
+    """Effect: the answer to a `CommitRequested`."""
 
     token: Any
     code: int
@@ -103,10 +103,10 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class Log:
     """Effect: write a log line."""
 
     text: str
 
 
-Effect = Inspect | AppendCommit | Publish | AppendDone | Answer | Tell
+Effect = Inspect | AppendCommit | Publish | AppendDone | Answer | Log

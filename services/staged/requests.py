@@ -17,8 +17,8 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import Perm
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC, CommitRequest
 from ringmq.services.staged.commit_records import pieces_max
-from ringmq.services.staged.events import Asked
-from ringmq.services.topic_maker import TopicMaker
+from ringmq.services.staged.events import CommitRequested
+from ringmq.services.topic_creator import TopicCreator
 from ringmq.services.topics import Topics
 
 STAGED_QUEUES = 4
@@ -41,14 +41,14 @@ class StagedRequests:
         self,
         config: Callable[[], BrokerConfig],
         topics: Topics,
-        maker: TopicMaker,
+        topic_creator: TopicCreator,
         outbox: Outbox,
         overload: Callable[[int], str],
     ) -> None:
-        self.asked: deque[Asked] = deque()
+        self.asked: deque[CommitRequested] = deque()
         self._config = config
         self._topics = topics
-        self._maker = maker
+        self._topic_creator = topic_creator
         self._outbox = outbox
         self._overload = overload
         self._waiting: list[tuple[Request, Callable[[], Answer]]] = []
@@ -100,7 +100,7 @@ class StagedRequests:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark)
 
     def _ask(self, request: Request, commit: CommitRequest) -> Answer:
-        self.asked.append(Asked(request, commit, request.now_ms))
+        self.asked.append(CommitRequested(request, commit, request.now_ms))
         return Wait()
 
     def _behind_topics(self, request: Request, answer: Callable[[], Answer]) -> Answer:
@@ -109,7 +109,7 @@ class StagedRequests:
             return answer()
         self._waiting.append((request, answer))
         if len(self._waiting) == 1:
-            self._maker.make(OWN_TOPICS, request.now_ms, self._on_made)
+            self._topic_creator.create(OWN_TOPICS, request.now_ms, self._on_made)
         return Wait()
 
     def _on_made(self, refusal: RequestError | None) -> None:

@@ -1,4 +1,4 @@
-"""The guest of staged writes: performs the effects of `commits` on the log (docs/staged-writes.md).
+"""The service of staged writes: performs the effects of `commits` on the log (docs/staged-writes.md).
 
 A turn takes the answers of write and the requests of clients, and performs the effects. Nothing waits. Each turn does
 at most one inspection, so that a large commit does not delay other requests.
@@ -20,7 +20,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
-from ringmq.services.appends import Answered, Appends
+from ringmq.services.appends import AppendResult, Appends
 from ringmq.services.log_view import LogView
 from ringmq.services.staged.bodies import StagedBodies
 from ringmq.services.staged.commit_records import mark_of
@@ -33,16 +33,16 @@ from ringmq.services.staged.events import (
     Event,
     Inspect,
     Inspected,
+    Log,
     NotStored,
     Publish,
     Stored,
-    Tell,
     Tick,
     Unsound,
 )
 from ringmq.services.staged.recovery import load_snapshot, replay, save_snapshot, see_published
 from ringmq.services.staged.requests import StagedRequests
-from ringmq.services.topic_maker import TopicMaker
+from ringmq.services.topic_creator import TopicCreator
 from ringmq.services.topics import Topics
 
 WORK_MS = 5
@@ -69,7 +69,7 @@ PASSING = (lib.RMQ_CAUSE_SEGMENT_LATE, lib.RMQ_CAUSE_IN_SYNC_REPLICAS)
 
 
 class StagedWrites:
-    """The guest. It reads the log once `COMMITS_TOPIC` exists, so not before the first request of a client."""
+    """The service. It reads the log once `COMMITS_TOPIC` exists, so not before the first request of a client."""
 
     name = "staged writes"
     codes = frozenset({int(RequestCode.STAGED_WRITES)})
@@ -82,7 +82,7 @@ class StagedWrites:
         topics: Topics,
         config: Callable[[], BrokerConfig],
         appends: Appends[Effect],
-        maker: TopicMaker,
+        topic_creator: TopicCreator,
         outbox: Outbox,
         tell: Callable[[str], None],
         core: StagedCommits | None = None,
@@ -96,7 +96,7 @@ class StagedWrites:
         self._tell = tell
         self._root = Path(config().store_path_root_dir)
         self._core = StagedCommits() if core is None else core
-        self._requests = StagedRequests(config, topics, maker, outbox, self._core.overload)
+        self._requests = StagedRequests(config, topics, topic_creator, outbox, self._core.overload)
         self._bodies = StagedBodies(log, topics, config, plane.header.settings)
         self._recovery: Iterator[bool] | None = None
         self._is_open = False
@@ -105,22 +105,22 @@ class StagedWrites:
         self._saved_ms = 0
 
     def on_request(self, request: Request) -> RequestAnswer:
-        """See Guest."""
+        """See HostedService."""
         return self._requests.on_request(request)
 
     @property
     def has_news(self) -> bool:
-        """See Guest."""
+        """See HostedService."""
         return self._is_open and (bool(self._events) or self._appends.has_answers)
 
     @property
     def is_polling(self) -> bool:
-        """See Guest."""
+        """See HostedService."""
         return self._recovery is not None
 
     @property
     def is_idle(self) -> bool:
-        """See Guest."""
+        """See HostedService."""
         if not self._requests.is_idle:
             return False
         if not self._is_open:
@@ -129,7 +129,7 @@ class StagedWrites:
         return is_saved and not self._events and self._core.is_idle
 
     def turn(self, now_ms: int) -> bool:
-        """See Guest."""
+        """See HostedService."""
         if not self._is_open:
             if not self._requests.has_decisions:
                 self._requests.refuse_asked()
@@ -137,7 +137,7 @@ class StagedWrites:
             self._is_open = True
             self._recovery = self._recover()
         worked = self._recover_some()
-        events: list[Event] = [self._event_of(answered) for answered in self._appends.answers()]
+        events: list[Event] = [self._event_of(result) for result in self._appends.answers()]
         while self._requests.asked:
             events.append(self._requests.asked.popleft())
         if self._events:
@@ -149,7 +149,7 @@ class StagedWrites:
         return worked
 
     def close(self) -> None:
-        """See Guest."""
+        """See HostedService."""
         for effect in self._core.abandon("the broker is shutting down: commit the batch again when it is back"):
             self._perform(effect)
 
@@ -211,7 +211,7 @@ class StagedWrites:
                 self._publish(effect)
             case Answer(token, code, remark):
                 self._answer(token, code, remark)
-            case Tell(text):
+            case Log(text):
                 self._tell(text)
 
     def _inspect(self, effect: Inspect) -> Inspected | Unsound:
@@ -252,13 +252,13 @@ class StagedWrites:
 
     # ---- in ----
 
-    def _event_of(self, answered: Answered[Effect]) -> Event:
-        if answered.code in IN_THE_LOG:
-            where = answered.queue_offset, answered.commit_log_offset, answered.commit_log_end
-            return Stored(answered.what, *where)
-        if answered.cause == lib.RMQ_CAUSE_QUEUE_SLOT:
-            return NotStored(answered.what, answered.code, GONE, final=True)
-        cause = REFUSALS.get(answered.cause, f"cause {answered.cause}")
-        remark = f"the store refused it with code {answered.code}: {cause}"
-        code = ResponseCode.SYSTEM_BUSY if answered.cause in PASSING else answered.code
-        return NotStored(answered.what, code, remark, code == ResponseCode.MESSAGE_ILLEGAL)
+    def _event_of(self, result: AppendResult[Effect]) -> Event:
+        if result.code in IN_THE_LOG:
+            where = result.queue_offset, result.commit_log_offset, result.commit_log_end
+            return Stored(result.what, *where)
+        if result.cause == lib.RMQ_CAUSE_QUEUE_SLOT:
+            return NotStored(result.what, result.code, GONE, final=True)
+        cause = REFUSALS.get(result.cause, f"cause {result.cause}")
+        remark = f"the store refused it with code {result.code}: {cause}"
+        code = ResponseCode.SYSTEM_BUSY if result.cause in PASSING else result.code
+        return NotStored(result.what, code, remark, code == ResponseCode.MESSAGE_ILLEGAL)

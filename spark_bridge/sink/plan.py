@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ringmq.client.connections.routes import TopicRoute
-from ringmq.client.producing.staged_writes import StagingPlace, describe_staging, find_route
+from ringmq.client.producing.staged_writes import StagingArea, describe_staging, find_route
 from ringmq.spark_bridge.sink.columns import LATER_COLUMNS, check_write_schema
 from ringmq.spark_bridge.sink.errors import SchemaError, WriteError
 from ringmq.spark_bridge.sink.options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
@@ -25,7 +25,7 @@ class WritePlan:
 
     options: WriteOptions
     columns: tuple[str, ...]
-    staging: StagingPlace | None = None
+    staging: StagingArea | None = None
 
     @property
     def chunk_bytes(self) -> int:
@@ -62,7 +62,7 @@ def plan_stream_write(
     options: WriteOptions,
     fields: Sequence[tuple[str, str]],
     find: Callable[[str], TopicRoute] | None = None,
-    describe: Callable[[str], StagingPlace | None] = describe_staging,
+    describe: Callable[[str], StagingArea | None] = describe_staging,
 ) -> WritePlan:
     """A streaming write: exactly once where the broker can do it. Raises SchemaError, WriteError, RingmqError."""
     check_write_schema(fields, options.topic)

@@ -13,7 +13,7 @@ from ringmq.client.producing.send_request import SendRequest
 from ringmq.client.producing.staged_writes import (
     BATCH_PROPERTIES,
     StagedChunk,
-    StagingPlace,
+    StagingArea,
     find_route,
     place_of_message,
     staging_request,
@@ -65,7 +65,7 @@ def write_directly(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Writte
     return written
 
 
-def stage(plan: WritePlan, place: StagingPlace, of: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:
+def stage(plan: WritePlan, area: StagingArea, of: Attempt, batches: Iterator[pa.RecordBatch]) -> Written:
     """Stage rows at `place`; nothing of them is visible until the commit of the micro-batch names them."""
     written = Written()
 
@@ -81,7 +81,7 @@ def stage(plan: WritePlan, place: StagingPlace, of: Attempt, batches: Iterator[p
             crc = int(lib.rmq_crc32(ffi.from_buffer(chunk.body), len(chunk.body)))
             said = StagedChunk(of.partition, of.attempt, sequence, 0, len(chunk.body), crc)
             properties = said.properties(of.query_id, of.batch_id, chunk.queue.topic, chunk.queue.queue_id)
-            request = staging_request(place, of.partition + sequence, chunk.body, properties, now_ms())
+            request = staging_request(area, of.partition + sequence, chunk.body, properties, now_ms())
             sender.send((sequence, chunk.rows, len(chunk.body), crc), request)
     return written
 

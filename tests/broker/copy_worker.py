@@ -10,7 +10,7 @@ from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.native import lib
-from ringmq.services.republisher import Republisher, find_place, following_copies
+from ringmq.services.republisher import Republisher, find_target, following_copies
 from ringmq.store.queue_reader import QueueReader
 
 SOURCE, TARGET = "Source", "Target"
@@ -25,7 +25,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Copy until SIGTERM."""
     role = plane.role(spec.role)
     role.state = STATE_SERVING
-    while not stop.is_set and None in (found := [find_place(plane, topic) for topic in (SOURCE, TARGET)]):
+    while not stop.is_set and None in (found := [find_target(plane, topic) for topic in (SOURCE, TARGET)]):
         role.progress += 1
         plane.wait(spec.role, WAIT_MS)
     if not stop.is_set:

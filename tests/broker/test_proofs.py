@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ringmq.broker.replication import proofs
-from ringmq.broker.replication.proof_reader import Pace
+from ringmq.broker.replication.proof_reader import CpuThrottle
 from ringmq.broker.replication.proofs import LogTail, Proofs, why_not_proven
 from ringmq.ha.handshake import HOLD, PeerClaim, Verdict
 from tests.spark_bridge.made_store import MadeStore
@@ -112,10 +112,10 @@ def test_a_proof_rests_whatever_the_slave_hands_over(kind: str, at_border: bool)
 
 def test_a_rest_is_four_times_as_long_as_the_work() -> None:
     cpu, slept = [0], []
-    pace = Pace(lambda: cpu[0], slept.append)
+    throttle = CpuThrottle(lambda: cpu[0], slept.append)
     for ms in (1, 1, 3, 1):
         cpu[0] += ms * 1_000_000
-        pace()
+        throttle()
     assert slept == [0.008, 0.012]
 
 

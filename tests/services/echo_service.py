@@ -17,7 +17,7 @@ from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.native import lib
-from ringmq.services.republisher import Place, Republisher, find_place, following_copies
+from ringmq.services.republisher import QueueTarget, Republisher, find_target, following_copies
 from ringmq.store.queue_reader import QueueReader
 
 SOURCE, TARGET = "EchoSource", "EchoTarget"
@@ -78,7 +78,7 @@ def step(event: Looked, now_ms: int) -> Publish | Sleep:
 class Shell:
     """The process of the service between its start and its stop."""
 
-    def __init__(self, plane: Plane, role: int, source: Place, target: Place) -> None:
+    def __init__(self, plane: Plane, role: int, source: QueueTarget, target: QueueTarget) -> None:
         self._plane, self._role, self._source, self._target = plane, role, source, target
         self._republisher = Republisher(plane, role, self._recover, self._say)
 
@@ -88,7 +88,7 @@ class Shell:
         if not republisher.collect():  # behind a death or a refusal
             republisher.wait(10)
             return
-        self._target = find_place(self._plane, TARGET) or self._target  # it may have been deleted and made again
+        self._target = find_target(self._plane, TARGET) or self._target  # it may have been deleted and made again
         count = republisher.read(self._source.queue_slot)
         stored_ms = [republisher.batch.store_time_ms(number) for number in range(count)]
         match step(Looked(stored_ms), time.time_ns() // 1_000_000):
@@ -115,7 +115,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         role.progress += 1
         if shell is not None:
             shell.turn()
-        elif (source := find_place(plane, SOURCE)) and (target := find_place(plane, TARGET)):
+        elif (source := find_target(plane, SOURCE)) and (target := find_target(plane, TARGET)):
             shell = Shell(plane, spec.role, source, target)
         else:
             plane.wait(spec.role, IDLE_MS)

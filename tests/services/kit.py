@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ringmq.broker.requests.request import Connection, Request
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfig
-from ringmq.services.topic_maker import Then
+from ringmq.services.topic_creator import Then
 
 NOW = 1_700_000_000_000
 CLIENT = Connection(0, 1, 7, 1, "127.0.0.1", 4711)
@@ -33,5 +33,5 @@ class Maker:
 
     asked: list[tuple[Sequence[TopicConfig], Then]] = field(default_factory=list)
 
-    def make(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
+    def create(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
         self.asked.append((topics, then))

@@ -14,7 +14,7 @@ from plane_kit import ARENA_BYTES, SLICE_NS, Kit
 
 from ringmq.ipc.ports import PortPlan, parts_of_mark
 from ringmq.native import lib
-from ringmq.services.republisher import PROGRESS, Place, Republisher, following_copies
+from ringmq.services.republisher import PROGRESS, QueueTarget, Republisher, following_copies
 
 RECORDS, BATCH, STEPS = 150, 5, 3
 HELD = lib.RMQ_HOLD_LONGER_SLAVE
@@ -27,7 +27,7 @@ class Case:
         plan = PortPlan(ROLE, ARENA_BYTES, lib.RMQ_PORT_ORDERED, weight=1)
         self.kit = kit = Kit(root, segment_bytes=65536, sync=sync, request_slots=256, ports=(plan,))
         source, target = kit.topic(b"Source"), kit.topic(b"Target")
-        self.source, self.target = kit.queue_slot(source, 0), Place(target, kit.queue_slot(target, 0), 0)
+        self.source, self.target = kit.queue_slot(source, 0), QueueTarget(target, kit.queue_slot(target, 0), 0)
         with kit.writer() as write, kit.flusher() as flush, kit.dispatcher() as dispatch:
             for number in range(RECORDS):
                 kit.request(source, 0, b"%d" % number)

@@ -37,7 +37,7 @@ class FakeControl:
 def made() -> tuple[FakeControl, ControlTopics, list[RequestError | None]]:
     control, ended = FakeControl(), list[RequestError | None]()
     topics = ControlTopics(control)
-    topics.make(TOPICS, NOW, ended.append)
+    topics.create(TOPICS, NOW, ended.append)
     return control, topics, ended
 
 
@@ -75,5 +75,5 @@ def test_a_full_inbox_is_busy_at_once() -> None:
     control, ended = FakeControl(), list[RequestError | None]()
     control.has_room = False
     topics = ControlTopics(control)
-    topics.make(TOPICS, NOW, ended.append)
+    topics.create(TOPICS, NOW, ended.append)
     assert ended[0] is not None and ended[0].code == ResponseCode.SYSTEM_BUSY and not topics.is_waiting

@@ -35,7 +35,7 @@ SMALL = Capacity(
 
 
 @dataclass
-class Guest:
+class FakeService:
     """Answers by what the request says; the test sets what it reports."""
 
     name = "guest"
@@ -75,7 +75,7 @@ class Guest:
 @dataclass
 class Rig:
     plane: Plane
-    guest: Guest
+    service: FakeService
     loop: ServiceLoop
     lines: list[str]
     generation: int = 1
@@ -108,16 +108,25 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     name = f"test-{uuid.uuid4().hex[:12]}"
     plane = Plane.create(name, SMALL, tmp_path.stat(), 1)
     plane.role(READER).generation = plane.role(ROLE).generation = 1
-    guest, lines = Guest(), list[str]()
+    service, lines = FakeService(), list[str]()
     inbox = Inbox(plane, ROLE)
     inbox.begin()
     view = cast(Any, SimpleNamespace(look_again=lambda: None))
-    maker = ControlTopics(Asker(plane, ROLE, lib.RMQ_ROLE_CONTROL))
+    topic_creator = ControlTopics(Asker(plane, ROLE, lib.RMQ_ROLE_CONTROL))
     config = BrokerConfig(slow_request_ms=500)
     loop = ServiceLoop(
-        plane, ROLE, inbox, [guest], maker, guest.outbox, lambda: config, view, lines.append, rest_after_ms=REST_MS
+        plane,
+        ROLE,
+        inbox,
+        [service],
+        topic_creator,
+        service.outbox,
+        lambda: config,
+        view,
+        lines.append,
+        rest_after_ms=REST_MS,
     )
-    yield Rig(plane, guest, loop, lines)
+    yield Rig(plane, service, loop, lines)
     remove_segments(name)
 
 
@@ -143,7 +152,7 @@ def test_a_late_answer_goes_out_with_the_turn_that_makes_it(rig: Rig) -> None:
     rig.ask("wait")
     rig.loop.turn(NOW)
     assert rig.answers() == []
-    rig.guest.outbox.reply(rig.guest.waiting[0], rig.guest.waiting[0].reply(0, "later"))
+    rig.service.outbox.reply(rig.service.waiting[0], rig.service.waiting[0].reply(0, "later"))
     rig.loop.turn(NOW)
     assert rig.answers() == [(5, 0, "later")]
 
@@ -154,17 +163,17 @@ def test_what_a_dead_read_worker_has_asked_gets_no_answer(rig: Rig) -> None:
     rig.generation = 2
     rig.ask("answer", 6)
     rig.loop.turn(NOW)
-    request = rig.guest.waiting[0]
-    rig.guest.outbox.reply(request, request.reply(0, "for nobody"))
+    request = rig.service.waiting[0]
+    rig.service.outbox.reply(request, request.reply(0, "for nobody"))
     rig.loop.turn(NOW)
     assert rig.answers() == [(6, 0, "done")]
 
 
 def test_a_save_that_fails_is_told_once_and_tried_again(rig: Rig) -> None:
-    rig.guest.save_error = OSError("the disk is full")
+    rig.service.save_error = OSError("the disk is full")
     for turn in range(3):
         rig.loop.turn(NOW + turn * TICK_MS)
-    assert rig.guest.saves == [NOW, NOW + TICK_MS, NOW + 2 * TICK_MS]
+    assert rig.service.saves == [NOW, NOW + TICK_MS, NOW + 2 * TICK_MS]
     assert rig.lines == ["guest: the disk is full"]
 
 
@@ -172,10 +181,10 @@ def test_it_rests_only_when_nothing_has_been_to_do_for_a_while(rig: Rig) -> None
     rig.ask("answer")
     rig.loop.turn(NOW)
     assert not rig.loop.may_rest(NOW + REST_MS - 1)
-    rig.guest.is_idle = False
+    rig.service.is_idle = False
     rig.loop.turn(NOW + REST_MS)
-    assert not rig.loop.may_rest(NOW + REST_MS), "its guest has work"
-    rig.guest.is_idle = True
+    assert not rig.loop.may_rest(NOW + REST_MS), "its service has work"
+    rig.service.is_idle = True
     rig.plane.role(ROLE).activation_requested = 1
     assert rig.loop.may_rest(NOW + 2 * REST_MS)
     assert rig.plane.role(ROLE).activation_requested == 0, "an ask from now on sets it again"

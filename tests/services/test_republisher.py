@@ -19,7 +19,7 @@ from ringmq.services.republisher import (
     SKIPPED,
     SUBMITTED,
     TICK_MS,
-    Place,
+    QueueTarget,
     Republisher,
     following_copies,
 )
@@ -41,7 +41,7 @@ class Bench:
             ports=(PortPlan(ROLE, ARENA_BYTES, lib.RMQ_PORT_ORDERED, weight=1),),
         )  # fmt: skip
         self.source, topic_id = kit.queue_slot(kit.topic(b"Source"), 0), kit.topic(b"Target", 2)
-        self.target = Place(topic_id, kit.queue_slot(topic_id, 1), 1)
+        self.target = QueueTarget(topic_id, kit.queue_slot(topic_id, 1), 1)
         self.kept = [b"%06d" % number for number in range(records)]
         with kit.writer() as write, kit.flusher() as flush, kit.dispatcher() as dispatch:
             for body in self.kept:

@@ -33,14 +33,14 @@ from ringmq.services.staged.events import (
     Answer,
     AppendCommit,
     AppendDone,
-    Asked,
+    CommitRequested,
     Effect,
     Inspect,
     Inspected,
+    Log,
     NotStored,
     Publish,
     Stored,
-    Tell,
     Tick,
     Unsound,
 )
@@ -139,7 +139,7 @@ class World:
                     self.events.append(Inspected(pieces_of(effect)))
                 case Answer(token, code, _):
                     self.answers.append((token, code))
-                case Tell():
+                case Log():
                     pass
                 case _:
                     self.submitted.append(effect)
@@ -199,7 +199,7 @@ def test_crashes_at_any_step_leave_every_piece_exactly_once(seed: int) -> None:
             while True:  # a driver asks until it hears SUCCESS; after a crash maybe with other chunks
                 token = (query, batch, attempt)
                 chunks = world.random.randrange(0, 3 * IN_FLIGHT_MAX)
-                world.step(Asked(token, request(batch, chunks, query, 100 * attempt), world.now_ms))
+                world.step(CommitRequested(token, request(batch, chunks, query, 100 * attempt), world.now_ms))
                 for _ in range(200):
                     if world.random.random() < 0.04:
                         world.crash()
@@ -233,11 +233,11 @@ def run(world: World) -> None:
 
 def test_the_second_commit_of_a_batch_adds_nothing() -> None:
     world = started()
-    world.step(Asked("first", request(7, 3), NOW))
-    world.step(Asked("same time", request(7, 2, first=50), NOW))
+    world.step(CommitRequested("first", request(7, 3), NOW))
+    world.step(CommitRequested("same time", request(7, 2, first=50), NOW))
     run(world)
-    world.step(Asked("again", request(7, 5, first=90), NOW))
-    world.step(Asked("older", request(6, 5, first=90), NOW))
+    world.step(CommitRequested("again", request(7, 5, first=90), NOW))
+    world.step(CommitRequested("older", request(6, 5, first=90), NOW))
     run(world)
     assert [code for _, code in world.answers] == [ResponseCode.SUCCESS] * 4
     offsets = [entry.piece.commit_log_offset for entry in world.log if entry.piece]
@@ -246,7 +246,7 @@ def test_the_second_commit_of_a_batch_adds_nothing() -> None:
 
 def test_nothing_is_published_before_the_decision_is_stored() -> None:
     world = started()
-    world.step(Asked("one", request(0, 2), NOW))
+    world.step(CommitRequested("one", request(0, 2), NOW))
     world.step(world.events.pop(0))
     assert [type(effect) for effect in world.submitted] == [AppendCommit]
     run(world)
@@ -255,31 +255,31 @@ def test_nothing_is_published_before_the_decision_is_stored() -> None:
 
 def test_an_unsound_chunk_refuses_the_whole_commit_and_leaves_the_batch_open() -> None:
     world = started()
-    world.step(Asked("bad", request(0, 2), NOW))
+    world.step(CommitRequested("bad", request(0, 2), NOW))
     world.events.clear()
     world.step(Unsound(29, "wrong CRC"))
     assert world.answers == [("bad", 29)]
-    world.step(Asked("good", request(0, 1), NOW))
+    world.step(CommitRequested("good", request(0, 1), NOW))
     run(world)
     assert world.answers[-1] == ("good", ResponseCode.SUCCESS)
 
 
 def test_a_refused_decision_is_told_and_may_be_asked_for_again() -> None:
     world = started()
-    world.step(Asked("one", request(0, 1), NOW))
+    world.step(CommitRequested("one", request(0, 1), NOW))
     world.step(world.events.pop(0))
     (effect,) = world.submitted
     world.submitted.clear()
     world.step(NotStored(effect, 14, "the disk is full"))
     assert world.answers == [("one", 14)]
-    world.step(Asked("two", request(0, 1), NOW))
+    world.step(CommitRequested("two", request(0, 1), NOW))
     run(world)
     assert world.answers[-1] == ("two", ResponseCode.SUCCESS)
 
 
 def test_what_can_never_be_published_is_told_and_does_not_hold_up_the_rest() -> None:
     world = started()
-    world.step(Asked("one", request(0, 3), NOW))
+    world.step(CommitRequested("one", request(0, 3), NOW))
     while not any(isinstance(effect, Publish) for effect in world.submitted):
         world.move()
     lost = next(effect for effect in world.submitted if isinstance(effect, Publish))
@@ -293,7 +293,7 @@ def test_what_can_never_be_published_is_told_and_does_not_hold_up_the_rest() -> 
 
 def lose_a_piece_while_nobody_asks(world: World) -> None:
     """A commit that takes so long that its client was told to ask again, and fails for good before it does."""
-    world.step(Asked("first", request(7, 3), NOW))
+    world.step(CommitRequested("first", request(7, 3), NOW))
     while not any(isinstance(effect, Publish) for effect in world.submitted):
         world.move()
     world.now_ms += ANSWER_WITHIN_MS + 1
@@ -307,7 +307,7 @@ def lose_a_piece_while_nobody_asks(world: World) -> None:
 def code_of(world: World, batch: int) -> int:
     """What a client is told that asks for the batch now."""
     world.answers.clear()
-    world.step(Asked("later", request(batch, 1), world.now_ms))
+    world.step(CommitRequested("later", request(batch, 1), world.now_ms))
     ((_, code),) = world.answers
     return code
 
@@ -326,14 +326,14 @@ def test_who_asks_again_hears_that_rows_are_lost() -> None:
         world.start()
         assert code_of(world, 7) == ResponseCode.SYSTEM_ERROR
         assert code_of(world, 6) == ResponseCode.SUCCESS
-    world.step(Asked("next", request(8, 1), world.now_ms))
+    world.step(CommitRequested("next", request(8, 1), world.now_ms))
     run(world)
     assert code_of(world, 8) == ResponseCode.SUCCESS
 
 
 def test_requests_wait_for_recovery_and_hear_that_in_time() -> None:
     core = StagedCommits()
-    assert core.step(Asked("early", request(0, 1), NOW), NOW, EVERYTHING) == []
+    assert core.step(CommitRequested("early", request(0, 1), NOW), NOW, EVERYTHING) == []
     (answer,) = core.step(Tick(), NOW + ANSWER_WITHIN_MS + 1, EVERYTHING)
     assert isinstance(answer, Answer) and answer.code == ResponseCode.SYSTEM_BUSY
 
@@ -342,7 +342,7 @@ def test_more_requests_than_may_wait_are_refused() -> None:
     core = StagedCommits()
     effects: list[Effect] = []
     for number in range(ASKED_MAX + 1):
-        effects += core.step(Asked(number, request(number, 1), NOW), NOW, EVERYTHING)
+        effects += core.step(CommitRequested(number, request(number, 1), NOW), NOW, EVERYTHING)
     assert [(effect.token, effect.code) for effect in effects if isinstance(effect, Answer)] == [
         (ASKED_MAX, ResponseCode.SYSTEM_BUSY)
     ]
@@ -360,7 +360,7 @@ def test_a_decision_of_as_many_pieces_as_may_be_fits_into_its_message(record_byt
 def test_no_more_commits_are_under_way_than_are_kept_in_memory() -> None:
     world = started()
     for number in range(OPEN_MAX + 1):
-        world.step(Asked(number, request(0, 1, f"q{number}"), NOW))
+        world.step(CommitRequested(number, request(0, 1, f"q{number}"), NOW))
         while world.events or any(isinstance(effect, AppendCommit) for effect in world.submitted):
             if world.events:
                 world.step(world.events.pop(0))
@@ -376,7 +376,7 @@ def test_no_more_commits_are_under_way_than_are_kept_in_memory() -> None:
 
 def test_a_snapshot_waits_for_the_done_record_that_it_leaves_out() -> None:
     world = started()
-    world.step(Asked("one", request(0, 1), NOW))
+    world.step(CommitRequested("one", request(0, 1), NOW))
     run(world)
     assert isinstance(world.log[-1].record, DoneRecord)
     value, end = world.core.snapshot()
@@ -395,7 +395,7 @@ def test_what_is_left_of_a_piece_goes_on_where_it_ends() -> None:
 
 def test_success_is_not_said_before_the_messages_are_readable() -> None:
     world = started()
-    world.step(Asked("one", request(0, 1), NOW))
+    world.step(CommitRequested("one", request(0, 1), NOW))
     while not any(isinstance(effect, Publish) for effect in world.submitted):
         world.move()
     (effect,) = world.submitted
@@ -403,13 +403,13 @@ def test_success_is_not_said_before_the_messages_are_readable() -> None:
     (answer, done) = world.core.step(Stored(effect, 0, 5, 6), NOW, 5)
     assert isinstance(answer, Answer) and answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
     assert isinstance(done, AppendDone)
-    (again,) = world.core.step(Asked("again", request(0, 1), NOW), NOW, 6)
+    (again,) = world.core.step(CommitRequested("again", request(0, 1), NOW), NOW, 6)
     assert isinstance(again, Answer) and again.code == ResponseCode.SUCCESS
 
 
 def test_large_commits_are_inspected_in_parts() -> None:
     world = started()
-    world.step(Asked("one", request(0, 3 * INSPECTED_AT_ONCE + 1), NOW))
+    world.step(CommitRequested("one", request(0, 3 * INSPECTED_AT_ONCE + 1), NOW))
     parts = 0
     while world.events:
         parts += 1
@@ -439,7 +439,7 @@ def test_a_snapshot_that_is_ahead_of_the_log_is_believed_only_as_far() -> None:
 
 def test_everybody_who_waits_hears_of_a_stop() -> None:
     world = started()
-    world.step(Asked("deciding", request(0, 1), NOW))
-    world.step(Asked("waiting", request(1, 1), NOW))
+    world.step(CommitRequested("deciding", request(0, 1), NOW))
+    world.step(CommitRequested("waiting", request(1, 1), NOW))
     told = world.core.abandon("stop")
     assert {answer.token for answer in told if isinstance(answer, Answer)} == {"deciding", "waiting"}

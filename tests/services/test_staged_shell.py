@@ -9,7 +9,7 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.services.appends import Answered
+from ringmq.services.appends import AppendResult
 from ringmq.services.staged import writes as staged_writes
 from ringmq.services.staged.commit_records import CommitRecord
 from ringmq.services.staged.events import AppendCommit, Effect, Event, NotStored
@@ -55,9 +55,9 @@ class Refusing:
         self.taken.append(what)
         return True
 
-    def answers(self) -> list[Answered[Any]]:
+    def answers(self) -> list[AppendResult[Any]]:
         taken, self.taken = self.taken, []
-        return [Answered(what, self.code, self.cause, -1, -1, -1) for what in taken]
+        return [AppendResult(what, self.code, self.cause, -1, -1, -1) for what in taken]
 
 
 class Full:

@@ -13,7 +13,7 @@ from ringmq.broker.config.run_config import run_config_path, write_run_config
 from ringmq.broker.tables import protocols
 from ringmq.broker.tables.publication import topic_word
 from ringmq.native import lib
-from ringmq.services.followed_config import FollowedConfig
+from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.topics import Topics
 
 WRITE, READ = 2, 4
@@ -80,7 +80,7 @@ def test_a_changed_configuration_is_seen_at_the_next_look(tmp_path: Path) -> Non
     config = BrokerConfig(store_path_root_dir=str(tmp_path))
     path = write_run_config(plane, config)
     try:
-        live = FollowedConfig(path)
+        live = ConfigWatcher(path)
         first = live()
         assert first.broker_permission == 6 and live() is first
         write_run_config(plane, replace(config, broker_permission=4))

@@ -7,7 +7,7 @@ import pytest
 
 from ringmq.client import MessageQueue
 from ringmq.client.connections.routes import TopicRoute
-from ringmq.client.producing.staged_writes import StagingPlace
+from ringmq.client.producing.staged_writes import StagingArea
 from ringmq.spark_bridge.sink import plan as write_plan
 from ringmq.spark_bridge.sink.columns import check_write_schema
 from ringmq.spark_bridge.sink.errors import SchemaError, WriteError
@@ -16,7 +16,7 @@ from ringmq.spark_bridge.sink.plan import plan_batch_write, plan_stream_write
 
 HERE = {"bootstrap": "h:1"}
 VALUE = [("value", "binary")]
-PLACE = StagingPlace("a", "staged", 4, 1 << 20, 4 << 20, 100)
+PLACE = StagingArea("a", "staged", 4, 1 << 20, 4 << 20, 100)
 
 
 def route(*brokers: str) -> TopicRoute:
@@ -72,7 +72,7 @@ def test_wrong_columns_are_named(fields: list[tuple[str, str]], topic: str | Non
 
 
 def plan(
-    options: dict[str, Any], brokers: tuple[str, ...] = ("a",), place: StagingPlace | None = PLACE, **more: Any
+    options: dict[str, Any], brokers: tuple[str, ...] = ("a",), place: StagingArea | None = PLACE, **more: Any
 ) -> Any:
     fields = more.get("fields", VALUE)
     return plan_stream_write(

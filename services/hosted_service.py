@@ -1,4 +1,4 @@
-"""The interface of a guest of the worker `services`. The constructor of a guest gets the objects that it needs by
+"""The interface of a service of the worker `services`. The constructor of a service gets the objects that it needs by
 name.
 """
 
@@ -9,18 +9,18 @@ from typing import Protocol
 from ringmq.broker.requests.request import Answer, Request, Slices
 
 
-class Guest(Protocol):
+class HostedService(Protocol):
     """One service. No call waits; each takes a few milliseconds at most."""
 
     name: str
     """The name in log lines."""
     codes: frozenset[int]
-    """Request codes that the guest answers. The row of `services` in the worker table names them all."""
+    """Request codes that the service answers. The row of `services` in the worker table names them all."""
 
     def on_request(self, request: Request) -> Answer | Slices:
         """Answer a request, or return `Wait` and answer it later through the outbox. A RequestError becomes an answer.
 
-        The guest limits the requests that wait, and drops their bodies. The worker does not count them.
+        The service limits the requests that wait, and drops their bodies. The worker does not count them.
         """
 
     def turn(self, now_ms: int) -> bool:
@@ -32,7 +32,7 @@ class Guest(Protocol):
 
     @property
     def is_polling(self) -> bool:
-        """True if the guest waits for words of the plane that ring no bell. Its next turn is due within
+        """True if the service waits for words of the plane that ring no bell. Its next turn is due within
         milliseconds."""
 
     @property

@@ -9,7 +9,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import read_run_config
 
 
-class FollowedConfig:
+class ConfigWatcher:
     """Reads the file again after control has replaced it. A check costs one system call."""
 
     def __init__(self, path: Path) -> None:

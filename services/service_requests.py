@@ -1,4 +1,4 @@
-"""Requests of clients to guests. Each goes to the guest that answers its code, if its sender may send it."""
+"""Requests of clients to services. Each goes to the service that answers its code, if its sender may send it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ringmq.broker.requests.runner import Runner
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
-from ringmq.services.guest import Guest
+from ringmq.services.hosted_service import HostedService
 
 
-class GuestRequests(Runner):
-    """Runs requests on the guests.
+class ServiceRequests(Runner):
+    """Runs requests on the services.
 
     `refusal`: the reason why a peer may not send a request. `answered`: called with each request that is answered or
     begins to wait. `tell_failure`: logs the trace of a defect.
@@ -22,7 +22,7 @@ class GuestRequests(Runner):
 
     def __init__(
         self,
-        guests: Iterable[Guest],
+        services: Iterable[HostedService],
         outbox: Outbox,
         clock: TurnClock,
         backlog_bytes: Callable[[], int],
@@ -31,27 +31,27 @@ class GuestRequests(Runner):
         tell_failure: Callable[[str], None],
     ) -> None:
         super().__init__(clock, backlog_bytes, tell_failure)
-        self._guests: Mapping[int, Guest] = {code: guest for guest in guests for code in guest.codes}
+        self._services: Mapping[int, HostedService] = {code: service for service in services for code in service.codes}
         self._outbox = outbox
         self._refusal = refusal
         self._answered = answered
 
     def take_effects(self) -> list[Effect]:
-        """The effects so far, including late answers of guests."""
+        """The effects so far, including late answers of services."""
         return [*super().take_effects(), *self._outbox.take()]
 
     def begin(self, request: Request) -> Answer | Slices:
-        """Have the guest of the request's code answer it, if its sender may send it. RequestErrors become answers."""
+        """Have the service of the request's code answer it, if its sender may send it. RequestErrors become answers."""
         code = request.command.code
-        guest = self._guests.get(code)
+        service = self._services.get(code)
         if request.command.is_response:
-            return Drop()  # no guest asks clients
-        if guest is None:
+            return Drop()  # no service asks clients
+        if service is None:
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
         if refused := self._refusal(code, request.connection):
             return request.reply(ResponseCode.NO_PERMISSION, refused)
         try:
-            answer = guest.on_request(request)
+            answer = service.on_request(request)
         except RequestError as error:
             return request.reply(error.code, str(error))
         return replace(answer, steps=_guarded(request, answer.steps)) if isinstance(answer, Slices) else answer

@@ -6,7 +6,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from ringmq.ipc.ports import mark_of, parts_of_mark
-from ringmq.services.chains import CHAIN_MAX, CHAIN_PAIR, PAIR_BYTES_MAX, ChainScan, Link, Parted, link_of, links
+from ringmq.services.chains import (
+    CHAIN_MAX,
+    CHAIN_PAIR,
+    PAIR_BYTES_MAX,
+    ChainScan,
+    IncompleteChain,
+    Link,
+    link_of,
+    links,
+)
 
 ROLE = 24
 
@@ -66,8 +75,8 @@ class Service:
         self.fed = len(self.log.records)
 
     def complete(self) -> None:
-        for parted in self.scan.missing:
-            self.log.append_chain(parted.mark, parted.length, parted.following)
+        for chain in self.scan.missing:
+            self.log.append_chain(chain.mark, chain.length, chain.following)
         self.read()
 
     def publish(self) -> None:
@@ -152,7 +161,7 @@ def test_a_parted_chain_says_what_is_missing_and_from_where_to_scan() -> None:
     for index, link in enumerate(links(mark, 4)[:2]):
         assert link is not None
         scan.feed(200 + index * 100, 300 + index * 100, 12345, link.value)
-    assert (scan.missing, scan.scan_from) == ([Parted(mark, 2, 4)], 200)
+    assert (scan.missing, scan.scan_from) == ([IncompleteChain(mark, 2, 4)], 200)
     scan.feed(900, 1000, mark, None)
     assert (scan.missing, scan.scan_from) == ([], 1000)
 
@@ -161,7 +170,7 @@ def test_records_lost_in_the_middle_of_the_log_are_counted() -> None:
     scan, mark = ChainScan(ROLE), mark_of(ROLE, 0, 1)
     scan.feed(0, 100, mark, Link(2, 5, mark).value)
     scan.feed(100, 200, mark, Link(1, 5, mark).value)
-    assert scan.unsound == 2 and scan.missing == [Parted(mark, 3, 5)]
+    assert scan.unsound == 2 and scan.missing == [IncompleteChain(mark, 3, 5)]
 
 
 def test_a_link_is_bounded_and_comes_back() -> None:

@@ -1,4 +1,4 @@
-"""Requests at guests: whatever a guest does with one, its client gets one answer, and others get theirs."""
+"""Requests at services: whatever a service does with one, its client gets one answer, and others get theirs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,13 +21,13 @@ from ringmq.broker.requests.request import (
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
-from ringmq.services.guest_requests import GuestRequests
+from ringmq.services.service_requests import ServiceRequests
 from tests.services.kit import CLIENT, request_of
 
 CODE = 270001
 
 
-class OneGuest:
+class OneService:
     """Does with each request what the test says."""
 
     name = "test"
@@ -49,8 +49,8 @@ class OneGuest:
 class Lab:
     def __init__(self, does: Callable[[Request], Answer | Slices], refusal: str | None = None) -> None:
         self.outbox, self.traces, self.answered = Outbox(), list[str](), list[Request]()
-        self.requests = GuestRequests(
-            [OneGuest(does)],
+        self.requests = ServiceRequests(
+            [OneService(does)],
             self.outbox,
             TurnClock(),
             lambda: 0,

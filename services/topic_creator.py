@@ -12,8 +12,8 @@ Then = Callable[[RequestError | None], None]
 """Callback, called once: with None if the topics exist, else with the refusal."""
 
 
-class TopicMaker(Protocol):
+class TopicCreator(Protocol):
     """Has control make topics."""
 
-    def make(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
+    def create(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
         """Ask control for topics that do not exist. Existing topics stay as they are."""

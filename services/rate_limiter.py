@@ -18,7 +18,7 @@ RATE_MIN = 60_000
 UNLIMITED = 1 << 30
 
 
-class Pace:
+class RateLimiter:
     """Limits the records that a service publishes. `share`: its weight, divided by that of the clients."""
 
     def __init__(self, share: float) -> None:
