@@ -14,7 +14,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.start_error import StartError
 from ringmq.ipc.fd_store import FdStore
 from ringmq.ipc.notify import ServiceManager
-from ringmq.remoting.doors import Door, address, broker_doors, served_name_server_doors
+from ringmq.remoting.endpoints import Endpoint, address, broker_endpoints, served_name_server_endpoints
 
 LISTEN_BACKLOG = 1024
 METRICS_PORT = 5557
@@ -141,16 +141,16 @@ def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.s
     return listen(host, 0)
 
 
-def doors_of(
+def endpoints_of(
     config: BrokerConfig,
     own: Mapping[str, socket.socket],
     namesrv_properties: Mapping[str, str],
-) -> list[Door]:
+) -> list[Endpoint]:
     """The open doors of a listening broker, and of its name server. `config`: with the actual ports. `own`: the
     listeners of workers that have one of their own."""
     ha, namesrv, metrics = own.get("ha"), own.get("namesrv"), own.get("metrics")
     http_host = config.metrics_prom_exporter_host or config.bind_address
-    doors = broker_doors(
+    endpoints = broker_endpoints(
         config.bind_address,
         config.listen_port,
         None if ha is None else int(ha.getsockname()[1]),
@@ -160,11 +160,11 @@ def doors_of(
         http_networks=config.http_allowed_networks,
     )
     if namesrv is None:
-        return list(doors)
+        return list(endpoints)
     port = int(namesrv.getsockname()[1])
     admin = namesrv_properties.get("adminAddresses", config.admin_addresses)
     brokers = namesrv_properties.get("brokerAddresses", "")
-    return [*doors, *served_name_server_doors(config.bind_address, port, admin=admin, brokers=brokers)]
+    return [*endpoints, *served_name_server_endpoints(config.bind_address, port, admin=admin, brokers=brokers)]
 
 
 def listener_per_reader(first: socket.socket, readers: int, fd_store: FdStore = EMPTY_FD_STORE) -> list[socket.socket]:

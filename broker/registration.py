@@ -29,7 +29,7 @@ from ringmq.remoting.namesrv_headers import (
     RegisterTopicRequestHeader,
     UnregisterBrokerRequestHeader,
 )
-from ringmq.remoting.register_body import body_crc32, encode_register_body, frame_register_body
+from ringmq.remoting.register_body import body_crc32, encode_register_body, wrap_register_body
 from ringmq.remoting.route import MASTER_ID, QueueData, TopicRouteData
 
 RETRY_FIRST_MS = 500
@@ -192,7 +192,7 @@ def register_steps(
         table.topics = {name: _limited(topic, config.broker_permission) for name, topic in table.topics.items()}
         body = encode_register_body(table)
     else:
-        body = frame_register_body((yield from text))
+        body = wrap_register_body((yield from text))
         yield
     header = RegisterBrokerRequestHeader(
         broker_name=config.broker_name,

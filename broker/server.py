@@ -26,7 +26,7 @@ from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
     ListenRequest,
-    doors_of,
+    endpoints_of,
     listen_pair,
     listener_per_reader,
     unreachable_note,
@@ -60,7 +60,7 @@ from ringmq.ipc.supervisor import Supervisor
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.workers import WORKERS, WorkerRow, read_name
 from ringmq.native import ffi, lib
-from ringmq.remoting.doors import Door, open_doors
+from ringmq.remoting.endpoints import Endpoint, public_endpoints
 from ringmq.store import markers, store_task
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
@@ -323,7 +323,7 @@ class BrokerContext:
     """Main and VIP listeners, one per reader."""
     own: dict[str, socket.socket]
     """Worker -> its own listener, if it has one."""
-    doors: list[Door]
+    endpoints: list[Endpoint]
     """The open doors."""
     namesrv_properties: Mapping[str, str]
 
@@ -389,13 +389,13 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     is_usual = config.metrics_prom_exporter_port == METRICS_PORT and not request.any_port
     if metrics is not None and is_usual and metrics.getsockname()[1] != METRICS_PORT:
         log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
-    doors = open_doors(doors_of(config, own, options.namesrv_properties))
-    for door in doors:
-        log(door.warning)
+    endpoints = public_endpoints(endpoints_of(config, own, options.namesrv_properties))
+    for endpoint in endpoints:
+        log(endpoint.warning)
     readers = placement.readers
     listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
     context = BrokerContext(
-        config, root, lock, placement, store_host, listeners, own, doors, options.namesrv_properties
+        config, root, lock, placement, store_host, listeners, own, endpoints, options.namesrv_properties
     )
     for address in fd_store.close_rest():
         log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
@@ -557,6 +557,8 @@ def extras(context: BrokerContext) -> dict[str, dict[str, str]]:
         **context.namesrv_properties,
     }
     return {
-        "metrics": {"open_doors": json.dumps([[door.listener, door.shut_by] for door in context.doors])},
+        "metrics": {
+            "public_endpoints": json.dumps([[endpoint.listener, endpoint.shut_by] for endpoint in context.endpoints])
+        },
         "namesrv": {"properties": json.dumps(properties)},
     }

@@ -108,13 +108,13 @@ def examine(config: Any, cpus: Any, *, measure_disk: bool) -> list[Any]:
 
 def examine_name_server(path: Path) -> list[Any]:
     """Return the findings for a name server with this namesrv.conf. Raises ClickException."""
-    from ringmq.doctor.check_doors import check_doors
+    from ringmq.doctor.check_endpoints import check_endpoints
     from ringmq.namesrv.config import ConfigError, NamesrvConfig
-    from ringmq.remoting.doors import name_server_doors
+    from ringmq.remoting.endpoints import name_server_endpoints
 
     try:
         config = NamesrvConfig.from_file(path)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
     lists = {"admin": config.admin_addresses, "brokers": config.broker_addresses}
-    return list(check_doors(name_server_doors(config.bind_address, config.listen_port, **lists)))
+    return list(check_endpoints(name_server_endpoints(config.bind_address, config.listen_port, **lists)))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 
 from ringmq.doctor.facts import ClockFacts, CpuFacts, EngineFacts, LimitFacts
-from ringmq.doctor.finding import FAIL, OK, WARN, Finding, judged, ok
+from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
 
 MIB = 1 << 20
 SHM_MIN_BYTES = 64 * MIB
@@ -25,7 +25,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
     """Check io_uring: the kernel, the settings that forbid it, each operation and flag in use, a whole trial."""
     area = "io_uring"
     yield ok(area, "kernel", facts.kernel, "RingMQ needs Linux 6.0 or later")
-    yield judged(
+    yield graded(
         area,
         "io_uring_disabled",
         {None: OK, 0: OK, 1: WARN}.get(facts.disabled, FAIL),
@@ -33,7 +33,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
         "kernel.io_uring_disabled: 0 allows it to all, 1 to root and kernel.io_uring_group, 2 to nobody",
         "sysctl kernel.io_uring_disabled=0, and a line in /etc/sysctl.d to keep it",
     )
-    yield judged(
+    yield graded(
         area,
         "seccomp",
         FAIL if facts.seccomp == 2 and facts.setup_errno in (errno.EPERM, errno.ENOSYS) else OK,
@@ -47,7 +47,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
             "see the lines above; ENOMEM: raise the locked-memory limit (LimitMEMLOCK=)",
         )  # fmt: skip
         return
-    yield judged(
+    yield graded(
         area,
         "operations",
         FAIL if facts.missing_operations else OK,
@@ -55,7 +55,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
         "what the event engine and the flusher ask the kernel for",
         "use Linux 6.0 or later (Debian 12 has 6.1)",
     )
-    yield judged(
+    yield graded(
         area,
         "setup flags",
         WARN if facts.missing_flags else OK,
@@ -63,7 +63,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
         "without them a reader is interrupted for each completion: a few per cent slower",
         "use Linux 6.1 or later",
     )
-    yield judged(
+    yield graded(
         area,
         "trial",
         FAIL if facts.refusal else OK,
@@ -78,7 +78,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
     area = "limits"
     whose = f", of the running broker ({facts.broker})" if facts.broker else ""
     files = facts.files_hard  # who needs more than the soft limit raises it
-    yield judged(
+    yield graded(
         area,
         "open files",
         FAIL if 0 <= files < 256 else WARN if 0 <= files < FILES_WANTED else OK,
@@ -87,7 +87,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
         f"ulimit -n {FILES_WANTED}; LimitNOFILE={FILES_WANTED} in a unit",
     )
     memlock = facts.memlock_bytes
-    yield judged(
+    yield graded(
         area,
         "locked memory",
         WARN if 0 <= memlock < MEMLOCK_WANTED_BYTES else OK,
@@ -96,7 +96,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
         "ulimit -l unlimited; LimitMEMLOCK=infinity in a unit",
     )
     shm = facts.shm_free_bytes
-    yield judged(
+    yield graded(
         area,
         "/dev/shm",
         FAIL if shm < 4 * MIB else WARN if shm < SHM_MIN_BYTES else OK,
@@ -104,7 +104,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
         "workers share tables and buffers there; when it is full under way a worker dies",
         "mount -o remount,size=512m /dev/shm; docker run --shm-size=512m",
     )
-    yield judged(
+    yield graded(
         area,
         "memory",
         WARN if facts.memory_free_bytes < 512 * MIB else OK,
@@ -116,7 +116,7 @@ def check_limits(facts: LimitFacts) -> Iterator[Finding]:
 
 def check_memory_max(max_bytes: int, memory_bytes: int) -> Iterator[Finding]:
     """Compare ringmqMemoryMax with the memory of the machine, in bytes."""
-    yield judged(
+    yield graded(
         "limits",
         "ringmqMemoryMax",
         WARN if max_bytes > memory_bytes else OK,
@@ -140,16 +140,16 @@ def check_sysctls(values: Mapping[str, str], memory_bytes: int) -> Iterator[Find
         text = values.get(name, "")
         if text.isdigit():
             level = OK if int(text) >= wanted else WARN
-            yield judged("kernel", name, level, _number(int(text)), meaning, f"sysctl {name}={wanted}")
+            yield graded("kernel", name, level, _number(int(text)), meaning, f"sysctl {name}={wanted}")
     for name, who in (("net.ipv4.tcp_wmem", "pulls over long links"), ("net.ipv4.tcp_rmem", "sends over long links")):
         parts = values.get(name, "").split()
         if len(parts) == 3 and all(part.isdigit() for part in parts):
             level = OK if int(parts[2]) >= SOCKET_BUFFER_BYTES else WARN
             meaning = f"the third number bounds how much is under way on one connection: {who}"
             advice = f'sysctl -w {name}="{parts[0]} {parts[1]} {SOCKET_BUFFER_BYTES}"'
-            yield judged("kernel", name, level, " ".join(parts), meaning, advice)
+            yield graded("kernel", name, level, " ".join(parts), meaning, advice)
     if (overcommit := values.get("vm.overcommit_memory", "")) != "":
-        yield judged(
+        yield graded(
             "kernel",
             "vm.overcommit_memory",
             WARN if overcommit == "2" else OK,
@@ -158,7 +158,7 @@ def check_sysctls(values: Mapping[str, str], memory_bytes: int) -> Iterator[Find
             "sysctl vm.overcommit_memory=0",
         )
     if (swappiness := values.get("vm.swappiness", "")).isdigit():
-        yield judged(
+        yield graded(
             "kernel",
             "vm.swappiness",
             WARN if int(swappiness) > 60 else OK,
@@ -173,7 +173,7 @@ def _dirty_pages(values: Mapping[str, str], memory_bytes: int) -> Iterator[Findi
     if not all(text.isdigit() for text in texts):
         return
     limit = int(texts[0]) or memory_bytes * int(texts[1]) // 100
-    yield judged(
+    yield graded(
         "kernel",
         "dirty pages",
         WARN if limit > DIRTY_MAX_BYTES else OK,
@@ -187,7 +187,7 @@ def _dirty_pages(values: Mapping[str, str], memory_bytes: int) -> Iterator[Findi
 def check_cpus(facts: CpuFacts) -> Iterator[Finding]:
     """Check the CPUs and the plan for the workers."""
     count = len(facts.usable)
-    yield judged(
+    yield graded(
         "CPUs",
         "usable",
         WARN if count < 2 else OK,
@@ -196,7 +196,7 @@ def check_cpus(facts: CpuFacts) -> Iterator[Finding]:
         "give the broker two CPUs at least (--cpus, taskset, CPUAffinity=)",
     )
     if facts.quota_cpus is not None:
-        yield judged(
+        yield graded(
             "CPUs",
             "cgroup quota",
             WARN if facts.quota_cpus < count else OK,
@@ -215,7 +215,7 @@ def check_cpus(facts: CpuFacts) -> Iterator[Finding]:
 def check_clock(facts: ClockFacts, newest_ms: int) -> Iterator[Finding]:
     """Check the wall clock. `newest_ms` is the newest store time of the log, 0 without one."""
     words = {True: "synchronized", False: "not synchronized", None: "cannot be asked"}
-    yield judged(
+    yield graded(
         "clock",
         "NTP",
         OK if facts.synchronized else WARN,
@@ -223,7 +223,7 @@ def check_clock(facts: ClockFacts, newest_ms: int) -> Iterator[Finding]:
         "store times, retention and searches by time use the wall clock; clients compare theirs with it",
         "apt install systemd-timesyncd (or chrony), then timedatectl set-ntp true",
     )
-    yield judged(
+    yield graded(
         "clock",
         "source",
         WARN if facts.source in SLOW_CLOCKS else OK,
@@ -233,7 +233,7 @@ def check_clock(facts: ClockFacts, newest_ms: int) -> Iterator[Finding]:
     )
     ahead_ms = newest_ms - facts.now_ms
     if newest_ms:
-        yield judged(
+        yield graded(
             "clock",
             "against the store",
             WARN if ahead_ms > 1000 else OK,

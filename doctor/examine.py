@@ -6,7 +6,8 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.memory_watch import memory_max_bytes
 from ringmq.broker.plane_setup import capacity_of
-from ringmq.doctor.check_doors import check_doors, doors_of
+from ringmq.doctor.check_endpoints import check_endpoints, endpoints_of
+from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.check_machine import (
     check_clock,
     check_cpus,
@@ -15,7 +16,6 @@ from ringmq.doctor.check_machine import (
     check_memory_max,
     check_sysctls,
 )
-from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.facts import CpuFacts, Facts
 from ringmq.doctor.finding import Finding
 from ringmq.doctor.gather_disk import gather_disk
@@ -75,7 +75,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         ),
         *check_ports(facts.ports, is_running=_is_running(facts), broker_pids=facts.broker_pids),
-        *check_doors(doors_of(config)),
+        *check_endpoints(endpoints_of(config)),
         *check_name_servers(facts.name_servers),
         # a slave's is not judged at the start either: its master delivers
         *check_store(facts.store, accept_unserved=config.accept_unserved or config.broker_role == "SLAVE"),

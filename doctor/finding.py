@@ -29,7 +29,7 @@ def ok(area: str, name: str, value: str, meaning: str) -> Finding:
     return Finding(area, name, OK, value, meaning)
 
 
-def judged(area: str, name: str, level: str, value: str, meaning: str, advice: str) -> Finding:
+def graded(area: str, name: str, level: str, value: str, meaning: str, advice: str) -> Finding:
     """Return a finding of any level, without the advice for level `ok`."""
     return Finding(area, name, level, value, meaning, "" if level == OK else advice)
 

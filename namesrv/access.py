@@ -58,7 +58,7 @@ class Incidents:
     lines: list[str] = field(default_factory=list)
     """Lines for the log, at most LINES_MAX. The server takes and throttles them."""
 
-    def tell(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Add a line for the log. The line is dropped when LINES_MAX lines wait."""
         if len(self.lines) < LINES_MAX:
             self.lines.append(line)

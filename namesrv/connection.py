@@ -12,7 +12,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError
 from ringmq.remoting.frame import FrameDecoder
-from ringmq.remoting.junk import describe_error
+from ringmq.remoting.protocol_detection import describe_error
 
 if TYPE_CHECKING:
     from ringmq.namesrv.server import NamesrvServer
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
             while request is not None and request.is_response:  # a name server asks nothing: drop answers
                 request = self._decoder.take()
         except FrameError as error:
-            self._server.tell_junk(self.host, describe_error(error))
+            self._server.log_junk(self.host, describe_error(error))
             self.close(str(error))
             return False
         if request is None:
@@ -182,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
                 response = RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, text)
         self._request = self._slices = None
         self._server.turns.give_back(self)
-        self._server.tell_incidents()
+        self._server.log_incidents()
         if self._server.kv_file is not None and self._server.kv_file.is_dirty:
             self._waits_for_disk = True
             self._server.kv_file.save(lambda error: self.saved(response, error))

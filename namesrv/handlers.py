@@ -105,7 +105,7 @@ class NamesrvHandlers:
     def _check_access(self, refused: str | None) -> None:
         if refused is not None:
             self.incidents.refused += 1
-            self.incidents.tell(refused)
+            self.incidents.log(refused)
             raise Refused(ResponseCode.NO_PERMISSION, refused)
 
     # ---- brokers ----
@@ -138,7 +138,7 @@ class NamesrvHandlers:
             connection=call.connection,
             host=call.host,
         )
-        self._tell_dispute(registration)
+        self._log_dispute(registration)
         try:
             registered = self.registry.register(registration, call.now_ms)
         except NoRoomError as error:
@@ -151,7 +151,7 @@ class NamesrvHandlers:
         if registered.left_out:
             self.incidents.left_out += registered.left_out
             name = printable(registration.broker_name)
-            self.incidents.tell(f"broker {name} of host {call.host}: {self.registry.full_text(registered.left_out)}")
+            self.incidents.log(f"broker {name} of host {call.host}: {self.registry.full_text(registered.left_out)}")
         answer = answers.RegisterBrokerResponseHeader(
             ha_server_addr=registered.ha_server_addr, master_addr=registered.master_addr
         )
@@ -161,10 +161,10 @@ class NamesrvHandlers:
 
     def _no_room(self, text: str) -> Refused:
         self.incidents.left_out += 1
-        self.incidents.tell(text)
+        self.incidents.log(text)
         return Refused(ResponseCode.SYSTEM_ERROR, text)
 
-    def _tell_dispute(self, registration: Registration) -> None:
+    def _log_dispute(self, registration: Registration) -> None:
         """Log that two hosts register the same name and id. The last registration counts, as with stock."""
         holder = self.registry.holder(registration)
         if holder is None or holder[1].host == registration.host:
@@ -172,7 +172,7 @@ class NamesrvHandlers:
         addr, live = holder
         self.incidents.disputes += 1
         one, other = (addr, live.host), (registration.broker_addr, registration.host)
-        self.incidents.tell(dispute_text(registration.broker_name, registration.broker_id, one, other))
+        self.incidents.log(dispute_text(registration.broker_name, registration.broker_id, one, other))
 
     def _unregister(self, header: headers.UnregisterBrokerRequestHeader, call: Call) -> Answer:
         address = BrokerAddress(header.cluster_name, header.broker_addr)

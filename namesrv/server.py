@@ -39,7 +39,7 @@ from ringmq.namesrv.handlers import NamesrvHandlers
 from ringmq.namesrv.kv import KvConfig, KvFile, load_kv
 from ringmq.namesrv.service_report import report
 from ringmq.namesrv.turns import Turns
-from ringmq.remoting.doors import name_server_doors, open_doors
+from ringmq.remoting.endpoints import name_server_endpoints, public_endpoints
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.properties_text import BadProperties, parse_assignments
@@ -144,7 +144,7 @@ class NamesrvServer:
             return f"more than {most} connections"
         if self._by_host.get(host, 0) >= max(1, most // 2):
             text = f"host {host} has {self._by_host[host]} connections, half of ringmqMaxConnections"
-            self._tell(self._incident_lines, text)
+            self._log_line(self._incident_lines, text)
             return text
         self._connections[connection.number] = connection
         self._by_host[host] = self._by_host.get(host, 0) + 1
@@ -184,7 +184,7 @@ class NamesrvServer:
             if not freed:
                 return
             text = f"a connection of host {host} is closed: requests and answers are over ringmqMaxBufferedBytes"
-            self._tell(self._incident_lines, f"{text} = {limit}")
+            self._log_line(self._incident_lines, f"{text} = {limit}")
             victim.abort(text)
             if by_host[host]:
                 heapq.heapreplace(hosts, (kept + freed, host))
@@ -212,16 +212,16 @@ class NamesrvServer:
         """Return the wall time of requests in ms."""
         return now_ms()
 
-    def tell_junk(self, host: str, spoken: str) -> None:
+    def log_junk(self, host: str, spoken: str) -> None:
         """Log that a connection of `host` is closed for its input. `spoken` is the fault, or the other protocol."""
-        self._tell(self._junk_lines, f"junk from {host}: {spoken}")
+        self._log_line(self._junk_lines, f"junk from {host}: {spoken}")
 
-    def tell_incidents(self) -> None:
+    def log_incidents(self) -> None:
         """Log the incidents of the handlers."""
         for line in self.handlers.incidents.take_lines():
-            self._tell(self._incident_lines, line)
+            self._log_line(self._incident_lines, line)
 
-    def _tell(self, throttle: LogThrottle, text: str) -> None:
+    def _log_line(self, throttle: LogThrottle, text: str) -> None:
         line = throttle.line(text, now_ms())
         if line is not None:
             log.warning("%s", line)
@@ -262,8 +262,8 @@ async def run(config: NamesrvConfig) -> None:
     fd_store.keep(server.listeners)
     print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
     lists = {"admin": config.admin_addresses, "brokers": config.broker_addresses}
-    for door in open_doors(name_server_doors(config.bind_address, port, **lists)):
-        log.warning("%s", door.warning)
+    for endpoint in public_endpoints(name_server_endpoints(config.bind_address, port, **lists)):
+        log.warning("%s", endpoint.warning)
     registry, address = server.handlers.registry, config.bind_address
     reporter = asyncio.create_task(report(manager, registry, address, port, lambda: server.is_full))
     await stop.wait()

@@ -31,10 +31,10 @@ def body_crc32(body: bytes) -> int:
 
 def encode_register_body(table: TopicConfigTable) -> bytes:
     """Return the uncompressed body, keys in stock's order."""
-    return frame_register_body(json_body.write_body(table.to_json()))
+    return wrap_register_body(json_body.write_body(table.to_json()))
 
 
-def frame_register_body(table: bytes) -> bytes:
+def wrap_register_body(table: bytes) -> bytes:
     """Return the uncompressed body of a table that is JSON already."""
     return b"".join((b'{"filterServerList":[],"topicConfigSerializeWrapper":', table, b"}"))
 

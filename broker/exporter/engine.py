@@ -299,7 +299,7 @@ def add_memory(page: Page, plane: Plane) -> None:
 
 def add_listeners(page: Page, port: HttpPort) -> None:
     """Add the open doors and the counters of the HTTP port."""
-    page.add("ringmq_open_doors", [({"listener": name, "property": what}, 1) for name, what in port.open_doors])
+    page.add("ringmq_open_doors", [({"listener": name, "property": what}, 1) for name, what in port.public_endpoints])
     page.add("ringmq_http_connections", port.counts.connections)
     page.add("ringmq_http_connections_accepted_total", port.counts.accepted)
     closed = [({"reason": reason}, count) for reason, count in port.counts.closed.items()]

@@ -26,5 +26,5 @@ class HttpPort:
     """The listeners' part of a scrape."""
 
     counts: HttpCounts = field(default_factory=HttpCounts)
-    open_doors: list[tuple[str, str]] = field(default_factory=list)
-    """(listener, property) of each listener of the broker that every network may use (remoting/doors.py)."""
+    public_endpoints: list[tuple[str, str]] = field(default_factory=list)
+    """(listener, property) of each listener of the broker that every network may use (remoting/endpoints.py)."""

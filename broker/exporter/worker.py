@@ -52,7 +52,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     role = plane.role(spec.role)
     config = read_run_config(Path(spec.config_path))
     beats = Heartbeats()
-    port = HttpPort(open_doors=json.loads(spec.extra.get("open_doors", "[]")))
+    port = HttpPort(public_endpoints=json.loads(spec.extra.get("public_endpoints", "[]")))
     beats.observe(plane, time.monotonic_ns() // 1_000_000)
     pages = pages_of(plane, config, beats, port)
     listener = socket.socket(fileno=os.dup(spec.listen_fds[0]))

@@ -15,7 +15,7 @@ from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.errors import RemotingError
-from ringmq.remoting.junk import describe
+from ringmq.remoting.protocol_detection import describe
 
 RECORDS_PER_TURN = 512
 BACKLOG_RETRY_MS = 1

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.doctor.check_doors import check_doors, doors_of
+from ringmq.doctor.check_endpoints import check_endpoints, endpoints_of
+from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.check_machine import (
     check_clock,
     check_cpus,
@@ -17,7 +18,6 @@ from ringmq.doctor.check_machine import (
     check_memory_max,
     check_sysctls,
 )
-from ringmq.doctor.check_place import check_disk, check_name_servers, check_ports, check_store
 from ringmq.doctor.examine import check
 from ringmq.doctor.facts import (
     ClockFacts,
@@ -257,7 +257,9 @@ def test_a_terminal_shows_what_is_wrong_with_what_to_do() -> None:
     ],
 )
 def test_doors(changes: dict[str, str], expected: dict[str, str]) -> None:
-    findings = [*check_doors(doors_of(dataclasses.replace(BrokerConfig(namesrv_addr="10.0.0.5:9876"), **changes)))]
+    findings = [
+        *check_endpoints(endpoints_of(dataclasses.replace(BrokerConfig(namesrv_addr="10.0.0.5:9876"), **changes)))
+    ]
     assert {finding.name.partition(" of ")[0]: finding.level for finding in findings} == expected
     for finding in findings:
         assert bool(finding.advice) == (finding.level != OK)
@@ -270,6 +272,6 @@ def test_the_memory_limit_is_below_the_memory_of_the_machine(max_bytes: int, exp
 
 
 def test_the_name_server_of_serve_has_doors_too() -> None:
-    findings = [*check_doors(doors_of(BrokerConfig(bind_address="0.0.0.0", admin_addresses="10.0.0.7")))]
+    findings = [*check_endpoints(endpoints_of(BrokerConfig(bind_address="0.0.0.0", admin_addresses="10.0.0.7")))]
     served = {finding.name: finding.level for finding in findings if "9876" in finding.name}
     assert served == {"adminAddresses of 0.0.0.0:9876": OK, "brokerAddresses of 0.0.0.0:9876": WARN}

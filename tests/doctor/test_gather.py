@@ -12,7 +12,7 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.doctor import collect, uring
-from ringmq.doctor.check_place import check_store
+from ringmq.doctor.check_environment import check_store
 from ringmq.doctor.finding import FAIL
 from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls

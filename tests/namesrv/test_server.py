@@ -280,8 +280,8 @@ def test_each_open_door_gets_one_line_at_the_start() -> None:
         process.send_signal(signal.SIGTERM)
         lines = process.stderr.read().splitlines()
         assert process.wait(DEADLINE_S) == 0
-    doors = [line.rpartition(": set ")[2] for line in lines if "listener 127.1:" in line]
-    assert doors == ["adminAddresses", "brokerAddresses"]
+    endpoints = [line.rpartition(": set ")[2] for line in lines if "listener 127.1:" in line]
+    assert endpoints == ["adminAddresses", "brokerAddresses"]
 
 
 @pytest.mark.parametrize(

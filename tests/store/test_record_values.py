@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.cli.main import main
-from ringmq.doctor.check_place import check_store
+from ringmq.doctor.check_environment import check_store
 from ringmq.doctor.finding import WARN
 from ringmq.doctor.gather_store import gather_store
 from ringmq.native import ffi, lib

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError
 from ringmq.remoting.frame import FIRST_BYTES, FrameDecoder
-from ringmq.remoting.junk import describe, describe_error, protocol_of
+from ringmq.remoting.protocol_detection import describe, describe_error, protocol_of
 
 CASES = {
     b"GET / HTTP/1.1\r\n": "an HTTP request",

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import METRICS_PORT
-from ringmq.doctor.finding import OK, WARN, Finding, judged
+from ringmq.doctor.finding import OK, WARN, Finding, graded
 from ringmq.doctor.gather_network import NAMESRV_PORT
-from ringmq.remoting.doors import Door, address, broker_doors, served_name_server_doors
+from ringmq.remoting.endpoints import Endpoint, address, broker_endpoints, served_name_server_endpoints
 
 
-def doors_of(config: BrokerConfig) -> list[Door]:
+def endpoints_of(config: BrokerConfig) -> list[Endpoint]:
     """Return the endpoints of a broker with this configuration.
 
     Without namesrvAddr `ringmq serve` starts a name server, whose endpoints count as well.
@@ -19,9 +19,9 @@ def doors_of(config: BrokerConfig) -> list[Door]:
     host, port = config.bind_address, config.listen_port
     http_host = config.metrics_prom_exporter_host or host
     http = address(http_host, config.metrics_prom_exporter_port or METRICS_PORT)
-    served = served_name_server_doors(host, NAMESRV_PORT, admin=config.admin_addresses)
+    served = served_name_server_endpoints(host, NAMESRV_PORT, admin=config.admin_addresses)
     return [
-        *broker_doors(
+        *broker_endpoints(
             host,
             port,
             None if config.broker_role == "SLAVE" else config.ha_listen_port or port + 1,
@@ -34,16 +34,16 @@ def doors_of(config: BrokerConfig) -> list[Door]:
     ]
 
 
-def check_doors(doors: Iterable[Door]) -> Iterator[Finding]:
+def check_endpoints(endpoints: Iterable[Endpoint]) -> Iterator[Finding]:
     """Yield a finding per endpoint, a warning for one that every network may use."""
-    for door in doors:
-        state = door.networks if door.networks else "empty: every network" if door.is_open else "loopback"
-        yield judged(
+    for endpoint in endpoints:
+        state = endpoint.networks if endpoint.networks else "empty: every network" if endpoint.is_open else "loopback"
+        yield graded(
             "doors",
-            f"{door.shut_by} of {door.listener}",
-            WARN if door.is_open else OK,
+            f"{endpoint.shut_by} of {endpoint.listener}",
+            WARN if endpoint.is_open else OK,
             state,
-            f"the listener {door.offer} the networks of this list; an empty list allows every network",
-            f"{door.remedy} to the networks of your hosts (10.0.0.7;10.1.0.0/16), or bindAddress to an address that "
-            "only they reach",
+            f"the listener {endpoint.offer} the networks of this list; an empty list allows every network",
+            f"{endpoint.remedy} to the networks of your hosts (10.0.0.7;10.1.0.0/16), or bindAddress to an address "
+            "that only they reach",
         )

@@ -2,12 +2,14 @@
 
 import pytest
 
-from ringmq.remoting.doors import Door, broker_doors, name_server_doors, open_doors
+from ringmq.remoting.endpoints import Endpoint, broker_endpoints, name_server_endpoints, public_endpoints
 
 
 def broker(host: str, **lists: str) -> list[str]:
     given = {"admin": "", "ha": "", "http_networks": "", **lists}
-    return [door.warning for door in open_doors(broker_doors(host, 10911, 10912, "0.0.0.0:5557", **given))]
+    return [
+        endpoint.warning for endpoint in public_endpoints(broker_endpoints(host, 10911, 10912, "0.0.0.0:5557", **given))
+    ]
 
 
 def test_each_open_door_says_how_to_shut_it() -> None:
@@ -16,8 +18,8 @@ def test_each_open_door_says_how_to_shut_it() -> None:
         "listener 0.0.0.0:10912 sends the log to every network: set haAllowedNetworks",
         "listener 0.0.0.0:5557 shows metrics and health to every network: set httpAllowedNetworks",
     ]
-    found = open_doors(name_server_doors("::", 9876, admin="", brokers=""))
-    assert [door.warning for door in found] == [
+    found = public_endpoints(name_server_endpoints("::", 9876, admin="", brokers=""))
+    assert [endpoint.warning for endpoint in found] == [
         "listener [::]:9876 takes requests that change the name server from every network: set adminAddresses",
         "listener [::]:9876 registers brokers of every network: set brokerAddresses",
     ]
@@ -41,9 +43,9 @@ def test_a_list_shuts_its_own_door() -> None:
     ],
 )
 def test_loopback_is_no_door(listener: str, is_open: bool) -> None:
-    assert Door(listener, "adminAddresses", "", "").is_open is is_open
+    assert Endpoint(listener, "adminAddresses", "", "").is_open is is_open
 
 
 def test_a_slave_has_no_replication_port() -> None:
-    doors = broker_doors("0.0.0.0", 10911, None, None, admin="", ha="", http_networks="")
-    assert [door.shut_by for door in doors] == ["adminAddresses"]
+    endpoints = broker_endpoints("0.0.0.0", 10911, None, None, admin="", ha="", http_networks="")
+    assert [endpoint.shut_by for endpoint in endpoints] == ["adminAddresses"]

@@ -12,7 +12,7 @@ from ringmq.remoting.networks import listens_beyond_loopback, networks
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """One listener and the property that bounds which hosts may use it."""
 
     listener: str
@@ -42,39 +42,39 @@ class Door:
         return f"set {self.shut_by}" + (f" ({self.where})" if self.where else "")
 
 
-def broker_doors(
+def broker_endpoints(
     host: str, port: int, ha_port: int | None, http: str | None, *, admin: str, ha: str, http_networks: str
-) -> Iterator[Door]:
+) -> Iterator[Endpoint]:
     """Yield the endpoints of a broker. The VIP port (port - 2) belongs to the broker's own endpoint.
 
     `ha_port` is None on a slave, which has no replication port. `http` is host:port of /metrics, None without it.
     `admin`, `ha` and `http_networks` are adminAddresses, haAllowedNetworks and httpAllowedNetworks.
     """
-    yield Door(address(host, port), "adminAddresses", admin, "takes requests that change the broker from")
+    yield Endpoint(address(host, port), "adminAddresses", admin, "takes requests that change the broker from")
     if ha_port is not None:
-        yield Door(address(host, ha_port), "haAllowedNetworks", ha, "sends the log to")
+        yield Endpoint(address(host, ha_port), "haAllowedNetworks", ha, "sends the log to")
     if http is not None:
-        yield Door(http, "httpAllowedNetworks", http_networks, "shows metrics and health to")
+        yield Endpoint(http, "httpAllowedNetworks", http_networks, "shows metrics and health to")
 
 
-def name_server_doors(host: str, port: int, *, admin: str, brokers: str, where: str = "") -> Iterator[Door]:
+def name_server_endpoints(host: str, port: int, *, admin: str, brokers: str, where: str = "") -> Iterator[Endpoint]:
     """Yield the endpoints of a name server. `admin` and `brokers` are its adminAddresses and brokerAddresses.
 
     `where` names the place of brokerAddresses, if it is not in the configuration of this server.
     """
     listener = address(host, port)
-    yield Door(listener, "adminAddresses", admin, "takes requests that change the name server from")
-    yield Door(listener, "brokerAddresses", brokers, "registers brokers of", where)
+    yield Endpoint(listener, "adminAddresses", admin, "takes requests that change the name server from")
+    yield Endpoint(listener, "brokerAddresses", brokers, "registers brokers of", where)
 
 
-def served_name_server_doors(host: str, port: int, *, admin: str, brokers: str = "") -> Iterator[Door]:
+def served_name_server_endpoints(host: str, port: int, *, admin: str, brokers: str = "") -> Iterator[Endpoint]:
     """Yield the endpoints of the name server of `ringmq serve`, which has adminAddresses of the broker."""
-    yield from name_server_doors(host, port, admin=admin, brokers=brokers, where="--namesrv-set of ringmq serve")
+    yield from name_server_endpoints(host, port, admin=admin, brokers=brokers, where="--namesrv-set of ringmq serve")
 
 
-def open_doors(doors: Iterable[Door]) -> list[Door]:
+def public_endpoints(endpoints: Iterable[Endpoint]) -> list[Endpoint]:
     """Return the endpoints that every network may use."""
-    return [door for door in doors if door.is_open]
+    return [endpoint for endpoint in endpoints if endpoint.is_open]
 
 
 def address(host: str, port: int) -> str:

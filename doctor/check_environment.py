@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ringmq.broker.stock_store_check import describe
 from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, StoreFacts
-from ringmq.doctor.finding import FAIL, OK, WARN, Finding, judged, ok
+from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
 from ringmq.store.store_format import FORMAT
 
 MIB = 1 << 20
@@ -37,7 +37,7 @@ def check_disk(
     """
     kind = facts.filesystem
     danger = UNSAFE_FILESYSTEMS.get(kind) or UNSAFE_FILESYSTEMS.get(kind.split(".")[0])
-    yield judged(
+    yield graded(
         "disk",
         "file system",
         WARN if danger else OK,
@@ -48,7 +48,7 @@ def check_disk(
     used = facts.used_percent
     needed = 2 * log_file_bytes
     is_full = used >= full_ratio or facts.free_bytes < needed
-    yield judged(
+    yield graded(
         "disk",
         "space",
         FAIL if is_full else WARN if used >= clean_ratio else OK,
@@ -58,7 +58,7 @@ def check_disk(
         "make room, a shorter fileReservedTime, smaller log files (only for a new store), or another disk",
     )
     if facts.inodes_free >= 0:
-        yield judged(
+        yield graded(
             "disk",
             "inodes",
             WARN if facts.inodes_free < INODES_MIN else OK,
@@ -77,7 +77,7 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
         middle, longest = statistics.median(facts.sync_ms), max(facts.sync_ms)
         slow = middle > SYNC_SLOW_MS or longest > SYNC_TAIL_MS
         waits = "every answer waits for one (SYNC_FLUSH)" if sync_flush else "nobody waits for it under ASYNC_FLUSH"
-        yield judged(
+        yield graded(
             "disk",
             "fdatasync",
             WARN if slow else OK,
@@ -86,7 +86,7 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
             "a disk with power-loss protection needs well below 1 ms; look for others that write to it (iostat -x 1)",
         )
     if facts.write_mib_per_s is not None:
-        yield judged(
+        yield graded(
             "disk",
             "bandwidth",
             WARN if facts.write_mib_per_s < BANDWIDTH_MIN_MIB_PER_S else OK,
@@ -138,7 +138,7 @@ def _taken_port(port: PortFacts, is_running: bool | None, broker_pids: Sequence[
 def check_name_servers(peers: Sequence[PeerFacts]) -> Iterator[Finding]:
     """Check that this machine can reach the name servers."""
     for peer in peers:
-        yield judged(
+        yield graded(
             "network",
             "name server",
             WARN if peer.error else OK,
@@ -159,7 +159,7 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
     if not facts.exists:
         yield ok("store", "folder", f"{facts.root} is not there yet", "the first start makes it")
         return
-    yield judged(
+    yield graded(
         "store",
         "folder",
         OK if facts.is_writable and not facts.foreign_files else FAIL if not facts.is_writable else WARN,
@@ -169,7 +169,7 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
     )
     owner = "a live broker has it open" if facts.is_locked else "nobody has it open"
     yield ok("store", "owner", owner, "byte 0 of the file lock; a second broker is refused")
-    yield judged(
+    yield graded(
         "store",
         "format",
         FAIL if facts.format_number > FORMAT else OK,
@@ -201,7 +201,7 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
         )  # fmt: skip
     if facts.is_locked:
         lag = max(facts.dispatch_lag_bytes, facts.flush_lag_bytes)
-        yield judged(
+        yield graded(
             "store",
             "lag",
             WARN if lag > LAG_MAX_BYTES else OK,
@@ -211,7 +211,7 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
         )
     tail = facts.tail
     if tail is not None:
-        yield judged(
+        yield graded(
             "store",
             "tail of the log",
             FAIL if tail.damage and not facts.has_abort else WARN if tail.damage else OK,
