@@ -1,4 +1,4 @@
-/* What becomes of a decoded send. Twin: ipc/admission_twin.py. */
+/* admission.c: the decision about a decoded send. Twin: ipc/admission_twin.py. */
 #include "admission.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ static uint32_t reserved_count(const struct rmq_send *s)
     return s->reserved_count < RMQ_RESERVED_PAIRS_MAX ? s->reserved_count : RMQ_RESERVED_PAIRS_MAX;
 }
 
-/* Each reserved pair is a rule's business, whether the rule holds or not. */
+/* 1 if a rule, matching or not, names each reserved pair. */
 static int all_are_named(const struct rmq_send *s, const struct rmq_admission_rules *rules)
 {
     for (uint32_t i = 0; i < reserved_count(s); i++) {
@@ -78,7 +78,7 @@ static int is_true(const uint8_t *text, uint32_t length)
 
 enum answer { NO, YES, UNCLEAR };
 
-/* Whether the rule holds; *number as its pair says, for WHEN_POSITIVE. */
+/* Tells if the rule matches; *number: the value of its pair, for WHEN_POSITIVE. */
 static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq_send *s, int32_t *number)
 {
     *number = 0;
@@ -153,7 +153,7 @@ static uint32_t apply(const struct rmq_admission_rule *rule, uint32_t number, co
     return bytes;
 }
 
-/* The first rule that holds; bytes of what it adds. */
+/* The first rule that matches. Returns the bytes of the pairs that it adds. */
 static uint32_t choose(const struct rmq_send *s, const struct rmq_admission_rules *rules, int approved, uint32_t key_length,
                        struct rmq_admitted *out)
 {

@@ -1,6 +1,6 @@
-/* admission.h: what becomes of a decoded send: plain, redirect, refuse, or control is asked. Pure: no tables, no clock, no IO.
+/* admission.h: the decision about a decoded send: plain, redirect, refuse, or ask control. Pure: no tables, no clock, no IO.
  *
- * The reader asks in the order head, target, pairs; between target and pairs a send may have to wait for room.
+ * The reader calls head, target, pairs in this order. Between target and pairs a send may wait for a free slot.
  * `ringmq.ipc.admission_twin` is the same in Python.
  */
 #ifndef RMQ_ADMISSION_H
@@ -20,7 +20,7 @@
 #define RMQ_REASON_SYS_FLAG 2       /* bits of transactions, or of inner batches */
 #define RMQ_REASON_BODY 3           /* empty, or larger than maxMessageSize */
 #define RMQ_REASON_TOPIC 4          /* not in the tables, deleted, or its name is too long */
-#define RMQ_REASON_TOPIC_COLD 5     /* control looks at every send to it */
+#define RMQ_REASON_TOPIC_COLD 5     /* every send to it is cold */
 #define RMQ_REASON_WRITE_QUEUES 6   /* it has none */
 #define RMQ_REASON_BATCH_TOPIC 7    /* its name is too long for a batch */
 #define RMQ_REASON_QUEUE 8          /* the topic has no such queue */
@@ -33,7 +33,7 @@
 
 struct rmq_admission_limits {
     uint32_t message_bytes_max;
-    uint32_t additions_length;   /* of what write adds to every message */
+    uint32_t additions_length;   /* of the pairs that write adds to every message */
     uint32_t made_key_length;    /* of a UNIQ_KEY pair made here */
 };
 
@@ -48,7 +48,7 @@ struct rmq_admitted {
 /* Fields and body. `has_rules`: transaction bits are left to rmq_admit_pairs. RMQ_REASON_*. */
 uint32_t rmq_admit_head(const struct rmq_send *s, uint32_t body_length, const struct rmq_admission_limits *limits, int has_rules);
 /* Topic and queue; `config` of the topic, 0 = unknown. Queue -1 becomes the `turn`-th write queue. `approved`: control has
- * looked at the send, and what only asks for its look is passed over. RMQ_REASON_*. */
+ * approved the send, so reasons that only ask for its decision do not count. Returns RMQ_REASON_*. */
 uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, int approved);
 /* Scanned properties; rules may be NULL. */
 void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits *limits, const struct rmq_admission_rules *rules,

@@ -29,9 +29,9 @@ struct rmq_rule_pair {
 #define RMQ_ADD_UNIQ_KEY 5     /* the client's or the broker's, at most RMQ_RULE_KEY_MAX bytes; else control is asked */
 #define RMQ_RULE_KEY_MAX 64
 
-/* One rule. It holds for a send whose transaction bits are `transaction` and, where it has a name, that has such a pair with
- * such a value; of several pairs of a name the last counts. The first rule that holds decides. Rules see pairs of reserved names
- * alone (struct rmq_reserved_pair), and no batches. */
+/* One rule. It matches a send whose transaction bits are `transaction`. If the rule has a name, the send must have a pair of
+ * that name with such a value; of several such pairs the last counts. The first rule that matches decides. Rules see only
+ * reserved pairs (struct rmq_reserved_pair), and no batches. */
 struct rmq_admission_rule {
     uint32_t kind;               /* RMQ_RULE_REDIRECT, RMQ_RULE_REFUSE */
     uint32_t when;               /* RMQ_WHEN_* */
@@ -53,11 +53,11 @@ struct rmq_admission_rule {
 #define RMQ_RULE_REFUSE 2
 #define RMQ_TRANSACTION_ANY -1   /* stock's half messages: TRAN_MSG alone decides (SendMessageProcessor.sendMessage) */
 #define RMQ_WHEN_PRESENT 0
-#define RMQ_WHEN_POSITIVE 1      /* a number above 0; control is asked about what is no number */
+#define RMQ_WHEN_POSITIVE 1      /* a number above 0; a value that is no number goes to control */
 #define RMQ_WHEN_TRUE 2          /* "true", in letters of any case */
 #define RMQ_QUEUE_FIXED 0        /* queue_id */
 #define RMQ_QUEUE_LEVEL 1        /* the number in the triggering pair, at most queue_id, less 1; needs WHEN_POSITIVE */
-#define RMQ_QUEUE_ORIGINAL 2     /* the one that the client named */
+#define RMQ_QUEUE_ORIGINAL 2     /* the queue that the client named */
 
 struct rmq_admission_rules {
     uint32_t count;

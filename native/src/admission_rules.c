@@ -15,7 +15,7 @@
 
 static int has_byte(const char *text, uint32_t length, char byte) { return memchr(text, byte, length) != NULL; }
 
-/* The most bytes that the pair may need; 0 for one that is malformed. */
+/* The largest number of bytes of the pair. 0 if it is malformed. */
 static uint32_t pair_bytes(const struct rmq_rule_pair *pair)
 {
     const char *name = pair->name, *value = pair->value;
@@ -79,7 +79,7 @@ int rmq_rules_publish(struct rmq_plane *plane, const struct rmq_admission_rules 
     for (uint32_t i = 0; i < rules->count; i++)
         if (!is_sound(&rules->rules[i]))
             return -EINVAL;
-    rmq_fence(); /* what is overwritten is older than the version that readers have seen since */
+    rmq_fence(); /* the overwritten copy is older than the version that readers have seen since */
     copy->count = 0;
     RMQ_CRASH("control-rules-begun");
     memcpy(copy->rules, rules->rules, rules->count * sizeof *rules->rules);

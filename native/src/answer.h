@@ -1,7 +1,7 @@
 /* answer.h: whole response frames of the hot codes, in the encoding of their request.
  *
- * Fields are those of RocketMQ 5.3.3's answers (recorded frames are the test). Every put function returns the end of
- * what it wrote; the matching bound says how much room it may need.
+ * Fields are those of RocketMQ 5.3.3's answers (tests compare recorded frames). Every put function returns the end of the bytes
+ * that it has written. The matching bound is the largest number of bytes that it may write.
  */
 #ifndef RMQ_ANSWER_H
 #define RMQ_ANSWER_H
@@ -18,7 +18,7 @@ struct rmq_answer_head {
     const char *remark;
 };
 
-/* What the broker adds to the answers of sends, made once. */
+/* The broker's fields in the answers to sends, made once. */
 struct rmq_answer_broker {
     const char *region;     /* MSG_REGION */
     const char *host_hex;   /* store host and port as the front of a message id: 16 or 40 characters */

@@ -88,7 +88,7 @@ static int is_pressed(const struct rmq_append_window *window)
 
 static uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
-/* A wish for large folios up to the end of the window. What was begun in single pages stays so. */
+/* Asks for large folios up to the end of the window. A folio that was begun in single pages stays so. */
 static void advise_large(struct rmq_append_window *window, const struct rmq_segment *segment, uint64_t from,
                          uint64_t to)
 {
@@ -138,7 +138,7 @@ static void serve(struct rmq_append_window *window)
     while (!rmq_load_relaxed(&window->stop) && populate(window, pressed)) {
         pressed = pressed || is_pressed(window);
         if (!pressed)
-            sched_yield(); /* who has just had more than his share would wait for the kernel's next tick */
+            sched_yield(); /* otherwise a thread that has just exceeded its share would wait for the kernel's next tick */
     }
 }
 

@@ -14,11 +14,11 @@
 #include "layout.h"
 #include "segment.h"
 
-#define RMQ_WINDOW_SLOTS 4 /* files mapped at a time: current, next, and what is being unmapped */
+#define RMQ_WINDOW_SLOTS 4 /* files mapped at a time: the current one, the next one, and one that is being unmapped */
 
 struct rmq_append_window {
     const char *directory;
-    const struct rmq_role *neighbour;           /* whose CPU the helper uses */
+    const struct rmq_role *neighbour;           /* the helper runs on its CPU */
     uint64_t segment_bytes;
     uint64_t window_bytes;
     int large_folios;

@@ -136,7 +136,7 @@ static int is_header(const struct rmq_arrow_rows *rows, const struct rmq_pair *p
     return rmq_name_find(&rows->system_names, pair->name.at, pair->name.length, 0) == RMQ_NAME_NONE;
 }
 
-/* Either from `pairs`, or with NULL from the source, whose names are distinct. */
+/* From `pairs`, or if NULL from the source, whose names are distinct. */
 static void put_pairs(struct rmq_arrow_rows *rows, struct rmq_pair_column *column, const struct rmq_row_source *source,
                       const struct rmq_pair *pairs, int pair_count) {
     int headers_only = column == &rows->headers;

@@ -50,7 +50,7 @@ struct rmq_arrow_rows {
     struct rmq_name_table system_names; /* properties that are no headers */
 };
 
-/* What one row is made of: a record's head, and body and properties of the record or of one message in it. */
+/* The parts of one row: a record's head, and body and properties of the record or of one message in it. */
 struct rmq_row_source {
     const uint8_t *record;
     const struct rmq_record_view *view;

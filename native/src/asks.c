@@ -82,8 +82,8 @@ int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t positio
     return rmq_load(&h->roles[a->role].state) != 2 && received_mono_ns + PATIENCE_NS <= now_ns;
 }
 
-/* A predecessor that died in rmq_inbox_done had the record at the tail in its hand, whether it still stands there or not.
- * Where the asks begin that are this process's. */
+/* A predecessor that died in rmq_inbox_done was handling the record at the tail, which may or may not be there still. Returns
+ * the position from which the asks belong to this process. */
 static uint64_t give_up_taken(struct rmq_plane *plane, uint32_t answerer)
 {
     struct rmq_answerer *a = rmq_answerer_at(plane, answerer);
@@ -104,7 +104,7 @@ void rmq_inbox_start(struct rmq_plane *plane, uint32_t answerer)
     rmq_store(&a->start_position, give_up_taken(plane, answerer));
     RMQ_CRASH("answerer-begins");
     rmq_store(&role->state, 2u);
-    rmq_fence(); /* who finds it not serving after its own look at the clock has a clock before this one */
+    rmq_fence(); /* an asker that finds it not serving after reading the clock has an earlier time than this one */
     RMQ_CRASH("answerer-serves");
     rmq_store(&a->serving_since_ns, rmq_mono_ns());
     RMQ_CRASH("answerer-served");
@@ -147,7 +147,7 @@ void rmq_inbox_done(struct rmq_plane *plane, uint32_t answerer, struct rmq_inbox
     uint32_t bytes = RMQ_ALIGN8((uint32_t)record->length);
     rmq_store(&rmq_answerer_at(plane, answerer)->consumed_to, r->tail + bytes);
     RMQ_CRASH("inbox-given-up");
-    rmq_store(&record->type, (uint16_t)RMQ_INBOX_PAD); /* who dies below leaves a pad of the right length */
+    rmq_store(&record->type, (uint16_t)RMQ_INBOX_PAD); /* a death below leaves a pad of the right length */
     RMQ_CRASH("inbox-padded");
     rmq_fence();
     memset((char *)record + sizeof(uint64_t), 0, bytes - sizeof(uint64_t));
@@ -168,7 +168,7 @@ int rmq_inbox_unblock(struct rmq_plane *plane, uint32_t answerer)
     uint32_t at = (uint32_t)(tail & (r->capacity - 1));
     char *base = plane->base + r->slots_at;
     struct rmq_inbox_record *record = (struct rmq_inbox_record *)(base + at);
-    uint64_t next_claim = head; /* the gap ends where somebody alive may have claimed */
+    uint64_t next_claim = head; /* the gap ends where a live process may have claimed */
     rmq_fence();
     for (int i = 0; i < RMQ_ROLES_MAX; i++) {
         uint64_t claim = rmq_load(&h->roles[i].claim_position);
@@ -176,7 +176,7 @@ int rmq_inbox_unblock(struct rmq_plane *plane, uint32_t answerer)
             continue; /* none, or one in another inbox */
         claim &= RMQ_CLAIM_POSITION_MASK;
         if (claim <= tail)
-            return 0; /* somebody alive may still be writing it */
+            return 0; /* a live process may still be writing it */
         if (claim < next_claim)
             next_claim = claim;
     }

@@ -1,23 +1,23 @@
-/* asks.h: asking another role, and answering. layout.h tells the order of stores (2 and 9), asks_layout.h the words. */
+/* asks.h: asking another role, and answering. layout.h has the order of stores (2 and 9), asks_layout.h the words. */
 #ifndef RMQ_ASKS_H
 #define RMQ_ASKS_H
 #include "plane.h"
 
 /* cdef-begin */
-/* The row of the role, RMQ_NONE = it answers nobody. */
+/* The row of the role. RMQ_NONE = the role is no answerer. */
 uint32_t rmq_answerer_find(struct rmq_plane *plane, uint32_t role);
 struct rmq_answerer *rmq_answerer_at(struct rmq_plane *plane, uint32_t answerer);
 /* The row that gets requests of clients with this code: RMQ_CONTROL_ANSWERER where no other row names it. */
 uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code);
 
-/* The asker: puts a whole ask and wakes the answerer, or has its dormant worker started. head->role says who asks.
- * `position`: where it stands in the inbox; may be NULL. 0, -ENOBUFS, -EMSGSIZE where it has more than half of the inbox, or
- * -EINVAL where the role never asks this answerer. */
+/* The asker: puts a whole ask and wakes the answerer, or starts its dormant worker. head->role is the asker's. `position`:
+ * offset of the ask in the inbox; may be NULL. Returns 0, -ENOBUFS, -EMSGSIZE if the ask exceeds half of the inbox, or -EINVAL
+ * if the role never asks this answerer. */
 int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position);
-/* Whether an ask at this position, received then, gets no answer any more: its answerer has died with it in its hand, or was
- * not serving when the ask's patience ended. The asker looks at it when start_generation has changed, and each tick while
- * the answerer is not serving. */
+/* 1 if an ask at this position, received then, gets no answer any more. Either its answerer has died while it handled the ask,
+ * or it was not serving when the ask's patience ended. The asker checks after a change of begun_generation, and at each tick
+ * while the answerer is not serving. */
 int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t position, int64_t received_mono_ns, int64_t now_ns);
 
 /* The answerer's process begins: it serves. Asks that may be taken now count; older ones were its predecessor's. */
@@ -39,7 +39,7 @@ const struct rmq_verdict *rmq_verdict_take(struct rmq_plane *plane, uint32_t ans
 void rmq_verdict_done(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *verdict);
 /* cdef-end */
 
-/* An answer's record lies within what is published and does not go over the ring's end. */
+/* 1 if an answer's record is published as a whole and does not cross the ring's end. */
 static inline int rmq_verdict_is_whole(const struct rmq_verdict *v, uint64_t published, uint32_t to_end)
 {
     uint64_t bytes = ((uint64_t)v->length + 7) & ~7ull, least = v->type == RMQ_VERDICT_PAD ? 8 : sizeof *v;

@@ -1,6 +1,6 @@
-/* asks_layout.h: questions of one role to another. An answerer has one inbox, into which every asker puts its asks, and a
- * ring of answers to each role that asks it. A new answerer is a row of the worker table: no other code names it. layout.h
- * tells the protocol (2 and 9).
+/* asks_layout.h: asks of one role to another. An answerer has one inbox, into which every asker puts its asks. It has a ring of
+ * answers to each role that asks it. A new answerer is a row of the worker table: no other code names it. layout.h has the
+ * protocol (2 and 9).
  */
 #ifndef RMQ_ASKS_LAYOUT_H
 #define RMQ_ASKS_LAYOUT_H
@@ -27,7 +27,7 @@ struct rmq_inbox_record {
     uint32_t role_generation;
     uint32_t connection;
     uint32_t connection_generation;
-    uint32_t pending;            /* the asker's token, which the answer echoes; RMQ_NONE: nobody waits for an answer */
+    uint32_t pending;            /* the asker's token, which the answer echoes; RMQ_NONE: the ask needs no answer */
     uint32_t frame_length;       /* COLD_FRAME: whole frame; the payload may hold less of it (send bodies) */
     uint16_t peer_port;
     uint8_t peer_v6;
@@ -43,8 +43,8 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_QUEUE 5        /* a slave's dispatch -> control: pending = queue id, payload = topic of a queue that is in no table;
                                   * frame_length 1: its records hold inner batches */
 #define RMQ_INBOX_JUNK 6         /* payload: at most RMQ_JUNK_BYTES that are no frame; the connection is closed */
-#define RMQ_INBOX_TOPICS 7       /* a service -> control: {"topics": [...]}, to be made where they are not there. Told: empty when the
-                                  * plane has them, else why not */
+#define RMQ_INBOX_TOPICS 7       /* a service -> control: {"topics": [...]}, the topics to make if they are missing. Answer:
+                                  * empty once the plane has them, else the reason */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */
@@ -63,11 +63,11 @@ struct rmq_verdict {
 #define RMQ_VERDICT_REDO 2       /* run the kept frame again: the reason it was cold is gone */
 #define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
-#define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: what both have agreed on */
+#define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: as both roles have agreed */
 
 #define RMQ_ANSWERERS_MAX 8
 #define RMQ_ANSWERER_CODES_MAX 30
-#define RMQ_CONTROL_ANSWERER 0u   /* the first row: it gets what no other row names */
+#define RMQ_CONTROL_ANSWERER 0u   /* the first row: it gets the codes that no other row names */
 #define RMQ_COLD_BODY_BYTES_MAX 4194304 /* of a frame that a read worker brings to an answerer */
 #define RMQ_COLD_HEADER_BYTES_MAX 262144 /* properties have 32 KiB; JSON may write six characters for one */
 #define RMQ_ASK_PATIENCE_MS 2000 /* that an ask waits for an answerer which is not serving */
@@ -92,7 +92,7 @@ struct rmq_asks {
     struct rmq_answerer answerer[RMQ_ANSWERERS_MAX];
 };
 
-/* What the supervisor wants a row to be. */
+/* A row as the supervisor fills it. */
 struct rmq_answerer_plan {
     uint32_t role;
     uint32_t askers;             /* bit r: the role r asks it */

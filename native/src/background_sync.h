@@ -1,11 +1,12 @@
-/* background_sync.h: a thread that brings files to disk while its owner goes on. C only.
+/* background_sync.h: a thread that syncs files to disk while its owner goes on. C only.
  *
- * The owner hands over descriptors (duplicates: the thread closes them) and starts a round with a mark. When the round
- * is through, everything handed over before its start is on disk and `done_mark` is the mark. An error stays, and is in
- * `*fault` (RMQ_FAULT_QUEUE_SYNC, errno in the upper half) before anybody can die of it: the kernel tells it only once.
+ * The owner hands over descriptors (duplicates: the thread closes them) and starts a round with a mark. At the end of the
+ * round, every file handed over before its start is on disk, and `done_mark` is the mark. An error stays in `*fault`
+ * (RMQ_FAULT_QUEUE_SYNC, errno in the upper half). It is stored before the process can die, because the kernel reports it only
+ * once.
  *
- * The first round syncs the whole file system: a predecessor that was killed has written files that nobody hands over any
- * more, and a mark behind them says that they are on disk.
+ * The first round syncs the whole file system. A killed predecessor has written files that the new owner does not hand over,
+ * and a later mark promises that they are on disk.
  */
 #ifndef RMQ_BACKGROUND_SYNC_H
 #define RMQ_BACKGROUND_SYNC_H
@@ -27,9 +28,9 @@ struct rmq_background_sync {
     uint64_t *fault;
 };
 
-/* `folder` lies where all the files lie. It waits for the first round, so that one comes though nobody hands anything over. */
+/* `folder` is on the file system of all files. The first round runs even if the owner hands nothing over. */
 int rmq_background_sync_open(struct rmq_background_sync *sync, const char *folder, uint64_t *fault);
-/* Whether the next round syncs the whole file system, so that no further file need be handed over. */
+/* 1 if the next round syncs the whole file system, so that no further file need be handed over. */
 int rmq_background_sync_all(const struct rmq_background_sync *sync);
 /* Hands over `fd`; it is closed whatever happens. 0 or -ENOMEM. */
 int rmq_background_sync_add(struct rmq_background_sync *sync, int fd);

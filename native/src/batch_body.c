@@ -13,8 +13,8 @@ static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value,
            (n > 6 && !memcmp(name, "TIMER_", 6));
 }
 
-/* 0, or why the pairs of an element may not be stored: recovery would take the last record of the log for torn, or they
- * ask for what the broker cannot do yet. Single messages were judged by the reader and by control. */
+/* 0, or the reason why the pairs of an element may not be stored. Recovery would take the last record of the log for torn, or
+ * the pairs ask for a feature that the broker lacks. The reader and control check single messages. */
 static uint32_t check_pairs(const uint8_t *at, uint32_t length)
 {
     const uint8_t *end = at + length;

@@ -14,15 +14,15 @@
 #define RMQ_BATCH_ELEMENT_BYTES 22 /* of an element without body and properties */
 #define RMQ_RECORD_OVERHEAD_MAX 65536 /* stock: a record may exceed maxMessageSize by 64 KiB */
 
-/* What the elements of a batch become in the log. */
+/* The size of a batch's elements as records of the log. */
 struct rmq_batch_size {
     uint64_t bytes;
     uint32_t messages;
     uint32_t reserved;
 };
 
-/* 0, or the RMQ_CAUSE_BATCH_* or RMQ_CAUSE_MESSAGE_SIZE for which write refuses the batch; out->messages elements were fine.
- * `in` holds what the records have in common: topic, sys_flag, properties[1] and [2]; the rest of it is overwritten. */
+/* 0, or the RMQ_CAUSE_BATCH_* or RMQ_CAUSE_MESSAGE_SIZE for which write refuses the batch; out->messages elements are valid.
+ * `in` holds the common values of the records: topic, sys_flag, properties[1] and [2]. The rest of it is overwritten. */
 uint32_t rmq_batch_measure(uint8_t *body, uint32_t length, uint64_t record_bytes_max, struct rmq_record_in *in,
                            struct rmq_batch_size *out);
 /* cdef-end */

@@ -21,7 +21,7 @@ void rmq_completer_open(struct rmq_completer *c, struct rmq_plane *plane)
     c->role = &c->header->roles[RMQ_ROLE_FLUSH];
 }
 
-/* What an entry still waits for. */
+/* The conditions for which an entry still waits. */
 struct missing {
     int flush, replicas;
 };
@@ -110,7 +110,7 @@ static void count_times(struct rmq_completer *c, uint64_t *seen, uint64_t mark, 
     *seen = at;
 }
 
-/* An entry whose answer is out already (a predecessor died before it gave the entry up) is only given up. */
+/* An entry with an answer (a predecessor died before it released the entry) is only released. */
 uint64_t rmq_completer_run(struct rmq_completer *c)
 {
     struct rmq_plane_header *h = c->header;
@@ -155,7 +155,7 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
     rmq_store(&ports->parked.tail, tail);
     RMQ_CRASH("flush-parked-tail");
     if (tail != first) {
-        rmq_fence(); /* write looks at these heads between its word and its sleep */
+        rmq_fence(); /* write reads these heads between its word and its sleep */
         if (rmq_load_relaxed(&ports->awaits_parked))
             rmq_role_wake(c->plane, RMQ_ROLE_WRITE);
     }
@@ -163,7 +163,7 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
     return tail - first;
 }
 
-/* How long the entry may wait for what it misses. */
+/* Time for which the entry may wait for the missing condition. */
 static int64_t patience_ms(struct rmq_completer *c, struct missing missing)
 {
     int64_t flush_ms = missing.flush ? c->header->settings.sync_flush_timeout_ms : INT64_MAX;
@@ -177,8 +177,8 @@ static const struct rmq_parked *oldest(struct rmq_completer *c)
     return !rmq_ring_waiting(parked, parked->tail) ? NULL : rmq_ring_slot(c->plane->base, parked, parked->tail);
 }
 
-/* All wait for the same, so the head is due first. Nobody rings when something is parked for replicas alone: what comes
- * while flush sleeps is seen before its time is over. */
+/* All entries wait for the same conditions, so the head is due first. A request that is parked for replicas alone rings no
+ * bell. If it arrives while flush sleeps, flush sees it before its time is over. */
 int rmq_completer_wait_ms(struct rmq_completer *c, int limit_ms)
 {
     const struct rmq_settings *settings = &c->header->settings;
@@ -197,7 +197,7 @@ int rmq_completer_has_work(struct rmq_completer *c)
     return entry && verdict(c, entry, rmq_mono_ms()) != GOES_ON;
 }
 
-/* With sync_flush the oldest decides: what it lacks on disk, all behind it lack, and what comes now, too. */
+/* With sync_flush the oldest entry decides: if it is not on disk, all entries behind it are not, and later ones neither. */
 int rmq_completer_awaits_slaves(struct rmq_completer *c)
 {
     const struct rmq_settings *settings = &c->header->settings;

@@ -52,7 +52,7 @@ struct rmq_deferred_close {
 int rmq_deferred_close_open(struct rmq_deferred_close *deferred_close, uint32_t limit);
 /* Takes `fd` over. It is closed at once where there are too many. */
 void rmq_deferred_close_add(struct rmq_deferred_close *deferred_close, int fd);
-/* How many wait. */
+/* Number of waiting descriptors. */
 uint32_t rmq_deferred_close_waiting(struct rmq_deferred_close *deferred_close);
 /* Unlinks `path` with a descriptor of it kept. 0 or -errno. */
 int rmq_deferred_close_unlink(struct rmq_deferred_close *deferred_close, const char *path);

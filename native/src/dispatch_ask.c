@@ -29,7 +29,7 @@ static void put(struct rmq_plane *plane, const struct rmq_dispatch_question *q)
     rmq_inbox_put(plane, RMQ_CONTROL_ANSWERER, &head, q->topic, q->topic_length, NULL); /* a full inbox: asked again */
 }
 
-/* An answer is there to wake dispatch: the table says what came of the question. */
+/* Drops the answers. They only wake dispatch; the table shows the result. */
 static void take_answers(struct rmq_plane *plane)
 {
     const struct rmq_verdict *told;

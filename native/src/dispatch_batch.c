@@ -373,7 +373,7 @@ static void publish_queue(struct rmq_dispatcher *d, uint32_t slot)
     RMQ_CRASH("dispatch-queue-max");
 }
 
-/* An arrival for a port whose ring is full is kept and sent again: a parked pull may not sleep through it. */
+/* Keeps an arrival for a port whose ring is full, and sends it again: a parked pull may not sleep through it. */
 static void keep_unsent(struct rmq_dispatcher *d, uint32_t port, uint32_t slot)
 {
     if (!d->unsent[port])
@@ -433,7 +433,7 @@ void rmq_dispatch_resend(struct rmq_dispatcher *d)
         struct rmq_ring *ring = &d->header->ports.port[p].arrived;
         uint64_t head = ring->head;
         if (d->unsent_count[p] && is_dormant(d, &d->header->ports.port[p])) {
-            memset(d->unsent[p], 0, d->header->tables.queue_capacity); /* its next process looks at its queues first */
+            memset(d->unsent[p], 0, d->header->tables.queue_capacity); /* its next process checks its queues first */
             d->unsent_count[p] = 0;
         }
         for (uint32_t slot = 0; d->unsent_count[p] && slot < d->header->tables.queue_count; slot++) {
@@ -454,7 +454,7 @@ void rmq_dispatch_publish(struct rmq_dispatcher *d)
 {
     for (uint32_t i = 0; i < d->touched_count; i++)
         publish_queue(d, d->touched[i]);
-    rmq_fence(); /* a reader sets its flag, fences and looks at max_offset: one of the two sees the other */
+    rmq_fence(); /* a reader sets its flag, fences and reads max_offset: one of the two sees the other */
     for (uint32_t p = 0; d->touched_count && p < d->header->ports.count; p++)
         if (hears_arrivals(d, &d->header->ports.port[p]))
             tell_port(d, p);

@@ -29,7 +29,7 @@ struct rmq_dispatch_row {
     int32_t messages;     /* queue offsets the record takes; > 0 only in batch queues */
 };
 
-/* What the batch holds of one queue; one entry per queue slot, in use while first != 0. */
+/* The units of the batch for one queue. One entry per queue slot, in use while first != 0. */
 struct rmq_dispatch_touch {
     uint32_t first, last; /* row number + 1 */
     uint64_t max_offset;
@@ -55,7 +55,7 @@ struct rmq_dispatcher {
     struct rmq_index_files index;
     struct rmq_segment segment;      /* of the record being looked at */
 
-    uint64_t position;               /* end of what the batch has looked at */
+    uint64_t position;               /* end of the part of the log that the batch has read */
     struct rmq_dispatch_row rows[RMQ_DISPATCH_ROWS];
     uint32_t row_count;
     struct rmq_dispatch_touch *touches;
@@ -92,7 +92,7 @@ struct rmq_dispatcher {
 int64_t rmq_dispatch_read(struct rmq_dispatcher *dispatcher, uint64_t end);
 /* Writes the units of every touched queue. 0 or -errno. */
 int rmq_dispatch_write_units(struct rmq_dispatcher *dispatcher);
-/* Publishes the touched queues, tells the ports that wait for them, moves dispatched_offset. */
+/* Publishes the touched queues, notifies the ports that wait for them, moves dispatched_offset. */
 void rmq_dispatch_publish(struct rmq_dispatcher *dispatcher);
 /* Forgets the batch; nothing has been published. */
 void rmq_dispatch_forget(struct rmq_dispatcher *dispatcher);

@@ -18,7 +18,7 @@ enum {
 
 static uint64_t *fault_word(struct rmq_dispatcher *d)
 {
-    return (uint64_t *)(void *)&d->marks->dispatch_fault; /* fault and errno: nobody sees one without the other */
+    return (uint64_t *)(void *)&d->marks->dispatch_fault; /* fault and errno: no reader sees one without the other */
 }
 
 /* Whatever `new` says, a failed sync stays: the sync thread stores it at any moment, or a predecessor has left it. */

@@ -1,9 +1,9 @@
 /* dispatcher.h: the dispatch role. Records up to the confirm offset -> ConsumeQueue units and index entries.
  *
- * One batch: units by pwrite, index entries, then per touched queue max_offset (after its units), then arrivals for
- * parked pulls, then dispatched_offset. After a death everything from dispatched_offset on is written again: units
- * have fixed places, index entries are recognised (index.h). What it had written and not synced goes to disk with the
- * successor's first round (background_sync.h).
+ * One batch: units by pwrite, index entries, then per touched queue max_offset (after its units), then arrivals for parked
+ * pulls, then dispatched_offset. After a death, everything from dispatched_offset on is written again: units have fixed
+ * positions, index entries are recognised (index.h). The first round of the replacement (background_sync.h) syncs the files
+ * that the dead process has written.
  */
 #ifndef RMQ_DISPATCHER_H
 #define RMQ_DISPATCHER_H
@@ -49,7 +49,7 @@ struct rmq_dispatcher *rmq_dispatcher_open(struct rmq_plane *plane, uint32_t ope
                                            const struct rmq_delay_levels *levels, int *error);
 /* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (all dispatched or faulted), RMQ_RUN_FAULT, or -errno. */
 int rmq_dispatcher_run(struct rmq_dispatcher *dispatcher, int64_t budget_ns);
-/* Syncs what is dirty first; dispatch_fault says when that failed. */
+/* Syncs dirty files first. dispatch_fault is set if that has failed. */
 void rmq_dispatcher_close(struct rmq_dispatcher *dispatcher);
 
 void rmq_dispatcher_state(struct rmq_dispatcher *dispatcher, struct rmq_dispatch_state *out);
@@ -57,7 +57,7 @@ void rmq_dispatcher_state(struct rmq_dispatcher *dispatcher, struct rmq_dispatch
 /* The three below: between two runs, by the same thread. */
 /* Sync queue and index files now. 0 or -errno. */
 int rmq_dispatcher_sync(struct rmq_dispatcher *dispatcher);
-/* Whether files may be deleted now: 0 while many that were deleted are not freed yet. */
+/* 1 if files may be deleted now. 0 while many deleted files are not freed yet. */
 int rmq_dispatcher_may_clean(struct rmq_dispatcher *dispatcher);
 /* One queue: deletes files that lie wholly below the log's min_offset and moves the queue's min_offset.
  * Number of files deleted, or -errno. */

@@ -1,9 +1,9 @@
 /* engine.h: the event engine over io_uring: accept, receive, send, sleep.
  *
- * One engine belongs to one thread. Everything is asynchronous: a call queues work, rmq_engine_wait hands it to the
- * kernel and collects what is ready, rmq_engine_take gives the results out. A result names the caller's 56-bit tag.
- * Received bytes lie in buffers that the caller lent to the engine (one contiguous area cut into equal pieces); a buffer
- * belongs to the caller from its event until rmq_engine_lend. Timers are the caller's: the wait has a deadline.
+ * One engine belongs to one thread. All calls are asynchronous: a call queues work, rmq_engine_wait submits it to the kernel
+ * and collects results, rmq_engine_take returns them. A result carries the caller's 56-bit tag. Received bytes are in buffers
+ * that the caller has lent to the engine (one contiguous area cut into equal pieces). A buffer belongs to the caller from its
+ * event until rmq_engine_lend. The caller keeps timers: the wait has a deadline.
  */
 #ifndef RMQ_ENGINE_H
 #define RMQ_ENGINE_H
@@ -55,7 +55,7 @@ int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag);
 int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag);
 /* Ends the receive of `tag`; its last event has more = 0. */
 int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag);
-/* `message` and what it points at stay untouched until the event. */
+/* `message` and the memory it points to must not change until the event. */
 int rmq_engine_send(struct rmq_engine *engine, int fd, const struct msghdr *message, uint64_t tag);
 /* Brings mapped bytes into memory, without waiting here: a helper thread of the kernel's waits for the disk. */
 int rmq_engine_read_mapped(struct rmq_engine *engine, const void *at, uint32_t bytes, uint64_t tag);

@@ -105,7 +105,7 @@ int rmq_file_cache_forget(struct rmq_file_cache *cache, struct rmq_file_map *map
     return 1;
 }
 
-/* A place for one more mapping: unused, or the oldest one that nobody holds. */
+/* A slot for one more mapping: a free one, or that of the oldest mapping without holders. */
 static struct rmq_file_map *vacancy(struct rmq_file_cache *cache)
 {
     if (!cache->free && cache->count < cache->capacity)

@@ -1,7 +1,7 @@
 /* file_map.h: read-only mappings of log segments and consume queue files, made on demand, bounded, least recently used out.
  *
- * Pulls read through these. A file is mapped over its full configured length and its real size is remembered: nobody
- * touches a byte beyond it (SIGBUS). Holders (sends in flight) count references; a held mapping is never undone.
+ * Pulls read through these. A file is mapped over its full configured length. The cache remembers its real size, because access
+ * beyond it raises SIGBUS. Holders (sends in flight) count references; a held mapping is never undone.
  */
 #ifndef RMQ_FILE_MAP_H
 #define RMQ_FILE_MAP_H
@@ -39,6 +39,6 @@ struct rmq_file_map *rmq_file_cache_map(struct rmq_file_cache *cache, uint64_t k
 int rmq_file_map_reaches(struct rmq_file_map *map, uint64_t end);
 static inline void rmq_file_map_hold(struct rmq_file_map *map) { map->references++; }
 static inline void rmq_file_map_drop(struct rmq_file_map *map) { map->references--; }
-/* Undoes a mapping that nobody holds; 1 when it did. */
+/* Undoes a mapping without holders. 1 if it did. */
 int rmq_file_cache_forget(struct rmq_file_cache *cache, struct rmq_file_map *map);
 #endif

@@ -92,7 +92,7 @@ static void wake_everybody(struct rmq_flusher *f)
 
 int rmq_flusher_set_fault(struct rmq_flusher *f, uint32_t fault, int32_t fault_errno)
 {
-    /* fault and errno in one store: nobody sees one without the other, whenever this process dies */
+    /* fault and errno in one store: no reader sees one without the other, whenever this process dies */
     uint64_t *words = (uint64_t *)(void *)&f->marks->store_fault, old = rmq_load(words);
     uint64_t new = fault ? (uint64_t)(uint32_t)fault_errno << 32 | fault : 0;
     do {
@@ -160,8 +160,8 @@ static int redirty_segment(struct rmq_flusher *f, uint64_t number, uint64_t from
     return rc;
 }
 
-/* What is appended and not known to be synced becomes dirty once more. A predecessor may have died with a failed sync in
- * its hand: its pages look clean then, and the kernel tells an error only once, so the next sync would pass over them. */
+/* Makes appended bytes dirty again that are not known to be synced. A predecessor may have died with a failed sync: its pages
+ * look clean then. The kernel reports an error only once, so the next sync would skip them. */
 static void redirty(struct rmq_flusher *f)
 {
     uint64_t bytes = f->header->settings.segment_bytes;
@@ -316,7 +316,7 @@ static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int 
     return result;
 }
 
-/* Store time of the newest batch whose end the append position has passed; 0 = cannot tell now. */
+/* Store time of the newest batch that ends at or below the append position. 0 = unknown now. */
 static int64_t appended_store_time(struct rmq_flusher *f)
 {
     const struct rmq_journal *journal = &f->header->ports.journal;
@@ -368,7 +368,7 @@ static int sync_all(struct rmq_flusher *f)
     return 0;
 }
 
-/* Whether the policy asks for a sync now; else `*wait_ms` says when to look again. */
+/* 1 if the policy asks for a sync now; else `*wait_ms` is the time to the next check. */
 static int sync_is_due(struct rmq_flusher *f, int *wait_ms)
 {
     const struct rmq_settings *settings = &f->header->settings;
@@ -450,7 +450,7 @@ static int has_work(struct rmq_flusher *f)
     return rmq_completer_has_work(&f->completer);
 }
 
-/* What the shell must hear about, once each: 0, RMQ_RUN_FAULT or RMQ_RUN_ROLLED. */
+/* The next event for the shell, once each: 0, RMQ_RUN_FAULT or RMQ_RUN_ROLLED. */
 static int news(struct rmq_flusher *f)
 {
     uint32_t fault = rmq_load(&f->marks->store_fault);
@@ -491,7 +491,7 @@ int rmq_flusher_run(struct rmq_flusher *f, int64_t budget_ns)
         uint64_t answered = rmq_completer_run(&f->completer);
         if (f->marks->flushed_offset != flushed && f->marks->confirm_policy & RMQ_CONFIRM_FLUSHED) {
             rmq_role_wake(f->plane, RMQ_ROLE_DISPATCH);
-            if (f->header->settings.broker_role == RMQ_BROKER_SLAVE) /* its reports say what is flushed */
+            if (f->header->settings.broker_role == RMQ_BROKER_SLAVE) /* its reports carry the flushed offset */
                 rmq_role_wake(f->plane, RMQ_ROLE_HA);
         }
         if ((rc = news(f)))

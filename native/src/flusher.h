@@ -1,9 +1,9 @@
 /* flusher.h: the flush role and the completer. append_offset -> fdatasync -> flushed_offset -> answers.
  *
- * Group commit: the append position is read before the sync is submitted; every file from the one that holds
- * flushed_offset to the one that holds the last appended byte is synced before flushed_offset moves. A failed sync is
- * never repeated: store_fault stays, flushed_offset stays, whoever waited is told. Restart is stateless: what is not
- * known to be flushed is flushed again, and the parked ring goes on where its tail is.
+ * Group commit: the append position is read before the sync is submitted. Every file from that of flushed_offset to that of the
+ * last appended byte is synced before flushed_offset moves. A failed sync is never repeated: store_fault stays, flushed_offset
+ * stays, and all waiting requests get an error. A restart needs no state: bytes that are not known to be flushed are flushed
+ * again, and the parked ring goes on at its tail.
  */
 #ifndef RMQ_FLUSHER_H
 #define RMQ_FLUSHER_H
@@ -22,11 +22,11 @@
 #define RMQ_FLUSH_SLAVE_LOST 7         /* parked requests answered 11 */
 #define RMQ_FLUSH_SLAVE_TIMEOUTS 8     /* answered 12 */
 
-/* What the shell needs for checkpoint, marker file and segment making. */
+/* The values that the shell needs for checkpoint, marker file and segment making. */
 struct rmq_flush_state {
     uint64_t flushed_offset;
     int64_t flushed_store_time_ms;     /* store time of the last batch known to be on disk, 0 = none since start */
-    uint64_t next_segment;             /* offset of the file behind the one that holds append_offset */
+    uint64_t next_segment;             /* offset of the file behind that of append_offset */
     int32_t next_segment_exists;
     uint32_t store_fault;
     int32_t store_fault_errno;

@@ -1,9 +1,9 @@
-/* frame_header.h: a remoting frame's header, either encoding, taken apart without copying.
+/* frame_header.h: a remoting frame's header, in either encoding, parsed without copies.
  *
- * Frame: i32 length of what follows, u8 serialise type (0 JSON, 1 binary), u24 header length, header, body.
- * The parser is strict (JSON as in RFC 8259, UTF-8 is not judged) and bounded; it never writes and never reads
- * outside `length`. What is broken closes the connection; what is legal but rare is marked `unusual`, so that the
- * caller hands the frame to policy code instead of guessing.
+ * Frame: i32 length of the rest, u8 serialise type (0 JSON, 1 binary), u24 header length, header, body. The parser is strict
+ * (JSON as in RFC 8259; UTF-8 is not checked) and bounded; it never writes, and never reads outside of `length`. A malformed
+ * header closes the connection. A legal but rare one is marked `unusual`, so that the caller passes the frame to policy code
+ * instead of guessing.
  */
 #ifndef RMQ_FRAME_HEADER_H
 #define RMQ_FRAME_HEADER_H
@@ -19,7 +19,7 @@
 #define RMQ_EXT_ENTRIES_MAX 40
 #define RMQ_JSON_DEPTH_MAX 32
 
-/* Why a header does not parse; all negative. */
+/* Reasons why a header does not parse; all negative. */
 #define RMQ_HEADER_SHORT -1       /* less than 8 bytes */
 #define RMQ_HEADER_TYPE -2        /* unknown serialise type */
 #define RMQ_HEADER_LENGTH -3      /* header longer than the frame */

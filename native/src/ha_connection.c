@@ -130,7 +130,7 @@ void rmq_ha_connection_receive(struct rmq_ha_sender *s, uint32_t peer)
 
 /* --- sending ------------------------------------------------------------------------------------------- */
 
-/* Where sending has to end for now: the append position, or the end of the window. */
+/* The end of sending for now: the append position, or the end of the window. */
 static uint64_t send_limit(struct rmq_ha_sender *s, uint32_t peer)
 {
     const struct rmq_ha_peer *row = rmq_ha_row(s, peer);
@@ -172,7 +172,7 @@ int rmq_ha_connection_has_work(struct rmq_ha_sender *s, uint32_t peer)
     return c->partial.done || c->next_offset < send_limit(s, peer);
 }
 
-/* Credits what the socket has taken; the frame that it has taken a part of is kept. */
+/* Credits the bytes that the socket has taken. A frame that it has taken in part is kept. */
 static void credit(struct rmq_ha_sender *s, uint32_t peer, struct rmq_ha_frame *frames, int count, uint64_t taken)
 {
     struct rmq_ha_connection *c = &s->connections[peer];
@@ -233,7 +233,7 @@ static int64_t send_frames(struct rmq_ha_sender *s, uint32_t peer, struct rmq_ha
     return n > 0 ? n : 0;
 }
 
-/* The kernel fetches what a slave that is far behind will want next, so that nobody waits for the disk. */
+/* Has the kernel read the next bytes for a slave that is far behind, so that no send waits for the disk. */
 static void read_ahead(struct rmq_ha_sender *s, struct rmq_ha_connection *c, const char *body, uint64_t at)
 {
     uint64_t file_end = at - at % s->settings->segment_bytes + s->settings->segment_bytes;

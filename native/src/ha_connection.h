@@ -53,15 +53,15 @@ void rmq_ha_connection_open(struct rmq_ha_sender *s, uint32_t peer, int fd, cons
 /* Closes `fd` because every place is taken. The event FULL names the host. */
 void rmq_ha_connection_refuse(struct rmq_ha_sender *s, int fd, const uint8_t *host, uint32_t host_bytes, uint32_t port);
 void rmq_ha_connection_close(struct rmq_ha_sender *s, uint32_t peer, uint32_t why, int error, uint64_t offset);
-/* Takes what the slave has said. */
+/* Reads the slave's reports. */
 void rmq_ha_connection_receive(struct rmq_ha_sender *s, uint32_t peer);
-/* Sends what may be sent now, at most one large call; bytes taken by the socket. */
+/* Sends the bytes that may be sent now, at most one large call. Returns the bytes that the socket has taken. */
 int64_t rmq_ha_connection_send(struct rmq_ha_sender *s, uint32_t peer);
 /* Heartbeat and housekeeping when they are due. */
 void rmq_ha_connection_tick(struct rmq_ha_sender *s, uint32_t peer);
-/* Where each stream reads the log now; `out` has room for all of them. Their number. */
+/* The current read position of each stream in the log; `out` has room for all of them. Returns their number. */
 uint32_t rmq_ha_offsets_in_use(const struct rmq_ha_sender *s, uint64_t *out);
-/* Whether a call of send would offer the socket something. */
+/* 1 if a call of send would offer the socket bytes. */
 int rmq_ha_connection_has_work(struct rmq_ha_sender *s, uint32_t peer);
 /* Nanoseconds until flow control lets the next byte through, -1 = it does not hold this connection up. */
 int64_t rmq_ha_connection_held_ns(struct rmq_ha_sender *s, uint32_t peer);

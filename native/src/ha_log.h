@@ -5,7 +5,7 @@
 #include "layout.h"
 #include "segment.h"
 
-#define RMQ_HA_LOG_FILES (RMQ_HA_PEERS_MAX + 1) /* one for each slave, and one that the next to move gets */
+#define RMQ_HA_LOG_FILES (RMQ_HA_PEERS_MAX + 1) /* one for each slave, and one for the next move */
 
 struct rmq_ha_log {
     const struct rmq_settings *settings;

@@ -33,7 +33,7 @@ struct rmq_receiver {
     struct rmq_append_window window;
     uint64_t segment_bytes;
     uint64_t append;               /* end of the last whole record */
-    uint64_t received;             /* end of what has come; the stream's next byte belongs here */
+    uint64_t received;             /* end of the received bytes; the stream's next byte belongs here */
     uint64_t store_time_ms;        /* of the newest record */
 
     int fd;                        /* -1 = not connected */
@@ -81,7 +81,7 @@ static int zero_file(struct rmq_receiver *r, uint64_t start, uint64_t from, uint
     return rc;
 }
 
-/* What lies behind the last whole record goes: nobody may take it for one. 0 or -errno. */
+/* Wipes the bytes behind the last whole record, so that no process takes them for one. 0 or -errno. */
 static int wipe(struct rmq_receiver *r)
 {
     uint64_t *intent_high = &r->header->ports.journal.intent_high, from = r->append, high = rmq_load(intent_high);
@@ -162,7 +162,7 @@ void rmq_receiver_detach(struct rmq_receiver *r)
     rmq_store(&r->link->bytes_per_second, 0);
     int rc = wipe(r);
     if (rc < 0)
-        refuse(r, RMQ_LINK_STORE, r->append, -rc); /* intent_high still says what is to be wiped */
+        refuse(r, RMQ_LINK_STORE, r->append, -rc); /* intent_high still bounds the bytes to wipe */
 }
 
 void rmq_receiver_attach(struct rmq_receiver *r, int fd)
@@ -210,7 +210,7 @@ void rmq_receiver_limit(struct rmq_receiver *r, uint64_t confirm_limit)
 
 /* --- records ---------------------------------------------------------------------------------------------- */
 
-/* The blank at `append`: its size is what the file has left. 1 = passed, 0 = more has to come, or refused. */
+/* The blank at `append`. Its size is the rest of the file. 1 = complete, 0 = more bytes have to come, or refused. */
 static int pass_blank(struct rmq_receiver *r, uint32_t size, uint64_t file_end)
 {
     if (size != file_end - r->append)
@@ -249,7 +249,7 @@ static int pass_record(struct rmq_receiver *r)
     return 1;
 }
 
-/* Moves append_offset over what is whole now; the journal's entry tells flush the store time that goes with it. */
+/* Moves append_offset over the whole records. The journal's entry gives flush their store time. */
 static void publish(struct rmq_receiver *r)
 {
     uint64_t before = r->marks->append_offset;
@@ -301,8 +301,8 @@ static void begin_transfer(struct rmq_receiver *r)
     }
 }
 
-/* Where the next bytes of the stream go, and how many they may be: the rest of a body with a header behind it, or a header
- * and, while the stream comes in small pieces, what is most likely its body. */
+/* The target and the limit of the next bytes of the stream: the rest of a body with a header behind it, or a header and, while
+ * the stream comes in small pieces, its probable body. */
 static int aim(struct rmq_receiver *r, struct iovec parts[2])
 {
     char *at = rmq_append_window_at(&r->window, r->received);
@@ -393,7 +393,7 @@ static int receive(struct rmq_receiver *r, int64_t now_ms)
 
 /* --- reports ---------------------------------------------------------------------------------------------- */
 
-/* What this slave may say that it has. */
+/* The offset that this slave may report. */
 static uint64_t reportable(const struct rmq_receiver *r)
 {
     uint64_t flushed = rmq_load(&r->marks->flushed_offset);
@@ -472,7 +472,7 @@ static int serve(struct rmq_receiver *r)
     int waited = r->needs_segment;
     if (waited) {
         publish(r);
-        r->last_read_ms = now_ms; /* while a file is missing it is not the master who is silent */
+        r->last_read_ms = now_ms; /* while a file is missing, the silence is not the master's */
         rmq_store(&r->link->last_read_mono_ms, now_ms);
     }
     int more = !r->reason && receive(r, now_ms);

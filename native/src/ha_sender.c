@@ -19,7 +19,7 @@ enum {
     NAP_NS = 500000,
     RECEIVED_POLL_NS = 1000000, /* the kernel does not say when the slave's has acknowledged */
     ACCEPT_PAUSE_MS = 100,
-    RECORD_OVERHEAD = 65536, /* beside the body: what a record may take beyond maxMessageSize */
+    RECORD_OVERHEAD = 65536, /* beside the body: bytes of a record beyond maxMessageSize */
     LISTENER = RMQ_HA_PEERS_MAX,
     BELL = RMQ_HA_PEERS_MAX + 1,
 };
@@ -75,8 +75,8 @@ static int wants_received(const struct rmq_ha_requirement *requirement)
     return 0;
 }
 
-/* What the slave's kernel has acknowledged: sent, less what is left in the socket; headers make it a little too low.
- * 1 when there is more to come. */
+/* Updates the bytes that the slave's kernel has acknowledged: sent, less those left in the socket. Headers make the value a
+ * little too low. 1 if there is more to come. */
 static int update_received(struct rmq_ha_sender *s)
 {
     int waiting = 0;
@@ -103,7 +103,7 @@ static void publish(struct rmq_ha_sender *s)
     uint64_t had = s->marks->replicated_offset; /* of an append_offset that has been, which only grows */
     RMQ_INVARIANT(had <= s->append_offset && replicated <= s->append_offset, had, replicated, s->append_offset);
     int shows = s->marks->confirm_policy & RMQ_CONFIRM_LIMITED && confirmed > s->marks->confirm_limit;
-    if (shows) { /* first: who is answered may ask for the confirm offset at once */
+    if (shows) { /* first, because an answered client may ask for the confirm offset at once */
         rmq_store(&s->marks->confirm_limit, confirmed);
         RMQ_CRASH("ha-confirmed");
     }
@@ -130,7 +130,7 @@ static int fill_poll(struct rmq_ha_sender *s, struct pollfd *set)
     return BELL + 1;
 }
 
-/* Waits up to `wait_ns` and takes in what has come. New connections first: their places are free since the last run. */
+/* Waits up to `wait_ns` and handles events. New connections come first: their slots are free since the last run. */
 static void take_in(struct rmq_ha_sender *s, int64_t wait_ns)
 {
     struct pollfd set[BELL + 1];
@@ -191,7 +191,7 @@ static void tick(struct rmq_ha_sender *s, int64_t *next_tick_ms)
     if (span_ms < 1000)
         return;
     s->second_ms = s->now_ms;
-    uint64_t in_use[RMQ_HA_PEERS_MAX]; /* what retention has deleted takes room on the disk while it is mapped */
+    uint64_t in_use[RMQ_HA_PEERS_MAX]; /* deleted files take disk space while they are mapped */
     rmq_ha_log_keep(&s->log, in_use, rmq_ha_offsets_in_use(s, in_use));
 }
 
@@ -206,7 +206,7 @@ static int can_send(struct rmq_ha_sender *s)
     return 0;
 }
 
-/* Whether somebody waits for what the slaves hold: then every batch of write wakes this role at once. */
+/* 1 if requests wait for the slaves' reports. Then every batch of write wakes this role at once. */
 static int is_awaited(const struct rmq_ha_sender *s)
 {
     return s->settings->sync_replication || s->marks->confirm_policy & RMQ_CONFIRM_LIMITED;
@@ -232,8 +232,8 @@ static int has_streams(struct rmq_ha_sender *s)
     return 0;
 }
 
-/* Sleeps until something comes. Without a slave, and for a little while after work that nobody waits for, it does not
- * ask write to wake it: a wake-up per batch would cost write more than the batch. */
+/* Sleeps until an event. Without a slave, and for a little while after work for which no request waits, it does not ask write
+ * to wake it: a wake-up per batch would cost write more than the batch. */
 static void rest(struct rmq_ha_sender *s, int64_t left_ns, int worked, int received_pending)
 {
     int64_t wait_ns = shortest_wait_ns(s, left_ns, received_pending);

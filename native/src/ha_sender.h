@@ -1,15 +1,15 @@
 /* ha_sender.h: a master's HA writer. append_offset -> frames of the log -> slaves -> reports -> replicated_offset.
  *
- * Mechanism only: which slave may follow, from which offset and who counts is decided in Python (ha/master_core.py)
- * between two calls of run. Data is sent as long as sent and not reported bytes stay below the window, many frames per
- * call, never waiting for a report. What comes from outside is bounded: at most RMQ_HA_PEERS_MAX connections, 8 bytes
- * kept per connection, and a report that cannot be true closes its connection before anything is computed from it.
+ * Mechanism only: Python (ha/master_core.py) decides between two calls of run which slave may follow, from which offset, and
+ * which slaves count. The sender sends as long as sent and unreported bytes stay below the window. It sends many frames per
+ * call and never waits for a report. Input is bounded: at most RMQ_HA_PEERS_MAX connections, 8 bytes kept per connection. A
+ * report that cannot be true closes its connection before it is used.
  *
  *   FREE --accept--> READY --first report, then rmq_ha_sender_start()--> TRANSFER
  *     ^                |                                                    |
- *     +-- closed by the slave, by housekeeping, for a lie or by order: event CLOSED
+ *     +-- closed by the slave, by housekeeping, for a false report or by command: event CLOSED
  *
- * A successor finds the two words of its predecessor (replicated_offset, confirm_limit) and only ever raises them.
+ * A replacement finds the two words of its predecessor (replicated_offset, confirm_limit) and only ever raises them.
  */
 #ifndef RMQ_HA_SENDER_H
 #define RMQ_HA_SENDER_H
@@ -44,7 +44,7 @@
 #define RMQ_HA_WHY_SILENT 2      /* nothing read for haHousekeepingInterval */
 #define RMQ_HA_WHY_JUNK 3        /* a negative offset */
 #define RMQ_HA_WHY_BACKWARD 4    /* a report below the one before */
-#define RMQ_HA_WHY_BEYOND 5      /* a report beyond what was sent */
+#define RMQ_HA_WHY_BEYOND 5      /* a report beyond the sent bytes */
 #define RMQ_HA_WHY_LOG 6         /* error: its next log file cannot be mapped; ENOENT = retention was faster */
 #define RMQ_HA_WHY_ORDERED 7     /* rmq_ha_sender_disconnect() */
 
@@ -53,7 +53,7 @@ struct rmq_ha_event {
     uint32_t peer;       /* index into ha_peers; not given to anybody else before CLOSED has been taken */
     uint32_t why;        /* CLOSED: RMQ_HA_WHY_* */
     int32_t error;       /* CLOSED: errno, or 0 */
-    uint64_t offset;     /* FIRST_REPORT, and CLOSED for a lie: what it said */
+    uint64_t offset;     /* FIRST_REPORT, and CLOSED for a false report: the reported offset */
     uint32_t port;
     uint32_t host_bytes; /* 4 or 16 */
     uint8_t host[16];
@@ -72,10 +72,10 @@ int rmq_ha_sender_event(struct rmq_ha_sender *sender, struct rmq_ha_event *out);
 int rmq_ha_sender_start(struct rmq_ha_sender *sender, uint32_t peer, uint64_t offset);
 /* Close; the event CLOSED follows. Nothing for a peer that is gone. */
 void rmq_ha_sender_disconnect(struct rmq_ha_sender *sender, uint32_t peer);
-/* What was found out about a peer, for the watermark and for status. 0 or -ENOTCONN. The room is cut to its field. */
+/* Stores the identity of a peer, for the watermark and for status. 0 or -ENOTCONN. The room is cut to its field. */
 int rmq_ha_sender_mark(struct rmq_ha_sender *sender, uint32_t peer, int64_t broker_id, uint32_t level, uint32_t flags,
                        const char *room);
-/* What replicated_offset and confirm_limit follow from now on. Before the first call they stay. */
+/* Sets the requirements of replicated_offset and confirm_limit from now on. Before the first call both words stay. */
 void rmq_ha_sender_require(struct rmq_ha_sender *sender, const struct rmq_ha_requirement *answer,
                            const struct rmq_ha_requirement *confirm);
 /* RMQ_REPLICATION_* and the number of replicas in sync; wakes the completer and write when the state changes. */

@@ -211,7 +211,7 @@ int rmq_index_put_record(struct rmq_index *file, const uint8_t *topic, size_t to
     return put;
 }
 
-/* Newest entries of `file` that belong to the record; `*all` tells that the file holds nothing else. */
+/* Newest entries of `file` that belong to the record. `*all`: 1 if the file holds no others. */
 static uint32_t trailing_entries(const struct rmq_index *file, int64_t commit_log_offset, int *all) {
     uint32_t next = next_number(file), number = next;
     while (number > 1 && (int64_t)rmq_get64(entry_at(file, number - 1) + ENTRY_OFFSET_AT) == commit_log_offset)

@@ -68,16 +68,16 @@ int rmq_index_put_record(struct rmq_index *file, const uint8_t *topic, size_t to
                          const struct rmq_dispatch_keys *keys, int32_t sys_flag, int64_t commit_log_offset,
                          int64_t store_time_ms, uint32_t *done);
 
-/* How many keys of the record at `commit_log_offset` the two newest files already hold: the `*done` to start a replay
- * with. `previous` may be NULL. UINT32_MAX when the record lies before the end offset (skip it whole). */
+/* Number of keys of the record at `commit_log_offset` in the two newest files: the `*done` of a replay. `previous` may be NULL.
+ * UINT32_MAX if the record is before the end offset (skip it whole). */
 uint32_t rmq_index_replayed(const struct rmq_index *newest, const struct rmq_index *previous,
                             int64_t commit_log_offset);
 
-/* Recovery only: takes back the newest entries whose record begins at or behind `commit_log_offset` (a log that was
- * cut). Returns how many. The end time stays, it is an upper bound. */
+/* Recovery only: removes the newest entries whose record begins at or behind `commit_log_offset` (a log that was cut). Returns
+ * their number. The end time stays, as an upper bound. */
 int64_t rmq_index_truncate(struct rmq_index *file, int64_t commit_log_offset);
 
-/* Walks the chain of one hash, newest first: offsets whose time lies in [begin_ms, end_ms]. Returns the count. */
+/* Walks the chain of one hash, newest first: offsets with a time in [begin_ms, end_ms]. Returns the count. */
 int64_t rmq_index_query(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
                         int64_t *offsets, size_t offsets_max);
 

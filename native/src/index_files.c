@@ -46,7 +46,7 @@ static void free_names(struct dirent **names, int count)
 
 /* --- one file ----------------------------------------------------------------------------------------------- */
 
-/* Of one that is deleted already this is the last holder, who frees its blocks. */
+/* Unmaps the file. For a deleted file this is the last holder, which frees its blocks. */
 static void detach(struct rmq_index_files *f, struct rmq_index_file *file)
 {
     if (file->index.base) {

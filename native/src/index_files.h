@@ -42,9 +42,9 @@ void rmq_index_files_close(struct rmq_index_files *files);
  * end) or -errno. */
 int rmq_index_files_put(struct rmq_index_files *files, int32_t key_hash, int64_t commit_log_offset,
                         int64_t store_time_ms);
-/* A batch is given up whose keys may be in already: its records will come again. */
+/* Abandons a batch whose keys may be in the index already. Its records will come again. */
 void rmq_index_files_replay(struct rmq_index_files *files);
-/* All keys of any record, also of one that is there in part. Number of entries put, or -errno. */
+/* Puts all keys of a record, even if some are there already. Returns the number of entries put, or -errno. */
 int rmq_index_files_put_record(struct rmq_index_files *files, const uint8_t *topic, size_t topic_length,
                                const struct rmq_dispatch_keys *keys, int32_t sys_flag, int64_t commit_log_offset,
                                int64_t store_time_ms);

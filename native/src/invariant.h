@@ -19,7 +19,7 @@ struct rmq_plane;
 
 /* This process is the worker with this role. */
 void rmq_invariant_arm(struct rmq_plane *plane, uint32_t role);
-/* Writes the line and notes it in the role block, for Python, which ends its process itself. `names`: what the values are. */
+/* Writes the line and records it in the role block. For Python, which ends its process itself. `names`: of the values. */
 void rmq_invariant_report(const char *file, uint32_t line, const char *condition, const char *names,
                           const int64_t *values, uint32_t count);
 /* cdef-end */

@@ -239,14 +239,14 @@ struct rmq_plane_header {
     uint32_t header_bytes;
     uint64_t plane_bytes;
     uint64_t start_id;
-    uint64_t recovered_end;      /* supervisor, once: the end of what was recovered and may be read; dispatch reaches it */
+    uint64_t recovered_end;      /* supervisor, once: the end of the recovered part that may be read; dispatch reaches it */
     uint8_t reserved[24];
     struct rmq_tables tables;
     struct rmq_memory memory;
     struct rmq_settings settings;
     struct rmq_role roles[RMQ_ROLES_MAX];
     struct rmq_ports ports;
-    struct rmq_asks asks;        /* who asks whom */
+    struct rmq_asks asks;        /* askers and answerers */
     struct rmq_replication replication;
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_STAGES]; /* the role itself */
     struct rmq_admission admission; /* control */

@@ -80,7 +80,7 @@ static int grow(struct rmq_queue_table *table) {
     return 0;
 }
 
-/* Where the row is, or a free one where it belongs. */
+/* The bucket of the row, or the free one where it belongs. */
 static size_t bucket_of(const struct rmq_queue_table *table, const uint8_t *topic, size_t length, int32_t queue_id) {
     size_t bucket = hash_of(topic, length, queue_id) & (table->buckets_size - 1);
     while (table->buckets[bucket] && !is_row(table->rows[table->buckets[bucket] - 1], topic, length, queue_id))

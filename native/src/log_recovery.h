@@ -1,8 +1,8 @@
-/* Recovery scan: walks mapped log files record by record and keeps, per queue, what the log says about it.
+/* Recovery scan: walks mapped log files record by record and collects the log's facts about each queue.
  *
- * The last record met is held back until a valid successor shows up or the caller says to keep it, because the
- * rule for a torn properties string applies to the very last record of the log only. A record with an impossible value
- * (record_values.h) is passed over: no queue has it.
+ * The last record is held back until a valid successor follows or the caller keeps it, because the rule for a torn properties
+ * string applies only to the very last record of the log. A record with an impossible value (record_values.h) is skipped: it
+ * belongs to no queue.
  */
 #ifndef RMQ_LOG_RECOVERY_H
 #define RMQ_LOG_RECOVERY_H
@@ -41,7 +41,7 @@ struct rmq_log_recovery {
     int64_t last_store_time_ms;
     int64_t last_size;
     int32_t last_properties_state;  /* RMQ_PROPERTIES_* of that record */
-    int32_t reason;                 /* what ended the last rmq_log_recovery_scan call */
+    int32_t reason;                 /* the reason for the end of the last rmq_log_recovery_scan call */
     int64_t held_queue_offset;
     int64_t held_count;             /* 0 = nothing held back */
     struct rmq_queue_row *held_row;

@@ -1,4 +1,4 @@
-/* Log rows as plain numbers for batch checks: what dispatch would derive from each record of a mapped range. */
+/* Log rows as plain numbers for batch checks: the values that dispatch derives from each record of a mapped range. */
 #ifndef RMQ_LOG_TABLE_H
 #define RMQ_LOG_TABLE_H
 

@@ -1,12 +1,12 @@
-/* metrics_layout.h: the part of the plane (layout.h) that is counted for operators. Each word has one writer; who reads
- * them is content with words that are a moment old.
+/* metrics_layout.h: the counters of the plane (layout.h) for operators. Each word has one writer. Readers accept values that
+ * are a moment old.
  */
 #ifndef RMQ_METRICS_LAYOUT_H
 #define RMQ_METRICS_LAYOUT_H
 #include <stdint.h>
 
 /* cdef-begin */
-/* What a request's time is counted up to, each since it was taken from its socket. One histogram per role and place. */
+/* The stages up to which a request's time is counted, each from its receipt on. One histogram per role and stage. */
 #define RMQ_LATENCY_BUCKETS 26       /* 0: below 1 us, i: below 2^i us, the last: the rest, from 2^24 us = 17 s on */
 #define RMQ_LATENCY_STAGES 2
 #define RMQ_READ_LATENCY_QUEUED 0    /* in the request ring */
@@ -37,7 +37,7 @@ struct rmq_slow_request {
 };
 #define RMQ_SLOW_SLOTS 64
 
-/* What pulls of one group took of one queue, counted by one reader (pull_stats.h). 48 bytes. */
+/* The messages that pulls of one group have got from one queue, counted by one reader (pulled.h). 48 bytes. */
 struct rmq_pull_stats {
     uint64_t key;                /* group id << 32 | queue slot; may be there twice where a reader died */
     uint64_t messages;

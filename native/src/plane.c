@@ -92,7 +92,7 @@ static void answerer_init(struct cursor *cursor, struct rmq_answerer *answerer, 
             ring_init(cursor, &answerer->answers[role], plan->answer_bytes, 1);
 }
 
-/* Control first: it gets what no other row names. A role answers in one row, a request has one answerer. */
+/* Control first: it gets the codes that no other row names. A role answers in one row, a request has one answerer. */
 static int answerers_are_sound(const struct rmq_plane_capacity *c)
 {
     if (!c->answerer_count || c->answerer_count > RMQ_ANSWERERS_MAX || c->answerers[0].role != RMQ_ROLE_CONTROL)
@@ -189,7 +189,7 @@ uint64_t rmq_confirm_offset(const struct rmq_watermarks *w)
     uint64_t local = rmq_load(w->confirm_policy & RMQ_CONFIRM_FLUSHED ? &w->flushed_offset : &w->append_offset);
     uint64_t limit = w->confirm_policy & RMQ_CONFIRM_LIMITED ? rmq_load(&w->confirm_limit) : UINT64_MAX;
     uint64_t bound = local < limit ? local : limit, dispatched = rmq_load(&w->dispatched_offset);
-    return bound > dispatched ? bound : dispatched; /* a slave's limit may fall, what was readable stays so */
+    return bound > dispatched ? bound : dispatched; /* a slave's limit may fall, but readable records stay readable */
 }
 
 int rmq_ha_command_put(struct rmq_plane *plane, const char *json, uint32_t length)
@@ -283,7 +283,7 @@ void rmq_crash_point(const char *name)
     static const char *wanted;
     static char *armed;
     static long countdown;
-    static pid_t known; /* a forked child looks at its own environment */
+    static pid_t known; /* a forked child reads its own environment */
     if (known != getpid()) {
         known = getpid();
         armed = crash_file();

@@ -4,7 +4,7 @@
 #include "layout.h"
 
 /* cdef-begin */
-/* Why a role's run function came back to Python; negative = -errno, fatal. */
+/* Reasons for which a role's run function returns to Python; negative = -errno, fatal. */
 #define RMQ_RUN_BUDGET 0  /* its time is over: call again */
 #define RMQ_RUN_STOPPED 1 /* stop_requested is set and nothing is left to do */
 #define RMQ_RUN_ROLLED 2  /* flush: the segment behind the current one is missing, make it */
@@ -13,7 +13,7 @@
 
 /* One process's view of the plane. Mapped addresses are private to the process. */
 struct rmq_plane {
-    char *base;                              /* struct rmq_plane_header and what follows */
+    char *base;                              /* struct rmq_plane_header and the tables behind it */
     struct rmq_watermarks *watermarks;
     char *arenas[RMQ_PORTS_MAX];             /* NULL until mapped */
     uint64_t arena_bytes[RMQ_PORTS_MAX];
@@ -33,7 +33,7 @@ struct rmq_plane_capacity {
 uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity);
 /* Write the header into zeroed memory of rmq_plane_bytes(). 0 or -EINVAL. */
 int rmq_plane_format(void *base, const struct rmq_plane_capacity *capacity, uint64_t start_id);
-/* 0, or -EPROTO when the header does not say what this build expects. */
+/* 0, or -EPROTO if another build has made the header. */
 int rmq_plane_check(const void *base, uint64_t bytes);
 struct rmq_plane_header *rmq_plane_header_of(struct rmq_plane *plane);
 
@@ -67,7 +67,7 @@ int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_sl
 /* Drain all commit rings into the offset table; number of changes, or -ENOSPC. */
 int rmq_offset_drain(struct rmq_plane *plane);
 
-/* What consumers may see: the one place where that bound is decided. */
+/* The end of the log for consumers. No other code decides about that limit. */
 uint64_t rmq_confirm_offset(const struct rmq_watermarks *watermarks);
 
 /* Wake a role after publishing something for it. 1 if a system call was needed. */

@@ -227,7 +227,7 @@ int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t to
     return 0;
 }
 
-/* Withdraw what the entry says and take its pair away. */
+/* Withdraws the entry's subscription and removes its pair. */
 static void subscription_withdraw(struct rmq_subscription *s)
 {
     subscription_publish(s, RMQ_SUBSCRIPTION_NONE, 0, NULL, 0);
@@ -359,7 +359,7 @@ int rmq_offset_drain(struct rmq_plane *plane)
             RMQ_INVARIANT(c->queue_slot < h->tables.queue_capacity, c->queue_slot, h->tables.queue_capacity, p);
             int rc = rmq_offset_put(plane, c->group_id, c->queue_slot, c->offset);
             if (rc < 0)
-                failed = rc; /* lost: what stays in the ring would be stored once more over later offsets */
+                failed = rc; /* lost: if it stayed in the ring, it would be stored once more over later offsets */
             else
                 changes++;
         }

@@ -18,7 +18,7 @@ void rmq_port_claim(struct rmq_plane *plane, uint32_t port)
     struct rmq_port *p = rmq_port_at(plane, port);
     rmq_store(&p->generation, rmq_load(&rmq_header(plane)->roles[p->role].generation));
     RMQ_CRASH("port-claimed");
-    rmq_role_wake(plane, RMQ_ROLE_WRITE); /* what it drops must not stay in the ring until the next request */
+    rmq_role_wake(plane, RMQ_ROLE_WRITE); /* stale requests must not stay in the ring until the next one */
 }
 
 /* Requests up to the last end of a chain. */
@@ -108,7 +108,7 @@ int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port)
     return rmq_ring_used(&p->appended) || rmq_ring_used(&p->completed);
 }
 
-/* What the last batch left: end of the log, completions and parked requests of the port. */
+/* The state after the last batch: end of the log, completions and parked requests of the port. */
 struct left {
     uint64_t end, completion_head, parked;
 };

@@ -1,6 +1,6 @@
-/* port.h: the table of ports, and what the owner of a port does with it. layout.h tells a request's way (3 and 4) and what
- * the replacement of a dead owner does first (7). Until the owner has given a completion back, the arena's bytes of its
- * request stay as they are.
+/* port.h: the table of ports, and the calls of a port's owner. layout.h has a request's way (3 and 4) and the first steps of
+ * the replacement of a dead owner (7). The arena's bytes of a request stay unchanged until the owner has returned its
+ * completion.
  */
 #ifndef RMQ_PORT_H
 #define RMQ_PORT_H
@@ -25,9 +25,9 @@ uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rm
 
 /* Copies up to `room` completions that wait in one of the two rings, oldest first, of any generation. Their number. */
 uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room);
-/* The same as a sum, for owners of ordered ports whose tokens are marks (published_marks.h): stored[lane] is raised to one behind
- * the largest source offset that a completion says was stored. Lanes from `lanes` on are passed over. The number of completions
- * looked at; `tally` counts on. */
+/* The same as a sum, for owners of ordered ports whose tokens are marks (published_marks.h). stored[lane] is raised to one
+ * behind the largest source offset that was stored. Lanes from `lanes` on are ignored. Returns the number of completions;
+ * `tally` counts on. */
 struct rmq_port_tally {
     uint64_t refused;            /* nothing was stored */
     uint64_t inherited;          /* requests of a dead predecessor */
@@ -48,20 +48,20 @@ int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port);
  * behind its journal has taken the requests, and their completions come with the next writer. */
 int rmq_port_answered(struct rmq_plane *plane, uint32_t port);
 
-/* The owner of an ordered port has seen a refusal: what it submits from now on is taken again. Once for each refusal with
- * another cause than BEHIND_REFUSED and CHAIN_REFUSED, before it submits anything again: a second time may cover a refusal that it
+/* The owner of an ordered port has seen a refusal: write accepts its requests from now on. Call it once for each refusal with a
+ * cause other than BEHIND_REFUSED and CHAIN_REFUSED, before the next submit. A second call may cover a refusal that the owner
  * has not seen. */
 void rmq_port_acknowledge(struct rmq_plane *plane, uint32_t port);
 /* cdef-end */
 
-/* producer -> role: whom a completion wakes. */
+/* producer -> role that a completion wakes. */
 static inline uint32_t rmq_port_role(const struct rmq_plane_header *header, uint32_t port)
 {
     return header->ports.port[port].role;
 }
 
-/* The refusal that still refuses what stands at `position` of an ordered port's request ring, as the journal keeps it:
- * 0 = none. Twin: refusal_at in ipc/ports.py. */
+/* The refusal that still applies to `position` of an ordered port's request ring, as the journal keeps it. 0 = none. Twin:
+ * refusal_at in ipc/ports.py. */
 static inline uint64_t rmq_port_refusal(uint64_t refused_at, uint64_t acknowledged, uint64_t position)
 {
     return acknowledged >= refused_at && position >= acknowledged ? 0 : refused_at;

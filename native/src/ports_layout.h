@@ -1,8 +1,8 @@
-/* ports_layout.h: the table of ports, the requests and completions that travel through them, and the journal of write.
+/* ports_layout.h: the table of ports, their requests and completions, and the journal of write.
  *
- * A port is a place from which requests reach write. It belongs to one role: a read worker, control, a service. The
- * supervisor fills the table before any worker starts; its rows never change while the plane lives. This file, port.c and
- * ipc/ports.py alone know which port is whose.
+ * A port is a source of requests to write. It belongs to one role: a read worker, control, a service. The supervisor fills the
+ * table before any worker starts. Its rows never change while the plane lives. Only this file, port.c and ipc/ports.py know the
+ * owner of each port.
  */
 #ifndef RMQ_PORTS_LAYOUT_H
 #define RMQ_PORTS_LAYOUT_H
@@ -23,7 +23,7 @@ struct rmq_request {
     uint32_t body_length;
     uint16_t properties_length;
     uint16_t extra_length;
-    uint64_t token;              /* the port's own, echoed in the completion; what it means is its owner's business */
+    uint64_t token;              /* chosen by the port's owner, echoed in the completion */
     uint32_t generation;         /* of the port when it was submitted */
     uint32_t topic_id;
     uint32_t queue_slot;
@@ -33,12 +33,12 @@ struct rmq_request {
     int32_t reconsume_times;
     uint32_t reserved0;
     int64_t born_time_ms;
-    int64_t prepared_transaction_offset; /* control may mark what it publishes (published_marks.h); others 0 */
+    int64_t prepared_transaction_offset; /* control may mark records that it publishes (published_marks.h); others 0 */
     uint8_t born_host[16];
     uint32_t born_port;
     uint16_t kind;               /* RMQ_APPEND_* */
     uint16_t flags;              /* RMQ_APPEND_FLAG_* */
-    int64_t received_mono_ns;    /* 0: nobody counts its time */
+    int64_t received_mono_ns;    /* 0: its time is not counted */
     uint8_t reserved1[8];
 };
 #define RMQ_APPEND_SINGLE 1
@@ -59,7 +59,7 @@ struct rmq_completion {
     int16_t code;                /* RocketMQ response code: 0, 10, 14, 1, 13, 2 */
     uint16_t cause;              /* RMQ_FAULT_* or RMQ_CAUSE_*: for the remark */
     int32_t cause_errno;
-    uint32_t appended_us;        /* since received; 0 where nobody counts */
+    uint32_t appended_us;        /* since received; 0 if the time is not counted */
     uint32_t durable_us;         /* flushed and replicated, as far as the request waits for it */
 };
 #define RMQ_CAUSE_MESSAGE_SIZE 64
@@ -104,7 +104,7 @@ struct rmq_ring {
 
 /* A row of the table. Words of one writer share a cache line. */
 struct rmq_port {
-    uint32_t role;               /*   0 supervisor, once: whose it is */
+    uint32_t role;               /*   0 supervisor, once: its owner */
     uint32_t flags;              /*   4 RMQ_PORT_* */
     uint32_t weight;             /*   8 its share of a batch of write, beside the weights of the others that have requests */
     uint32_t parked_max;         /*  12 of its requests that may wait for the disk or for replicas at a time */
@@ -126,14 +126,14 @@ struct rmq_port {
     struct rmq_ring arrived;     /* u32 queue slots: dispatch -> owner; capacity 0: none */
     /* RMQ_PORT_CONNECTIONS: between a read worker and control; else capacity 0 */
     struct rmq_ring commit;      /* rmq_offset_commit: owner -> control */
-    struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: not told */
+    struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: dropped */
 };
 #define RMQ_PORT_ORDERED 1       /* a refusal refuses everything behind it until its owner has acknowledged it */
-#define RMQ_PORT_ARRIVALS 2      /* dispatch tells it which of the flagged queues have grown. They start a dormant owner, which
-                                  * looks at its queues first: what has come meanwhile is not told. No flags: nothing starts it */
+#define RMQ_PORT_ARRIVALS 2      /* dispatch notifies it of flagged queues that have grown. They start a dormant owner, which
+                                  * checks its queues first: earlier arrivals are not notified. No flags: nothing starts it */
 #define RMQ_PORT_CONNECTIONS 4   /* a read worker's */
 
-/* What the supervisor wants a row to be. */
+/* A row as the supervisor fills it. */
 struct rmq_port_plan {
     uint32_t role, flags, weight, parked_max;
     uint32_t request_slots;      /* a power of two; bounds the requests in flight */

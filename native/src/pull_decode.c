@@ -1,4 +1,4 @@
-/* A pull's fields, and whether the published tables allow answering it without control. */
+/* pull_decode.c: a pull's fields, and the check that the published tables allow an answer without control. */
 #include "reader_state.h"
 #include "record.h"
 

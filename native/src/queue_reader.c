@@ -121,7 +121,7 @@ static int take_units(struct batch *batch, const uint8_t *at, uint64_t count)
         int is_filler = rmq_cq_is_filler(&unit);
         uint64_t end = is_filler ? 0 : (uint64_t)unit.commit_log_offset + (uint32_t)unit.size;
         if (end > batch->confirm)
-            return end > batch->log_end ? -EBADMSG : 1; /* who waits for it would wait for ever */
+            return end > batch->log_end ? -EBADMSG : 1; /* a waiter would wait for ever */
         int64_t queue_offset = batch->next++;
         if (batch->filter && (is_filler || !rmq_tags_match(batch->filter, unit.tags_code)))
             continue;

@@ -1,18 +1,17 @@
-/* queue_reader.h: reads what a queue holds: its units from an offset on, the record at a place of the log, filters, and
- * what of it is in memory. It knows the plane and two kinds of files, and no sockets.
+/* queue_reader.h: reads a queue: its units from an offset on, the record at a log offset, filters, and the part that is in
+ * memory. It knows the plane and two kinds of files, and no sockets.
  *
- * A queue reader belongs to one thread of one process. It maps files on demand, keeps the ones used last up to the two
- * limits it was opened with, and undoes the mappings of files that retention has deleted at a tick, which its owner
- * calls about once a second. Until then the blocks of these files are not free.
+ * A queue reader belongs to one thread of one process. It maps files on demand and keeps the last used ones, up to two limits
+ * given at its opening. At a tick, which its owner calls about once a second, it unmaps files that retention has deleted. Until
+ * then the blocks of these files are not free.
  *
- * Services use the functions of the cdef block, one call a batch. These know the bounds of the queue and of the log:
- * they give out nothing at or above rmq_confirm_offset and nothing below the log's first byte. Pulls use the functions
- * for C behind the block, which leave the bounds to the caller, because a pull answers with them.
+ * Services use the functions of the cdef block, one call a batch. These know the bounds of the queue and of the log. They
+ * return nothing at or above rmq_confirm_offset and nothing below the log's first byte. Pulls use the functions for C behind
+ * the block. Those leave the bounds to the caller, because a pull answers with them.
  *
- * Other code that reads the same files stays apart: dispatch (queue_files.h) writes units and reads those that are not
- * published yet; the Spark bridge and `ringmq store` read stores without a plane; control (broker/store_view.py) asks
- * by topic name, key or time, for records of unknown size, and reads BatchConsumeQueues; ha (ha_log.h) streams the log
- * beyond the confirm offset.
+ * Other code reads the same files in its own way. Dispatch (queue_files.h) writes units and reads unpublished ones. The Spark
+ * bridge and `ringmq store` read stores without a plane. Control (broker/store_view.py) reads by topic name, key or time, needs
+ * records of unknown size, and reads BatchConsumeQueues. ha (ha_log.h) streams the log beyond the confirm offset.
  */
 #ifndef RMQ_QUEUE_READER_H
 #define RMQ_QUEUE_READER_H
@@ -28,7 +27,7 @@
 struct rmq_queue_reader;
 struct rmq_file_map;
 
-#define RMQ_QUEUE_SCAN_MAX 65536 /* units that one call looks at */
+#define RMQ_QUEUE_SCAN_MAX 65536 /* units that one call reads */
 
 struct rmq_queue_unit {
     int64_t queue_offset;
@@ -59,11 +58,11 @@ void rmq_queue_reader_tick(struct rmq_queue_reader *q);
  *   -EINVAL   no such queue, a BatchConsumeQueue, another kind of filter, no room */
 int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, const struct rmq_subscription_copy *filter,
                            struct rmq_queue_unit *units, int room, int64_t *next_offset);
-/* Holds the `size` bytes of the log from `position` on; what they say is not looked at. 0, or
+/* Holds the `size` bytes of the log from `position` on, unchecked. 0, or
  *   -ENOENT   deleted
  *   -ENODATA  not below the confirm offset
- *   -EAGAIN, -ENOMEM   the file cannot be mapped now, or every place is held
- *   -EBADMSG  no record can lie there: the unit that names it is damaged */
+ *   -EAGAIN, -ENOMEM   the file cannot be mapped now, or every slot is held
+ *   -EBADMSG  no record can be there: the unit that names it is damaged */
 int rmq_queue_reader_record(struct rmq_queue_reader *q, uint64_t position, uint32_t size, struct rmq_held_record *record);
 void rmq_queue_reader_release(struct rmq_held_record *record);
 /* The same for the records of units, one call a batch: neighbours in a file share one hold of its mapping, which the first of
@@ -113,7 +112,7 @@ static inline const uint8_t *rmq_queue_reader_log_at(struct rmq_queue_reader *q,
     return (*map)->base + at;
 }
 
-/* Where in the log a byte of one of its mappings lies. */
+/* The log offset of a byte of one of its mappings. */
 static inline uint64_t rmq_queue_reader_position(const struct rmq_queue_reader *q, const struct rmq_file_map *map,
                                                  const uint8_t *at)
 {

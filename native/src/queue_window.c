@@ -123,7 +123,7 @@ int rmq_queue_window_put(struct rmq_queue_window *w, int fd, uint64_t file_bytes
     struct stores stores = {.to = w->base + (at - w->mapped_from), .units = units, .length = length};
     if (!rmq_sigbus_guard_run(store_units, &stores))
         return 0;
-    w->plain = 1; /* write tells why, or finds another block */
+    w->plain = 1; /* write returns the reason, or finds another block */
     return write_units(w, fd, file_bytes, at, units, length, 0);
 }
 

@@ -1,8 +1,8 @@
 /* queue_window.h: the part of a ConsumeQueue file that short runs of units are stored into. C only.
  *
- * A write call for every few units is what many queues cost. So a queue that gets short runs has the rest of a block
- * written ahead as zeros, which is what stands there anyway, and its next units are stored through a mapping. The call
- * that writes ahead is the one that meets a full disk and reports it.
+ * Many queues cost a write call for every few units. So for a queue with short runs, the rest of a block is written ahead as
+ * zeros, which the file holds there anyway. The next units are stored through a mapping. The call that writes ahead is the one
+ * that meets a full disk and reports it.
  */
 #ifndef RMQ_QUEUE_WINDOW_H
 #define RMQ_QUEUE_WINDOW_H
@@ -17,10 +17,9 @@ struct rmq_queue_window {
     int plain;                     /* only write calls: no mapping to be had, or a page was missing */
 };
 
-/* Puts `length` bytes of whole units at byte `at` of the file of `file_bytes`. Whoever dies in here leaves whole units
- * from the first on, the next one without its size, or, where a page ends in it, with half of its tags code, which
- * recovery mends. `at_end`: nothing behind them is in use, so that zeros may go there. Calls of write it took
- * (0 = stored), or -errno. */
+/* Puts `length` bytes of whole units at byte `at` of the file of `file_bytes`. A death in this call leaves whole units from the
+ * first on. The next one lacks its size or, if a page ends in it, half of its tags code; recovery repairs it. `at_end`: no unit
+ * in use follows, so zeros may be written there. Returns the calls of write that it took (0 = stored), or -errno. */
 int rmq_queue_window_put(struct rmq_queue_window *window, int fd, uint64_t file_bytes, uint64_t at,
                          const uint8_t *units, uint64_t length, int at_end);
 void rmq_queue_window_close(struct rmq_queue_window *window);

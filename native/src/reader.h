@@ -33,7 +33,8 @@
 #define RMQ_READ_CLOSED_CONTROL 16    /* by verdict, or because control started anew */
 #define RMQ_READ_OVERLOAD 17          /* answers SYSTEM_BUSY given here */
 #define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
-#define RMQ_READ_STALE 19             /* completions and verdicts for what is gone, answers of clients that nobody waits for */
+#define RMQ_READ_STALE 19             /* completions and verdicts for closed connections, answers of clients without a waiting
+                                       * request */
 #define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (reader_shortage.h) */
 #define RMQ_READ_CLOSED_LARGE 21      /* a frame larger than frame_bytes_max or than the arena's room for one */
 #define RMQ_READ_CLOSED_FULL 22       /* accepted beyond connections_max, or silent when places ran short */
@@ -52,9 +53,9 @@ struct rmq_reader;
 
 /* The part of the arena behind buffers and blocks; `request_slots` of the reader's request ring. */
 uint64_t rmq_reader_scratch_bytes(uint32_t request_slots);
-/* The read worker whose port that is, with the generation that the supervisor has given its role. Arena and eventfds
- * are mapped in `plane`, the listening sockets are the caller's; vip_listen_fd -1 = none. NULL with *error = -errno:
- * -EINVAL when a setting of the arena is impossible. */
+/* The read worker of that port, with the generation that the supervisor has given its role. Arena and eventfds are mapped in
+ * `plane`. The caller owns the listening sockets; vip_listen_fd -1 = none. NULL with *error = -errno: -EINVAL if a setting of
+ * the arena is impossible. */
 struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int listen_fd, int vip_listen_fd, int *error);
 #define RMQ_RUN_HUNG 5 /* bytes wait on the reader's sockets and none was received for 5 s: replace the process */
 /* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (stop_requested is set; ready requests have been answered), RMQ_RUN_HUNG, or -errno.

@@ -18,7 +18,7 @@ static const char *element_fault(uint16_t cause)
     }
 }
 
-/* What a refused send is told: the cause first, then the system's word for it. */
+/* The remark of a refused send: the cause first, then the text of errno. */
 static void remark_of(const struct rmq_reader *r, const struct rmq_completion *done, char *to, size_t room)
 {
     const char *system = done->cause_errno ? strerror(done->cause_errno) : "";

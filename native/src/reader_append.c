@@ -1,4 +1,6 @@
-/* An admitted send (admission.h) -> a slot of the request ring. What control has to look at goes cold, unchanged. */
+/* reader_append.c: an admitted send (admission.h) -> a slot of the request ring. A send that needs control's decision goes
+ * cold, unchanged.
+ */
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +16,7 @@
 #define UNIQ_NAME "UNIQ_KEY"
 #define HOST_SYS_FLAGS (RMQ_SYS_BORN_HOST_V6 | RMQ_SYS_STORE_HOST_V6)
 
-/* Where the message goes, if not to the topic that the client named. */
+/* The target of the message, if it is not the topic that the client named. */
 struct target {
     const struct rmq_admission_rule *rule; /* NULL: that topic */
     uint32_t level, queue_id, queue_slot;
@@ -201,8 +203,9 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
     q->flags = (uint16_t)((s->no_wait ? RMQ_APPEND_FLAG_NO_WAIT : 0) | (c->v6 ? RMQ_APPEND_FLAG_BORN_V6 : 0));
 }
 
-/* Who keeps the frame until write has answered. Few buffers left: it moves to a block, so that its neighbours do not wait for
- * it; a large one only while there are many blocks. 0 = no block, and the last buffers nobody keeps. */
+/* Chooses the owner of the frame's bytes until write has answered. If few buffers are left, the frame moves to a block, so that
+ * its neighbours do not wait for it; a large one only while there are many blocks. 0 = no block, and no frame keeps the last
+ * buffers. */
 static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint32_t length, struct rmq_frame_ref *ref,
                 struct rmq_frame_ref *kept)
 {
@@ -223,7 +226,7 @@ static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint3
     return 1;
 }
 
-/* When it was received: at the beginning of this round, or of the one in which it found no room. */
+/* Stores the time of its receipt: the beginning of this round, or of the round in which no slot was free. */
 static void stamp(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pending *p)
 {
     p->received_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
@@ -264,7 +267,7 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     p->frame_length = length;
     stamp(r, c, p);
     if (target->rule)
-        redirect(s, target); /* what is answered stays the client's, as of stock */
+        redirect(s, target); /* the answer names the client's topic, as in stock */
     struct rmq_request *q = rmq_ring_slot(r->plane->base, r->requests, r->request_head);
     fill_request(r, c, s, q, p, extra_length, body, body_length);
     r->request_head++;

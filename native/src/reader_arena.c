@@ -14,7 +14,7 @@
 /* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
 static uint32_t large_from(const struct rmq_reader *r) { return r->block_pages / 4; }
 
-/* How many of the pages [at, at + pages) lie in the first quarter. */
+/* Number of the pages [at, at + pages) in the first quarter. */
 static uint32_t small_pages(const struct rmq_reader *r, uint32_t at, uint32_t pages)
 {
     uint32_t end = large_from(r);
@@ -50,7 +50,7 @@ int rmq_arena_open(struct rmq_reader *r)
     uint32_t border = large_from(r), end = r->block_pages;
     r->block_zones[0] = (struct rmq_zone){.to = border};
     r->block_zones[1] = (struct rmq_zone){border, end, border, border, border};
-    if (r->generation > 1) { /* a predecessor's pages; what it had under way is drained before the first tick */
+    if (r->generation > 1) { /* a predecessor's pages; its requests in flight are drained before the first tick */
         r->block_zones[0] = (struct rmq_zone){0, border, border, border, 0};
         r->block_zones[1] = (struct rmq_zone){border, end, end, end, border};
     }

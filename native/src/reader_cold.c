@@ -1,10 +1,11 @@
-/* Frames that policy has to look at: they travel to the inbox of the answerer that the table of answerers names for their
- * code, control for most of them, and its verdicts come back. An answerer that is not serving, or has not been started yet,
- * is waited for; when its time is over, or when it dies with a frame in its hand, the client is told to try again.
+/* reader_cold.c: cold frames. They go to the inbox of the answerer that the table of answerers names for their code, control
+ * for most of them, and its verdicts come back. Frames wait for an answerer that is not serving or has not been started yet.
+ * When its time is over, or when it dies while it handles a frame, the client gets the answer to try again.
  *
- * Sends and pulls are kept, so that control can say REDO once the reason is gone (a topic was made, a group is known).
- * Responses of clients to control's own requests travel with pending RMQ_NONE: nobody waits for a verdict on them. As many
- * reach control as it has asked for. */
+ * Sends and pulls are kept, so that control can answer REDO once the reason is gone (a topic was made, a group is known).
+ * Responses of clients to control's own requests carry the pending id RMQ_NONE, because they get no verdict. Only as many reach
+ * control as it has requested.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -394,7 +395,7 @@ static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
     if (begun == r->begun[answerer] && (serves || !is_due))
         return;
     r->begun[answerer] = begun;
-    drain(r, answerer); /* what a dead process has answered is answered */
+    drain(r, answerer); /* answers of a dead process count */
     int64_t now_ns = rmq_mono_ns();
     for (uint32_t i = 0; i < r->pending_used; i++) {
         struct rmq_pending *p = &r->pending[i];

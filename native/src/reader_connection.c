@@ -165,8 +165,8 @@ static struct rmq_connection *connection_take(struct rmq_reader *r)
     return NULL;
 }
 
-/* The last places of the table go to clients that speak: one connection that has never sent a frame makes room, or one that
- * has been idle for longer than clients pause between heartbeats. So a flood of connections closes its own. */
+/* The last slots of the table go to clients that send. The reader closes one connection that has never sent a frame, or one
+ * that has been idle for longer than clients pause between heartbeats. So a flood of connections closes its own. */
 static void room_make(struct rmq_reader *r)
 {
     struct rmq_connection *victim = NULL;
@@ -232,7 +232,7 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     room_make(r);
 }
 
-/* Nothing of it is in the kernel any more. */
+/* Frees a connection without operations in the kernel. */
 static void connection_finish(struct rmq_reader *r, struct rmq_connection *c)
 {
     rmq_output_forget(r, c);
@@ -293,7 +293,7 @@ void rmq_connections_rearm(struct rmq_reader *r)
     }
 }
 
-/* Closing connections whose operations are all back, CLOSED records that found no room. */
+/* Finishes closing connections whose operations are all back, and sends CLOSED records that did not fit. */
 static void finish_some(struct rmq_reader *r)
 {
     r->reports = 0;

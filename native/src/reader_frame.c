@@ -1,4 +1,4 @@
-/* Which way a frame goes: to write, to a pull, or cold to control. */
+/* reader_frame.c: routes a frame: to write, to a pull, or cold to control. */
 #include "reader_state.h"
 
 static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }

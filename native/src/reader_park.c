@@ -1,5 +1,7 @@
-/* Held pulls. dispatch sees the flag byte of (reader, queue slot) and pushes the slot when its queue grows; the scan every
- * 5 s answers what a lost wake-up or a filter would hold for ever (stock does the same, without looking at tags). */
+/* reader_park.c: held pulls. Dispatch sees the flag byte of (reader, queue slot) and pushes the slot when its queue grows. The
+ * scan every 5 s answers pulls that a lost wake-up or a filter would hold for ever (stock does the same, without a check of
+ * tags).
+ */
 #include <stdlib.h>
 
 #include "reader_state.h"

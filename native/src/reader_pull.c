@@ -2,8 +2,8 @@
 #include "pull_stats.h"
 #include "reader_state.h"
 
-/* Offsets that come with pulls: control drains the ring before it looks at offsets. A full ring loses one commit, the
- * next pull brings a later one. */
+/* Offsets that come with pulls. Control drains the ring before it reads offsets. A full ring loses one commit; the next pull
+ * brings a later one. */
 static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
 {
     struct rmq_ring *ring = &r->port->commit;
@@ -34,7 +34,7 @@ static int is_on_disk(const struct rmq_reader *r, const struct rmq_pull_result *
     return !rmq_queue_reader_in_memory(&r->queues, position);
 }
 
-/* Where the client is to read next; twin: broker/replication/broker_suggestion.py. */
+/* The broker for the client's next read; twin: broker/replication/read_advice.py. */
 static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;
@@ -44,8 +44,8 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
     return (int64_t)(p->group_config >> (slow ? RMQ_GROUP_SLOW_BROKER_SHIFT : RMQ_GROUP_BROKER_SHIFT) & 0xffff);
 }
 
-/* While a master is known, a slave sends to it whoever finds nothing here. Without one it lets them wait, and corrects no
- * offset unless told to: what it lacks its master may have. Twin: broker/replication/broker_suggestion.py. */
+/* While a master is known, a slave sends pulls that find no message to it. Without one it holds them. It corrects no offset
+ * unless a setting says so, because the master may have the missing records. Twin: broker/replication/read_advice.py. */
 static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;
@@ -114,7 +114,7 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
         return RMQ_OUTCOME_COLD;
     look(r, &p, result);
     if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND && rmq_park(r, c, &p, frame, length) == 0) {
-        look(r, &p, result); /* its flag is up: what came before is seen now, what comes later rings */
+        look(r, &p, result); /* its flag is set: earlier arrivals are seen now, later ones ring */
         if (result->code == RMQ_ANSWER_NOT_FOUND) {
             if (p.sys_flag & RMQ_PULL_COMMIT)
                 commit_offset(r, &p);

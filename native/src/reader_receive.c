@@ -1,7 +1,8 @@
-/* Received bytes -> whole frames. Frames that end inside their buffer are used where they lie; what straddles goes to a
- * block at once, so that a slow client never pins a shared buffer. A connection that cannot go on (no block, request ring
- * full, its own answers unread) stalls: its bytes wait in spans, its receive is stopped. One that has had its part of a turn
- * waits for the next. */
+/* reader_receive.c: received bytes -> whole frames. A frame that ends inside its buffer is used in place. A frame that crosses
+ * its end goes to a block at once, so that a slow client never pins a shared buffer. A connection that cannot go on (no block,
+ * request ring full, its own answers unread) stalls: its bytes wait in spans, its receive is stopped. A connection that has
+ * used its share of a turn waits for the next turn.
+ */
 #include <stdlib.h>
 
 #include "bytes.h"
@@ -83,7 +84,7 @@ static void turn_begin(struct rmq_reader *r)
     r->turn_used += (uint32_t)r->turn_units;
 }
 
-/* What is left of its part is others'; what it took beyond counts, too. */
+/* Returns the unused part of the connection's share of the turn. Use beyond the share counts, too. */
 static void turn_end(struct rmq_reader *r) { r->turn_used -= (uint32_t)r->turn_units; }
 
 static int output_is_full(const struct rmq_reader *r, const struct rmq_connection *c)

@@ -37,7 +37,7 @@
 #define RMQ_ANSWER_RETRY 20
 #define RMQ_ANSWER_MOVED 21
 
-/* Who keeps the bytes of a frame alive: a provided buffer (counted) or a block (owned). */
+/* The owner of a frame's bytes: a provided buffer (counted) or a block (owned). */
 struct rmq_frame_ref {
     uint32_t buffer;       /* RMQ_NONE: block */
     uint32_t block;        /* first page of the reassembly area, RMQ_NONE: neither */
@@ -48,8 +48,8 @@ struct rmq_frame_ref {
  * while go back to the system. */
 struct rmq_zone {
     uint32_t from, to;
-    uint32_t touched;      /* end of what may have memory */
-    uint32_t peak;         /* highest end of what was used since the window began */
+    uint32_t touched;      /* end of the pages that may have memory */
+    uint32_t peak;         /* highest end of the used pages since the window began */
     uint32_t last_peak;    /* in the one before */
 };
 
@@ -115,7 +115,7 @@ struct rmq_connection {
     uint8_t state;
     uint8_t receiving;       /* a receive is armed */
     uint8_t stopping;        /* a stop of it was asked for */
-    uint8_t sending;         /* or reading what is to be sent next */
+    uint8_t sending;         /* or reading the next bytes to send */
     uint8_t stall;           /* RMQ_STALL_*: parsing waits */
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
@@ -151,7 +151,7 @@ struct rmq_connection {
     uint32_t server_frame_length;
 };
 
-/* --- pending: requests that somebody else is answering ------------------------------------------------------ */
+/* --- pending: requests that other roles answer -------------------------------------------------------------- */
 
 enum rmq_pending_kind { RMQ_PENDING_FREE, RMQ_PENDING_APPEND, RMQ_PENDING_COLD };
 
@@ -233,7 +233,7 @@ struct rmq_reader {
     /* arena */
     uint8_t *arena;
     uint32_t buffer_bytes, buffer_count;
-    uint32_t buffers_free;   /* nobody's, lent ones included */
+    uint32_t buffers_free;   /* without a user, lent ones included */
     uint32_t buffers_lent, lend_target, lend_calm;
     uint32_t *buffer_references;
     uint32_t *buffer_stack;  /* free and not lent; the top is the last one used */
@@ -241,8 +241,8 @@ struct rmq_reader {
     uint64_t blocks_at;      /* arena offset */
     uint32_t block_pages, blocks_free, block_hint;
     uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
-    uint8_t blocks_came_free; /* since who waits for some was last asked */
-    struct rmq_zone block_zones[2]; /* what small frames alone may have; the rest */
+    uint8_t blocks_came_free; /* since the last check of connections that wait for some */
+    struct rmq_zone block_zones[2]; /* for small frames alone; the rest */
     int64_t zones_next_ms, given_next_ms;
     int64_t shortage_next_ms;
     int64_t block_freed_ms;  /* a block came free last */
@@ -260,7 +260,7 @@ struct rmq_reader {
     uint32_t *starved, starved_count;      /* receive ended for want of buffers */
     uint32_t *host_counts;                 /* connections by the hash of their host */
     uint64_t host_seed;
-    uint32_t reports;                      /* connections whose CLOSED record waits for room in the inbox */
+    uint32_t reports;                      /* connections whose CLOSED record does not fit into the inbox yet */
 
     /* pending */
     struct rmq_pending *pending;
@@ -276,7 +276,7 @@ struct rmq_reader {
     uint64_t request_head;
     uint32_t round_robin;
 
-    /* what the broker adds */
+    /* the broker's fields of answers */
     struct rmq_answer_broker broker;
     char host_hex[48];
     char uniq_prefix[64];
@@ -346,10 +346,10 @@ static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, ui
     return c->state == RMQ_CONNECTION_OPEN && c->generation == generation ? c : NULL;
 }
 
-/* Few receive buffers are left: what would keep one for long moves to a block. */
+/* Few receive buffers are left: a frame that would keep one for long moves to a block. */
 static inline int rmq_buffers_few(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 4; }
 
-/* The last ones: nobody keeps one of these, or the reader would hear nobody. */
+/* The last buffers: no frame keeps one of these, or the reader could receive nothing. */
 static inline int rmq_buffers_last(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 8; }
 
 static inline int rmq_blocks_many(const struct rmq_reader *r) { return r->blocks_free > r->block_pages / 2; }
@@ -407,7 +407,7 @@ int rmq_reader_is_hung(struct rmq_reader *r);
 
 /* reader_frame.c: which way a frame goes */
 enum rmq_outcome { RMQ_OUTCOME_DONE, RMQ_OUTCOME_STALL, RMQ_OUTCOME_COLD, RMQ_OUTCOME_CLOSED };
-/* One whole frame; takes from `hold` what it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
+/* One whole frame. It takes over the parts of `hold` that it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
 enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
@@ -424,8 +424,8 @@ uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p)
 struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id); /* NULL: stale */
 void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
 
-/* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has looked at the frame, and what only asks
- * for its look is passed over. */
+/* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that
+ * only ask for its decision do not count. */
 enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                   uint8_t *frame,
                                uint32_t length, struct rmq_frame_ref *ref, int approved);
@@ -485,21 +485,21 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
 /* reader_park.c */
 int rmq_park_open(struct rmq_reader *r);
 void rmq_park_close(struct rmq_reader *r);
-/* 0, or -ENOMEM when there is no place. The caller looks at the queue once more afterwards. */
+/* 0, or -ENOMEM if no slot is free. The caller checks the queue once more afterwards. */
 int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length);
 void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes back the connection's newest */
 uint32_t rmq_arrivals_drain(struct rmq_reader *r);
 void rmq_park_tick(struct rmq_reader *r);
-/* Long polling was switched off: dispatch rings for nobody any more, so a held pull ends like a new one would. */
+/* Long polling was switched off: dispatch rings no reader any more, so a held pull ends as a new one would. */
 void rmq_park_apply_settings(struct rmq_reader *r);
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 
-/* reader_cold.c: asks of answerers, and what they answer */
+/* reader_cold.c: asks of answerers, and their answers */
 enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                 uint8_t *frame,
                              uint32_t length, struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
-/* Tells control the first bytes, then closes. */
+/* Reports the first bytes to control, then closes. */
 void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason);
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
 uint32_t rmq_verdicts_drain(struct rmq_reader *r);

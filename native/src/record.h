@@ -56,7 +56,7 @@
 #define RMQ_PROPERTIES_UNENDED -2   /* the last byte is not 0x02 */
 #define RMQ_PROPERTIES_UNPAIRED -3  /* a pair without 0x01 */
 
-/* What the write role knows about a message. Pointers are borrowed for the call only. */
+/* The write role's input for one message. Pointers are borrowed for the call only. */
 struct rmq_record_in {
     int64_t queue_offset;
     int64_t physical_offset;
@@ -147,17 +147,17 @@ int64_t rmq_blank_encode(uint8_t *to, size_t remaining);
 
 int rmq_record_parse(const uint8_t *at, size_t left, int check_crc, struct rmq_record_view *out);
 
-/* Scans [from, end) of one mapped log file whose first byte has commit log offset `file_start`; fills up to
- * `rows_max` rows. Returns the number of rows; `*at` = place in the file where it stopped (the first byte not
- * covered by a row), `*reason` = RMQ_SCAN_* or the RMQ_RECORD_* that ended it. Offsets are relative to the file. Rows may
- * have impossible values (record_values.h): another physical offset than `position`, for one. */
+/* Scans [from, end) of one mapped log file whose first byte has commit-log offset `file_start`; fills up to `rows_max` rows.
+ * Returns the number of rows. `*at` = end of the last row in the file. `*reason` = RMQ_SCAN_* or the RMQ_RECORD_* that ended
+ * the scan. Offsets are relative to the file. Rows may have impossible values (record_values.h), for example a physical offset
+ * other than `position`. */
 int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start, int check_crc,
                      struct rmq_record_view *rows, size_t rows_max, uint64_t *at, int *reason);
 
 /* Values borrowed from `properties`, NULL when absent. The last non-empty value wins. */
 void rmq_dispatch_keys_find(const uint8_t *properties, size_t length, struct rmq_dispatch_keys *out);
 
-/* RMQ_PROPERTIES_WHOLE or why a string cannot be what an encoder wrote (rule for the last record of a log). */
+/* RMQ_PROPERTIES_WHOLE, or the reason why no encoder has written the string (rule for the last record of a log). */
 int rmq_properties_state(const uint8_t *properties, size_t length);
 
 /* tagsCode of the ConsumeQueue unit: hash of TAGS, or the delivery time for SCHEDULE_TOPIC_XXXX with DELAY > 0. */

@@ -38,7 +38,7 @@ struct edits {
     int64_t detail;
 };
 
-/* What stored pairs have told the edits that append. */
+/* The values of stored pairs for the edits that append. */
 struct found {
     uint32_t seen;                /* bit of a DEFAULT or ADD whose name was there */
     int32_t numbers[RMQ_EDITS_MAX]; /* of ADD */
@@ -104,7 +104,7 @@ static void take_edits(struct edits *e, const struct rmq_copy_batch *batch, cons
 
 /* --- pairs ------------------------------------------------------------------------------------------------ */
 
-/* Notes what the edit needs of the pair `name 01 value`; 1 if the pair's bytes stay. */
+/* Records the value of the pair `name 01 value` for the edit. 1 if the pair's bytes stay. */
 static int meet(const struct edits *e, uint32_t edit, const uint8_t *value, uint32_t length, struct found *found)
 {
     if (edit == e->count)

@@ -34,7 +34,7 @@
 #define RMQ_EDIT_DEFAULT 4
 #define RMQ_EDIT_ADD 5     /* needs no value */
 
-/* Where the value of SET and DEFAULT comes from. */
+/* The source of the value of SET and DEFAULT. */
 #define RMQ_FROM_TEXT 0
 #define RMQ_FROM_NUMBER 1
 #define RMQ_FROM_TOPIC 2        /* these four from the stored record */
@@ -63,7 +63,7 @@ struct rmq_pair_edit {
 #define RMQ_COPY_BORN_V6 64
 #define RMQ_COPY_NO_WAIT 128      /* answered at append under every policy */
 
-/* Why a copy was not made. The causes up to PROPERTIES lie in the record: another try ends the same. */
+/* Reasons why a copy was not made. The causes up to PROPERTIES are in the record: another try has the same result. */
 #define RMQ_COPY_MADE 0
 #define RMQ_COPY_DAMAGED 1        /* detail: RMQ_RECORD_* */
 #define RMQ_COPY_PLACE 2           /* detail: the physical offset that the record names instead of `position` */
@@ -101,7 +101,7 @@ struct rmq_copy_batch {
     const struct rmq_pair_edit *edits;
     const uint8_t *texts;        /* names and values of the edits */
     uint8_t *arena;
-    uint64_t arena_at;           /* the copies' bytes go to [arena_at, arena_end); moved behind what was made */
+    uint64_t arena_at;           /* the copies' bytes go to [arena_at, arena_end); moved behind the copies made */
     uint64_t arena_end;
     uint64_t needed;             /* out: bytes of the first copy that found no room, 0 if all did */
     uint32_t edits_count;

@@ -23,7 +23,7 @@
 struct rmq_ha_peer {
     uint32_t state;              /*   0 RMQ_HA_*; FREE: the rest means nothing */
     uint32_t connection;         /*   4 +1 at each connection in this place */
-    uint32_t level;              /*   8 CACHED or FLUSHED: what its reports stand for */
+    uint32_t level;              /*   8 CACHED or FLUSHED: level of its reports */
     uint32_t flags;              /*  12 RMQ_HA_PEER_* */
     int64_t broker_id;           /*  16 -1: a stock slave, which does not say */
     uint64_t requested_offset;   /*  24 first report */
@@ -53,7 +53,7 @@ struct rmq_ha_link {
     uint32_t state;              /* RMQ_HA_*; FREE: not connected */
     uint32_t attempts;           /* connections tried since start */
     uint64_t received_bytes;
-    uint64_t master_offset;      /* end of the last transfer, or what the heartbeat said */
+    uint64_t master_offset;      /* end of the last transfer, or the offset of the heartbeat */
     int64_t last_read_mono_ms;
     int64_t last_write_mono_ms;
     uint64_t bytes_per_second;

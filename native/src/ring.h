@@ -1,5 +1,5 @@
-/* ring.h: SPSC rings, the claim and commit of the inbox, and the two halves of going to sleep. layout.h tells the order of
- * the stores, and what a death between two of them leaves (1 and 2).
+/* ring.h: SPSC rings, the claim and commit of the inbox, and the two halves of going to sleep. layout.h has the order of the
+ * stores, and the state after a death between two of them (1 and 2).
  */
 #ifndef RMQ_RING_H
 #define RMQ_RING_H
@@ -47,12 +47,12 @@ static inline int64_t rmq_wall_ms(void)
 
 /* --- SPSC ------------------------------------------------------------------------------------------- */
 
-/* What lies between head and tail. Anybody may ask; to the consumer and the producer the two below say it exactly. */
+/* Bytes or slots between head and tail. Any process may call it. Consumer and producer get exact values from the two below. */
 static inline uint64_t rmq_ring_used(const struct rmq_ring *r) { return rmq_load(&r->head) - rmq_load(&r->tail); }
 
-/* tail <= head <= tail + capacity, of every ring at any time. The consumer has its own tail, and reads the head; the producer
- * has its own head, which may be ahead of what is published, and reads the tail. Each sees the other's word at a moment that
- * has been, so for both it holds.
+/* tail <= head <= tail + capacity, of every ring at any time. The consumer has its own tail, and reads the head. The producer
+ * has its own head, which may be ahead of the published one, and reads the tail. Each sees a past value of the other's word, so
+ * the relation holds for both.
  *
  * Slots that wait for the consumer, whose own tail is `tail`. */
 static inline uint64_t rmq_ring_waiting(const struct rmq_ring *r, uint64_t tail)

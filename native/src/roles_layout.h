@@ -20,7 +20,7 @@
 
 /* A sleeper's bell: RMQ_BELL_*, 0 = it runs (layout.h, 1 and 8). */
 #define RMQ_BELL_ASLEEP 1
-#define RMQ_BELL_AT_DISK 2 /* flush: waits for a sync; what only asks for the next one need not wake it */
+#define RMQ_BELL_AT_DISK 2 /* flush: waits for a sync; a request for the next sync need not wake it */
 struct rmq_bell {
     uint32_t sleeping; /* the sleeper */
     uint8_t pad[60];
@@ -36,7 +36,8 @@ struct rmq_role {
     uint32_t state;           /*  72 role: 0 down, 1 starting, 2 serving, 3 stopping */
     uint32_t cpu;             /*  76 supervisor */
     uint64_t progress;        /*  80 role: turns of its loop; control waits for one of write when a topic goes */
-    uint64_t claim_position;  /*  88 role, ~0 = none: where it may hold a claim, and in whose inbox (ring.h); reset by the supervisor */
+    uint64_t claim_position;  /*  88 role, ~0 = none: position of its claim, with the inbox's number (ring.h); reset by the
+                               * supervisor */
     char name[24];            /*  96 supervisor: its worker in the table (ipc/workers.py), NUL-terminated, empty = none */
     uint32_t flags;           /* 120 supervisor: RMQ_ROLE_OPTIONAL, ... */
     uint32_t activation_requested; /* 124 1 = its worker is to be started */

@@ -6,7 +6,7 @@
 #include "consume_queue.h"
 
 #define LINE_BYTES 64
-#define UNITS_AHEAD 8               /* records whose lines are asked for before they are needed */
+#define UNITS_AHEAD 8               /* records whose cache lines are prefetched */
 #define BYTES_AHEAD 4096            /* of a log that is read as a whole */
 #define FAR_RECORD_BYTES 512        /* below, the hardware's own prefetching reaches the next record in time */
 
@@ -140,7 +140,7 @@ static int put_unit(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows *w
     return put_record(rows, wanted, record, view);
 }
 
-/* How many of the units, at most `limit`, are written one after the other. */
+/* Number of units, at most `limit`, that are written without a gap. */
 static uint64_t written_units(const uint8_t *units, uint64_t limit) {
     uint64_t count = 0;
     while (count < limit && is_written(unit_at(units, count)))
@@ -161,7 +161,7 @@ static void repeat_text(struct rmq_text_column *column, uint64_t row, uint64_t c
         memcpy(column->bytes + used + done, column->bytes + used, done < total - done ? done : total - done);
 }
 
-/* Rows of what units and their queue tell, column by column, as many as fit; the stop counts units. */
+/* Rows from units and their queue alone, column by column, as many as fit. The stop counts units. */
 static void put_units_alone(struct rmq_arrow_rows *rows, const struct rmq_name *name, const uint8_t *units,
                             uint64_t from, uint64_t count, int64_t unit_offset, struct rmq_walk_stop *stop) {
     uint64_t row = rows->count, room = rows->rows_max - row;

@@ -1,6 +1,6 @@
-/* Which messages become rows: walks over a range of the log, over the units of a ConsumeQueue, over the body of a pull
- * answer. A row counts when its queue is wanted, its queue offset and store time are in range, and no transaction holds
- * it back. Walks stop where the caller has to act and go on from there.
+/* row_walk.h: selects the messages that become rows. It walks over a range of the log, over the units of a ConsumeQueue, or
+ * over the body of a pull answer. A message becomes a row if its queue is selected, its queue offset and store time are in
+ * range, and no transaction holds it back. Walks stop where the caller has to act, and continue from there.
  */
 #ifndef RMQ_ROW_WALK_H
 #define RMQ_ROW_WALK_H

@@ -34,7 +34,7 @@ void rmq_segment_unmap(struct rmq_segment *segment);
 /* Generic half of the above, also for index files: `temporary` is used where a file cannot be made without a name; with
  * durable = 0 nothing is synced. */
 int rmq_file_create(const char *temporary, const char *final, uint64_t bytes, int durable);
-/* syncfs of the file system of a folder; tells, once, also of a failure that nobody has been told of. 0 or -errno. */
+/* syncfs of the file system of a folder. It also returns, once, a failure that has not been returned before. 0 or -errno. */
 int rmq_file_system_sync(const char *folder);
 /* mkdir -p. 0 or -errno. */
 int rmq_folder_make(const char *folder);

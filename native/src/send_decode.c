@@ -106,7 +106,7 @@ int rmq_send_unescape(struct rmq_send *s, uint8_t *to)
 
 enum weight { STORED, DROPPED, RESERVED };
 
-/* What a pair means here. DROPPED: the broker adds this name itself. */
+/* The meaning of a pair. DROPPED: the broker adds this name itself. */
 static inline enum weight weigh_pair(struct rmq_send *s, const uint8_t *name, uint32_t n, const uint8_t *value, uint32_t value_length)
 {
     switch (name[0]) {
@@ -155,7 +155,7 @@ static inline enum weight weigh(struct rmq_send *s, const uint8_t *at, const uin
 
 static inline uint8_t *find_mark(uint8_t *at, uint8_t *end) { return at + (rmq_find_mark(at, end) - at); }
 
-/* Where the name and the value of the pair at `at` end; a value may hold 01. 0 = they hold a NUL. */
+/* Finds the ends of name and value of the pair at `at`; a value may hold 01. 0 = they hold a NUL. */
 static inline int find_ends(uint8_t *at, uint8_t *end, uint8_t **split, uint8_t **stop)
 {
     uint8_t *mark = find_mark(at, end);

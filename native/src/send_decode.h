@@ -39,7 +39,7 @@ int rmq_send_decode(const struct rmq_frame_header *h, struct rmq_send *s);
 /* Undoes the JSON escapes of the properties in `to`, which has room for RMQ_PROPERTIES_JSON_MAX bytes. The frame stays as it is:
  * control may have to decide. 0 = they are too long, or not well formed. */
 int rmq_send_unescape(struct rmq_send *s, uint8_t *to);
-/* Walks the pairs and notes what they say. 0 = they hold a NUL. */
+/* Walks the pairs and records their meaning. 0 = they hold a NUL. */
 int rmq_send_scan(struct rmq_send *s);
 int rmq_send_reserves(const uint8_t *name, uint32_t length); /* 1: pairs of that name are noted in `reserved` */
 /* cdef-end */

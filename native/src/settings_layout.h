@@ -1,4 +1,4 @@
-/* settings_layout.h: what every worker needs to know of the configuration, and the state of the broker's memory. */
+/* settings_layout.h: the part of the configuration that all workers use, and the state of the broker's memory. */
 #ifndef RMQ_SETTINGS_LAYOUT_H
 #define RMQ_SETTINGS_LAYOUT_H
 #include <stdint.h>
@@ -43,7 +43,7 @@ struct rmq_settings {
     uint32_t pull_memory_count_max;    /* 32 */
     uint32_t pull_disk_bytes_max;      /* 65536 */
     uint32_t pull_disk_count_max;      /* 8 */
-    uint64_t memory_window_bytes;      /* 40 % of RAM: what counts as in memory */
+    uint64_t memory_window_bytes;      /* 40 % of RAM: bytes that count as in memory */
     uint32_t reserved3;
     uint32_t spin_pauses;              /* before parking; 0 where CPUs are shared */
     uint32_t store_host_bytes;         /* 4 or 16 */
@@ -77,13 +77,13 @@ struct rmq_settings {
     uint32_t ha_heartbeat_ms;          /* haSendHeartbeatInterval */
     uint32_t ha_housekeeping_ms;       /* haHousekeepingInterval */
     uint32_t offset_check_in_slave;    /* a slave corrects offsets that are outside its queues */
-    uint32_t slow_request_ms;          /* sends that took longer are told to control; 0 = none are */
+    uint32_t slow_request_ms;          /* slower sends are reported to control; 0 = none */
     uint32_t answer_bytes_max;         /* memory of answers that wait, of all connections of a reader */
     uint32_t host_connections_max;     /* of one host, per reader */
     uint8_t reserved[184];
 };
 #define RMQ_BROKER_MASTER 0
-#define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends what its master sends, readers refuse sends */
+#define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends its master's records, readers refuse sends */
 /* cdef-end */
 
 #endif

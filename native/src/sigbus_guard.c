@@ -18,7 +18,7 @@ static void on_bus_error(int number, siginfo_t *what, void *context)
     int is_sent = what->si_code <= 0;
     if (landing && !is_sent)
         siglongjmp(*landing, 1);
-    sigaction(number, &before, NULL); /* the access is repeated, and met by whoever was here first */
+    sigaction(number, &before, NULL); /* the access is repeated, and the previous handler gets the signal */
     if (is_sent)
         raise(number);
 }

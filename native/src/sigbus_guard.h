@@ -6,7 +6,7 @@
 #ifndef RMQ_SIGBUS_GUARD_H
 #define RMQ_SIGBUS_GUARD_H
 
-/* Takes SIGBUS over, once per process; outside of guarded work it does what it did before. 0 or -errno. */
+/* Installs the handler of SIGBUS, once per process. Outside of guarded work SIGBUS has its former effect. 0 or -errno. */
 int rmq_sigbus_guard_open(void);
 /* Runs work(argument). 0, or -EFAULT when a page was missing: the work is half done. It may hold nothing (locks,
  * memory), and it may not nest. */

@@ -1,7 +1,7 @@
 /* sink_rows.h: rows of Arrow columns as the body of a batch (request 320), properties and UNIQ_KEYs included.
  *
- * Columns are Arrow's own buffers (binary or utf8 with 32-bit offsets), borrowed for the call. A row's element equals what the
- * Python SDK makes of the same message: KEYS, TAGS, headers in their order, UNIQ_KEY, WAIT=true.
+ * Columns are Arrow's own buffers (binary or utf8 with 32-bit offsets), borrowed for the call. The element of a row equals the
+ * one that the Python SDK makes of the same message: KEYS, TAGS, headers in their order, UNIQ_KEY, WAIT=true.
  */
 #ifndef RMQ_SINK_ROWS_H
 #define RMQ_SINK_ROWS_H

@@ -59,11 +59,11 @@ struct rmq_group {
 #define RMQ_GROUP_BROADCAST_ENABLE 0x4
 #define RMQ_GROUP_HAS_MEMBERS 0x8   /* a heartbeat is known */
 #define RMQ_GROUP_BROADCASTING 0x10 /* message model of the latest heartbeat */
-#define RMQ_GROUP_PULL_COLD 0x20    /* control looks at every pull of this group (forbidden, reset pending) */
+#define RMQ_GROUP_PULL_COLD 0x20    /* every pull of this group is cold (forbidden, reset pending) */
 #define RMQ_GROUP_SLOW_BROKER_SHIFT 32 /* 16 bits: whichBrokerWhenConsumeSlowly */
 #define RMQ_GROUP_BROKER_SHIFT 48      /* 16 bits: brokerId, where the group reads otherwise */
 
-/* What a (group, topic) subscription says. Two copies and a version (layout.h, 5). */
+/* A (group, topic) subscription. Two copies and a version (layout.h, 5). */
 struct rmq_subscription_copy {
     int64_t sub_version;
     uint32_t kind; /* RMQ_SUBSCRIPTION_* */
@@ -90,7 +90,7 @@ struct rmq_consumer_offset {
 };
 
 
-/* Where the tables lie, in bytes from the start of the plane. A hash is an array of u32, open addressing, 0 = free cell. */
+/* Offsets of the tables, in bytes from the start of the plane. A hash is an array of u32, open addressing, 0 = free cell. */
 struct rmq_tables {
     uint32_t topic_capacity;
     uint32_t topic_count;        /* control: ids 1..topic_count exist */

@@ -1,6 +1,7 @@
-/* turn_rules.h: what one connection may have of a reader's turn, so that a turn stays short and a client with little to ask
+/* turn_rules.h: the share of one connection in a reader's turn. The rules keep a turn short, and a client with a small request
  * waits for one turn only. Rules without state or clock; reader_receive.c and reader_output.c apply them. Twin:
- * tests/native/turn_twin.py. */
+ * tests/native/turn_twin.py.
+ */
 #ifndef RMQ_TURN_RULES_H
 #define RMQ_TURN_RULES_H
 

@@ -1,4 +1,4 @@
-/* Whether bytes are well-formed UTF-8 (RFC 3629: no surrogates, nothing over U+10FFFF, shortest forms only). */
+/* utf8.h: checks that bytes are well-formed UTF-8 (RFC 3629: no surrogates, nothing over U+10FFFF, shortest forms only). */
 #ifndef RMQ_UTF8_H
 #define RMQ_UTF8_H
 

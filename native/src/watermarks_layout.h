@@ -1,5 +1,5 @@
-/* watermarks_layout.h: the page that says how far the log is appended, flushed, dispatched and confirmed, and what stands
- * in the way of more. Processes outside the broker may map it.
+/* watermarks_layout.h: the page with the ends of the appended, flushed, dispatched and confirmed log, and the faults that stop
+ * them. Processes outside the broker may map it.
  */
 #ifndef RMQ_WATERMARKS_LAYOUT_H
 #define RMQ_WATERMARKS_LAYOUT_H
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* cdef-begin */
-/* confirm_policy: which words bound what consumers may see, bits. */
+/* confirm_policy: bits of the words that limit the log for consumers. */
 #define RMQ_CONFIRM_APPENDED 0 /* ASYNC_FLUSH */
 #define RMQ_CONFIRM_FLUSHED 1  /* SYNC_FLUSH */
 #define RMQ_CONFIRM_LIMITED 2  /* confirm_limit too: replicas have to hold it, or a slave's master has to have said so */
@@ -20,18 +20,18 @@
 #define RMQ_FAULT_QUEUE_IO 5     /* dispatch could not write a consume queue or index; a successor tries again */
 #define RMQ_FAULT_QUEUE_SYNC 6   /* fsync of a queue or index file failed: stays until an operator restarts */
 
-/* stop_requested: the phase of a clean stop, 0 = none. A role stops once it is at or beyond its own phase and has
- * finished what earlier phases gave it. */
+/* stop_requested: the phase of a clean stop, 0 = none. A role stops once its own phase has begun and it has finished the work
+ * of earlier phases. */
 #define RMQ_STOP_READ 1
 #define RMQ_STOP_CONTROL 2
 #define RMQ_STOP_WRITE 3
 #define RMQ_STOP_FLUSH 4
 #define RMQ_STOP_DISPATCH 5
-#define RMQ_STOP_HA 6 /* a master's; a slave's ends in the phase of write, whose work it does */
+#define RMQ_STOP_HA 6 /* a master's ha; a slave's ends in the phase of write, because it does write's work */
 #define RMQ_STOP_SLAVES_MS 3000 /* a stop waits no longer for slaves, whatever slaveTimeout says */
 
-/* replication_state. Anything but OK: write refuses a send that waits for replicas before it is appended, the completer
- * answers what is parked behind replicated_offset at once with this response code. */
+/* replication_state. For any value but OK, write refuses a send that waits for replicas before it is appended. The completer
+ * answers all requests behind replicated_offset at once with this response code. */
 #define RMQ_REPLICATION_OK 0
 #define RMQ_REPLICATION_LOST 11    /* SLAVE_NOT_AVAILABLE: too few replicas are connected */
 #define RMQ_REPLICATION_STALLED 12 /* FLUSH_SLAVE_TIMEOUT: connected, and silent with data outstanding */
@@ -78,7 +78,7 @@ struct rmq_watermarks {
     uint8_t pad8[60];
     uint64_t confirm_limit;      /* with RMQ_CONFIRM_LIMITED; ~0 = no limit */
     uint8_t pad9[56];
-    uint32_t replication_state;  /* RMQ_REPLICATION_*: what write and the completer do with sends that wait for replicas */
+    uint32_t replication_state;  /* RMQ_REPLICATION_*: rule of write and the completer for sends that wait for replicas */
     uint32_t in_sync_replicas;   /* the master counted */
     uint8_t pad10[56];
     uint32_t write_hold;

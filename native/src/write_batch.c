@@ -18,7 +18,7 @@ static int takes_queue_offset(int32_t sys_flag)
     return transaction != RMQ_SYS_TRANSACTION_PREPARED && transaction != RMQ_SYS_TRANSACTION_ROLLBACK;
 }
 
-/* Bytes written, or anything else than plan->bytes when the arena no longer says what was planned. */
+/* Returns the bytes written, or another number than plan->bytes if the arena no longer holds the planned request. */
 static int64_t encode_single(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     struct rmq_record_in in;
@@ -54,7 +54,7 @@ static int64_t encode_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
     return count == plan->messages ? (int64_t)done : -1;
 }
 
-/* Nothing of a batch that stopped early may stay above the append position. */
+/* Wipes the bytes of a batch that stopped early: none may stay above the append position. */
 static void wipe(struct rmq_writer *w, uint64_t from, uint64_t to)
 {
     while (from < to) {

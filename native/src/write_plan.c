@@ -36,7 +36,7 @@ static int in_arena(struct rmq_writer *w, uint32_t port, uint64_t at, uint64_t l
     return !length || (at <= bytes && length <= bytes - at);
 }
 
-/* What a request names must be there: it was checked by its maker, but it comes from another process. */
+/* 1 if the names of a request exist. Its maker has checked them, but the request comes from another process. */
 static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, uint32_t port)
 {
     if (r->queue_slot >= w->queues_known)
@@ -79,7 +79,7 @@ static void size_batch(struct rmq_writer *w, struct rmq_write_plan *plan)
     plan->messages = size.messages;
 }
 
-/* What the state of the store and of its replicas says before the request itself is looked at; 1 = refused. */
+/* Refuses a request because of the state of the store and of its replicas, before the request itself is checked. 1 = refused. */
 static int refuse_by_state(struct rmq_writer *w, struct rmq_write_plan *plan)
 {
     const struct rmq_watermarks *marks = w->plane->watermarks;
@@ -276,9 +276,9 @@ static int plan_tied(struct rmq_writer *w, struct rmq_write_plan *plan, uint64_t
 
 /* --- ports --------------------------------------------------------------------------------------------- */
 
-/* Plans up to `limit` of the `waiting` requests of one port, of which `room` may be answered, and a chain that begins among
- * them to its end; 0 when the batch ends here. Stale ones leave the ring though there is no room: who replaces their owner
- * takes no completion before they are gone. */
+/* Plans up to `limit` of the `waiting` requests of one port, of which `room` may be answered. A chain that begins among them is
+ * planned to its end. 0 if the batch ends here. Stale ones leave the ring even if `room` is 0, because the replacement of their
+ * owner takes no completion before they are gone. */
 static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit, uint64_t waiting, uint64_t room)
 {
     const struct rmq_port *port = &w->ports[number];
@@ -317,8 +317,9 @@ static int plan_port(struct rmq_writer *w, uint32_t number, uint64_t limit, uint
     return 1;
 }
 
-/* Requests of the port that may be answered: its rings have room, and no more of them wait than may. What is parked has its
- * place in `completed` from the start: an owner that takes nothing would stop the completer, and with it all ports. */
+/* Requests of the port that may be answered: its rings have free slots, and no more of them wait than may. A parked request has
+ * its slot in `completed` from the start. Otherwise an owner that takes nothing would stop the completer, and with it all
+ * ports. */
 static uint64_t answer_room(const struct rmq_writer *w, uint32_t number, uint64_t parked_room)
 {
     const struct rmq_port *port = &w->ports[number];
@@ -332,7 +333,7 @@ static uint64_t answer_room(const struct rmq_writer *w, uint32_t number, uint64_
     return room < may_park ? room : may_park;
 }
 
-/* What the port may have of this batch: at least one request, except where a chain has had more than its share before. */
+/* The port's share of this batch: at least one request, except after a chain has had more than the share. */
 static uint64_t share_of(struct rmq_writer *w, uint32_t port, uint64_t weights)
 {
     uint64_t share = RMQ_BATCH_REQUESTS * (uint64_t)w->ports[port].weight / weights;

@@ -17,7 +17,7 @@ enum {
     PARK_MS = 100,
     SEGMENT_POLL_MS = 5,
     SEGMENT_WAIT_MS = 5000, /* as stock waits for a new file */
-    CLOCK_EVERY = 16,       /* busy batches between two looks at the clock */
+    CLOCK_EVERY = 16,       /* busy batches between two reads of the clock */
     DISPATCH_NAP_NS = 200000,
     DISPATCH_NAPS = 25, /* of one batch: 5 ms */
 };
@@ -25,7 +25,7 @@ enum {
 
 /* --- journal ------------------------------------------------------------------------------------------ */
 
-/* What a committed batch promised, as absolute values: any number of times gives the same. */
+/* Stores the words of a committed batch as absolute values, so that repetition changes nothing. */
 static void redo(struct rmq_writer *w, const struct rmq_journal_entry *entry)
 {
     struct rmq_ring *parked = &w->header->ports.parked;
@@ -87,7 +87,7 @@ static int load_journal(struct rmq_writer *w)
 
 /* --- opening ------------------------------------------------------------------------------------------ */
 
-/* A predecessor that died in a batch left bytes above the append position: nobody may take them for records. */
+/* Wipes the bytes above the append position that a predecessor has left in a batch, so that no process takes them for records. */
 static int wipe_intent(struct rmq_writer *w)
 {
     struct rmq_journal *journal = &w->header->ports.journal;
@@ -133,8 +133,8 @@ static void count_record(struct rmq_writer *w, const uint8_t *record, const stru
         w->queue_offsets[slot] = next;
 }
 
-/* Queue offsets = what dispatch has published plus the records that it has not reached. dispatched_offset is read
- * first: whatever dispatch does meanwhile, every record is in one of the two. */
+/* Queue offsets = those that dispatch has published, plus the records that it has not reached. dispatched_offset is read first.
+ * Whatever dispatch does meanwhile, every record is in one of the two. */
 static int rebuild_queue_offsets(struct rmq_writer *w)
 {
     uint64_t at = rmq_load(&w->plane->watermarks->dispatched_offset), end = w->next.append_offset;
@@ -164,7 +164,8 @@ static int rebuild_queue_offsets(struct rmq_writer *w)
     return 0;
 }
 
-/* Whose CPU the helper of the append window uses: one that answers nobody, so that a folio may be cleared in one go. */
+/* The role on whose CPU the helper of the append window runs: one that answers no client, so that a folio may be cleared at
+ * once. */
 static const struct rmq_role *calm_neighbour(const struct rmq_writer *w)
 {
     const struct rmq_settings *settings = &w->header->settings;
@@ -257,7 +258,7 @@ static void count_batch(struct rmq_writer *w)
         counters[RMQ_WRITE_WINDOW_MISSES]++;
 }
 
-/* Says whether requests that need a file which is not there have waited long enough. */
+/* Checks if requests that need a missing file have waited long enough. */
 static void watch_segment(struct rmq_writer *w)
 {
     if (!w->needs_segment) {
@@ -334,7 +335,8 @@ static int may_park(const struct rmq_writer *w, uint32_t p)
     return parked + wanted <= w->ports[p].parked_max && rmq_ring_room(&w->header->ports.parked, w->next.parked_head) >= wanted + kept;
 }
 
-/* What the blocked ports wait for. The completer rings when it has answered; an owner that takes its completions does not. */
+/* 1 if blocked ports wait for the completer. The completer rings after its answers; an owner that takes its completions does
+ * not. */
 static int awaits_completer(const struct rmq_writer *w)
 {
     for (uint32_t p = 0; p < w->port_count; p++)
@@ -385,9 +387,9 @@ static int is_dispatch_late(const struct rmq_writer *w)
            rmq_load_relaxed(&marks->stop_requested) < RMQ_STOP_WRITE;
 }
 
-/* Where requests come faster than dispatch can follow, what is acknowledged would be visible later and later. Each batch
- * waits a little then, so that dispatch gets its share of the CPUs; never long, dispatch may be dead. What was recovered
- * at the start is not waited for. */
+/* Each batch waits a little while requests come faster than dispatch can follow. Otherwise acknowledged messages would become
+ * visible later and later. Dispatch gets its share of the CPUs then. The wait is never long, because dispatch may be dead. The
+ * records recovered at the start do not count. */
 static void wait_for_dispatch(struct rmq_writer *w)
 {
     if (!is_dispatch_late(w))

@@ -1,7 +1,7 @@
 /* writer.h: the write role. Request rings -> records in the mapped CommitLog -> completions.
  *
- * One batch is plan, intent, encode, answers, journal, redo, bells. layout.h (3) says what a death between any two of them
- * leaves; the next rmq_writer_open repairs it. Records read their bodies from the arenas of the ports.
+ * One batch is plan, intent, encode, answers, journal, redo, bells. layout.h (3) has the state after a death between any two of
+ * them; the next rmq_writer_open repairs it. Records read their bodies from the arenas of the ports.
  */
 #ifndef RMQ_WRITER_H
 #define RMQ_WRITER_H
@@ -31,8 +31,8 @@
 
 struct rmq_writer;
 
-/* Repairs what a dead predecessor left: redo of the journal, zeroes [append_offset, intent_high), queue offsets. The
- * arenas must be mapped; the file of append_offset must exist. NULL with *error = -errno otherwise. */
+/* Repairs the state of a dead predecessor: redo of the journal, zeroes [append_offset, intent_high), queue offsets. The arenas
+ * must be mapped; the file of append_offset must exist. NULL with *error = -errno on failure. */
 struct rmq_writer *rmq_writer_open(struct rmq_plane *plane, int *error);
 /* RMQ_RUN_BUDGET or RMQ_RUN_STOPPED, or -errno. */
 int rmq_writer_run(struct rmq_writer *writer, int64_t budget_ns);
