@@ -1,11 +1,11 @@
-"""Spark and RingMQ: a store as a table, read from the mapped log without asking the broker for the bytes, or over tcp;
-and rows as messages, sent to brokers.
+"""Spark and RingMQ: topics as tables and streams, and rows as messages that are sent to brokers.
 
-Owns planning (which log ranges, up to where), decoding to Arrow, streams' places, the write path (rows to frames,
-staged or sent), the sources of `ringmq-jvm`, and the thin PySpark data source `pyspark_ringmq` beside it, which alone
-imports Spark. Nothing here writes to a store's files: brokers do. Must stay true: no row at or beyond the confirm
-offset of a live owner.
-May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
+Tasks read the mapped log of a store on their host without asking the broker for the bytes, or pull over tcp.
+
+Owns planning (ranges of the log, up to their ends), decoding to Arrow, offsets of streams, the write path (rows to
+frames, staged or sent), the sources of `ringmq-jvm`, and the thin PySpark data source `pyspark_ringmq` beside it,
+which alone imports Spark. Nothing here writes to a store's files: brokers do. Must stay true: no row at or beyond the
+confirm offset of a live owner. May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
 """
 
 from importlib import import_module

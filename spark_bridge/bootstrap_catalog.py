@@ -1,4 +1,4 @@
-"""Name servers alone: read by the files of the only broker, as long as it is the only one."""
+"""The catalog of a read that names name servers alone: by files of the only broker, as long as it is the only one."""
 
 import logging
 import time
@@ -17,7 +17,10 @@ REGISTERED_EVERY_S: Final = 10.0  # looks at the files ask nobody, and need no n
 
 
 class BootstrapCatalog:
-    """The catalog of the files of the only broker; that of all brokers from the look on that finds a second one."""
+    """The catalog of the only broker's files.
+
+    A look that finds a second broker switches to the catalog of all brokers.
+    """
 
     def __init__(
         self, files: Catalog, only: str, remote: RemoteCatalog, clock: Callable[[], float] = time.monotonic

@@ -1,6 +1,7 @@
-"""What a planner asks about the brokers it reads: queues, bounds, offsets by time. Two ways to know, one protocol.
+"""The planner's queries about brokers: queues, bounds, offsets by time. One protocol with two implementations.
 
-`store_catalog` looks at the files of a store on this host and asks the broker nothing, `remote_catalog` asks brokers.
+`store_catalog` reads the files of a store on this host without any request to the broker. `remote_catalog` sends
+requests to brokers.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -13,31 +14,34 @@ if TYPE_CHECKING:
 
 
 class Catalog(Protocol):
-    """The brokers that are read, as of the last look. Everything here may raise `ReadError`."""
+    """The brokers of a read at the last look. Every method may raise `ReadError`."""
 
     def brokers(self) -> tuple[BrokerLocation, ...]:
         """The brokers that are read, by name."""
 
     def queues(self) -> list[QueueKey]:
-        """Take a new look: the queues of the chosen topics, sorted; of user topics only unless asked."""
+        """Take a new look and return the queues of the chosen topics, sorted, by default of user topics only."""
 
     def ends(self) -> dict[QueueKey, int]:
-        """Take a new look, the cheap one of a stream's triggers: where each queue of the chosen topics ends."""
+        """Take a new, cheap look for a stream's trigger and return the end of each queue of the chosen topics."""
 
     def bounds(self, key: QueueKey) -> tuple[int, int]:
-        """First readable offset of a queue and the one behind its last; both 0 for a queue that does not exist."""
+        """Return the first readable offset of a queue and the one behind its last, (0, 0) for a queue that does not
+        exist.
+        """
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
-        """First readable offset stored at or after a time, None when all are older."""
+        """Return the first readable offset stored at or after a time, None if all are older."""
 
     def log_index(self) -> "LogIndex | None":
-        """Where the queues' records lie in the log, when its files are on this host."""
+        """Return the positions of the queues' records in the log, None if its files are not on this host."""
 
 
 def open_catalog(options: ReadOptions) -> Catalog:
-    """The catalog of a read: the store's files where they are on this host, else the brokers behind `bootstrap`.
+    """Return the catalog of a read: by the store's files if they are on this host, else by the brokers of
+    `bootstrap`.
 
-    Raises `ReadError` naming what cannot be found or read.
+    Raises `ReadError` naming the file or broker that cannot be found or read.
     """
     if options.store is None:
         from ringmq.spark_bridge.combined_catalog import open_by_bootstrap

@@ -22,7 +22,7 @@ StoreCatalogMaker = Callable[[ReadOptions], Catalog]
 
 
 class CombinedCatalog:
-    """What the catalog of the files says, with the address at which the name servers know the store's broker."""
+    """The catalog of the files, with the address by which the name servers know the store's broker."""
 
     def __init__(self, files: Catalog, bootstrap: str) -> None:
         self._files = files
@@ -84,8 +84,11 @@ class CombinedCatalog:
 
 
 def open_by_bootstrap(options: ReadOptions, open_store: StoreCatalogMaker) -> Catalog:
-    """The catalog where only name servers are given: by the files where the only broker's store is on this host, as
-    that asks the broker nothing and can read the log as it lies; by the brokers otherwise. Raises `ReadError`."""
+    """Return the catalog for given name servers alone. Raises `ReadError`.
+
+    If the only broker's store is on this host, the catalog uses its files, which needs no request and can read the
+    log in place. Otherwise it sends requests to the brokers.
+    """
     remote = RemoteCatalog(options)
     if options.transport == "tcp":
         return remote

@@ -1,6 +1,6 @@
-"""The queues that a broker has configured in its store: those that never had a message have no files.
+"""The queues in a store's configuration: queues that never had a message have no files.
 
-`config/topics.json` is written before a topic's creation is answered, by RingMQ and by stock.
+RingMQ and stock write `config/topics.json` before they answer the creation of a topic.
 """
 
 import json
@@ -20,10 +20,10 @@ _INHERIT, _READ = 1, 4  # PermName
 
 
 def configured_queues(root: Path, wants: Callable[[str], bool], *, with_own: bool) -> Iterator[tuple[str, int]]:
-    """(topic, queue id) of the readable queues of the wanted topics.
+    """Yield (topic, queue id) of the readable queues of the wanted topics.
 
-    Without `with_own` the topics that are named after the broker and its cluster are left out: new topics inherit from
-    them, which tells them. A file that cannot be read is told of, and has no queues.
+    Without `with_own` the topics named after the broker and its cluster are left out. They are recognised as the
+    topics from which new topics inherit. A file that cannot be read has no queues, and a log line reports it.
     """
     try:
         topics = _load(root).get("topicConfigTable", {})
@@ -37,7 +37,7 @@ def configured_queues(root: Path, wants: Callable[[str], bool], *, with_own: boo
 
 
 def _load(root: Path) -> dict[str, Any]:
-    """The file, or its .bak; plain JSON, as it mostly is, by the parser that is forty times as fast."""
+    """Return the file, or its .bak. Plain JSON, the usual case, is read by a parser that is forty times as fast."""
     try:
         loaded: dict[str, Any] = json.loads((root / layout.CONFIG / FILE).read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a place that cannot be read means: an error, or with failOnDataLoss=false one warning and the next place."""
+"""Reaction to data that cannot be read: an error, or with failOnDataLoss=false one warning."""
 
 import logging
 

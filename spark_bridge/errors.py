@@ -1,8 +1,8 @@
-"""What a read can end with. Each message says what happened, in which file or queue and at which offset."""
+"""Errors of a read. Each message names the event, the file or queue, and the offset."""
 
 
 class ReadError(RuntimeError):
-    """A slice cannot be read: a missing or foreign store, no permission, a broken record, no way to the broker."""
+    """A slice cannot be read: a missing or foreign store, no permission, a broken record, an unreachable broker."""
 
 
 class BrokerStartingError(ReadError):
@@ -10,5 +10,4 @@ class BrokerStartingError(ReadError):
 
 
 class DataLossError(RuntimeError):
-    """Rows that were planned are gone: retention or a recreated store took them. `failOnDataLoss=false` goes on without
-    them."""
+    """Planned rows are gone, by retention or with a recreated store. `failOnDataLoss=false` continues without them."""

@@ -1,4 +1,4 @@
-"""Records that Python unpacks: compressed bodies, inner batches (BatchCQ topics), properties that are no clean text."""
+"""Records that Python unpacks: compressed bodies, inner batches (BatchCQ topics), properties with invalid UTF-8."""
 
 import struct
 from dataclasses import dataclass
@@ -17,8 +17,7 @@ class FallbackRecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """A record as stored: `raw` is all of it, `body` and `properties` are parts of it. `position` is its commit-log
-    offset."""
+    """A record as stored. `raw` is all of it, `body` and `properties` are parts of it, `position` is its log offset."""
 
     position: int
     raw: bytes
@@ -32,8 +31,7 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowMessage:
-    """One message of a record, ready for a row: the body as its sender gave it, properties as UTF-8 with each name
-    once."""
+    """One message of a record, ready for a row: the sender's body, properties as UTF-8 with each name once."""
 
     queue_offset: int
     body: bytes
@@ -56,7 +54,7 @@ def _plain_body(record: StoredRecord) -> bytes:
 
 
 def clean_properties(raw: bytes) -> bytes:
-    """The pairs as valid UTF-8 (bytes that are none are replaced, as Java does), of equal names the last value."""
+    """Return the pairs as valid UTF-8, of equal names the last value. Invalid bytes are replaced, as in Java."""
     return "".join(f"{name}\x01{value}\x02" for name, value in parse_properties(raw).items()).encode()
 
 

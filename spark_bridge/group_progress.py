@@ -1,6 +1,6 @@
-"""A query's place, committed to a consumer group so that it shows where groups are watched. Nothing reads it back.
+"""Commits of a query's offsets to a consumer group, so that tools for groups show them. Nothing reads them back.
 
-Commits run in a thread of their own, the newest place at most once a second: a batch never waits for them, and a
+Commits run in a thread of their own, the newest offsets at most once a second. So a batch never waits for them, and a
 failure is a line in the log.
 """
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("ringmq.spark_bridge")
 
 
 class GroupProgress:
-    """Tells the brokers behind name servers `bootstrap` the progress of `group`."""
+    """Commits the progress of `group` to the brokers behind the name servers `bootstrap`."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._bootstrap = bootstrap
@@ -39,14 +39,14 @@ class GroupProgress:
         self._thread.start()
 
     def report(self, place: Offsets) -> None:
-        """Commit `place`, or what is newer by then. Returns at once."""
+        """Commit `place`, or newer offsets by then. Returns at once."""
         if place != self._place:
             self._place = place
             self._tried.clear()
             self._loop.call_soon_threadsafe(self._news.set)
 
     def flush(self) -> None:
-        """Wait until what was reported last is committed or refused, for `CLOSE_TIMEOUT_S` at most."""
+        """Wait until the last report is committed or refused, for `CLOSE_TIMEOUT_S` at most."""
         self._loop.call_soon_threadsafe(self._hurried.set)
         self._tried.wait(CLOSE_TIMEOUT_S)
 

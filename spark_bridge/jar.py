@@ -1,8 +1,8 @@
-"""The jar of the JVM source `ringmq-jvm`: where it is, and how it is built from the Java sources in `jvm`.
+"""The jar of the JVM source `ringmq-jvm`: its path, and its build from the Java sources in `jvm`.
 
 `python -m ringmq.spark_bridge.jar` (`make jar`) compiles them with `javac` alone, against the jars that come with
-pyspark, so that the source fits the Spark it runs in. A host that has a Java runtime only goes without the jar: all
-reads work through the Python source.
+pyspark, so the source fits the installed Spark. A host with a Java runtime only has no jar: all reads then use the
+Python source.
 """
 
 import importlib.util
@@ -25,11 +25,11 @@ _MANIFEST = "Manifest-Version: 1.0\r\nImplementation-Title: ringmq-jvm\r\n\r\n"
 
 
 class JarError(RuntimeError):
-    """The jar cannot be built; the message says what is missing or what the compiler said."""
+    """The jar cannot be built. The message names the missing part, or has the compiler's output."""
 
 
 def jar_path() -> Path | None:
-    """The jar for Spark's `--jars` or `spark.jars`, None where it was not built."""
+    """Return the jar for Spark's `--jars` or `spark.jars`, None if it was not built."""
     return _JAR if _JAR.exists() else None
 
 
@@ -76,7 +76,7 @@ def _pack(jar: Path, *folders: Path) -> None:
 
 
 def main() -> int:
-    """Build it; a missing JDK is told and is no failure."""
+    """Build the jar. A missing JDK is reported and is no failure."""
     if _javac() is None:
         print(f"no JDK here: {FORMAT} is not built, reads go through Python (install a JDK and run `make jar`)")
         return 0

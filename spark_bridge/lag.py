@@ -1,6 +1,6 @@
-"""How far behind the log a streaming query is, from what Spark tells about each batch. No IO, no Spark.
+"""The lag of a streaming query behind the log, from Spark's progress of each batch. No IO, no Spark.
 
-The lag of a queue is the number of offsets between the query's place and the log's end when the batch ended.
+The lag of a queue is the number of offsets between the query's offset and the log's end when the batch ended.
 """
 
 import json
@@ -19,8 +19,10 @@ _log = logging.getLogger("ringmq.lag")
 
 @dataclass(frozen=True, slots=True)
 class StreamLag:
-    """The lag of one query after one batch. `query` is its name, or its id where it has none; `group` the consumer
-    group that its progress stands for, if one was named."""
+    """The lag of one query after one batch. `query` is its name, or its id if it has no name.
+
+    `group` is the consumer group of its progress, if one was named.
+    """
 
     query: str
     group: str | None
@@ -30,7 +32,7 @@ class StreamLag:
 
     @property
     def topics(self) -> dict[str, int]:
-        """The lag of each topic, all its queues together."""
+        """The lag of each topic, summed over its queues."""
         lags: dict[str, int] = {}
         for key, lag in self.queues.items():
             lags[key.topic] = lags.get(key.topic, 0) + lag
@@ -46,9 +48,9 @@ Publish = Callable[[StreamLag], None]
 
 
 def lag_of_progress(progress: Mapping[str, Any], group: str | None = None) -> StreamLag | None:
-    """The lag in a query's progress, as Spark gives it as JSON; None when it reads no topics of ours.
+    """Return the lag in a query's progress (Spark's JSON), None if it reads no topics by this source.
 
-    Other sources of the query are passed over.
+    Other sources of the query are ignored.
     """
     queues: dict[QueueKey, int] = {}
     is_ours = False
@@ -68,7 +70,7 @@ def lag_of_progress(progress: Mapping[str, Any], group: str | None = None) -> St
 
 
 def _value(offset: Any) -> Any:
-    """Spark tells an offset as JSON, or as text that holds JSON."""
+    """Return an offset, which Spark gives as JSON, or as text with JSON."""
     try:
         return json.loads(offset) if isinstance(offset, str) else offset
     except ValueError:
@@ -76,17 +78,17 @@ def _value(offset: Any) -> Any:
 
 
 def log_lag(lag: StreamLag) -> None:
-    """One line for each topic, to the logger `ringmq.lag` at INFO."""
+    """Log one line for each topic, to the logger `ringmq.lag` at INFO."""
     for topic, rows in sorted(lag.topics.items()):
         query = f"{lag.query} (group {lag.group})" if lag.group else lag.query
         _log.info("query %s is %d behind the end of topic %s after batch %d", query, rows, topic, lag.batch_id)
 
 
 def lag_listener(publish: Publish = log_lag, *, group: str | None = None) -> Any:
-    """A `StreamingQueryListener` for `spark.streams.addListener` that gives each batch's lag to `publish`.
+    """Return a `StreamingQueryListener` for `spark.streams.addListener` that passes each batch's lag to `publish`.
 
-    Without a callback it is logged. The listener's `latest` holds the newest `StreamLag` of each running query by
-    `query`. Name the group of the option `commitGroup` to have it in each report.
+    Without a callback the lag is logged. The listener's `latest` holds the newest `StreamLag` of each running query
+    by `query`. Name the group of the option `commitGroup` to have it in each report.
     """
     from pyspark_ringmq.listener import LagListener
 

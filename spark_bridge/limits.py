@@ -1,8 +1,13 @@
-"""Where a read begins and ends in each queue: the options' limits, resolved on a catalog.
+"""The begin and end of a read in each queue: the options' limits, resolved on a catalog.
 
-Rules of Spark's Kafka source: offsets by queue name every queue that is read and no other; a time that a queue does not
-reach is an error at the start (or its end, by startingOffsetsByTimestampStrategy) and its end at the end; an offset out
-of range is data loss. Ends are frozen here.
+Rules of Spark's Kafka source:
+
+* Offsets by queue name every queue of the read and no other.
+* A time that a queue does not reach is an error at the start (or the queue's end, by
+  startingOffsetsByTimestampStrategy), and the queue's end at the end.
+* An offset out of range is data loss.
+
+Ends are frozen here.
 """
 
 import logging
@@ -29,7 +34,7 @@ NAMES_SHOWN = 10
 
 
 def chosen_queues(catalog: Catalog, options: ReadOptions) -> list[QueueKey]:
-    """Take a look at the brokers: the queues to read. Raises `OptionError` for a topic or queue that is not there."""
+    """Take a look at the brokers and return the queues to read. Raises `OptionError` for a missing topic or queue."""
     found, chosen = catalog.queues(), options.topics
     if chosen.queues:
         assigned = set(_resolve(catalog, OPTION["assign"], chosen.queues).values())
@@ -43,7 +48,7 @@ def chosen_queues(catalog: Catalog, options: ReadOptions) -> list[QueueKey]:
 
 
 def starting_offsets(catalog: Catalog, options: ReadOptions) -> dict[QueueKey, int]:
-    """Where a new stream begins. Raises `OptionError`."""
+    """Return the first offsets of a new stream. Raises `OptionError`."""
     keys = chosen_queues(catalog, options)
     offsets = _offsets(catalog, options.starting, "starting", keys)
     return {key: _start(options, key, offsets[key], catalog.bounds(key)) for key in keys}
@@ -52,7 +57,7 @@ def starting_offsets(catalog: Catalog, options: ReadOptions) -> dict[QueueKey, i
 def read_spans(
     catalog: Catalog, options: ReadOptions, wants: Callable[[QueueKey], bool] = lambda key: True
 ) -> list[QueueSpan]:
-    """What a batch read covers now in the queues that a query `wants`. Raises `OptionError`, `DataLossError`."""
+    """Return the spans of a batch read in the queues that a query `wants`. Raises `OptionError`, `DataLossError`."""
     keys = chosen_queues(catalog, options)
     begins = _offsets(catalog, options.starting, "starting", keys)
     ends = _offsets(catalog, options.ending, "ending", keys)
@@ -79,7 +84,7 @@ def read_spans(
 
 
 def _start(options: ReadOptions, key: QueueKey, offset: int | None, bounds: tuple[int, int]) -> int:
-    """The first offset of a queue from what its starting limit says; None: no message is that late."""
+    """Return the first offset of a queue by its starting limit. None means that no message is so late."""
     first, end = bounds
     if offset is None and options.late_start == "error":
         raise OptionError(
@@ -92,7 +97,7 @@ def _start(options: ReadOptions, key: QueueKey, offset: int | None, bounds: tupl
 
 
 def _offsets(catalog: Catalog, limit: Limit, side: str, keys: Sequence[QueueKey]) -> dict[QueueKey, int | None]:
-    """The limit of each queue: an offset, EARLIEST or LATEST; None where no message is as late as its time."""
+    """Return the limit of each queue: an offset, EARLIEST or LATEST, None if no message is as late as its time."""
     if isinstance(limit, Everywhere):
         return dict.fromkeys(keys, limit.offset)
     if isinstance(limit, SinceTime):
@@ -106,7 +111,7 @@ def _offsets(catalog: Catalog, limit: Limit, side: str, keys: Sequence[QueueKey]
 def _by_queue(
     catalog: Catalog, option: Option, given: Mapping[QueueName, int], keys: Sequence[QueueKey]
 ) -> dict[QueueKey, int]:
-    """The numbers of an option by queue. Every queue that is read has to be named, and no other."""
+    """Return the numbers of an option by queue. It must name every queue of the read, and no other."""
     resolved = _resolve(catalog, option, list(given))
     numbers = {key: given[name] for name, key in resolved.items()}
     missing = [f"{key.label} of {key.topic}" for key in keys if key not in numbers]
@@ -117,7 +122,7 @@ def _by_queue(
 
 
 def _resolve(catalog: Catalog, option: Option, names: Sequence[QueueName]) -> dict[QueueName, QueueKey]:
-    """Queues by the names that an option gives them; a bare queue id means the only broker."""
+    """Return the queues by their names in an option. A bare queue id means the only broker."""
     brokers = [place.name for place in catalog.brokers()]
     resolved = {}
     for name in names:

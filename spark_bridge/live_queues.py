@@ -1,8 +1,8 @@
-"""The ends of all queues of a live broker at one look, from the tables of its shared plane. Asks the broker nothing.
+"""The ends of all queues of a live broker in one look, from the tables of its shared plane, without a request.
 
-A stream looks at every trigger: walking ConsumeQueue files takes milliseconds for a hundred queues, a copy of this
-table a tenth of one for ten thousand. Dispatch publishes a queue's maximum when its units are written, and never beyond
-the confirm offset.
+A stream looks at every trigger. Walking ConsumeQueue files takes milliseconds for a hundred queues. A copy of this
+table takes a tenth of one for ten thousand. Dispatch publishes a queue's maximum when its units are written, and
+never beyond the confirm offset.
 """
 
 import mmap
@@ -34,8 +34,10 @@ _QUEUE = _table("struct rmq_queue", {"topic_id": "<u4", "queue_id": "<u4", "max_
 
 
 class LiveQueues:
-    """The queues of one start of one broker, of the topics that are wanted. The tables outlive it: `start_id` tells
-    whether they are those of the one that runs."""
+    """The queues of the wanted topics in one run of one broker. The tables outlive the run.
+
+    `start_id` shows whether they are those of the current run.
+    """
 
     def __init__(self, plane: mmap.mmap, broker: str, wants: Callable[[str], bool]) -> None:
         self._header: Any = ffi.cast("struct rmq_plane_header *", ffi.from_buffer("char *", plane))
@@ -52,7 +54,9 @@ class LiveQueues:
 
     @classmethod
     def open(cls, store_root: Path, broker: str, wants: Callable[[str], bool]) -> "LiveQueues | None":
-        """The tables of the broker that was started last on this store; None when there are none, or not for us."""
+        """Return the tables of the broker that was started last on this store, None if there are none or reading is
+        denied.
+        """
         try:
             plane = open_segment(plane_name(store_root), "plane", writable=False)
         except (FileNotFoundError, PermissionError, ValueError):
@@ -62,7 +66,7 @@ class LiveQueues:
         return cls(plane, broker, wants)
 
     def ends(self) -> dict[QueueKey, int]:
-        """The offset behind the last readable message of every queue of the wanted topics."""
+        """Return the offset behind the last readable message of every queue of the wanted topics."""
         queue_count = int(self._header.tables.queue_count)
         configs = self._topics["config"][: self._header.tables.topic_count + 1].copy()
         if queue_count != self._queue_count or not np.array_equal(configs, self._configs):
@@ -70,7 +74,7 @@ class LiveQueues:
         return dict(zip(self._keys, self._queues["max_offset"][self._slots].tolist(), strict=True))
 
     def _list_queues(self, configs: NDArray[np.uint64], queue_count: int) -> None:
-        """A topic that was deleted and made again has another id: only queues of live ones count."""
+        """List the queues of live topics only: a topic that was deleted and made again has another id."""
         self._configs, self._queue_count = configs, queue_count
         queues = self._queues[:queue_count]
         topic_ids, queue_ids = queues["topic_id"].tolist(), queues["queue_id"].tolist()

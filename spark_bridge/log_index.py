@@ -1,6 +1,6 @@
-"""Where queues' records lie in the log of a store on this host: what cuts the log into ranges and says their rows.
+"""The positions of queues' records in the log of a store on this host, by which the log is cut into ranges.
 
-Answers come from the units of the ConsumeQueues and, in a store without an owner, from the records behind them.
+They come from the units of the ConsumeQueues and, in a store without an owner, from the records behind them.
 """
 
 import bisect
@@ -25,7 +25,7 @@ class RecordPosition(NamedTuple):
 
 
 class LogIndex:
-    """One look at the store: nothing below `span.begin` is there any more, nothing from `span.end` on is readable."""
+    """One look at the store. The log has nothing below `span.begin`, and nothing from `span.end` on is readable."""
 
     def __init__(self, store: MessageStore, span: LogSpan, tails: Backlog) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class LogIndex:
         self.file_bytes = store.commit_log.files.file_bytes
 
     def offsets_at(self, key: QueueKey, borders: Sequence[int]) -> list[int]:
-        """For ascending commit-log offsets the first offset of the queue whose record begins there or behind."""
+        """Return for ascending commit-log offsets the first offset of the queue whose record begins there or behind."""
         queue, tail = self._store.queue(key.topic, key.queue_id), self.tail(key)
         bounded = [min(border, self.span.end) for border in borders]
         found = queue.offsets_at(bounded) if queue is not None else [0] * len(borders)
@@ -67,12 +67,14 @@ class LogIndex:
         return self._tails.get((key.topic, key.queue_id), [])
 
     def units_end(self, key: QueueKey, end: int) -> int:
-        """How far the queue's units go, at most to `end`."""
+        """Return the offset behind the queue's last unit, at most `end`."""
         tail = self.tail(key)
         return min(end, tail[0].queue_offset) if tail else end
 
     def border_at(self, keys: Iterable[QueueKey], target: int, limit: int) -> int:
-        """The first border of a record at or behind `target` that one of the queues knows, `limit` when none does."""
+        """Return the first border of a record at or behind `target` that one of the queues knows, `limit` without
+        one.
+        """
         best = limit
         for key in keys:
             place = self.position(key, self.offsets_at(key, (target,))[0])

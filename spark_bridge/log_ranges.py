@@ -1,4 +1,4 @@
-"""A full scan: the log cut into ranges, each with the queue offsets that lie in it."""
+"""A full scan: the log cut into ranges, each with its queue offsets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ SPANS_MAX = 2_000_000  # spans in all ranges together; many queues in a large lo
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The stretch of log [`begin`, `end`) that holds some spans; `record_bytes` of it, about, are theirs.
+    """The stretch of log [`begin`, `end`) around some spans. About `record_bytes` of it are theirs.
 
-    `places` are the records at which the spans begin, -1 where there is none.
+    `places` are the records at which the spans begin, -1 without one.
     """
 
     begin: int
@@ -25,12 +25,12 @@ class Extent:
 
     @property
     def log_bytes(self) -> int:
-        """The whole stretch."""
+        """The bytes of the whole stretch."""
         return self.end - self.begin
 
 
 def log_extent(index: LogIndex, spans: Sequence[QueueSpan]) -> Extent:
-    """Where the records of `spans`, which are not empty, lie; from two look-ups for each."""
+    """Return the stretch of log with the records of `spans`, which are not empty, by two look-ups for each."""
     begin, end, record_bytes = index.span.end, index.span.begin, 0
     places = []
     for span in spans:
@@ -52,7 +52,9 @@ def log_slices(
     range_bytes: int,
     times: TimeRange = EVERY_TIME,
 ) -> list[Slice]:
-    """The rows of `spans` as ranges of the log of about `range_bytes`, each inside one file and none without rows."""
+    """Return the rows of `spans` as ranges of the log of about `range_bytes`, each inside one file and none without
+    rows.
+    """
     ranges = _ranges(index, spans, extent, max(1, range_bytes))
     contents: list[list[QueueSpan]] = [[] for _ in ranges]
     borders = [part.begin for part in ranges[1:]]

@@ -1,4 +1,4 @@
-"""Reading the log without Spark: `scan(...)` is a frozen range of rows as Arrow batches, and what is made of them."""
+"""Reads of the log without Spark: `scan(...)` is a frozen range of rows as Arrow batches, with conversions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,11 +28,11 @@ def scan(
     progress: bool | None = None,
     **options: str | int,
 ) -> "Scan":
-    """The messages of a store (its folder) or of the brokers behind a name server (`host:port`), up to now.
+    """Return the messages of a store (its folder) or of the brokers behind a name server (`host:port`), up to now.
 
-    `topics` none means all user topics. `columns` are names of `schema.COLUMNS`, the default those of Spark's source.
-    Further options are those of the data source, e.g. `startingTimestamp=1700000000000`. A progress bar is shown on
-    standard error when that is a terminal and the scan takes longer than a second; `progress` decides otherwise.
+    Without `topics` all user topics are read. `columns` are names of `schema.COLUMNS`, by default those of Spark's
+    source. Further options are those of the data source, e.g. `startingTimestamp=1700000000000`. A progress bar is
+    shown on standard error if that is a terminal and the scan takes longer than a second. `progress` overrides this.
     Raises `OptionError` and `ReadError`.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
@@ -45,7 +45,7 @@ def scan(
 
 
 class Scan:
-    """Rows that were there when the scan was made; it can be read again and again."""
+    """The rows at the time of the scan. It can be read repeatedly."""
 
     def __init__(self, options: ReadOptions, progress: bool | None = None) -> None:
         catalog = open_catalog(options)
@@ -57,11 +57,11 @@ class Scan:
 
     @property
     def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
+        """The names and types of the columns."""
         return arrow_schema(self._columns)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """The rows in batches of about 1 MiB. Raises `ReadError` and `DataLossError`."""
+        """Yield the rows in batches of about 1 MiB. Raises `ReadError` and `DataLossError`."""
         return self._batches(self._columns)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -77,21 +77,21 @@ class Scan:
                     yield batch
 
     def to_arrow(self) -> pa.Table:
-        """All rows in memory."""
+        """Return all rows in memory."""
         return pa.Table.from_batches(self, self.schema)
 
     def to_pandas(self, **how: Any) -> "pandas.DataFrame":
-        """All rows as a pandas frame; `how` goes to `pyarrow.Table.to_pandas`. Needs the extra `pandas`."""
+        """Return all rows as a pandas frame. `how` goes to `pyarrow.Table.to_pandas`. Needs the extra `pandas`."""
         _require("pandas")
         return self.to_arrow().to_pandas(**how)
 
     def to_polars(self) -> "polars.DataFrame":
-        """All rows as a polars frame. Needs the extra `polars`."""
+        """Return all rows as a polars frame. Needs the extra `polars`."""
         frame: polars.DataFrame = _require("polars").from_arrow(self.to_arrow())
         return frame
 
     def count(self) -> int:
-        """How many rows there are; from the ConsumeQueues where no time is asked for."""
+        """Return the number of rows, from the ConsumeQueues if no time is given."""
         return sum(batch.num_rows for batch in self._batches(("offset",)))
 
 

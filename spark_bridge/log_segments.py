@@ -1,9 +1,9 @@
-"""The commit log's files as one task sees them: found in the folder that was planned, locked against retention, mapped
-in small windows.
+"""The commit log's files in one task: opened in the planned folder, locked against retention, mapped in small
+windows.
 
 While a segment is open its byte 0 holds a shared OFD lock (read-only descriptor, nothing is written; it ends with the
-task). Retention leaves a locked segment alone. Forced cleaning on a full disk unlinks it nevertheless; that is looked
-for before each window, and a mapping that exists goes on showing the bytes, as files never shrink.
+task). Retention leaves a locked segment alone. Forced cleaning on a full disk unlinks it nevertheless. Each new
+window checks for that. An existing mapping keeps its bytes, as files never shrink.
 """
 
 import errno
@@ -23,7 +23,7 @@ MAP_POPULATE = 0x8000
 
 
 class Window:
-    """Mapped bytes; `data[0]` has commit-log offset `start`, `end` is behind the last byte."""
+    """Mapped bytes. `data[0]` has commit-log offset `start`, `end` is behind the last byte."""
 
     def __init__(self, data: mmap.mmap, start: int) -> None:
         self.data = data
@@ -31,7 +31,7 @@ class Window:
         self.end = start + len(data)
 
     def covers(self, begin: int, end: int) -> bool:
-        """Whether [begin, end) is in it."""
+        """True if [begin, end) is in the window."""
         return self.start <= begin and end <= self.end
 
     def __enter__(self) -> "Window":
@@ -51,7 +51,7 @@ class Segment:
         self.end = self.start + os.fstat(descriptor).st_size
 
     def check_present(self, offset: int) -> None:
-        """Raise `DataLossError` when the file was unlinked meanwhile."""
+        """Raise `DataLossError` if the file was unlinked meanwhile."""
         if os.fstat(self._descriptor).st_nlink == 0:
             raise DataLossError(
                 f"{self.path} was deleted while it was read, at offset {offset}: forced cleaning of a full disk, or a "
@@ -59,7 +59,7 @@ class Segment:
             )
 
     def window(self, begin: int, end: int, *, populate: bool = False) -> Window:
-        """Map [begin, end) from a page border on; less when address space is short. Raises `DataLossError`."""
+        """Map [begin, end) from a page border on, or less if address space is short. Raises `DataLossError`."""
         self.check_present(begin)
         if not self.start <= begin < end <= self.end:
             raise ReadError(f"{self.path} ends at offset {self.end}, but {begin} to {end} was planned: it was replaced")
@@ -68,7 +68,7 @@ class Segment:
         return Window(data, self.start + first)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         os.close(self._descriptor)
 
 
@@ -83,8 +83,10 @@ def _map(descriptor: int, first: int, length: int, flags: int) -> mmap.mmap:
 
 
 class LogSegments:
-    """The segments of a store; a few stay open. Raises `DataLossError` for what is gone, `ReadError` for what cannot be
-    opened."""
+    """The segments of a store, of which a few stay open.
+
+    Raises `DataLossError` for a deleted segment, `ReadError` for one that cannot be opened.
+    """
 
     def __init__(self, place: StoreLocation) -> None:
         self.folder = Path(place.root) / "commitlog"
@@ -104,7 +106,7 @@ class LogSegments:
         return sorted(int(name) for name in names if len(name) == 20 and name.isdigit())
 
     def at(self, offset: int) -> Segment:
-        """The segment that holds the commit-log offset."""
+        """Return the segment that holds the commit-log offset."""
         for segment in self._open.values():
             if segment.start <= offset < segment.end:
                 return segment
@@ -134,12 +136,12 @@ class LogSegments:
         return segment
 
     def next_start(self, offset: int) -> int | None:
-        """Where the first file behind `offset` begins, None when there is none."""
+        """Return the begin of the first file behind `offset`, None without one."""
         self._starts = self._list()
         return next((start for start in self._starts if start > offset), None)
 
     def close(self) -> None:
-        """Give all locks back."""
+        """Release all locks."""
         for segment in self._open.values():
             segment.close()
         self._open.clear()
@@ -163,7 +165,7 @@ def _not_opened(path: Path, error: OSError) -> RuntimeError:
 
 
 class WindowCursor:
-    """The last window that was mapped, for a walk that mostly goes forward."""
+    """The last mapped window, for a walk that mostly goes forward."""
 
     def __init__(self, segments: LogSegments, window_bytes: int) -> None:
         self.segments = segments
@@ -171,7 +173,7 @@ class WindowCursor:
         self._window: Window | None = None
 
     def at(self, position: int, size: int) -> Window:
-        """A window that has all of [position, position + size). Raises `DataLossError` and `ReadError`."""
+        """Return a window with all of [position, position + size). Raises `DataLossError` and `ReadError`."""
         if self._window is not None and self._window.covers(position, position + size):
             return self._window
         self.close()

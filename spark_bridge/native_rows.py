@@ -24,7 +24,7 @@ if (lib.RMQ_ROW_FALLBACK, lib.RMQ_WALK_OUTSIDE, lib.RMQ_WALK_NO_UNIT, lib.RMQ_WA
 
 
 class NativeRows:
-    """`Rows` in the C core. Buffers are filled again and again; without `reuse_buffers` each batch is a copy."""
+    """`Rows` in the C core. Buffers are filled repeatedly. Without `reuse_buffers` each batch is a copy."""
 
     def __init__(self, shape: BatchShape, wanted: WantedRows) -> None:
         self.wanted = wanted
@@ -45,7 +45,7 @@ class NativeRows:
 
     @property
     def count(self) -> int:
-        """Rows in the batch."""
+        """The number of rows in the batch."""
         return int(self._rows.count)
 
     def _allocate(self) -> None:
@@ -62,7 +62,7 @@ class NativeRows:
         self._spent = 0
 
     def _begin(self) -> None:
-        """The last batch is no longer looked at: clear what the next one does not overwrite."""
+        """Begin a batch after the use of the last one: clear the parts that the next one does not overwrite."""
         if self._spent:
             for column in self._columns:
                 if isinstance(column, Texts | Pairs):
@@ -70,7 +70,7 @@ class NativeRows:
             self._spent = 0
 
     def grow(self) -> None:
-        """Make room for twice as much."""
+        """Double the buffers."""
         self._scale *= 2
         self._allocate()
 
@@ -147,7 +147,7 @@ class NativeRows:
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch in memory of its own."""
+    """Return a copy of the batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -156,7 +156,7 @@ def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _NameTable:
-    """`struct rmq_name_table` with the memory that it points to."""
+    """`struct rmq_name_table` with the memory to which it points."""
 
     def __init__(self, names: list[tuple[str, int]]) -> None:
         texts = [name.encode() for name, _ in names]

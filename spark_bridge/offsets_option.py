@@ -1,7 +1,7 @@
-"""Where a read begins and ends, as options say it: words, JSON by queue, times. Parsing only; no store is asked.
+"""The begin and end of a read in options: words, JSON by queue, times. Parsing only, without a look at a store.
 
-The JSON forms are those of Spark's Kafka source, with `broker:queue` for a partition, as queue ids count per broker. A
-bare queue id stands for the only broker; where several are read it is refused (`ringmq.spark_bridge.limits`).
+The JSON forms are those of Spark's Kafka source, with `broker:queue` for a partition, as queue ids count per broker.
+A bare queue id stands for the only broker. With several brokers it is an error (`ringmq.spark_bridge.limits`).
 """
 
 import json
@@ -16,7 +16,7 @@ LATEST = -1
 
 
 class QueueName(NamedTuple):
-    """A queue as an option names it; `broker` is None for a bare queue id."""
+    """A queue as an option names it. `broker` is None for a bare queue id."""
 
     topic: str
     broker: str | None
@@ -24,13 +24,13 @@ class QueueName(NamedTuple):
 
     @property
     def label(self) -> str:
-        """As it was written."""
+        """The text of the option."""
         return str(self.queue_id) if self.broker is None else f"{self.broker}:{self.queue_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """The same end of every queue: EARLIEST or LATEST."""
+    """EARLIEST or LATEST for every queue."""
 
     offset: int
 
@@ -55,7 +55,7 @@ class SinceTime:
 
 @dataclass(frozen=True, slots=True)
 class QueueTimes:
-    """The same with a time for each queue."""
+    """The first offset stored at or after a time, with a time for each queue."""
 
     times_ms: Mapping[QueueName, int]
 
@@ -64,9 +64,9 @@ Limit = Everywhere | QueueOffsets | SinceTime | QueueTimes
 
 
 def parse_offsets(option: Option, text: str, ends: tuple[int, ...]) -> Everywhere | QueueOffsets:
-    """`earliest`, `latest` or JSON; `ends` are those of EARLIEST and LATEST that make sense, as word or as number.
+    """Return the value of `earliest`, `latest` or JSON. Raises `OptionError`.
 
-    Raises `OptionError`.
+    `ends` are the accepted ones of EARLIEST and LATEST, as word or as number.
     """
     end = {"earliest": EARLIEST, "latest": LATEST}.get(text.strip().lower())
     if end is not None:
@@ -81,7 +81,7 @@ def parse_offsets(option: Option, text: str, ends: tuple[int, ...]) -> Everywher
 
 
 def parse_times(option: Option, text: str) -> QueueTimes:
-    """JSON with a time in ms for each queue. Raises `OptionError`."""
+    """Return a time in ms for each queue of the JSON. Raises `OptionError`."""
     times = dict(_queue_numbers(option, text))
     for name, time_ms in times.items():
         if time_ms < 0:
@@ -90,7 +90,7 @@ def parse_times(option: Option, text: str) -> QueueTimes:
 
 
 def parse_assignment(option: Option, text: str) -> tuple[QueueName, ...]:
-    """JSON with a list of queues for each topic. Raises `OptionError`."""
+    """Return the queues in JSON with a list of queues for each topic. Raises `OptionError`."""
     names: list[QueueName] = []
     for topic, queues in _object(option, text, _json(option, text)).items():
         if not isinstance(queues, list) or not queues:

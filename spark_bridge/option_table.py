@@ -1,6 +1,6 @@
 """The one table of read options: name, default, accepted form, meaning. Errors and docs/spark.md quote it.
 
-Names and meanings are those of Spark's Kafka source wherever it has the option.
+Names and meanings are those of Spark's Kafka source if it has the option.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from enum import Enum
 
 
 class OptionError(ValueError):
-    """An option is missing, unknown or impossible; the message names it and its accepted form."""
+    """An option is missing, unknown or impossible. The message names it and its accepted form."""
 
 
 class Reads(Enum):
-    """Which reads an option is for."""
+    """The kinds of reads that accept an option."""
 
     BOTH = "both"
     BATCH = "batch"
@@ -31,7 +31,7 @@ class Option:
     reads: Reads = Reads.BOTH
 
     def refusal(self, given: str, reason: str = "") -> OptionError:
-        """The error for a value: what was given, why not, and what the option accepts."""
+        """Return the error for a value: the value, the reason, and the accepted form."""
         return OptionError(f"option {self.name}={given!r} {reason or 'is not accepted'}; accepted: {self.form}")
 
 
@@ -158,6 +158,6 @@ BY_LOWER_NAME: dict[str, Option] = {option.name.lower(): option for option in OP
 
 
 def markdown_rows(options: Sequence[Option] = OPTIONS) -> list[str]:
-    """The table as docs/spark.md shows it, a line per option. The page tells accepted values below the table."""
+    """Return the table of docs/spark.md, a line per option. The page lists accepted values below the table."""
     scope = {Reads.BOTH: "", Reads.BATCH: " (batch)", Reads.STREAM: " (stream)"}
     return [f"| `{o.name}`{scope[o.reads]} | {o.default} | {o.meaning.replace('|', chr(92) + '|')} |" for o in options]

@@ -1,4 +1,4 @@
-"""What a read asks for: the options of `ringmq.spark_bridge.option_table`, checked and typed. Names in any case."""
+"""The options of a read (`ringmq.spark_bridge.option_table`), checked and typed. Names in any case."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ _TIME_MS_MAX = 1 << 53  # far beyond any clock, and safe in every number type on
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """Which topics to read: named, matched, by assigned queues, or with none of the three all of them."""
+    """The topics to read: by name, by pattern, by assigned queues, or by default all of them."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -44,11 +44,11 @@ class TopicChoice:
 
     @property
     def is_open(self) -> bool:
-        """All topics are read."""
+        """True if all topics are read."""
         return not self.names and self.pattern is None and not self.queues
 
     def wants(self, topic: str) -> bool:
-        """Whether queues of the topic are read, all of them or some."""
+        """True if queues of the topic are read, all of them or some."""
         if self.names:
             return topic in self.names
         if self.pattern is not None:
@@ -58,7 +58,7 @@ class TopicChoice:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The options of one read. `columns` empty means the default columns; counts that were not given are None."""
+    """The options of one read. Empty `columns` means the default columns. Absent counts are None."""
 
     store: Path | None = None
     bootstrap: str | None = None
@@ -82,9 +82,9 @@ class ReadOptions:
 
 
 def parse_options(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
-    """Check the options of a batch read or of a stream; None: of either, where it begins and ends is not looked at.
+    """Check the options of a batch read or of a stream. None means either, without a check of its begin and end.
 
-    Raises `OptionError`; options without a meaning are logged.
+    Raises `OptionError`. Options without a meaning are logged.
     """
     given = _Given(options, streaming)
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
@@ -138,7 +138,7 @@ def parse_columns(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class _Given:
-    """The options as given, by lower-case name, with what each kind of value must look like."""
+    """The given options, by lower-case name, with the accepted form of each kind of value."""
 
     def __init__(self, options: Mapping[str, str], streaming: bool | None) -> None:
         self._texts: dict[str, str] = {}
@@ -218,7 +218,10 @@ class _Given:
         return TopicChoice(self.words("subscribe"), pattern, queues)
 
     def limit(self, side: str, ends: tuple[int, ...]) -> Limit | None:
-        """The limit at one side: a time for all goes before times by queue, these before offsets (as Kafka's)."""
+        """Return the limit at one side.
+
+        A time for all takes precedence over times by queue, and these over offsets, as in Kafka.
+        """
         time_ms = self.number(f"{side}Timestamp", 0, _TIME_MS_MAX)
         by_queue, offsets = self.text(f"{side}OffsetsByTimestamp"), self.text(f"{side}Offsets")
         limits: list[Limit] = [] if time_ms is None else [SinceTime(time_ms)]

@@ -1,4 +1,4 @@
-"""Questions to a cluster over connections that stay open: a stream asks at each of its triggers."""
+"""Requests to a cluster over connections that stay open: a stream sends some at each of its triggers."""
 
 import threading
 import weakref
@@ -20,8 +20,10 @@ class PersistentCluster:
         self._cluster: Cluster | None = None
 
     def ask(self, what: str, question: Callable[[Cluster], T]) -> T:
-        """The answer to `question`, which is asked again over new connections where kept ones fail. Raises `ReadError`
-        saying `what` was asked for."""
+        """Return the answer to `question`, repeated over new connections if the old ones fail.
+
+        Raises `ReadError` naming `what` was requested.
+        """
         kept = self._cluster
         try:
             if kept is not None:
@@ -35,7 +37,7 @@ class PersistentCluster:
             raise ReadError(f"bootstrap {self._bootstrap}: {what} could not be asked for: {error}") from error
 
     def close(self) -> None:
-        """Close the connections; the next question makes new ones."""
+        """Close the connections. The next request makes new ones."""
         if self._cluster is not None:
             self._at_end.detach()
             cluster, self._cluster = self._cluster, None
@@ -51,5 +53,5 @@ class PersistentCluster:
 
 
 def _close_beside(cluster: Cluster) -> None:
-    """In a thread: objects are collected in any thread, and the cluster's own cannot wait for itself."""
+    """Close in a new thread: objects are collected in any thread, and the cluster's own cannot wait for itself."""
     threading.Thread(target=cluster.close, name="ringmq cluster ends", daemon=True).start()

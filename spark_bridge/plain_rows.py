@@ -1,4 +1,4 @@
-"""What the C core's walks and columns mean, in plain Python: for hosts without it, and for tests to compare with."""
+"""The C core's walks and columns in plain Python: for hosts without the core, and for tests to compare with."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ class PlainRows:
         self._bytes_max = shape.batch_bytes
 
     def grow(self) -> None:
-        """Make room for twice as much."""
+        """Double the space for rows."""
         self._bytes_max *= 2
 
     def take(self) -> pa.RecordBatch:
@@ -189,7 +189,7 @@ def _offset_id(record: Record) -> str:
 
 
 def _microseconds(time_ms: int) -> int:
-    """As 64 bits; a damaged time may be any."""
+    """Return a time as 64 bits. A damaged time may have any value."""
     return (time_ms * 1000 + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -198,6 +198,6 @@ def _is_held_back(record: Record) -> bool:
 
 
 def _last_value(properties: bytes, name: bytes) -> bytes | None:
-    """The last value of the name, as its bytes."""
+    """Return the last value of the name, as bytes."""
     values = [pair[len(name) + 1 :] for pair in properties.split(b"\x02") if pair.startswith(name + b"\x01")]
     return next((value for value in reversed(values) if value), None)

@@ -1,8 +1,7 @@
-"""Which tasks a read consists of. No Spark.
+"""The tasks of a read. No Spark.
 
-A read of most of the log becomes ranges of the commit log, each inside one file and cut at borders of records, with
-the spans of queue offsets that lie in it; any other read becomes groups of queue spans. Ends are frozen when the plan
-is made.
+A read of most of the log becomes ranges of the commit log. Each is inside one file, is cut at borders of records, and
+has its spans of queue offsets. Any other read becomes groups of queue spans. The plan freezes all ends.
 """
 
 import logging
@@ -31,7 +30,7 @@ CLOCK_STEP_MS = 10_000  # a host's clock may be set back by so much without a fi
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of a batch read or a stream with these options. Raises `OptionError`, `ReadError`."""
+    """Return the columns of a batch read or a stream with these options. Raises `OptionError`, `ReadError`."""
     given = parse_options(options, streaming=None)
     if given.columns:
         is_short = given.include_headers and "headers" not in given.columns
@@ -53,7 +52,7 @@ def plan_batch(catalog: Catalog, options: ReadOptions, filters: PushedFilters = 
 def plan_spans(
     catalog: Catalog, spans: Sequence[QueueSpan], options: ReadOptions, times: TimeRange = EVERY_TIME
 ) -> list[Slice]:
-    """The tasks that read `spans`, none of them empty, under minPartitions and maxRecordsPerPartition.
+    """Return the tasks that read `spans`, none of them empty, under minPartitions and maxRecordsPerPartition.
 
     Raises `ReadError`.
     """
@@ -78,10 +77,10 @@ def slices_of(
     rows_max: int | None = None,
     times: TimeRange = EVERY_TIME,
 ) -> list[Slice]:
-    """The rows of `spans` as about `tasks` slices of equal size, more where a task would have more than `rows_max`.
+    """Return the rows of `spans` as about `tasks` slices of equal size. `rows_max` bounds the rows of a task.
 
-    Each is of one broker. Rows that have no unit in a ConsumeQueue yet become slices of the log. Raises `ReadError`
-    where a broker is not among those of the catalog.
+    Each slice is of one broker. Rows without a unit in a ConsumeQueue become slices of the log. Raises `ReadError` if
+    a broker is not in the catalog.
     """
     index = catalog.log_index()
     slices: list[Slice] = []
@@ -110,7 +109,7 @@ def slices_of(
 
 
 def useful_tasks(record_bytes: int) -> int:
-    """How many tasks read so much: as many as there are cores while that pays, then one for each 512 MiB."""
+    """Return the number of tasks for so many bytes: as many as cores while that pays off, then one for each 512 MiB."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(cores, record_bytes // TASK_BYTES_MIN), -(-record_bytes // TASK_BYTES))
 
@@ -135,7 +134,9 @@ def _plan_log(
     options: ReadOptions,
     times: TimeRange,
 ) -> list[Slice]:
-    """The read as ranges of the log; none where it leaves out so much of it that queue spans are the better way."""
+    """Return the read as ranges of the log, none if queue spans are better because the read skips too much of the
+    log.
+    """
     tasks = max(options.min_partitions or 1, useful_tasks(extent.log_bytes))
     files = sum(start < extent.end and extent.begin < start + index.file_bytes for start in index.file_starts)
     if extent.record_bytes < LOG_SHARE_MIN * extent.log_bytes or files > FILES_PER_TASK_MAX * tasks:
@@ -146,7 +147,7 @@ def _plan_log(
 
 
 def _groups(spans: Sequence[QueueSpan], size: int) -> Iterator[list[QueueSpan]]:
-    """The spans in order, cut into groups of `size` offsets; the last group may be smaller."""
+    """Yield the spans in order, cut into groups of `size` offsets. The last group may be smaller."""
     group: list[QueueSpan] = []
     room = size
     for span in spans:

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, when that is a terminal and tqdm is installed; else nothing."""
+"""A progress bar on standard error, if that is a terminal and tqdm is installed."""
 
 import sys
 from typing import Any
@@ -9,7 +9,7 @@ SHOWN_AFTER_S = 1.0
 
 
 class Progress:
-    """`shown` None: on a terminal only."""
+    """With `shown` None the bar is shown on a terminal only."""
 
     def __init__(self, label: str, total: int, unit: str, shown: bool | None = None) -> None:
         self._bar: Any = None
@@ -25,7 +25,7 @@ class Progress:
         self._bar = tqdm(desc=label, total=total, unit=unit, unit_scale=True, delay=delay, file=sys.stderr)
 
     def advance(self, amount: int) -> None:
-        """So much more is done."""
+        """Add to the finished amount."""
         if self._bar is not None:
             self._bar.update(amount)
 

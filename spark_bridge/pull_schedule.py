@@ -1,8 +1,9 @@
-"""Which offsets to pull next, and in what order what came is handed on. No IO.
+"""The order of pulls and of their results. No IO.
 
-Pulls are in flight side by side, several of one queue too: each names its own range of offsets, so nothing comes twice.
-How many messages a broker gives per pull is found out: what an answer leaves over is asked for again, and the queue's
-later pulls are as large as that answer; now and then a larger one is tried. Rows leave in queue order.
+Several pulls are in flight, also of one queue. Each names its own range of offsets, so no message comes twice. The
+schedule adapts to the number of messages that a broker returns per pull. It requests the rest of a short answer
+again, and makes the queue's later pulls as large as that answer. Now and then it tries a larger pull. Rows leave in
+queue order.
 """
 
 from collections import deque
@@ -23,7 +24,7 @@ HELD_BYTES_MAX = 16 << 20
 
 
 class Pull(NamedTuple):
-    """Offsets [`begin`, `end`) of a queue, asked for in one request. `place` is the queue's in the slice."""
+    """Offsets [`begin`, `end`) of a queue, requested in one pull. `place` is the queue's index in the slice."""
 
     place: int
     key: QueueKey
@@ -32,7 +33,7 @@ class Pull(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Records of a queue that hold its rows of [`begin`, `end`), in order. An inner batch may hold rows around them."""
+    """Records of a queue with its rows of [`begin`, `end`), in order. An inner batch may have rows around them."""
 
     key: QueueKey
     begin: int
@@ -41,7 +42,7 @@ class Piece(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What is given up: offsets below `end`; and the pieces that are now in turn."""
+    """Lost offsets below `end`, and the pieces that are now in turn."""
 
     end: int
     pieces: list[Piece]
@@ -79,11 +80,11 @@ class PullSchedule:
 
     @property
     def is_done(self) -> bool:
-        """All rows were handed on."""
+        """True if all rows were passed on."""
         return self._open == 0
 
     def next_pull(self) -> Pull | None:
-        """What to ask for now; it is in flight from now on. None until an answer comes."""
+        """Return the next pull, which counts as in flight from now on. None until an answer comes."""
         if len(self._in_flight) >= self._pulls_now:
             return None
         if self._again:
@@ -102,10 +103,10 @@ class PullSchedule:
     def take(
         self, pull: Pull, next_offset: int, body: memoryview | bytes = b"", *, is_batch: bool = False
     ) -> list[Piece]:
-        """The answer: records of the pull's offsets below `next_offset`. Pieces that are now in turn.
+        """Add the answer, records of the pull's offsets below `next_offset`. Return the pieces that are now in turn.
 
-        With `is_batch` the records are inner batches. What is given as `body` may be overwritten afterwards: a piece
-        that has to wait is copied.
+        With `is_batch` the records are inner batches. The caller may overwrite `body` afterwards: a piece that has to
+        wait is copied.
         """
         queue = self._land(pull)
         if body:
@@ -122,7 +123,7 @@ class PullSchedule:
         return self._hand_on(pull.place, Piece(pull.key, pull.begin, end, body))
 
     def lose(self, pull: Pull, to: int) -> Loss:
-        """There are no rows in the queue from the pull's first offset up to `to`."""
+        """Record that the queue has no rows from the pull's first offset up to `to`."""
         queue = self._land(pull)
         end, asked_up_to = min(to, pull.end), queue.next_new
         if end < pull.end:
@@ -135,12 +136,12 @@ class PullSchedule:
         return Loss(last, pieces)
 
     def give_back(self, pull: Pull) -> None:
-        """The pull was not answered, or with nothing: ask again."""
+        """Repeat a pull without an answer, or with an empty one."""
         self._land(pull)
         self._again.append(pull)
 
     def give_all_back(self) -> None:
-        """The connection is gone: ask again for all that is in flight."""
+        """Repeat all pulls in flight after a lost connection."""
         for pull in sorted(self._in_flight):
             self.give_back(pull)
 
@@ -156,7 +157,7 @@ class PullSchedule:
         return queue
 
     def _list(self, place: int) -> None:
-        """Put the queue among those that have something new to ask for, if it may."""
+        """Add the queue to those with further pulls, if it may have one."""
         queue = self._queues[place]
         if queue.is_listed or queue.next_new >= queue.span.end:
             return

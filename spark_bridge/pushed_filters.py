@@ -1,4 +1,4 @@
-"""What filters of a query leave to be read: conditions on topic, partition, offset and timestamp.
+"""Pushed filters of a query: conditions on topic, partition, offset and timestamp that reduce a plan.
 
 An instance only ever narrows. Whether it narrows exactly to what a filter means, `PushedFilter.is_exact` says; what
 is not exact stays for Spark to check.
@@ -31,17 +31,17 @@ class PushedFilter:
 
     @property
     def is_exact(self) -> bool:
-        """What is read is exactly the rows that fulfil it: not so for several offsets or times, which leave gaps."""
+        """True if the read gives exactly the rows that match. Several offsets or times leave gaps."""
         return len(self.values) == 1 or self.column in ("topic", "partition")
 
     def accepts(self, value: str | int) -> bool:
-        """Whether a value of the column fulfils it. Texts compare as Spark compares them, by their UTF-8 bytes."""
+        """True if a value of the column matches. Texts compare by their UTF-8 bytes, as in Spark."""
         test, key = _TESTS[self.op], _bytes_of
         return any(test(key(value), key(wanted)) for wanted in self.values)
 
     @property
     def interval(self) -> tuple[int | None, int | None]:
-        """The smallest interval [begin, end) of whole numbers that holds all values accepted; None is open."""
+        """Return the smallest interval [begin, end) of whole numbers with all matching values. None is open."""
         numbers = [int(value) for value in self.values]
         begin, end = min(numbers), max(numbers) + 1
         return {
@@ -60,12 +60,12 @@ class PushedFilters:
     filters: tuple[PushedFilter, ...] = ()
 
     def wants(self, key: QueueKey) -> bool:
-        """Whether the queue can have rows."""
+        """True if the queue can have matching rows."""
         values: dict[str, str | int] = {"topic": key.topic, "partition": key.queue_id}
         return all(c.accepts(values[c.column]) for c in self.filters if c.column in values)
 
     def span(self, span: QueueSpan) -> QueueSpan:
-        """The part of a span that can have rows; its end is its begin where there is none."""
+        """Return the part of a span that can have matching rows. Without one the end is the begin."""
         begin, end = self._interval("offset")
         begin = span.begin if begin is None else min(max(begin, span.begin), span.end)
         end = span.end if end is None else min(max(end, begin), span.end)
@@ -73,7 +73,7 @@ class PushedFilters:
 
     @property
     def times(self) -> TimeRange:
-        """The store times, which are whole milliseconds, that can have rows."""
+        """Return the store times, in whole milliseconds, of possible rows."""
         begin_us, end_us = self._interval("timestamp")
         begin = None if begin_us is None else -(-begin_us // 1000)
         return TimeRange(begin, None if end_us is None else -(-end_us // 1000))

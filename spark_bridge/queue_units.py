@@ -1,5 +1,7 @@
-"""Units of ConsumeQueues and BatchConsumeQueues, read in batches with pread: a task may look at thousands of queues,
-and to map each would cost address space."""
+"""Units of ConsumeQueues and BatchConsumeQueues, read in batches with pread.
+
+A task may read thousands of queues, and mapping each would cost address space.
+"""
 
 import os
 from collections.abc import Iterator
@@ -35,18 +37,18 @@ class _UnitFiles:
 
     @property
     def numbers(self) -> tuple[int, int]:
-        """The unit numbers that the files have room for."""
+        """Return the range of unit numbers that the files cover."""
         if not self._starts:
             return 0, 0
         return self._starts[0] // self._unit_bytes, (self._starts[-1] + self._file_bytes) // self._unit_bytes
 
     def next_number(self, number: int) -> int | None:
-        """The first unit number of the next file, None when there is none."""
+        """Return the first unit number of the next file, None without one."""
         numbers = (start // self._unit_bytes for start in self._starts)
         return next((first for first in numbers if first > number), None)
 
     def read(self, first: int, count: int) -> bytes:
-        """Up to `count` units of one file from number `first` on; nothing where no file has them."""
+        """Return up to `count` units of one file from number `first` on, none if no file has them."""
         at = first * self._unit_bytes
         start = max((start for start in self._starts if start <= at), default=-1)
         if start < 0 or at >= start + self._file_bytes:
@@ -64,7 +66,7 @@ class _UnitFiles:
 
 
 def is_filler(position: int, size: int) -> bool:
-    """True if a unit stands for an offset that no readable record has."""
+    """True if a unit stands for an offset without a readable record."""
     return position == 0 and size == layout.FILLER_SIZE
 
 
@@ -86,19 +88,21 @@ class QueueUnits:
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
+        """The folder of the files."""
         return self._files.folder
 
     def read(self, begin: int, end: int) -> bytes:
-        """The units of [begin, end) that one file has; nothing where the files have none at `begin`."""
+        """Return the units of [begin, end) in one file, none if the files have none at `begin`."""
         return self._files.read(begin, end - begin)
 
     def next_offset(self, queue_offset: int) -> int | None:
-        """The first offset of the next file, None when there is none."""
+        """Return the first offset of the next file, None without one."""
         return self._files.next_number(queue_offset)
 
     def position(self, queue_offset: int) -> int | None:
-        """The commit-log offset of the record, of the next one where a filler stands; None when nothing is written."""
+        """Return the commit-log offset of the record, for a filler that of the next record, None for an unwritten
+        unit.
+        """
         count = 1
         while units := self._files.read(queue_offset, count):
             for position, size, _ in layout.CONSUME_QUEUE_UNIT.iter_unpack(units):
@@ -110,7 +114,7 @@ class QueueUnits:
         return None
 
     def first_from(self, position: int, begin: int, end: int) -> int | None:
-        """The place of the queue's first record at or behind `position` among the offsets [begin, end)."""
+        """Return the position of the queue's first record at or behind `position` among the offsets [begin, end)."""
 
         def is_behind(queue_offset: int) -> bool:
             found = self.position(queue_offset)
@@ -121,14 +125,14 @@ class QueueUnits:
 
 
 class BatchQueueUnits:
-    """A BatchConsumeQueue: 46 bytes per record of several messages; offsets count messages."""
+    """A BatchConsumeQueue: 46 bytes per record of several messages. Offsets count messages."""
 
     def __init__(self, folder: Path) -> None:
         self._files = _UnitFiles(folder, BATCH_UNIT_BYTES)
 
     @property
     def folder(self) -> Path:
-        """Where the files are."""
+        """The folder of the files."""
         return self._files.folder
 
     def _unit(self, number: int) -> tuple[int, int, int, int] | None:
@@ -139,8 +143,10 @@ class BatchQueueUnits:
         return (position, size, base, count) if position >= 0 and size > 0 and count > 0 else None
 
     def units(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """(commit-log offset, size, queue offset of the first message, messages) of the records with offsets in
-        [begin, end)."""
+        """Yield the records with offsets in [begin, end).
+
+        Each is (commit-log offset, size, queue offset of the first message, messages).
+        """
 
         def reaches(number: int) -> bool:
             unit = self._unit(number)
@@ -154,16 +160,16 @@ class BatchQueueUnits:
             yield unit
 
     def position(self, queue_offset: int) -> int | None:
-        """The commit-log offset of the record with this message."""
+        """Return the commit-log offset of the record with this message."""
         return next((unit[0] for unit in self.units(queue_offset, queue_offset + 1)), None)
 
     def first_from(self, position: int, begin: int, end: int) -> int | None:
-        """The place of the queue's first record at or behind `position` among the offsets [begin, end)."""
+        """Return the position of the queue's first record at or behind `position` among the offsets [begin, end)."""
         return next((unit[0] for unit in self.units(begin, end) if unit[0] >= position), None)
 
 
 def open_queue(root: str, key: QueueKey) -> QueueUnits | BatchQueueUnits:
-    """The queue's files; a queue that has none looks empty."""
+    """Return the queue's files. A queue without files looks empty."""
     batch = Path(root) / layout.BATCH_CONSUME_QUEUE / key.topic / str(key.queue_id)
     if batch.is_dir():
         return BatchQueueUnits(batch)

@@ -1,7 +1,7 @@
-"""The catalog of brokers that are asked over the remoting protocol: RingMQ's and stock ones.
+"""The catalog of brokers over the remoting protocol, RingMQ's and stock ones.
 
-A look asks for the brokers, the queues and the bounds of all chosen topics at once. A maximum offset is what consumers
-may see, so a RingMQ broker's is bounded by its confirm offset already.
+A look requests the brokers, the queues and the bounds of all chosen topics at once. Maximum offsets are those for
+consumers, so a RingMQ broker's is bounded by its confirm offset already.
 """
 
 import logging
@@ -29,7 +29,7 @@ class _Look:
 
 
 class RemoteCatalog:
-    """The brokers that the name servers of option bootstrap know. Everything it asks may raise `ReadError`."""
+    """The brokers that the name servers of option bootstrap know. All requests may raise `ReadError`."""
 
     def __init__(self, options: ReadOptions) -> None:
         assert options.bootstrap is not None
@@ -47,7 +47,7 @@ class RemoteCatalog:
         return self._cluster.ask("the brokers", lambda cluster: tuple(broker_locations(cluster, self._silent)))
 
     def broker_names(self) -> set[str]:
-        """The brokers that are registered now."""
+        """Return the names of the registered brokers."""
         return self._cluster.ask("the brokers", lambda cluster: set(cluster.brokers()))
 
     def queues(self) -> list[QueueKey]:
@@ -79,7 +79,7 @@ class RemoteCatalog:
         return offset if offset < end else None
 
     def log_index(self) -> None:
-        """See Catalog: brokers show queues and no log."""
+        """See Catalog. Brokers show queues and no log."""
 
     def _known_bounds(self) -> dict[QueueKey, tuple[int, int]]:
         if self._last is None:
@@ -88,8 +88,10 @@ class RemoteCatalog:
         return self._last.bounds
 
     def _take_look(self, cluster: Cluster) -> _Look:
-        """Queues count where their broker is registered before and after they are asked for: of one that leaves or
-        comes in between it is not known which of its queues there are."""
+        """Return the queues whose broker is registered before and after the request.
+
+        For a broker that leaves or comes in between, the list of its queues may be incomplete.
+        """
         before = cluster.brokers()
         found = cluster.bounds(self._topics(cluster, before.values()))
         places = tuple(place for place in broker_locations(cluster, self._silent) if place.name in before)
@@ -98,7 +100,7 @@ class RemoteCatalog:
         return _Look(places, bounds)
 
     def _topics(self, cluster: Cluster, addresses: Iterable[str]) -> list[str]:
-        """The chosen topics, without those that brokers have for themselves unless these are asked for."""
+        """Return the chosen topics, without brokers' own topics unless these are requested."""
         chosen = self._options.topics
         names = chosen.names or tuple(dict.fromkeys(queue.topic for queue in chosen.queues))
         topics = names or tuple(topic for topic in cluster.topics() if chosen.wants(topic))

@@ -1,4 +1,4 @@
-"""A catalog whose questions wait for a broker that starts: a stream that has begun a batch cannot look again later."""
+"""A catalog that retries while a broker starts: a stream in the middle of a batch cannot look again later."""
 
 import logging
 import time
@@ -16,7 +16,7 @@ _log = logging.getLogger("ringmq.spark_bridge")
 
 
 class RetryingCatalog:
-    """What another catalog says. Only `ends`, which a stream asks at each trigger, does not wait."""
+    """A catalog that asks another one again after an error. `ends` does not wait: a stream asks at each trigger."""
 
     def __init__(self, catalog: Catalog, wait_max_s: float, step_s: float) -> None:
         self._catalog = catalog

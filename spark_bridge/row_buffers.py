@@ -1,4 +1,4 @@
-"""Arrow buffers of one batch, in the sizes that the C core is told, and the arrays made of them without a copy."""
+"""Arrow buffers of one batch, in the sizes given to the C core, and the arrays made of them without a copy."""
 
 from typing import Any
 
@@ -25,17 +25,20 @@ NULLABLE = frozenset({"key", "tags", "headers"})
 
 
 class Column:
-    """One column's buffers. `fill` tells the core where they are, `take` makes an array of the first `count` rows."""
+    """One column's buffers.
+
+    `fill` passes their addresses to the core, `take` makes an array of the first `count` rows.
+    """
 
     def __init__(self, name: str, kind: pa.DataType) -> None:
         self.name = name
         self.kind = kind
 
     def fill(self, struct: Any) -> None:
-        """Write places and sizes into `struct rmq_arrow_rows`."""
+        """Write addresses and sizes into `struct rmq_arrow_rows`."""
 
     def take(self, count: int, struct: Any) -> pa.Array:
-        """The rows so far; the array looks at the buffers."""
+        """Return the rows so far as an array that shares the buffers."""
         raise AssertionError(self.name)
 
 
@@ -55,7 +58,7 @@ class Integers(Column):
 
 
 class Constant(Column):
-    """The same value in every row; the core knows nothing of it."""
+    """The same value in every row, without any part in the core."""
 
     def __init__(self, name: str, value: str | int, rows_max: int) -> None:
         super().__init__(name, COLUMNS[name][1])
@@ -66,7 +69,7 @@ class Constant(Column):
 
 
 class _Validity:
-    """One bit per row, all clear when a batch begins."""
+    """One bit per row, all clear at the begin of a batch."""
 
     def __init__(self, rows_max: int) -> None:
         self._length = (rows_max + 7) // 8
@@ -95,7 +98,7 @@ class Texts(Column):
         self.fill_column(getattr(struct, self.name))
 
     def fill_column(self, column: Any) -> None:
-        """Write places and sizes into `struct rmq_text_column`."""
+        """Write addresses and sizes into `struct rmq_text_column`."""
         column.offsets = ffi.cast("int32_t *", self._offsets.address)
         column.offsets[0] = 0
         column.bytes = ffi.cast("uint8_t *", self._bytes.address)
@@ -106,7 +109,7 @@ class Texts(Column):
         return self.take_column(count, getattr(struct, self.name))
 
     def take_column(self, count: int, column: Any) -> pa.Array:
-        """The first `count` values; the column's nulls are counted anew from now on."""
+        """Return the first `count` values. The count of the column's nulls begins anew."""
         nulls, column.nulls = column.nulls, 0
         used = column.offsets[count]
         buffers = [
@@ -117,7 +120,7 @@ class Texts(Column):
         return pa.Array.from_buffers(self.kind, count, buffers, nulls)
 
     def begin(self, count: int) -> None:
-        """Clear what a batch of `count` rows has left."""
+        """Clear the rest of a batch of `count` rows."""
         if self._validity:
             self._validity.clear(count)
 
@@ -155,7 +158,7 @@ class Pairs(Column):
         return pa.Array.from_buffers(self.kind, count, [validity, offsets], nulls, children=[items])
 
     def begin(self, count: int) -> None:
-        """Clear what a batch of `count` rows has left."""
+        """Clear the rest of a batch of `count` rows."""
         if self._validity:
             self._validity.clear(count)
 
@@ -165,7 +168,7 @@ def _map_item(kind: pa.MapType) -> pa.StructType:
 
 
 def open_column(name: str, broker: str, rows_max: int, value_bytes: int, scale: int) -> Column:
-    """Empty buffers of a column; `scale` multiplies the sizes of variable ones."""
+    """Return empty buffers of a column. `scale` multiplies the sizes of variable ones."""
     if name in INTEGERS:
         return Integers(name, rows_max)
     if name == "timestampType":

@@ -1,7 +1,7 @@
-"""From stored records to batches: which rows count, what fills a batch, and the loop between the two.
+"""From stored records to batches: the selection of rows, the filling of a batch, and the loop between the two.
 
-`Rows` is one batch being filled. There are two of them with the same results: `NativeRows` writes Arrow buffers in the
-C core, `PlainRows` is plain Python for hosts that have the base install only.
+`Rows` is one batch in progress. Its two implementations give the same results: `NativeRows` writes Arrow buffers in
+the C core, `PlainRows` is plain Python for hosts with the base install only.
 """
 
 from collections.abc import Callable, Generator
@@ -31,7 +31,7 @@ ANYWHERE = -1  # as `data_start`: each record lies where it says, as in the body
 
 @dataclass(frozen=True, slots=True)
 class WantedQueue:
-    """Offsets [`begin`, `end`) of a queue; records before `log_begin` belong to an earlier topic of the same name."""
+    """Offsets [`begin`, `end`) of a queue. Records before `log_begin` belong to an earlier topic of the same name."""
 
     topic: str
     queue_id: int
@@ -42,7 +42,7 @@ class WantedQueue:
 
 @dataclass(frozen=True)
 class WantedRows:
-    """Which messages become rows: of these queues, stored in `times`; never half or rolled-back ones."""
+    """The selected messages: of these queues, stored in `times`, never half or rolled-back ones."""
 
     queues: tuple[WantedQueue, ...]
     times: TimeRange = EVERY_TIME
@@ -56,8 +56,7 @@ class WantedRows:
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """Columns of the batches, how large they get, the broker's name for the column `broker`, and whether a batch is
-    overwritten by the next one."""
+    """Columns and sizes of batches, the name for the column `broker`, True if the next batch overwrites the last."""
 
     columns: tuple[str, ...]
     broker: str
@@ -67,7 +66,7 @@ class BatchShape:
 
 
 class Stop(NamedTuple):
-    """Why a walk stopped at `at` (a place in the bytes, or a number of units); `record` with FALLBACK."""
+    """Reason why a walk stopped at `at`, an offset in the bytes or a number of units. FALLBACK has a `record`."""
 
     at: int
     reason: int
@@ -81,40 +80,40 @@ class Stop(NamedTuple):
 
 
 class Rows(Protocol):
-    """One batch being filled; walks stop when it is full."""
+    """One batch in progress. Walks stop when it is full."""
 
     wanted: WantedRows
     wants_value: bool
 
     @property
     def count(self) -> int:
-        """Rows in the batch."""
+        """The number of rows in the batch."""
 
     def from_log(self, data: Any, begin: int, end: int, data_start: int) -> Stop:
-        """Add the records of `data[begin:end]`; `data[0]` has commit-log offset `data_start`, or ANYWHERE."""
+        """Add the records of `data[begin:end]`. `data[0]` has commit-log offset `data_start`, or ANYWHERE."""
 
     def from_units(self, queue: int, units: bytes, begin: int, unit_offset: int, data: Any, data_start: int) -> Stop:
-        """Add the records of 20-byte units from number `begin` on; the first unit has queue offset `unit_offset`.
+        """Add the records of 20-byte units from number `begin` on. The first unit has queue offset `unit_offset`.
 
-        `queue` is a place in `wanted.queues`. Without `data` the units alone make the rows (`INDEX_COLUMNS`).
+        `queue` is an index in `wanted.queues`. Without `data` the units alone make the rows (`INDEX_COLUMNS`).
         """
 
     def put(self, record: StoredRecord, message: RowMessage) -> bool:
-        """Add one message of a record; False when it does not fit."""
+        """Add one message of a record. False if it does not fit."""
 
     def grow(self) -> None:
-        """Make room for twice as much, for a row that does not fit into an empty batch."""
+        """Double the space, for a row that does not fit into an empty batch."""
 
     def take(self) -> pa.RecordBatch:
-        """The batch; the next one begins."""
+        """Return the batch and begin the next one."""
 
 
 INDEX_COLUMNS = frozenset({"topic", "partition", "offset", "timestampType", "broker", "commit_log_offset"})
-"""Columns that a unit of a ConsumeQueue answers without its record."""
+"""Columns that a unit of a ConsumeQueue provides without its record."""
 
 
 def open_rows(shape: BatchShape, wanted: WantedRows) -> Rows:
-    """An empty batch: in the C core where it is installed."""
+    """Return an empty batch, in the C core if it is installed."""
     if available():
         from ringmq.spark_bridge.native_rows import NativeRows
 
@@ -128,12 +127,12 @@ Walk = Generator[pa.RecordBatch, None, Stop]
 
 
 def walk_log(rows: Rows, data: Any, begin: int, end: int, data_start: int) -> Walk:
-    """Batches as they fill up; returns where it stopped for good, what is left stays in `rows`."""
+    """Yield full batches. Return the final stop. The remaining rows stay in `rows`."""
     return _walk(rows, lambda at: rows.from_log(data, at, end, data_start), begin, lambda record: len(record.raw))
 
 
 def walk_units(rows: Rows, queue: int, units: bytes, begin: int, unit_offset: int, data: Any, data_start: int) -> Walk:
-    """The same for units of a ConsumeQueue; the stop counts units."""
+    """Do the same for units of a ConsumeQueue. The stop counts units."""
     return _walk(
         rows, lambda at: rows.from_units(queue, units, at, unit_offset, data, data_start), begin, lambda record: 1
     )

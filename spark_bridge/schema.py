@@ -1,13 +1,14 @@
-"""The one table of columns: name -> Spark type and Arrow type, in order. Names are those of Spark's Kafka source where
-it has them.
+"""The one table of columns, in order: name -> Spark type and Arrow type, with the names of Spark's Kafka source.
 
-`key` is the KEYS property (all keys, separated by a blank). `value` is the body, decompressed. `partition` is the queue
-id, `offset` the queue offset. `timestamp` is the store time and `timestampType` always 1 (when the log took it, Kafka's
-LogAppendTime). `headers` are the properties that the application has set: all but the names that RocketMQ keeps for
-itself (`MessageConst.STRING_HASH_SET`: KEYS, TAGS, WAIT, ...), null where there are none. `properties` are all
-of them. `tags` and `key` are null where they are absent. `msg_id` is UNIQ_KEY, or the offset id of a message that has
-none. `sys_flag` is as stored; of a message of an inner batch it is the batch's. `commit_log_offset` is where the record
-begins; the messages of an inner batch share it.
+* `key` is the KEYS property (all keys, separated by a blank), `value` the decompressed body.
+* `partition` is the queue id, `offset` the queue offset.
+* `timestamp` is the store time. `timestampType` is always 1, Kafka's LogAppendTime.
+* `headers` are the properties that the application has set, null without any. RocketMQ's own names
+  (`MessageConst.STRING_HASH_SET`: KEYS, TAGS, WAIT, ...) are left out. `properties` are all of them.
+* `tags` and `key` are null if absent.
+* `msg_id` is UNIQ_KEY, or the offset id of a message without one.
+* `sys_flag` is as stored. A message of an inner batch has the batch's.
+* `commit_log_offset` is the begin of the record. The messages of an inner batch share it.
 """
 
 from collections.abc import Sequence
@@ -39,15 +40,15 @@ LOG_APPEND_TIME = 1
 
 
 def default_columns(*, headers: bool = False, broker: bool = False) -> tuple[str, ...]:
-    """Kafka's columns, with `headers` (option includeHeaders) and `broker` (where several brokers are read)."""
+    """Return Kafka's columns, with `headers` (option includeHeaders) and `broker` (reads of several brokers)."""
     return KAFKA_COLUMNS + ("headers",) * headers + ("broker",) * broker
 
 
 def spark_schema(columns: Sequence[str]) -> str:
-    """The columns as Spark DDL."""
+    """Return the columns as Spark DDL."""
     return ", ".join(f"`{name}` {COLUMNS[name][0]}" for name in columns)
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """The columns as an Arrow schema; Spark checks the first batch of a task against it."""
+    """Return the columns as an Arrow schema. Spark checks the first batch of a task against it."""
     return pa.schema([(name, COLUMNS[name][1]) for name in columns])

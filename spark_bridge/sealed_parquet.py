@@ -1,7 +1,7 @@
-"""Sealed files of a commit log as Parquet files: for header-only queries that come again and again.
+"""Sealed files of a commit log as Parquet files, for repeated queries of headers only.
 
-One Parquet file for each log file that is full and has rows, named by its first offset. A file appears whole or not at
-all; a run that is started again goes on where the last one ended.
+Each full log file with rows becomes one Parquet file, named by its first offset. A file appears whole or not at all.
+A repeated run continues after the last file.
 """
 
 import os
@@ -34,11 +34,11 @@ def store_to_parquet(
     compression: str = "snappy",
     progress: bool | None = None,
 ) -> list[Path]:
-    """Write what is missing in the folder `target`; returns the files written.
+    """Write the missing files of the folder `target`. Returns the files written.
 
-    `topics` none means all user topics; `columns` are names of `schema.COLUMNS`; `compression` is Parquet's (snappy,
-    zstd, none). Raises `OptionError`, and `ReadError`, also for a target that was written with other columns or topics,
-    or from another store.
+    Without `topics` all user topics are written. `columns` are names of `schema.COLUMNS`. `compression` is Parquet's
+    (snappy, zstd, none). Raises `OptionError`, and `ReadError`, also for a target with other columns or topics, or of
+    another store.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
     given = {"store": str(store), "columns": ",".join(columns)}
@@ -56,7 +56,7 @@ def store_to_parquet(
 
 
 def _sealed(options: ReadOptions, folder: Path) -> Iterator[tuple[Path, Slice]]:
-    """What each full file of the log holds of the wanted queues, and the Parquet file for it."""
+    """Yield the Parquet file of each full log file, and its slice of the wanted queues."""
     catalog = open_catalog(options)
     spans, index = read_spans(catalog, options), catalog.log_index()
     if index is None or not spans:
@@ -70,13 +70,13 @@ def _sealed(options: ReadOptions, folder: Path) -> Iterator[tuple[Path, Slice]]:
 
 
 def _has_begun(root: Path, start: int) -> bool:
-    """Whether the log file has a record; brokers make the next file ahead of its first one."""
+    """True if the log file has a record: brokers make the next file ahead of its first one."""
     with (root / layout.COMMIT_LOG / layout.file_name(start)).open("rb") as file:
         return any(file.read(8))
 
 
 def _source(options: ReadOptions) -> dict[bytes, bytes]:
-    """What a file's rows are of, for its metadata. A log's folder keeps its inode for its life."""
+    """Return the origin of a file's rows, for its metadata. A log's folder keeps its inode."""
     place = open_catalog(options).brokers()[0].store
     assert place is not None
     topics = ",".join(sorted(options.topics.names)) or "all user topics"

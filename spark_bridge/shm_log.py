@@ -18,7 +18,7 @@ RECORD_BYTES_MAX = 256 << 20  # what claims to be larger is no record
 
 
 def read_log(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The rows of `part.log`, in log order. Raises `DataLossError` and `ReadError`."""
+    """Yield the rows of `part.log`, in log order. Raises `DataLossError` and `ReadError`."""
     assert part.log is not None and part.broker.store is not None
     reader = _LogReader(part, columns, how)
     try:
@@ -50,7 +50,7 @@ class _LogReader:
         self.rows = open_rows(how.shape(columns, part.broker.name), wanted)
 
     def read(self, log: LogSpan, segment: Segment) -> Iterator[pa.RecordBatch]:
-        """Full batches; what is left stays in `rows`."""
+        """Yield full batches. The remaining rows stay in `rows`."""
         at, window_bytes = log.begin, self._window_bytes
         while at < log.end:
             with segment.window(at, min(log.end, at + window_bytes), populate=True) as window:
@@ -74,10 +74,10 @@ class _LogReader:
 
     @cached_property
     def _queues(self) -> list[tuple[QueueSpan, QueueUnits | BatchQueueUnits]]:
-        """They are asked about losses only."""
+        """Return the queues, which only reports of losses need."""
         return [(span, open_queue(self._root, span.key)) for span in self._spans]
 
     def _next_known(self, position: int, end: int) -> int:
-        """The first place from `position` on where one of the queues knows a record."""
+        """Return the first position from `position` on of a record that one of the queues knows."""
         places = [units.first_from(position, span.begin, span.end) for span, units in self._queues]
         return min((place for place in places if place is not None), default=end)

@@ -1,6 +1,6 @@
 """Spans of ConsumeQueues as rows: units in batches, their records gathered through the mapped log.
 
-The queues of a slice are read window by window of the log, so that a page is mapped once and not once for each queue.
+A task reads the queues of a slice window by window of the log, so a page is mapped once and not once for each queue.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ UNITS_MIN, UNITS_MAX = 64, 4096  # of one queue
 
 
 def units_answer(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> bool:
-    """Whether the units tell all that is asked, so that no record need be looked at.
+    """True if the units provide all columns, so that no record need be read.
 
     The newest records of a log range may have no units yet.
     """
@@ -47,7 +47,7 @@ def units_answer(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> bo
 
 
 def read_queues(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The rows of `part.spans`, each queue's in order of offsets. Raises `DataLossError` and `ReadError`."""
+    """Yield the rows of `part.spans`, each queue's in order of offsets. Raises `DataLossError` and `ReadError`."""
     assert part.broker.store is not None
     try:
         log = LogSegments(part.broker.store)
@@ -62,7 +62,7 @@ def read_queues(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Ite
 
 
 class _QueueCursor:
-    """How far a queue is read: `at` is its next queue offset; `units` begin with that of offset `first`."""
+    """The progress in a queue. `at` is its next queue offset. `units` begin with that of offset `first`."""
 
     def __init__(self, number: int, span: QueueSpan, queue: QueueUnits) -> None:
         self.number = number
@@ -72,7 +72,7 @@ class _QueueCursor:
         self.units = b""
 
     def load(self, units_max: int) -> bool:
-        """Have the next unit in `units`; False when the files have none."""
+        """Load the next unit into `units`. False if the files have none."""
         if self.at >= self.first + len(self.units) // UNIT_BYTES:
             self.first = self.at
             self.units = self.queue.read(self.at, min(self.span.end, self.at + units_max))
@@ -80,7 +80,7 @@ class _QueueCursor:
 
     @property
     def position(self) -> int:
-        """Where the next record lies, or for units that are not loaded yet that of the last one."""
+        """The position of the next record, or of the last one if the next units are not loaded yet."""
         number = min(self.at - self.first, len(self.units) // UNIT_BYTES - 1)
         return int(layout.CONSUME_QUEUE_UNIT.unpack_from(self.units, number * UNIT_BYTES)[0]) if self.units else 0
 
@@ -100,7 +100,7 @@ class _QueueReader:
         self._windows = windows
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """All batches."""
+        """Yield all batches."""
         cursors = []
         for number, span in enumerate(self._spans):
             queue = open_queue(self._root, span.key)
@@ -122,7 +122,7 @@ class _QueueReader:
             yield self._rows.take()
 
     def _read_window(self, cursor: "_QueueCursor", units_max: int) -> Iterator[pa.RecordBatch]:
-        """The queue's rows in one window of the log, or of one batch of units."""
+        """Yield the queue's rows in one window of the log, or of one batch of units."""
         if not cursor.load(units_max):
             folder, at = cursor.queue.folder, cursor.at
             self._data_loss.report(DataLossError(f"{folder} has nothing at offset {at}: retention has taken it"))
@@ -156,7 +156,7 @@ class _QueueReader:
         return (yield from walk_units(self._rows, number, units, at, first, window.data, window.start))
 
     def _behind_loss(self, units: bytes, at: int) -> int:
-        """The first unit behind `at` whose record is in a file that is there."""
+        """Return the first unit behind `at` whose record is in an existing file."""
         position = layout.CONSUME_QUEUE_UNIT.unpack_from(units, at * UNIT_BYTES)[0]
         start = self._windows.segments.next_start(position)
         places = [unit[0] for unit in layout.CONSUME_QUEUE_UNIT.iter_unpack(units)]
@@ -164,7 +164,7 @@ class _QueueReader:
         return next(found, len(places))
 
     def _read_batch_queue(self, span: QueueSpan, queue: BatchQueueUnits) -> Iterator[pa.RecordBatch]:
-        """One record after the other: each is unpacked in Python anyway."""
+        """Yield the rows one record after the other: Python unpacks each anyway."""
         at = span.begin
         for position, size, base, count in queue.units(span.begin, span.end):
             if base > at:
@@ -185,7 +185,7 @@ class _QueueReader:
 
 
 def unit_at(units: bytes, number: int) -> tuple[int, int]:
-    """Commit-log offset and size of a unit."""
+    """Return commit-log offset and size of a unit."""
     position, size, _ = layout.CONSUME_QUEUE_UNIT.unpack_from(units, number * UNIT_BYTES)
     return int(position), int(size)
 

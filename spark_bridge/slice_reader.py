@@ -1,7 +1,7 @@
-"""Reading one slice: where its rows come from is chosen here, on the host of the task. No Spark.
+"""The read of one slice, with the choice of its way on the host of the task. No Spark.
 
-By shared memory where the task sees the very files that the planner or the broker saw (same boot, same inode), over
-remoting otherwise. Both ways give the same rows.
+If the task sees the very files that the planner or the broker saw (same boot, same inode), it reads by shared memory,
+otherwise over remoting. Both ways give the same rows.
 """
 
 import os
@@ -24,11 +24,11 @@ Transport = Literal["auto", "shm", "tcp"]
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How a slice is read; pickled to tasks. `window_bytes` of the log are mapped at a time; a batch ends at
-    `batch_bytes` of values (Spark is fastest with 1 to 2 MiB) or `batch_rows` rows.
+    """The settings of a slice's read, pickled to tasks.
 
-    With `reuse_buffers` a batch is overwritten when the next one is asked for: for callers like Spark, which
-    serialises each batch before that.
+    `window_bytes` of the log are mapped at a time. A batch ends at `batch_bytes` of values (Spark is fastest with 1
+    to 2 MiB) or `batch_rows` rows. With `reuse_buffers` the next batch overwrites the last one: for callers like
+    Spark, which serialises each batch before that.
     """
 
     transport: Transport = "auto"
@@ -42,7 +42,7 @@ class ReadSettings:
 
     @classmethod
     def of(cls, options: ReadOptions) -> "ReadSettings":
-        """Those of a Spark task."""
+        """Return the settings of a Spark task."""
         return cls(
             transport=options.transport,
             verify_crc=options.verify_crc,
@@ -52,12 +52,12 @@ class ReadSettings:
         )
 
     def shape(self, columns: tuple[str, ...], broker: str) -> BatchShape:
-        """What batches of these columns look like."""
+        """Return the shape of batches of these columns."""
         return BatchShape(columns, broker, self.batch_bytes, self.batch_rows, self.reuse_buffers)
 
 
 def store_here(place: StoreLocation) -> bool:
-    """Whether this host has the store that `place` means: same boot of the same host, same inode of its commit log."""
+    """True if this host has the store of `place`: same boot of the same host, same inode of its commit log."""
     try:
         status = (Path(place.root) / "commitlog").stat()
         boot_id = BOOT_ID.read_text().strip()
@@ -67,9 +67,9 @@ def store_here(place: StoreLocation) -> bool:
 
 
 def read_slice(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """The slice's rows as batches of `columns` (names of `schema.COLUMNS`); in log order or queue by queue.
+    """Yield the slice's rows as batches of `columns` (names of `schema.COLUMNS`), in log order or queue by queue.
 
-    Raises `DataLossError` (unless told not to) and `ReadError`.
+    Raises `DataLossError` (unless failOnDataLoss is false) and `ReadError`.
     """
     if not _by_shared_memory(part, how):
         from ringmq.spark_bridge.tcp_reader import read_over_tcp
@@ -98,7 +98,7 @@ def _by_shared_memory(part: Slice, how: ReadSettings) -> bool:
 
 
 def _obstacle(place: StoreLocation | None) -> str:
-    """Why this host cannot read the store's files, empty when it can."""
+    """Reason why this host cannot read the store's files, empty if it can."""
     if place is None:
         return "no store was planned"
     if not store_here(place):

@@ -1,7 +1,7 @@
-"""What a plan consists of: queues, spans of them, and slices, each one task's work. Plain data, pickled to tasks.
+"""Parts of a plan: queues, spans of them, and slices, each one task's work. Plain data, pickled to tasks.
 
-A slice says its rows by queue offsets, which every transport understands, and a full scan says them a second time as
-bytes of the log. Both mean the same rows, so that a task may choose on its own host how to read them.
+A slice names its rows by queue offsets, which every transport understands. A full scan also names them as bytes of
+the log. Both mean the same rows, so a task may choose its way to read them on its own host.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class QueueKey(NamedTuple):
 class QueueSpan:
     """Queue offsets [`begin`, `end`) of a queue.
 
-    In a slice with a log range, records before `log_begin` (a commit-log offset) are none of them: they belong to an
+    In a slice with a log range, records before `log_begin` (a commit-log offset) do not count: they belong to an
     earlier topic of the same name.
     """
 
@@ -36,7 +36,7 @@ class QueueSpan:
 
     @property
     def count(self) -> int:
-        """Offsets in it."""
+        """The number of offsets."""
         return self.end - self.begin
 
 
@@ -61,7 +61,7 @@ class StoreLocation:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLocation:
-    """Where a broker's rows are to be had; at least one of the two is there."""
+    """Address and store of a broker; at least one of the two is set."""
 
     name: str
     address: str | None = None
@@ -70,14 +70,14 @@ class BrokerLocation:
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Store times [`begin_ms`, `end_ms`) in milliseconds; None leaves a side open."""
+    """Store times [`begin_ms`, `end_ms`) in milliseconds. None leaves a side open."""
 
     begin_ms: int | None = None
     end_ms: int | None = None
 
     @property
     def is_open(self) -> bool:
-        """Every time is in it."""
+        """True if every time matches."""
         return self.begin_ms is None and self.end_ms is None
 
 
@@ -86,10 +86,11 @@ EVERY_TIME = TimeRange()
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One task's rows, all of one broker: those whose queue offsets are in `spans` and whose store time is in `times`.
+    """One task's rows, all of one broker: those whose queue offsets are in `spans` and whose store time is in
+    `times`.
 
-    With `log`, they are at the same time those records in that range of the log whose queue has a span that holds
-    their queue offset, and are to be had from there: the newest may have no unit in a ConsumeQueue yet.
+    With `log`, they are also the records in that range of the log whose queue offsets the spans of their queues hold.
+    The task has to read them there: the newest may have no unit in a ConsumeQueue yet.
     """
 
     broker: BrokerLocation
@@ -99,5 +100,5 @@ class Slice:
 
     @property
     def rows_max(self) -> int:
-        """Rows in it, before times are looked at."""
+        """The number of rows before the check of times."""
         return sum(span.count for span in self.spans)

@@ -1,4 +1,4 @@
-"""Files of a store that cannot be read: what is wrong with them, and what helps."""
+"""Files of a store that cannot be read: their faults and the remedies."""
 
 import contextlib
 import grp
@@ -18,7 +18,7 @@ from ringmq.store.store_format import StoreFormatError, check_format
 
 @contextlib.contextmanager
 def readable(root: Path) -> Iterator[None]:
-    """Turn what files of the store `root` do wrong inside the block into `ReadError`."""
+    """Turn errors of the files of the store `root` inside the block into `ReadError`."""
     try:
         yield
     except PermissionError as error:
@@ -34,8 +34,10 @@ def readable(root: Path) -> Iterator[None]:
 
 
 def check_folder(root: Path) -> None:
-    """Raise `ReadError` when the folder holds no store, StoreFormatError when a newer RingMQ has written it;
-    PermissionError when that cannot be seen."""
+    """Raise `ReadError` if the folder holds no store, StoreFormatError if a newer RingMQ has written it.
+
+    Raises PermissionError if this user cannot see the folder.
+    """
     try:
         is_folder = stat.S_ISDIR((root / layout.COMMIT_LOG).stat().st_mode)
     except FileNotFoundError:
@@ -49,7 +51,7 @@ def check_folder(root: Path) -> None:
 
 
 def check_log(log: CommitLog) -> None:
-    """Raise StoreLoadError when the log's files are no log of a format known here."""
+    """Raise StoreLoadError if the log's files do not have a known format."""
     log.files.check_sizes()
     if not log.files.starts:
         return
@@ -65,7 +67,7 @@ def check_log(log: CommitLog) -> None:
 
 
 def _refused(path: Path) -> str:
-    """Why this user may not read a file or folder, and whom to ask."""
+    """Return the reason why this user may not read a file or folder, and the user to ask."""
     user = _user(os.geteuid())
     for place in (path, *path.parents):
         try:

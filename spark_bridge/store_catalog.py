@@ -1,9 +1,12 @@
-"""The catalog of a store on this host: its files and its owner's watermark page; the broker is asked nothing.
+"""The catalog of a store on this host: its files and its owner's watermark page, without a request to the broker.
 
-The end of what is readable is the confirm offset of a live RingMQ. A store that has no owner ends where recovery would
-find its end, whole records without a ConsumeQueue unit included. Of a stock broker that runs, its ConsumeQueues tell
-the end: they never go beyond its own confirm offset. While a RingMQ starts nobody knows the end: records that a power
-failure took may still have units.
+The end of the readable log depends on the owner:
+
+* A live RingMQ has its confirm offset.
+* A store without an owner ends at the end that recovery would find, whole records without a ConsumeQueue unit
+  included.
+* A running stock broker has its ConsumeQueues, which never go beyond its own confirm offset.
+* While a RingMQ starts the end is unknown: records that a power failure took may still have units.
 """
 
 import contextlib
@@ -52,10 +55,10 @@ class _Look:
 
 
 class StoreCatalog:
-    """See `Catalog`. Each look opens the files anew, so that a store that was made again is noticed."""
+    """See `Catalog`. Each look opens the files anew, to notice a store that was made again."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
-        """Nothing is opened before the first question; a folder that holds no readable store is a `ReadError` then."""
+        """Open nothing before the first call. A folder without a readable store then raises `ReadError`."""
         assert options.store is not None
         self._root = options.store
         self._options = options
@@ -78,7 +81,7 @@ class StoreCatalog:
             return sorted(self._keys())
 
     def ends(self) -> dict[QueueKey, int]:
-        """See Catalog. From the tables of a live owner, if they are to be read; the files are not looked at, then."""
+        """See Catalog. Uses the tables of a live owner, if they are readable, in place of the files."""
         with readable(self._root):
             marks = self._dispatched_watermarks(start_wait_s=0.0)  # a stream looks again
         self._last = None  # what is asked about these queues next takes a look of its own, at least as new
@@ -158,8 +161,10 @@ class StoreCatalog:
         return self._ended[1], self._ended[2]
 
     def _dispatched_watermarks(self, start_wait_s: float = START_WAIT_S) -> Watermarks:
-        """The owner's watermarks, as soon as everything that was acknowledged by now has its place in a queue. Raises
-        `ReadError` while there is an owner without any."""
+        """Return the owner's watermarks, once every record acknowledged by now is in a queue.
+
+        Raises `ReadError` while the owner has no watermarks.
+        """
         first = marks = self._owner_watermarks(start_wait_s)
         give_up_at = self._clock() + DISPATCH_WAIT_S
         # A slave's confirm offset falls when its master is back: what it had in front of dispatch is unread again.
@@ -186,8 +191,10 @@ class StoreCatalog:
         return marks
 
     def _keys(self) -> Iterator[QueueKey]:
-        """Queues of the chosen topics: those with units, those that only the records behind them name, and those that
-        wait for their first message."""
+        """Yield queues of the chosen topics.
+
+        These are queues with units, queues of records behind all units, and queues that wait for their first message.
+        """
         chosen, broker = self._options.topics, self._now.place.name
         topics = (
             None if chosen.pattern is not None or chosen.is_open else {*chosen.names, *(q.topic for q in chosen.queues)}
@@ -208,7 +215,7 @@ def _store_place(root: Path) -> StoreLocation:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Differs after every run of a broker."""
+    """Return a stamp that differs after every run of a broker."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Whether a broker's store is still the one that it was: a stream that runs for months may see it made anew."""
+"""Detection of a broker's store that was made anew: a stream that runs for months may meet one."""
 
 import os
 from collections.abc import Iterable
@@ -10,8 +10,10 @@ from ringmq.store import layout
 
 
 class StoreWatch:
-    """Remembers the store of each broker. Of a store on this host the log's folder is held open, so that no folder made
-    later can get its inode."""
+    """Remembers the store of each broker.
+
+    The folder of a log on this host stays open, so no later folder gets its inode.
+    """
 
     def __init__(self) -> None:
         self._stores: dict[str, StoreLocation] = {}
@@ -33,7 +35,7 @@ class StoreWatch:
         return found
 
     def close(self) -> None:
-        """Let go of the folders."""
+        """Close the folders."""
         while self._folders:
             os.close(self._folders.popitem()[1])
 

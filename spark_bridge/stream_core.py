@@ -1,4 +1,4 @@
-"""What a streaming query does next: where a batch ends, and which of its rows are gone. No IO, no Spark.
+"""The steps of a streaming query: the end of a batch, and its lost rows. No IO, no Spark.
 
 A query's place is one offset per queue, the next that it will read. In a checkpoint it stands as JSON in a fixed order,
 `{"topic": {"broker:queue": 5}}`: Spark compares and keeps text. Names in parentheses, which no topic can have, say more
@@ -14,21 +14,21 @@ from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 
 Offsets = Mapping[QueueKey, int]
 Bounds = Callable[[QueueKey], tuple[int, int]]
-"""A queue's first readable offset and the offset behind its last; both 0 for a queue that does not exist."""
+"""A queue's first readable offset and the offset behind its last, (0, 0) for a queue that does not exist."""
 
 
 class OffsetsError(ValueError):
-    """A checkpoint's text is not a place of this source."""
+    """A checkpoint's text does not have this source's form."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
     """A batch's end as the checkpoint has it: `offsets`, and what Spark does not keep for us.
 
-    `began` is where the query began, in the end of its first batch: Spark asks anew for that start when the batch is
-    repeated after a restart. `anew` has the first offsets of queues that were made anew since the batch's start (of
-    those that lost their newest rows, where the rows begin that they got instead), and
-    `given_at_ms` is when the end was given, 0 where that is not known.
+    `began` is the begin of the query, in the end of its first batch: Spark asks again for that start when it repeats
+    the batch after a restart. `anew` has the first offsets of queues that were made anew since the batch's start. For
+    queues that lost their newest rows it has the begin of the other rows that they got instead. `given_at_ms` is the
+    time of the end, 0 if unknown.
     """
 
     offsets: Offsets
@@ -62,7 +62,7 @@ def stream_offset_from_json(value: object) -> StreamOffset:
 
 
 def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """The offsets as JSON, sorted by topic, broker and queue id, so that equal places are equal text."""
+    """Return the offsets as JSON, sorted by topic, broker and queue id, so that equal offsets are equal text."""
     by_topic: dict[str, dict[str, int]] = {}
     for key in sorted(offsets):
         by_topic.setdefault(key.topic, {})[key.label] = offsets[key]
@@ -70,7 +70,7 @@ def offsets_to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def offsets_from_json(value: object) -> dict[QueueKey, int]:
-    """The offsets of a place as JSON, without the notes. Raises `OffsetsError`."""
+    """Return the offsets in JSON, without the notes. Raises `OffsetsError`."""
     try:
         return {
             _key(topic, label): offset
@@ -110,8 +110,11 @@ def _key(topic: str, label: str) -> QueueKey:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The log at one moment: the offset behind the last readable row of each chosen queue, the brokers seen, those of
-    them whose store is another than before, and where other rows begin in queues that lost rows of a query's place."""
+    """The log at one moment.
+
+    It has the offset behind the last readable row of each chosen queue, the brokers seen, and those with another
+    store than before. For queues that lost rows of the query's offsets it has the begin of their other rows.
+    """
 
     offsets: Offsets
     brokers: Collection[str]
@@ -121,7 +124,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a batch may hold. `rows_min` is waited for, up to `delay_max_ms` since the last batch."""
+    """Limits of a batch. The query waits for `rows_min` rows, up to `delay_max_ms` since the last batch."""
 
     rows_min: int | None = None
     rows_max: int | None = None
@@ -130,8 +133,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class TriggerState:
-    """What one batch's end leaves for the next: when it was given (0: never), and the queue served last when a batch
-    was too small for all queues."""
+    """State that a batch leaves for the next: the time of its end (0: none yet), and the queue that was served last if
+    the batch was too small for all queues."""
 
     batch_at_ms: int = 0
     served_last: QueueKey | None = None
@@ -155,12 +158,13 @@ def next_end(
     trigger: TriggerState,
     now_ms: int,
 ) -> Step:
-    """Where a batch that begins at `start` ends.
+    """Return the end of the batch that begins at `start`.
 
-    A queue that is gone from a broker leaves the place, and if it comes back it is a new one. A queue whose broker is
-    not seen keeps its offset: it will be back. A queue that ends before its place has lost its newest rows, and goes
-    on at its end (as Kafka's source), or where `log.replaced` says that it has other rows: from its first offset on
-    if it was deleted and made again. So is one whose broker's store is another one now.
+    * A queue that is gone from a broker leaves the offsets. If it comes back it is a new one.
+    * A queue whose broker is not seen keeps its offset: it will be back.
+    * A queue that ends before its offset has lost its newest rows. It continues at its end (as Kafka's source), or at
+      the other rows of `log.replaced`. A queue that was deleted and made again continues at its first offset.
+    * So does a queue whose broker's store is another one now.
     """
     held = {key: offset for key, offset in start.items() if key not in log.offsets and key.broker not in log.brokers}
     moved = {
@@ -194,9 +198,9 @@ def next_end(
 def apportion(
     lags: Offsets, rows_max: int | None, served_last: QueueKey | None = None
 ) -> tuple[dict[QueueKey, int], QueueKey | None]:
-    """How many rows of each queue go into a batch of at most `rows_max`, in proportion to the (positive) lags.
+    """Divide a batch of at most `rows_max` rows among queues, in proportion to the (positive) lags.
 
-    Every queue gets a row at least. Where there are more queues than rows they take turns, in order behind
+    Every queue gets at least one row. If there are more queues than rows they take turns, in order behind
     `served_last`. Returns the rows by queue, and the queue served last if turns were taken.
     """
     total = sum(lags.values())
@@ -222,21 +226,21 @@ def apportion(
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is to be read from one place to another. `losses` says what is not there any more, a sentence each."""
+    """The spans between two ends. `losses` has a sentence for each loss of rows."""
 
     spans: tuple[QueueSpan, ...]
     losses: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
-        """Offsets in it."""
+        """The number of offsets."""
         return sum(span.count for span in self.spans)
 
 
 def batch_between(start: Offsets, end: Offsets, bounds: Bounds, anew: Offsets | None = None) -> Batch:
-    """The rows from `start` to `end`, which is `next_end`'s answer of now or, after a restart, of then; so is `anew`.
+    """Return the rows from `start` to `end`. `end` and `anew` come from `next_end`, now or before a restart.
 
-    The same places give the same spans as long as the log keeps their rows.
+    The same ends give the same spans as long as the log has their rows.
     """
     spans: list[QueueSpan] = []
     losses = [

@@ -46,7 +46,7 @@ def _now_ms() -> int:
 
 
 class StreamQuery:
-    """One query's reading, batch after batch. Everything raises `ReadError` where brokers or files cannot be asked."""
+    """One query's reads, batch after batch. Everything raises `ReadError` if brokers or files cannot be read."""
 
     def __init__(
         self, options: ReadOptions, catalog: Catalog | None = None, now_ms: Callable[[], int] = _now_ms
@@ -66,18 +66,18 @@ class StreamQuery:
         self._progress: GroupProgress | None = None
 
     def initial_offsets(self) -> Offsets:
-        """Where a query without a checkpoint begins. Raises `OptionError`."""
+        """Return the first offsets of a query without a checkpoint. Raises `OptionError`."""
         self._initial = starting_offsets(self._catalog, self._options)
         return self._initial
 
     def freeze(self) -> None:
-        """From now on the log ends where it ends now."""
+        """Freeze the current end of the log."""
         while (end := self._end_or_none()) is None:
             time.sleep(OUTAGE_STEP_S)
         self._frozen = end
 
     def log_end(self) -> LogEnd:
-        """The log's end now."""
+        """Return the log's current end."""
         ends = self._catalog.ends()
         if self._options.topics.queues:
             ends = {key: end for key, end in ends.items() if self._is_assigned(key)}
@@ -87,15 +87,16 @@ class StreamQuery:
         return LogEnd(ends, self._seen)
 
     def last_end(self) -> LogEnd | None:
-        """The log's end now, None while brokers cannot be asked."""
+        """Return the log's current end, None while brokers cannot be reached."""
         try:
             return self.log_end()
         except ReadError:  # told where the next batch is planned
             return None
 
     def next_end(self, start: StreamOffset, limits: Limits) -> StreamOffset:
-        """Where the batch that begins at `start` ends; `start` itself when there is nothing to do. Everything before
-        `start` has been processed."""
+        """End of the batch that begins at `start`, or `start` itself if there is nothing to do.
+
+        Everything before `start` has been processed."""
         is_first = not start.given_at_ms and start.offsets == self._initial
         log = self._settled_end(start)
         if self._frozen:
@@ -141,7 +142,7 @@ class StreamQuery:
             return replace(log, offsets={**log.offsets, **kept}, replaced=replaced)
 
     def _short(self, ends: Offsets, places: Offsets) -> dict[QueueKey, int]:
-        """The places of the queues that end before them, in stores that are the same as before."""
+        """Return the offsets of the queues that end before them, in stores that have not changed."""
         return {
             key: places[key]
             for key, end in ends.items()
@@ -171,7 +172,10 @@ class StreamQuery:
         return log
 
     def _end_or_none(self) -> LogEnd | None:
-        """None while brokers cannot be asked: a stream waits for one that restarts, up to `OUTAGE_MAX_S`."""
+        """Return the log's end, None while brokers cannot be reached.
+
+        A stream waits for a restart up to `OUTAGE_MAX_S`.
+        """
         now = time.monotonic()
         try:
             end = self.log_end()
@@ -204,8 +208,10 @@ class StreamQuery:
         return plan_spans(self._catalog, batch.spans, self._options)
 
     def _wait_for(self, brokers: set[str]) -> None:
-        """Until a look shows these brokers; a batch that is repeated after a restart may come before they are back. A
-        long backlog needs a new look each time: retention goes on while it is read."""
+        """Wait until a look shows these brokers: a batch repeated after a restart may come before they are back.
+
+        A long backlog needs a new look each time: retention continues while it is read.
+        """
         if self._frozen is None and brokers <= set(self._seen):
             return
         give_up_at = time.monotonic() + OUTAGE_MAX_S
@@ -231,8 +237,11 @@ class StreamQuery:
         return self._truncated.replaced(ends, seen, self._catalog)
 
     def _tell_group(self, place: Offsets, *, is_last: bool) -> None:
-        """The group of option commitGroup. Spark's own commit() comes with the next batch only, which may be days later
-        or, with Trigger.AvailableNow, never."""
+        """Commit to the group of option commitGroup.
+
+        Spark's own commit() comes with the next batch only, which may be days later or, with Trigger.AvailableNow,
+        never.
+        """
         group, bootstrap = self._options.commit_group, self._options.bootstrap
         if group is None or bootstrap is None:
             return
@@ -245,7 +254,7 @@ class StreamQuery:
             self._progress.flush()  # the process may be gone in a moment
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close everything."""
         self._stores.close()
         if self._progress is not None:
             self._progress.close()

@@ -1,8 +1,8 @@
-"""Reading a slice over the remoting protocol: pulls from its broker, decoded where they were received.
+"""The read of a slice over the remoting protocol: pulls from its broker, decoded in the receive buffer.
 
-For tasks that do not see the store's files, and for stock brokers. Half messages never appear by protocol, offsets
-are those of the queues, so the rows are the ones that shared memory gives. Per message everything is done by `Rows`; a
-pull costs some microseconds here. A broker that restarts is waited for, and the read goes on by offset.
+For tasks that do not see the store's files, and for stock brokers. The protocol never returns half messages, and
+offsets are those of the queues, so the rows equal those of shared memory. `Rows` does all work per message, and a
+pull costs some microseconds here. The read waits for a broker that restarts, and continues by offset.
 """
 
 import logging
@@ -38,7 +38,7 @@ _RECORD_BYTES_MIN = 91
 
 
 def read_over_tcp(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """Batches of the slice's rows, each queue's in its order. Raises `ReadError` and `DataLossError`."""
+    """Yield batches of the slice's rows, each queue's in its order. Raises `ReadError` and `DataLossError`."""
     if part.broker.address is None:
         raise ReadError(
             f"the address of broker {part.broker.name} is not known, so its rows cannot be pulled: give the name "
@@ -53,7 +53,7 @@ def read_over_tcp(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> I
 
 
 class _Reader:
-    """One slice being read from the broker at `address`."""
+    """The read of one slice from the broker at `address`."""
 
     def __init__(self, part: Slice, how: ReadSettings, rows: Rows) -> None:
         assert part.broker.address is not None
@@ -69,7 +69,7 @@ class _Reader:
         self._refusal = ""  # a broker without time, in the answers that came together last
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Until every row was given or is known to be gone."""
+        """Yield batches until every row was passed on or is known to be lost."""
         while not self._schedule.is_done:
             try:
                 with PullConnection(self._address, self._how.pull_group) as connection:
@@ -133,7 +133,7 @@ class _Reader:
         return self._schedule.take(pull, answer.next_offset, answer.body, is_batch=is_batch)
 
     def _wait_for_offset(self, pull: Pull, answer: PullAnswer) -> list[Piece]:
-        """The queue ends below an offset that was planned: a broker that has just started may not have it yet."""
+        """Wait for a planned offset beyond the queue's end: a broker that has just started may not have it yet."""
         self._tries_for_offset[pull.key, pull.begin] += 1
         tries = self._tries_for_offset[pull.key, pull.begin]
         if tries > TRIES_FOR_OFFSET_MAX:

@@ -1,11 +1,12 @@
-"""Stores whose queues end before a stream's place, and may be on the way back to it.
+"""Queues that end before a stream's offsets, and may catch up to them.
 
-A slave that begins anew (its log, its queues, or both) gets what it had once more, in the order of the log. Its queues
-are short then, the log's folder is the same, and nothing is lost. A log that has come to rows younger than the place
-has passed all that the place covers: what is missing will not come. Until then there is nothing new to read either.
+A slave that begins anew (its log, its queues, or both) gets its records once more, in the order of the log. Until
+then its queues are short, the log's folder is the same, and nothing is lost. A log that has reached rows younger than
+the stream's offsets has passed all rows that the stream had read: missing rows will not come. Until then there are no
+new rows either.
 
-A queue that is as long as its place again may have other rows than it had: those that a broker took after it had lost
-its newest ones. They are told apart by their times too.
+A queue that has caught up may have other rows than before: rows that a broker stored after it had lost its newest
+ones. Their times reveal them.
 """
 
 import logging
@@ -35,15 +36,17 @@ class _CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class _Missing:
-    """The place of a queue that ended before it, and when that place was given: it is given anew while others go on."""
+    """The stream's offset in a queue that ended before it, and the time of that offset."""
 
     place: int
     given_at_ms: int
 
 
 def first_newer(key: QueueKey, given_at_ms: int, catalog: Catalog) -> int | None:
-    """Where the rows of a queue begin that are younger than a place; None when there are none, or when it is not known
-    when the place was given (0)."""
+    """Return the first offset of a queue whose row is younger than a stream's offsets.
+
+    None if there is no such row, or if the time of the stream's offsets is unknown (0).
+    """
     if not given_at_ms:
         return None
     first = catalog.offset_at(key, given_at_ms + 1)
@@ -62,15 +65,18 @@ class TruncatedQueues:
         self._missing: dict[QueueKey, _Missing] = {}
 
     def missed(self, places: Offsets, given_at_ms: int) -> None:
-        """These queues were seen to end before their places."""
+        """Record that these queues end before the stream's offsets."""
         for key, place in places.items():
             known = self._missing.get(key)
             if known is None or known.place != place:
                 self._missing[key] = _Missing(place, given_at_ms)
 
     def replaced(self, places: Offsets, log: LogEnd, catalog: Catalog) -> dict[QueueKey, int]:
-        """Of the queues that were missed and reach their places again, those that did so with younger rows, and where
-        these begin: what was missing is lost. Each is told once; the rest of its broker is not waited for."""
+        """Return the caught-up queues with younger rows, and the begin of these rows.
+
+        The missing rows of such a queue are lost. Each queue is reported once, and the rest of its broker is not
+        awaited.
+        """
         back = {
             key: missing
             for key, missing in self._missing.items()
@@ -87,13 +93,16 @@ class TruncatedQueues:
         return found
 
     def lost(self, places: Offsets, catalog: Catalog) -> dict[QueueKey, int]:
-        """Of these queues, which were missed and are not waited for, those with younger rows, and where they begin."""
+        """Return the queues with younger rows and the begin of these, among short queues that are not awaited."""
         found = {key: first_newer(key, self._missing[key].given_at_ms, catalog) for key in places}
         return {key: first for key, first in found.items() if first is not None}
 
     def held(self, places: Offsets, ends: Mapping[QueueKey, int], catalog: Catalog) -> set[str]:
-        """The brokers of these queues, which were missed, whose rows may still come; `ends` are those of all queues
-        now. A place of which it is not known when it was given waits for nobody."""
+        """Return the brokers of these short queues whose rows may still come. `ends` are the current ends of all
+        queues.
+
+        Stream offsets without a known time are not awaited.
+        """
         brokers = {key.broker for key in places}
         for broker in self._catch_ups.keys() - brokers:
             del self._catch_ups[broker]

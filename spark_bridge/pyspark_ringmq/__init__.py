@@ -1,7 +1,7 @@
 """`spark.read.format("ringmq").option("store", DIR).load()`: RingMQ and RocketMQ topics as tables and streams.
 
-Spark finds this module by its name. The class is Spark's interface and only leads to the parts, each imported when it
-is asked for: `batch`, `stream` and `sink` here, everything else in `ringmq.spark_bridge`.
+Spark finds this module by its name. The class is Spark's interface and only delegates to the parts, which are
+imported on demand: `batch`, `stream` and `sink` here, everything else in `ringmq.spark_bridge`.
 """
 
 from collections.abc import Mapping
@@ -31,11 +31,11 @@ class DefaultSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "ringmq"
 
     def schema(self) -> StructType | str:
-        """The columns that the options ask for."""
+        """Return the columns that the options select."""
         from ringmq.spark_bridge.plan import columns_of
         from ringmq.spark_bridge.schema import arrow_schema, spark_schema
 
@@ -45,13 +45,13 @@ class DefaultSource(DataSource):
         return spark_schema(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
+        """Return a batch read of the columns in `schema`, which may be a selection (`.schema("offset bigint")`)."""
         from pyspark_ringmq.batch import batch_reader
 
         return batch_reader(self._options(schema), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream of the columns in `schema`."""
+        """Return a stream of the columns in `schema`."""
         from pyspark_ringmq.stream import stream_reader
 
         from ringmq.spark_bridge.options import parse_columns, parse_options
@@ -60,17 +60,17 @@ class DefaultSource(DataSource):
         return stream_reader(options, parse_columns(tuple(schema.fieldNames())))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write of rows of `schema`."""
+        """Return a batch write of rows of `schema`."""
         from pyspark_ringmq.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming write of rows of `schema`."""
+        """Return a streaming write of rows of `schema`."""
         from pyspark_ringmq.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
     def _options(self, schema: StructType) -> Mapping[str, str]:
-        """The options, of a table in Spark's catalog from its schema."""
+        """Return the options. For a table in Spark's catalog they come from its schema."""
         return {**options_in_schema(schema), **self.options}

@@ -1,7 +1,7 @@
 """Batch reads: planned on the driver once per action, read by tasks.
 
-Spark pushes filters down where `spark.sql.python.filterPushdown.enabled` is true, and refuses a reader that could take
-filters where it is not. So the reader that takes them is used in Spark's worker for push-down alone.
+Spark pushes filters down if `spark.sql.python.filterPushdown.enabled` is true. If it is false Spark rejects a reader
+with `pushFilters`. So only Spark's worker for push-down gets such a reader.
 """
 
 import sys
@@ -57,17 +57,17 @@ class Reader(DataSourceReader):
         return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches of one slice; runs in a task's Python worker."""
+        """Yield Arrow batches of one slice. Runs in a task's Python worker."""
         if not isinstance(partition, SlicePartition):
             return iter(())  # Spark makes one partition of its own of a plan without any
         return task_batches(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
 
 
 class FilteringReader(Reader):
-    """The same, with the filters that Spark pushes down."""
+    """A reader with the filters that Spark pushes down."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what narrows the plan; yields what Spark has to check itself, row by row."""
+        """Use the filters that reduce the plan, and yield those that Spark has to check itself, row by row."""
         conditions = []
         for pushed in filters:
             condition = filter_of(pushed)
@@ -97,23 +97,23 @@ def _microseconds(time: datetime) -> int:
 
 
 def _is_always_true(pushed: Filter) -> bool:
-    """These columns are never null."""
+    """True for a filter on null: these columns are never null."""
     return isinstance(pushed, datasource.IsNotNull) and _column(pushed) is not None
 
 
 def _column(pushed: Filter) -> str | None:
-    """The column that it is about, None when that does not narrow a plan."""
+    """Return the filter's column, None if it does not reduce a plan."""
     path: tuple[str, ...] = tuple(getattr(pushed, "attribute", ()))
     return path[0] if len(path) == 1 and path[0] in pushed_filters.COLUMNS else None
 
 
 def _is_pushdown_worker() -> bool:
-    """Whether this process is Spark's worker for push-down: it imports that module, or is it."""
+    """True in Spark's worker for push-down: the process imports that module, or runs it."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return PUSHDOWN_WORKER in sys.modules or (spec is not None and spec.name == PUSHDOWN_WORKER)
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader of one batch read. Raises `OptionError`."""
+    """Return the reader of one batch read. Raises `OptionError`."""
     reader = FilteringReader if _is_pushdown_worker() else Reader
     return reader(parse_options(options), parse_columns(tuple(schema.fieldNames())))

@@ -1,8 +1,9 @@
-"""Which batch reads the JVM source `ringmq-jvm` can take over from the Python source, and with which options.
+"""Selection of the batch reads that the JVM source `ringmq-jvm` serves in place of the Python source, with their
+options.
 
-It reads files: the store has to be on the driver's host and the tasks in the driver's process. What it does not know
-(times, addresses) is resolved here, by the planner of the Python source, to the offsets of each queue, and a pattern,
-which is Python's, to the topics that match it now.
+The JVM source reads files: the store has to be on the driver's host and the tasks in the driver's process. Times and
+addresses are unknown to it, so the Python source's planner resolves them here to the offsets of each queue. A
+pattern, which is Python's, is resolved to the topics that match it now.
 """
 
 import json
@@ -33,9 +34,9 @@ _PLACES = frozenset({"subscribe", "subscribePattern", "assign", "startingOffsets
 
 
 def jvm_options(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str] | None:
-    """The options of the same read for the JVM source, None where it has to be the Python source's.
+    """Return the options of the same read for the JVM source, None if the Python source must serve it.
 
-    Raises `OptionError` for options that no source takes.
+    Raises `OptionError` for options that no source accepts.
     """
     options = parse_options(given)
     if not _can_read_files(options) or not _is_there(spark):
@@ -49,7 +50,7 @@ def jvm_options(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str]
 
 
 def _by_names(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | None:
-    """The same read of topics that are there, with those that a pattern matches now; None where it matches none."""
+    """Return the same read by the names of existing topics, None if a pattern matches none."""
     topics = sorted({key.topic for key in chosen_queues(open_catalog(options), options)})
     if options.topics.pattern is None:
         return served
@@ -58,7 +59,7 @@ def _by_names(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | 
 
 
 def _can_read_files(options: ReadOptions) -> bool:
-    """Whether the store is on this host, and its end is known without a recovery."""
+    """True if the store is on this host, and its end is known without a recovery."""
     root = options.store
     if root is None or options.transport == "tcp" or not (root / layout.COMMIT_LOG).is_dir():
         return False
@@ -67,7 +68,7 @@ def _can_read_files(options: ReadOptions) -> bool:
 
 
 def _is_there(spark: SparkSession) -> bool:
-    """Whether tasks run in the driver's process and its class path has the jar."""
+    """True if tasks run in the driver's process and its class path has the jar."""
     jvm: Any = getattr(spark, "_jvm", None)  # a remote (Connect) session has none
     if jvm is None or not (spark.sparkContext.master or "").startswith("local"):
         return False
@@ -79,7 +80,7 @@ def _is_there(spark: SparkSession) -> bool:
 
 
 def _resolved(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | None:
-    """The same read with each queue's offsets in place of what chose them."""
+    """Return the same read with the offsets of each queue."""
     spans = read_spans(open_catalog(options), options)
     if not spans:
         return None

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class LagListener(StreamingQueryListener):
-    """Gives the lag after each batch to `publish`; `latest` holds the newest of each running query."""
+    """Passes the lag after each batch to `publish`. `latest` holds the newest of each running query."""
 
     def __init__(self, publish: Publish, group: str | None) -> None:
         self._publish = publish
@@ -26,10 +26,13 @@ class LagListener(StreamingQueryListener):
         self.latest: dict[str, StreamLag] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing to tell yet."""
+        """Do nothing: a started query has no lag yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch is done, or nothing came for a while. What `publish` raises is logged: the query goes on."""
+        """Publish the lag after a batch, or after a time without one.
+
+        Errors of `publish` are logged: the query goes on.
+        """
         lag = lag_of_progress(json.loads(event.progress.json), self._group)
         if lag is None:
             return
@@ -41,8 +44,8 @@ class LagListener(StreamingQueryListener):
             _log.exception("the lag of query %s was not published", lag.query)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """The last lag still holds: a query with nothing to do has none."""
+        """Do nothing: the last lag still holds."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query that has ended has no lag."""
+        """Remove the lag of a query that has ended."""
         self.latest.pop(self._names.pop(str(event.id), ""), None)

@@ -5,10 +5,10 @@ from pyspark_ringmq.jvm import FORMAT, jvm_options
 
 
 def read(session: SparkSession, **options: object) -> DataFrame:
-    """The rows that `options` of format `ringmq` ask for; values may be Python's (True, 4, a Path).
+    """Return the rows of format `ringmq` with `options`. Values may be Python's (True, 4, a Path).
 
-    The JVM source reads them where its jar is on the class path and it can (`pyspark_ringmq.jvm`), else the Python
-    source. Raises `OptionError`.
+    The JVM source serves the read if its jar is on the class path and it supports the options (`pyspark_ringmq.jvm`).
+    Otherwise the Python source does. Raises `OptionError`.
     """
     texts = {name: _text(value) for name, value in options.items() if value is not None}
     for_jvm = jvm_options(session, texts)

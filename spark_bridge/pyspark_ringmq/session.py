@@ -1,4 +1,4 @@
-"""A Spark session set up for this data source, and registration where Spark cannot find it by itself."""
+"""A Spark session for this data source, and the registration of the format if Spark cannot find it by itself."""
 
 import atexit
 import os
@@ -43,11 +43,11 @@ def session(
     scratch: Path | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session with `SETTINGS`, and with `config` before them.
+    """Return a session with `SETTINGS`. Settings in `config` take precedence.
 
-    Under spark-submit it is that cluster's. Otherwise it runs inside this process group on `cores` (all) cores, on the
-    loopback only, logs errors only, has its files in `scratch` (a folder that is removed at the end), and the jar of
-    `ringmq-jvm` on its class path where that was built.
+    Under spark-submit the session is that cluster's. Otherwise it runs inside this process group on `cores` (all)
+    cores, on the loopback only, and logs errors only. Its files are in `scratch` (a folder that is removed at the
+    end). The jar of `ringmq-jvm` is on its class path if it was built.
     """
     builder = SparkSession.builder.appName(app_name)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -62,13 +62,13 @@ def session(
 
 
 def _jars(given: str | None) -> dict[str, str]:
-    """The setting with the JVM source's jar beside what was given."""
+    """Return the setting with the JVM source's jar added to the given ones."""
     jar = jar_path()
     return {} if jar is None else {"spark.jars": ",".join(filter(None, (given, str(jar))))}
 
 
 def local_session(app_name: str, scratch: Path, *, cores: int = 2) -> SparkSession:
-    """`session` on `cores` cores of this host."""
+    """Return `session` on `cores` cores of this host."""
     return session(app_name, cores=cores, scratch=scratch)
 
 
@@ -95,6 +95,6 @@ def _local_settings(cores: int | None, scratch: Path | None) -> dict[str, str]:
 
 
 def register(session: SparkSession) -> None:
-    """Make the format known where Spark does not see it: it lists modules, and editable installs hide theirs."""
+    """Register the format if Spark does not find it: Spark lists modules, and editable installs hide theirs."""
     if not any(module.name == "pyspark_ringmq" for module in pkgutil.iter_modules()):
         session.dataSource.register(DefaultSource)

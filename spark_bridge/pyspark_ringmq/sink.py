@@ -1,4 +1,4 @@
-"""Spark's side of writes: the classes it wants, around `plan` and `task` of `ringmq.spark_bridge.sink`."""
+"""Spark's side of writes: Spark's classes around `plan` and `task` of `ringmq.spark_bridge.sink`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +24,12 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-    """The writer of a batch: at least once."""
+    """Return the writer of a batch: at least once."""
     return BatchWriter(plan_batch_write(parse_write_options(options), _fields(schema), overwrite))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-    """The writer of a stream; Spark says `overwrite` in output mode complete, which here means: send again."""
+    """Return the writer of a stream. `overwrite` is output mode complete, which here sends all rows again."""
     if overwrite:
         raise WriteError("output mode complete would send the whole result again: use append or update")
     return StreamWriter(plan_stream_write(parse_write_options(options), _fields(schema)))
@@ -41,7 +41,7 @@ def _fields(schema: StructType) -> list[tuple[str, str]]:
 
 @dataclass
 class TaskWrites(WriterCommitMessage):
-    """What a task tells the driver: whose chunks are staged where."""
+    """A task's message to the driver: the writer and positions of its staged chunks."""
 
     query_id: str = ""
     batch_id: int = -1
@@ -50,7 +50,7 @@ class TaskWrites(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Tasks send; commit and abort have nothing left to do."""
+    """Tasks send. Commit and abort have nothing left to do."""
 
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
@@ -61,7 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Tasks stage, the driver's commit publishes; without a staging place tasks send straight to the topics."""
+    """Tasks stage, and the driver's commit publishes. Without a staging area tasks send straight to the topics."""
 
     def __init__(self, plan: WritePlan) -> None:
         self._plan = plan
@@ -76,7 +76,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return TaskWrites(attempt.query_id, attempt.batch_id, written.rows, written.chunks)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Runs on the driver when every task is done. May run again for a batch that was committed."""
+        """Commit on the driver after all tasks. Spark may repeat it for a committed batch."""
         place = self._plan.staging
         tasks = [message for message in messages if isinstance(message, TaskWrites)]
         if place is None or not tasks:
@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         commit_staged(self._plan.options.bootstrap, place.broker_name, request, self._plan.options.commit_timeout_ms)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing to take back: what is staged and not committed is never seen, and goes with the log."""
+        """Do nothing: staged chunks without a commit are never visible, and are deleted with the log."""
 
 
 def _current_attempt() -> Attempt:

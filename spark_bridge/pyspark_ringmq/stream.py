@@ -1,4 +1,4 @@
-"""Streams: offsets as JSON, limits as Spark's objects; what they mean stands in `ringmq.spark_bridge.stream_query`."""
+"""Streams: offsets as JSON, limits as Spark's objects. `ringmq.spark_bridge.stream_query` has their meaning."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,12 +23,12 @@ JsonOffsets = dict[str, dict[str, int]]
 
 
 def stream_reader(options: ReadOptions, columns: tuple[str, ...]) -> DataSourceStreamReader:
-    """A stream of `columns` as `options` ask for it."""
+    """Return a stream of `columns` with `options`."""
     return StreamReader(options, columns)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plain data as made, for it is pickled to tasks; the driver's one opens its query with the first question."""
+    """Holds plain data only, as it is pickled to tasks. The driver's instance opens its query on the first call."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -42,11 +42,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened
 
     def initialOffset(self) -> JsonOffsets:
-        """Where the query begins when it has no checkpoint."""
+        """Return the start of a query without a checkpoint."""
         return offsets_to_json(self._query.initial_offsets())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What is asked back in each trigger; only Trigger.Once asks for everything instead."""
+        """Return the limit of each trigger. Only Trigger.Once asks for everything instead."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
@@ -54,7 +54,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """The query ends where the log ends now."""
+        """Freeze the current end of the log as the query's end."""
         self._query.freeze()
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:
@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end is place else stream_offset_to_json(end)
 
     def reportLatestOffset(self) -> JsonOffsets | None:
-        """The log's end, from which Spark's progress tells the lag; an error here would end the query."""
+        """Return the log's end, from which Spark's progress derives the lag. An error here would end the query."""
         end = self._query.last_end()
         return None if end is None else offsets_to_json(end.offsets)
 
@@ -74,19 +74,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SlicePartition(part) for part in slices]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Arrow batches of one slice; runs in a task."""
+        """Yield Arrow batches of one slice. Runs in a task."""
         if not isinstance(partition, SlicePartition):
             return iter(())  # Spark makes one partition of its own of a plan without any
         return task_batches(read_slice(partition.part, self._columns, ReadSettings.of(self._options)))
 
     def stop(self) -> None:
-        """The query has ended."""
+        """Close the query."""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
 
     def _limits(self, limit: ReadLimit) -> Limits:
-        """Spark hands over one limit; that of minOffsetsPerTrigger holds beside the other, as in Kafka's source."""
+        """Return the limits.
+
+        Spark passes one limit. That of minOffsetsPerTrigger applies as well, as in Kafka's source.
+        """
         if isinstance(limit, ReadAllAvailable):
             return Limits()
         options = self._options

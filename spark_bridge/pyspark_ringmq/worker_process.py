@@ -1,4 +1,4 @@
-"""What this source asks of the Python process that runs it, one that Spark keeps for the next task or plan."""
+"""Settings of the Python process that runs this source, which Spark reuses for later tasks and plans."""
 
 import functools
 import gc
@@ -16,8 +16,8 @@ SPARK_DAEMON = "pyspark.daemon"
 def freeze_imports() -> None:
     """Take what lives now out of the garbage collector's sight; to be called once everything is imported.
 
-    Spark's daemon collects after each task: with Spark and Arrow imported that is 25 ms, in which the worker does not
-    take its next task.
+    Spark's daemon collects after each task. With Spark and Arrow imported that takes 25 ms, in which the worker
+    cannot start its next task.
     """
     gc.freeze()
 
@@ -25,8 +25,9 @@ def freeze_imports() -> None:
 def task_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """The batches of one task, in its worker's main thread.
 
-    While Spark has one, a broken pipe ends the process without a word. Spark closes the socket only when it wants no
-    more (`limit`, a cancelled task) and does not use the worker again; Spark's own handling prints two stack traces.
+    While Spark reads a batch, a broken pipe ends the process silently. Spark closes the socket only if it wants no
+    more (`limit`, a cancelled task), and does not reuse the worker. Spark's own handling would print two stack
+    traces.
     """
     batch = next(batches, None)
     while batch is not None:
@@ -42,8 +43,8 @@ def task_batches(batches: Iterator[Any]) -> Iterator[Any]:
 def exit_quietly() -> None:
     """Have this process, if Spark's daemon has forked it, end without a word once it waits for work and none comes.
 
-    A session that stops closes the sockets of idle workers before it ends them. Spark's daemon takes that for a task
-    that broke, and prints its stack traces. What breaks within a task is told as ever.
+    A session that stops closes the sockets of idle workers before it ends them. Spark's daemon takes that for a
+    broken task and prints its stack traces. Errors within a task are reported as ever.
     """
     daemon = sys.modules["__main__"]
     take_task = getattr(daemon, "worker", None)

@@ -13,7 +13,7 @@ from ringmq.spark_bridge.sink.row_encoder import EncodableRows, RowEncoder
 from ringmq.spark_bridge.sink.row_targets import ANY_QUEUE, Target, TopicQueues, rows_by_target, spread
 
 OPEN_CHUNKS_MAX = 32
-"""Targets that a task fills at a time; the fullest chunk leaves early when one more comes."""
+"""The most targets that a task fills at a time. One more target makes the fullest chunk leave early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class _OpenChunk:
 
 
 class ChunkBuilder:
-    """Fills chunks of up to `chunk_bytes`; a row that is larger gets a chunk of its own, up to `element_bytes_max`."""
+    """Fills chunks of up to `chunk_bytes`. A larger row gets a chunk of its own, up to `element_bytes_max`."""
 
     def __init__(self, topic: str | None, queues: TopicQueues, chunk_bytes: int, element_bytes_max: int) -> None:
         self._topic = topic
@@ -45,14 +45,14 @@ class ChunkBuilder:
         self._number = int.from_bytes(os.urandom(2), "big")  # keeps tasks from marching in step
 
     def add(self, batch: pa.RecordBatch) -> Iterator[Chunk]:
-        """Take the batch's rows in; the chunks that became full. Raises RowError and RouteError."""
+        """Add the batch's rows and yield the full chunks. Raises RowError and RouteError."""
         rows = EncodableRows(batch, self._element_bytes_max)
         self._encoder.start_batch()
         for target, index in rows_by_target(batch, self._topic, self._queues):
             yield from self._fill(target, rows, index)
 
     def rest(self) -> Iterator[Chunk]:
-        """What is left when no row comes any more."""
+        """Yield the unfinished chunks after the last row."""
         for target in list(self._open):
             yield from self._close(target)
 

@@ -1,4 +1,4 @@
-"""Chunks on their way: some in flight at a time over one connection, in order per queue, the oldest awaited first."""
+"""Sends of chunks over one connection: some in flight at a time, in order per queue, the oldest awaited first."""
 
 import concurrent.futures
 from collections import deque
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ChunkSender(Generic[T]):
-    """Sends requests; `on_stored` is called with the note of each and where it was stored, in the order of sending."""
+    """Sends requests. `on_stored` is called with each note and its stored position, in the order of sending."""
 
     def __init__(self, namesrv: str, group: str, timeout_ms: int, on_stored: Callable[[T, SendResult], None]) -> None:
         retry = RetryPolicy(attempts=SEND_ATTEMPTS, budget_ms=timeout_ms)
@@ -41,13 +41,13 @@ class ChunkSender(Generic[T]):
             self._producer.close()
 
     def send(self, note: T, request: SendRequest) -> None:
-        """Send one, after the oldest when too many are in flight. Raises SendError of an earlier one, too."""
+        """Send one request, after the oldest if too many are in flight. Raises SendError of an earlier one, too."""
         while len(self._in_flight) >= IN_FLIGHT_MAX:
             self._take_oldest()
         self._in_flight.append((note, self._producer.begin_request(request)))
 
     def wait(self) -> None:
-        """Until everything is stored. Raises SendError, WriteError."""
+        """Wait until everything is stored. Raises SendError, WriteError."""
         while self._in_flight:
             self._take_oldest()
 

@@ -1,4 +1,4 @@
-"""The columns that rows to be written may have, and what is wrong with a schema. Types by Spark's simple names."""
+"""The accepted columns of rows to write, and the check of a schema. Types by Spark's simple names."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ COLUMN_TYPES: dict[str, tuple[str, ...]] = {
     "deliverAt": ("timestamp",),
 }
 LATER_COLUMNS = ("delayLevel", "deliverAt")
-"""Messages with one of these cannot be in a batch, and stand where the broker serves delays."""
+"""Columns of delayed messages, which cannot be in a batch and wait at the broker that serves delays."""
 
 
 def check_write_schema(fields: Sequence[tuple[str, str]], topic_option: str | None) -> None:

@@ -1,4 +1,7 @@
-"""Rows with a delay: each is a message of its own, as no broker takes them in batches. Slow, row by row, and rare."""
+"""Rows with a delay.
+
+Each is a message of its own, as no broker accepts delays in batches. Slow, row by row, and rare.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -17,7 +20,7 @@ DelayedRequests = Callable[[str | None], Iterator[SendRequest]]
 
 
 def split_delayed(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, DelayedRequests]:
-    """(the rows without a delay, those with one as requests; they want the option topic)."""
+    """Return (rows without a delay, rows with one as requests). The latter need the option topic."""
     columns = [name for name in LATER_COLUMNS if name in batch.schema.names]
     if not columns:
         return batch, lambda _: iter(())

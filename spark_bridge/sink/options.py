@@ -1,4 +1,4 @@
-"""What a write asks for: the options of `write` and `writeStream`, checked and typed. Names in any case."""
+"""The options of `write` and `writeStream`, checked and typed. Names in any case."""
 
 import logging
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ _warned: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Checked options. `topic` and `broker` None: not given."""
+    """Checked options. `topic` and `broker` are None if absent."""
 
     bootstrap: str
     topic: str | None = None
@@ -91,7 +91,10 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Options by the table's names; aliases resolved, Spark's own left out, other kafka.* ones told of once."""
+    """Return the options by the table's names, with aliases resolved and Spark's own left out.
+
+    Other kafka.* options are logged once.
+    """
     given: dict[str, str] = {}
     for name, value in options.items():
         lower = name.lower()

@@ -1,4 +1,4 @@
-"""What the driver finds out before the tasks of a write start: how rows travel, and where to. Pickled to tasks."""
+"""The driver's findings before the tasks of a write start: the form and the targets of rows. Pickled to tasks."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from ringmq.spark_bridge.sink.errors import SchemaError, WriteError
 from ringmq.spark_bridge.sink.options import AT_LEAST_ONCE, EXACTLY_ONCE, WriteOptions
 
 MESSAGE_BYTES_MAX = 4 << 20
-"""maxMessageSize of a broker that was not configured otherwise."""
+"""maxMessageSize of a broker by default."""
 STATUS_TOPIC = "TBW102"
-"""A topic that every broker has: its route names them all."""
+"""A topic of every broker: its route names them all."""
 
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
@@ -21,7 +21,7 @@ _told: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """`staging` None: tasks send straight to the topics, at least once."""
+    """With `staging` None tasks send straight to the topics, at least once."""
 
     options: WriteOptions
     columns: tuple[str, ...]
@@ -29,23 +29,23 @@ class WritePlan:
 
     @property
     def chunk_bytes(self) -> int:
-        """Size of a full chunk."""
+        """The size of a full chunk."""
         limit = self.options.chunk_bytes
         return limit if self.staging is None else min(limit, self.staging.chunk_bytes_max)
 
     @property
     def element_bytes_max(self) -> int:
-        """The largest row, as an element of a batch."""
+        """The size of the largest row, as an element of a batch."""
         return MESSAGE_BYTES_MAX if self.staging is None else self.staging.element_bytes_max
 
     @property
     def broker(self) -> str | None:
-        """The only broker to write to."""
+        """The only broker to write to, None if there are several."""
         return self.options.broker if self.staging is None else self.staging.broker_name
 
 
 def plan_batch_write(options: WriteOptions, fields: Sequence[tuple[str, str]], overwrite: bool) -> WritePlan:
-    """A batch write: at least once. Raises SchemaError, WriteError."""
+    """Return the plan of a batch write: at least once. Raises SchemaError, WriteError."""
     if overwrite:
         raise WriteError("messages cannot be replaced: write with mode append")
     if options.delivery == EXACTLY_ONCE:
@@ -64,7 +64,10 @@ def plan_stream_write(
     find: Callable[[str], TopicRoute] | None = None,
     describe: Callable[[str], StagingArea | None] = describe_staging,
 ) -> WritePlan:
-    """A streaming write: exactly once where the broker can do it. Raises SchemaError, WriteError, RingmqError."""
+    """Return the plan of a streaming write: exactly once if the broker supports it.
+
+    Raises SchemaError, WriteError, RingmqError.
+    """
     check_write_schema(fields, options.topic)
     columns = tuple(name for name, _ in fields)
     if options.delivery == AT_LEAST_ONCE:
@@ -88,7 +91,7 @@ def plan_stream_write(
 
 
 def _only_broker(route: TopicRoute, topic: str | None) -> str | None:
-    """The one broker that takes the rows; None where there are several and only the topic column says which."""
+    """Return the one broker for the rows, None if there are several and only the topic column selects one."""
     names = sorted({queue.broker_name for queue in route.write_queues})
     if len(names) == 1:
         return names[0]
@@ -101,7 +104,7 @@ def _only_broker(route: TopicRoute, topic: str | None) -> str | None:
 
 
 def tell_once(text: str) -> None:
-    """One line for whoever runs the job."""
+    """Print a line once for the user of the job."""
     if text not in _told:
         _told.add(text)
         _log.warning("%s", text)

@@ -1,6 +1,6 @@
 """Rows of an Arrow batch as elements of batch bodies: the C kernel's wrapper, and its plain-Python twin for tests.
 
-Both make of a row what `ringmq.client` makes of the same message (native/src/sink_rows.h).
+Both encode a row like `ringmq.client` encodes the same message (native/src/sink_rows.h).
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ringmq.native import ffi, lib
 from ringmq.spark_bridge.sink.errors import RowError
 
 PROPERTIES_BYTES_MAX = 32_767 - 512
-"""The format's limit less the room for what brokers add."""
+"""The format's limit less the space for the broker's additions."""
 _KEY_TAIL_CHARS = 12
 _HOUR_MS = 3_600_000
 _COLUMNS = {
@@ -32,14 +32,14 @@ _COLUMNS = {
 
 @dataclass(slots=True)
 class _Text:
-    """A binary or utf8 array as the kernel sees it; keeps what it points to alive."""
+    """A binary or utf8 array as the kernel sees it, with references to its memory."""
 
     struct: Any
     kept: list[Any]
 
 
 def as_text(array: pa.Array) -> _Text:
-    """Borrow an array's buffers; large types are cast to those with 32-bit offsets."""
+    """Return an array's borrowed buffers. Large types are cast to those with 32-bit offsets."""
     if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type):
         array = array.cast(pa.binary())
     valid, offsets, data = array.buffers()
@@ -89,7 +89,7 @@ class EncodableRows:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """How far an encoding came. `room_needed` > 0: the next row did not fit, it takes so many bytes."""
+    """Progress of an encoding. If `room_needed` > 0, the next row did not fit and needs so many bytes."""
 
     rows: int
     bytes_used: int
@@ -97,7 +97,7 @@ class Encoded:
 
 
 class RowEncoder:
-    """Makes elements, one UNIQ_KEY after the other."""
+    """Makes elements with consecutive UNIQ_KEYs."""
 
     def __init__(self) -> None:
         self._generator = new_key_generator()
@@ -106,7 +106,7 @@ class RowEncoder:
         self._used = ffi.new("uint64_t *")
 
     def start_batch(self) -> None:
-        """Take the time for the UNIQ_KEYs of what follows."""
+        """Read the clock for the UNIQ_KEYs of the next rows."""
         key = self._generator.next_key(now_ms())
         prefix, month_ms = key[:-_KEY_TAIL_CHARS].encode(), int(key[-_KEY_TAIL_CHARS:-4], 16)
         ffi.memmove(self._keys.prefix, prefix, len(prefix))
@@ -147,7 +147,7 @@ def _fault_text(fault: Any) -> str:
 
 
 def sharding_hashes(keys: pa.Array) -> NDArray[np.int32]:
-    """java.lang.String.hashCode of each key, 0 for null."""
+    """Return java.lang.String.hashCode of each key, 0 for null."""
     hashes = np.empty(len(keys), np.int32)
     text = as_text(keys)
     lib.rmq_sink_hashes(text.struct, len(keys), ffi.from_buffer("int32_t[]", hashes, require_writable=True))
@@ -155,7 +155,7 @@ def sharding_hashes(keys: pa.Array) -> NDArray[np.int32]:
 
 
 def encode_plain(rows: Sequence[dict[str, Any]], keys: Sequence[str], now: int) -> bytes:
-    """The same elements made row by row by the SDK; `keys` are the UNIQ_KEYs in order. For tests."""
+    """Return the same elements, made row by row by the SDK. `keys` are the UNIQ_KEYs in order. For tests."""
     messages = []
     for row, uniq_key in zip(rows, keys, strict=True):
         headers = {pair["key"]: _plain_text(pair["value"]) for pair in row.get("headers") or ()}

@@ -1,4 +1,4 @@
-"""Which queue each row of a batch goes to: by its column partition, its sharding key's hash, or any of its topic's."""
+"""The queue of each row: by its column partition, by its sharding key's hash, or any of its topic's."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ANY_QUEUE = -1
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A topic and the place of a queue in its list of queues; ANY_QUEUE leaves the choice to who sends."""
+    """A topic and the index of a queue in its list of queues. ANY_QUEUE leaves the choice to the sender."""
 
     topic: str
     queue: int
@@ -33,7 +33,7 @@ class TopicQueues:
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
 
     def of(self, topic: str) -> tuple[MessageQueue, ...]:
-        """All queues that rows of the topic may go to. Raises RouteError when there is none."""
+        """Return all possible queues of the topic's rows. Raises RouteError without any."""
         known = self._queues.get(topic)
         if known is not None:
             return known
@@ -45,7 +45,7 @@ class TopicQueues:
         return queues
 
     def single_broker(self, topic: str) -> None:
-        """Raise RouteError when a bare queue id does not say which queue it is."""
+        """Raise RouteError if a bare queue id is ambiguous."""
         brokers = sorted({queue.broker_name for queue in self.of(topic)})
         if len(brokers) > 1:
             raise RouteError(
@@ -56,7 +56,7 @@ class TopicQueues:
 def rows_by_target(
     batch: pa.RecordBatch, topic_option: str | None, queues: TopicQueues
 ) -> Iterator[tuple[Target, NDArray[np.int32]]]:
-    """(target, indexes of its rows in order) of every target in the batch. Raises RowError and RouteError."""
+    """Yield (target, indexes of its rows in order) of every target in the batch. Raises RowError and RouteError."""
     for topic, index in _rows_by_topic(batch, topic_option):
         names = batch.schema.names
         if "partition" in names:
@@ -86,7 +86,7 @@ def _rows_by_topic(batch: pa.RecordBatch, topic_option: str | None) -> Iterator[
 
 
 def _by_partition(column: pa.Array, index: NDArray[np.int32], topic: str, queues: TopicQueues) -> NDArray[np.int32]:
-    """The column's queue ids; null leaves the choice."""
+    """Return the column's queue ids. Null leaves the choice."""
     queues.single_broker(topic)
     ids = [queue.queue_id for queue in queues.of(topic)]
     chosen = column.fill_null(ANY_QUEUE).to_numpy()[index]
@@ -102,7 +102,7 @@ def _by_partition(column: pa.Array, index: NDArray[np.int32], topic: str, queues
 
 
 def _by_sharding_key(column: pa.Array, index: NDArray[np.int32], count: int) -> NDArray[np.int32]:
-    """Rule of `SelectMessageQueueByHash`: the remainder as Java has it, without its sign; null leaves the choice."""
+    """Return the remainders by the rule of `SelectMessageQueueByHash`: Java's, without sign. Null leaves the choice."""
     chosen = np.abs(np.fmod(sharding_hashes(column), np.int32(count)))[index]
     if column.null_count:
         chosen[column.is_null().to_numpy(zero_copy_only=False)[index]] = ANY_QUEUE
@@ -110,5 +110,5 @@ def _by_sharding_key(column: pa.Array, index: NDArray[np.int32], count: int) -> 
 
 
 def spread(queues: Sequence[MessageQueue], number: int) -> MessageQueue:
-    """A queue for the `number`th chunk that may go to any."""
+    """Return a queue for the `number`th chunk without a fixed queue."""
     return queues[number % len(queues)]

@@ -28,7 +28,7 @@ from ringmq.spark_bridge.sink.row_targets import TopicQueues
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Whose rows they are: one attempt at one partition of one micro-batch."""
+    """The identity of rows: one attempt at one partition of one micro-batch."""
 
     query_id: str
     batch_id: int
@@ -38,14 +38,14 @@ class Attempt:
 
 @dataclass(slots=True)
 class Written:
-    """What a task has done; `chunks` in the order of its rows, empty unless they are staged."""
+    """The result of a task. `chunks` are in the order of its rows, empty unless they are staged."""
 
     rows: int = 0
     chunks: list[StagedChunk] = field(default_factory=list)
 
 
 def write_directly(plan: WritePlan, batches: Iterator[pa.RecordBatch]) -> Written:
-    """Send rows straight to their topics: stored when this returns; stored in part when it raises."""
+    """Send rows straight to their topics. All are stored when this returns, some when it raises."""
     written = Written()
 
     def on_stored(rows: int, result: SendResult) -> None:
