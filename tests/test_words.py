@@ -1,0 +1,74 @@
+"""Pages and docstrings follow the rules of CONTRIBUTING.md: short lines, no retired words, named subjects."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.test_house import MAY_IMPORT, PAGES, ROOT
+
+LINE_MAX = CELL_MAX = 120
+CLAUSE = re.compile(
+    r"(What|Who|Whoever|Whose|Whether|Which|Whichever|Where|When|How|Nobody|Nothing|One that|Why|Whom)\b"
+)
+"""A docstring that begins so names no subject."""
+RETIRED = re.compile(r"\bwhoever\b|\bheirs?\b|\bthe house\b|\boutlets?\b|\blet_go\b|\bhears of\b", re.IGNORECASE)
+"""Words that the glossary replaces."""
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+ALL_PAGES = [*PAGES, *DECISIONS]
+
+
+def prose(page: Path) -> Iterator[tuple[int, str]]:
+    """Lines of a page outside of code blocks."""
+    is_code = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code:
+            yield number, line
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    """Docstrings of modules, classes, functions and attributes."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        body = getattr(node, "body", None)
+        for statement in body if isinstance(body, list) else ():
+            match statement:
+                case ast.Expr(ast.Constant(str() as text)):
+                    yield statement.lineno, text
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lines_and_cells_are_short(page: Path) -> None:
+    long = [number for number, line in enumerate(page.read_text().splitlines(), 1) if len(line) > LINE_MAX]
+    assert not long, f"lines over {LINE_MAX} characters"
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_have_no_retired_word(page: Path) -> None:
+    assert not [f"{number}: {line}" for number, line in prose(page) if RETIRED.search(line)]
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_docstrings_name_their_subject(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for line, text in docstrings(path):
+            if CLAUSE.match(text.strip()) or RETIRED.search(text):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0]}")
+    assert not found
+
+
+def test_every_decision_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", index))
+    assert linked == {page.name for page in DECISIONS} - {"README.md"}
+    for page in DECISIONS:
+        if page.name != "README.md":
+            assert re.findall(r"^\*\*(\w+)\.\*\*", page.read_text(), re.MULTILINE) == [
+                "Context",
+                "Decision",
+                "Consequence",
+            ]
