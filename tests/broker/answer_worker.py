@@ -9,7 +9,7 @@ from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Reply
 from ringmq.ipc.answerers import AnswerRow
 from ringmq.ipc.asks import Inbox
-from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
@@ -46,7 +46,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         if asked is None and time.monotonic() - idle_since > IDLE_S:
             deactivate(plane, spec.role)
             if (asked := inbox.take()) is None and not inbox.is_blocked:
-                return EXIT_CLEAN
+                return EXIT_RESTED
         if asked is None:
             inbox.unblock()
             plane.wait(spec.role, 10)

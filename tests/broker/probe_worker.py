@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -65,13 +65,13 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
             case ["rest"]:
                 order.unlink()
                 deactivate(plane, spec.role)
-                return EXIT_CLEAN
+                return EXIT_RESTED
             case ["rest", "slowly"]:
                 deactivate(plane, spec.role)
                 order.unlink()
                 while not (folder() / "end").exists():
                     time.sleep(TURN_S)  # poll
-                return EXIT_CLEAN
+                return EXIT_RESTED
         time.sleep(TURN_S)  # poll
     with (folder() / "stops").open("a") as notes:
         notes.write(f"{spec.name} {plane.watermarks.stop_requested}\n")

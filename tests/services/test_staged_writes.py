@@ -143,7 +143,7 @@ def test_a_queue_id_that_is_no_number_costs_a_refusal_only(broker: RunningBroker
     control, body = broker.worker_pids()["control"], batch_body([b"x"])
     with RawClient(broker.address) as client:
         said = {**StagedChunk(0, 0, 0, 0, 1, 0).properties("forged", 0, "Any", 0), staged_writes.TARGET_QUEUE: queue}
-        at = int(client.send(stager.place.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
+        at = int(client.send(stager.area.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
     chunk = StagedChunk(0, 0, 0, at, len(body), zlib.crc32(body) & 0x7FFFFFFF)
     code, text = refusal(stager, 0, chunk, query="forged")
     assert code == ResponseCode.INVALID_PARAMETER and "RINGMQ_QUEUE" in text
@@ -168,7 +168,7 @@ def test_bodies_that_write_would_refuse_are_refused_before_the_decision(broker: 
     body = batch_body([b"fine", b"cut off"])[:-1]
     with RawClient(broker.address) as client:
         said = StagedChunk(0, 0, 0, 0, 1, 0).properties("body", 0, "Body", 0)
-        at = int(client.send(stager.place.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
+        at = int(client.send(stager.area.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
     chunk = StagedChunk(0, 0, 0, at, len(body), zlib.crc32(body) & 0x7FFFFFFF)
     code, text = refusal(stager, 0, chunk, query="body")
     assert code == ResponseCode.MESSAGE_ILLEGAL and "element 1" in text
@@ -204,7 +204,7 @@ def test_malformed_commits_are_refused_by_field(broker: RunningBroker, body: byt
 
 def test_a_commit_has_as_many_chunks_as_its_decision_has_room_for(broker: RunningBroker, stager: Stager) -> None:
     make_topic(broker.address, "Many", 1)
-    most = stager.place.chunks_max
+    most = stager.area.chunks_max
     assert most < staged_writes.CHUNKS_MAX, "maxMessageSize bounds it here"
     staged = stager.stage("many", 0, [("Many", 0, [b"%d" % number]) for number in range(most + 1)])
     code, text = refusal(stager, 0, *staged, query="many")
@@ -377,7 +377,7 @@ def test_a_message_with_the_pair_of_a_chain_is_refused(broker: RunningBroker, st
         body = batch_body([b"RINGMQ_CHAIN\x01", b"two"], pairs)
         with RawClient(broker.address) as client:
             said = StagedChunk(0, 0, 0, 0, 1, 0).properties("chained", number, "Chained", 0)
-            at = int(client.send(stager.place.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
+            at = int(client.send(stager.area.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
         chunk = StagedChunk(0, 0, 0, at, len(body), zlib.crc32(body) & 0x7FFFFFFF)
         if number == 0:
             stager.commit("chained", number, (chunk,))
