@@ -24,6 +24,7 @@ DEPTH_MAX = 64
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*")
 _NUMBER = re.compile(r"-?\d{1,400}(\.\d+)?([eE][-+]?\d+)?")
+_NOT_FINITE = re.compile(r"-?Infinity\b|NaN\b")
 _BARE_KEY = re.compile(r"[-+\w.$]+")
 _WHOLE = re.compile(r"-?\d{1,400}")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -70,6 +71,8 @@ class _Reader:
         self.in_key = False
 
     def fault(self, wanted: str) -> FastJsonError:
+        if self.at >= len(self.text):
+            return FastJsonError(f"wanted {wanted} at character {self.at}, but the text ends there")
         return FastJsonError(f"wanted {wanted} at character {self.at}, found {self.text[self.at : self.at + 16]!r}")
 
     def skip(self, pattern: re.Pattern[str]) -> str:
@@ -170,6 +173,15 @@ class _Reader:
 
 
 class _ConfigReader(_Reader):
+    def value(self, depth: int) -> Any:
+        """A number that is not finite is read, so that the table's own check leaves out its entry alone."""
+        self.skip(_SPACE)
+        match = _NOT_FINITE.match(self.text, self.at)
+        if match is None:
+            return super().value(depth)
+        self.at = match.end()
+        return float(match[0])
+
     def string(self) -> str:
         return self.any_string()
 
