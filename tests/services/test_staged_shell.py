@@ -88,8 +88,8 @@ def shell(core: Core, root: Path, appends: Any = None, flushed_offset: int = 100
     topics = SimpleNamespace(find=lambda name: name, queue=lambda name, queue_id: (1, 1, queue_id))
     none = cast(Any, None)
     return StagedWrites(
-        plane=cast(Any, plane), log=none, topics=cast(Any, topics), config=lambda: config, appends=appends, topic_creator=none,
-        outbox=none, tell=print, core=cast(Any, core),
+        plane=cast(Any, plane), log=none, topics=cast(Any, topics), config=lambda: config, appends=appends,
+        topic_creator=none, outbox=none, tell=print, core=cast(Any, core),
     )  # fmt: skip
 
 
