@@ -25,7 +25,7 @@ from ringmq.broker.replication.proof_reader import ProofReader
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request_runner import RequestRunner
 from ringmq.broker.requests import slow_requests
-from ringmq.broker.requests.intake import Intake, Way
+from ringmq.broker.requests.intake import Intake
 from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Effect
 from ringmq.broker.requests.runner import AnswerTimes
@@ -109,10 +109,16 @@ class ControlLoop:
             self._saves,
             self._replies.backlog_bytes,
         )
-        way = Way(plane, role, self._inbox, self._replies, self._requests, self._clock)
         self._intake = Intake(
-            way,
-            hooks=self,
+            plane,
+            role,
+            self._inbox,
+            self._replies,
+            self._requests,
+            self._clock,
+            lambda text: self._log_line(self._of_peers, text),
+            before_request=self._drain_offsets,
+            on_reader_restart=self._on_reader_restart,
             others={
                 lib.RMQ_INBOX_QUEUE: self._on_queue,
                 lib.RMQ_INBOX_TOPICS: self._on_topics,
@@ -184,16 +190,7 @@ class ControlLoop:
 
     # ---- in ----
 
-    def before_request(self, now_ms: int) -> None:
-        """Apply the offsets that earlier pulls have committed. An older commit must not undo the client's own
-        request."""
-        self._drain_offsets(now_ms)
-
-    def on_junk(self, text: str) -> None:
-        """A peer has sent bytes that are no request."""
-        self._log_line(self._of_peers, text)
-
-    def on_reader_restart(self, reader: int, generation: int) -> None:
+    def _on_reader_restart(self, reader: int, generation: int) -> None:
         """A read worker was started again. The clients of its old connections leave their groups."""
         for connection in self.broker.membership.connections():
             if connection.reader == reader and connection.reader_generation != generation:
@@ -291,6 +288,7 @@ class ControlLoop:
         return ControlReport(permission, states, census.clients, census.left_out, sends_from_ms, refused, counts)
 
     def _drain_offsets(self, now_ms: int) -> None:
+        """Apply the offsets that pulls have committed. An older commit must not undo a later request of the client."""
         self._guard("consumer offsets", lambda: self.broker.offsets.drain(now_ms))
 
     def _totals(self) -> Totals:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests import access
-from ringmq.broker.requests.intake import Intake, Way
+from ringmq.broker.requests.intake import Intake
 from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.broker.requests.runner import AnswerTimes
@@ -71,8 +71,7 @@ class ServiceLoop:
         self._requests = ServiceRequests(
             services, outbox, self._clock, self._replies.backlog_bytes, self._refusal, times.measure, self._log_line
         )
-        way = Way(plane, role, inbox, self._replies, self._requests, self._clock)
-        self._intake = Intake(way, hooks=self, others={})
+        self._intake = Intake(plane, role, inbox, self._replies, self._requests, self._clock, self._log_line)
         self._lines = LogThrottle(LINES_PER_MINUTE)
         self._now_ms = 0
         self._next_tick_ms = 0
@@ -136,17 +135,6 @@ class ServiceLoop:
         return all(service.is_idle for service in self._services)
 
     # ---- in ----
-
-    def before_request(self, now_ms: int) -> None:
-        """Called before a request of a client is decoded."""
-
-    def on_junk(self, text: str) -> None:
-        """Called after a peer has sent bytes that are no request."""
-        self._log_line(text)
-
-    def on_reader_restart(self, reader: int, generation: int) -> None:
-        """Called after a read worker has been started again. `ReplyQueues` drops the answers for its old
-        connections."""
 
     def _refusal(self, code: int, connection: Connection) -> str | None:
         return access.refusal(self._config(), code, connection)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
 
 from ringmq.broker.requests.records import connection_of, request_of
 from ringmq.broker.requests.reply_queue import ReplyQueues
@@ -22,50 +21,50 @@ BACKLOG_RETRY_MS = 1
 INCOMPLETE_RETRY_MS = 1
 
 
-class Hooks(Protocol):
-    """The worker's actions beside answering requests."""
-
-    def before_request(self, now_ms: int) -> None:
-        """Called before a request of a client is decoded."""
-
-    def on_junk(self, text: str) -> None:
-        """Called after a peer has sent bytes that are no request."""
-
-    def on_reader_restart(self, reader: int, generation: int) -> None:
-        """Called after a read worker has been started again. Its connections of earlier generations are gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """The parts between a plane and the requests of one worker."""
-
-    plane: Plane
-    role: int
-    inbox: Inbox
-    outlets: ReplyQueues
-    requests: Runner
-    clock: TurnClock
-
-
 class Intake:
-    """Takes records out of the inbox of one worker. `others`: type of a record without a connection -> its handler."""
+    """Takes records out of the inbox of one worker.
 
-    def __init__(self, way: Way, hooks: Hooks, others: Mapping[int, Callable[[Ask, int], None]]) -> None:
-        self._way = way
-        self._hooks = hooks
+    `on_junk` gets a line about bytes of a peer that are no request. `others`: type of a record without a connection ->
+    its handler. `before_request` is called before a request is decoded. `on_reader_restart` gets port and generation of
+    a read worker that was started again: its connections of earlier generations are gone.
+    """
+
+    def __init__(
+        self,
+        plane: Plane,
+        role: int,
+        inbox: Inbox,
+        replies: ReplyQueues,
+        requests: Runner,
+        clock: TurnClock,
+        on_junk: Callable[[str], None],
+        *,
+        others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}),
+        before_request: Callable[[int], None] | None = None,
+        on_reader_restart: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._plane = plane
+        self._role = role
+        self._inbox = inbox
+        self._replies = replies
+        self._requests = requests
+        self._clock = clock
+        self._on_junk = on_junk
         self._others = others
+        self._before_request = before_request
+        self._on_reader_restart = on_reader_restart
         self._generations: dict[int, int] = {}
         """Port of each read worker that has sent a record -> its generation."""
-        self._ports = {reader.role: reader.port for reader in way.plane.readers}
+        self._ports = {reader.role: reader.port for reader in plane.readers}
         self._blocked_parks = 0
 
     def take(self, now_ms: int) -> int:
         """Take records in while the turn has time for them. Returns the number of records."""
-        requests, inbox = self._way.requests, self._way.inbox
+        requests, inbox = self._requests, self._inbox
         taken = 0
-        while taken < RECORDS_PER_TURN and self._way.clock.is_within(INTAKE_MS):
+        while taken < RECORDS_PER_TURN and self._clock.is_within(INTAKE_MS):
             requests.begin_next()
-            if self._way.outlets.is_full or requests.is_full:
+            if self._replies.is_full or requests.is_full:
                 break
             record = inbox.take()
             if record is None:
@@ -78,7 +77,7 @@ class Intake:
 
     def look_at_readers(self) -> None:
         """Detect read workers that were started again and have sent nothing since."""
-        plane = self._way.plane
+        plane = self._plane
         for reader in plane.readers:
             generation = int(plane.role(reader.role).generation)
             if generation:
@@ -86,18 +85,18 @@ class Intake:
 
     def park(self, timeout_ms: int, has_news: Callable[[], bool] | None = None) -> None:
         """Sleep until the bell rings or `timeout_ms` have passed. `has_news` is called after the bell is armed."""
-        plane, role = self._way.plane, self._way.role
-        if self._way.outlets.is_waiting:
+        plane, role = self._plane, self._role
+        if self._replies.is_waiting:
             timeout_ms = BACKLOG_RETRY_MS
         plane.arm(role)
         if has_news is not None and has_news():
             plane.disarm(role)
             return
-        if self._way.inbox.is_blocked:
+        if self._inbox.is_blocked:
             # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
             # died, and then the record is freed here.
             self._blocked_parks += 1
-            if self._way.inbox.unblock() or self._blocked_parks == 1:
+            if self._inbox.unblock() or self._blocked_parks == 1:
                 plane.disarm(role)
                 return
             timeout_ms = INCOMPLETE_RETRY_MS
@@ -116,24 +115,25 @@ class Intake:
         self._see_generation(reader, record.role_generation)
         connection = connection_of(record, reader)
         if record.type == lib.RMQ_INBOX_CLOSED:
-            self._way.requests.end(connection)
-            self._way.outlets.end(connection)
+            self._requests.end(connection)
+            self._replies.end(connection)
         elif record.type == lib.RMQ_INBOX_JUNK:
-            frame_bytes_max = int(self._way.plane.header.settings.frame_bytes_max)
-            self._hooks.on_junk(f"junk from {connection.host}: {describe(record.payload, frame_bytes_max)}")
+            frame_bytes_max = int(self._plane.header.settings.frame_bytes_max)
+            self._on_junk(f"junk from {connection.host}: {describe(record.payload, frame_bytes_max)}")
         elif record.type == lib.RMQ_INBOX_COLD_FRAME:
-            self._hooks.before_request(now_ms)
+            if self._before_request is not None:
+                self._before_request(now_ms)
             request = self._decode(record, connection, now_ms)
             if request is not None:
-                self._way.requests.run(request)
+                self._requests.run(request)
 
     def _decode(self, record: Ask, connection: Connection, now_ms: int) -> Request | None:
         try:
             return request_of(record, connection, now_ms)
         except Exception as error:  # a defect of the decoder costs one connection, as junk does
             cause = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
-        self._hooks.on_junk(f"junk from {connection.host}: {cause}")
-        self._way.requests.effects.append(Hangup(connection, record.pending))
+        self._on_junk(f"junk from {connection.host}: {cause}")
+        self._requests.effects.append(Hangup(connection, record.pending))
         return None
 
     def _see_generation(self, reader: int, generation: int) -> None:
@@ -142,6 +142,6 @@ class Intake:
         if known == generation:
             return
         self._generations[reader] = generation
-        self._way.outlets.start_anew(reader, generation)
-        if known is not None:
-            self._hooks.on_reader_restart(reader, generation)
+        self._replies.start_anew(reader, generation)
+        if known is not None and self._on_reader_restart is not None:
+            self._on_reader_restart(reader, generation)

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +11,7 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.frame import FrameDecoder
 
 
-class FrameServer:
+class FrameServer(ABC):
     """Serves connections from threads until it is closed."""
 
     def __init__(self) -> None:
@@ -19,9 +20,9 @@ class FrameServer:
         self._links: list[socket.socket] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
+    @abstractmethod
     def answer(self, request: RemotingCommand) -> RemotingCommand:
         """The answer to one request."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """End the listener and every connection."""
