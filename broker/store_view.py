@@ -1,6 +1,6 @@
 """The store as control reads it: `ringmq.store.MessageStore` up to the live confirm offset.
 
-No path returns records at or above the confirm offset. Each call reads the offset anew.
+No path returns records at or above the confirm offset. Each call reads the offset again.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Supervisor:
 
     @property
     def replaced_only(self) -> frozenset[str]:
-        """Optional workers for which the plane has been made anew once."""
+        """Optional workers for which the plane has been made again once."""
         return self._core.replaced_only
 
     @replaced_only.setter

@@ -223,7 +223,7 @@ class SupervisorCore:
     is_abandoned: bool = False
     """True if the plane is broken and the workers were killed."""
     replaced_only: frozenset[str] = frozenset()
-    """Optional workers for which the plane has been made anew once. If such a worker meets an impossible state again,
+    """Optional workers for which the plane has been made again once. If such a worker meets an impossible state again,
     the cause is in the store, not in the plane. The supervisor then only replaces the worker."""
     restart_wanted: bool = False
     """True if the store is to be reopened: a worker has left an order for it, or the plane is broken."""

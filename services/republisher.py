@@ -235,7 +235,7 @@ class Republisher:
         except (NotMappedError, NotConfirmedError):
             pass
         except DamagedError as error:  # its record may be in the log, so it is not passed over
-            self._complain(f"waits: {error}; nothing behind it is published until the queue is built anew")
+            self._complain(f"waits: {error}; nothing behind it is published until the queue is rebuilt")
         return 0
 
     def publish(self, count: int, target: QueueTarget, lane: int = 0) -> int:

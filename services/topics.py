@@ -51,7 +51,7 @@ class Topic(NamedTuple):
 
 
 class Topics:
-    """Looks up topics and queues, each time anew, because control may change them at any time."""
+    """Looks up topics and queues, each time again, because control may change them at any time."""
 
     def __init__(self, plane: TopicPlane) -> None:
         self._plane = plane

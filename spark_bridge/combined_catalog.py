@@ -31,7 +31,7 @@ class CombinedCatalog:
 
     def brokers(self) -> tuple[BrokerLocation, ...]:
         """See Catalog. A broker without a known address has rows for tasks on this host only: the files suffice."""
-        places = self._files.brokers()  # a store that was made anew is another place
+        places = self._files.brokers()  # a store that was made again is another place
         if not all(place in self._addressed for place in places):
             try:
                 registered = self._registered()

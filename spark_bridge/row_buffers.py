@@ -109,7 +109,7 @@ class Texts(Column):
         return self.take_column(count, getattr(struct, self.name))
 
     def take_column(self, count: int, column: Any) -> pa.Array:
-        """Return the first `count` values. The count of the column's nulls begins anew."""
+        """Return the first `count` values. The count of the column's nulls begins again."""
         nulls, column.nulls = column.nulls, 0
         used = column.offsets[count]
         buffers = [

@@ -55,7 +55,7 @@ class _Look:
 
 
 class StoreCatalog:
-    """See `Catalog`. Each look opens the files anew, to notice a store that was made again."""
+    """See `Catalog`. Each look opens the files again, to notice a store that was made again."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         """Open nothing before the first call. A folder without a readable store then raises `ReadError`."""

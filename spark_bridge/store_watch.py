@@ -1,4 +1,4 @@
-"""Detection of a broker's store that was made anew: a stream that runs for months may meet one."""
+"""Detection of a broker's store that was made again: a stream that runs for months may meet one."""
 
 import os
 from collections.abc import Iterable

@@ -26,7 +26,7 @@ class StreamOffset:
     """A batch's end as the checkpoint has it: `offsets`, and what Spark does not keep for us.
 
     `began` is the begin of the query, in the end of its first batch: Spark asks again for that start when it repeats
-    the batch after a restart. `anew` has the first offsets of queues that were made anew since the batch's start. For
+    the batch after a restart. `anew` has the first offsets of queues that were made again since the batch's start. For
     queues that lost their newest rows it has the begin of the other rows that they got instead. `given_at_ms` is the
     time of the end, 0 if unknown.
     """
@@ -143,7 +143,7 @@ class TriggerState:
 @dataclass(frozen=True, slots=True)
 class Step:
     """The end of a batch, equal to its start when there is nothing to do, the trigger state from now on, and the first
-    offsets of queues that were made anew since the start (see `StreamOffset`)."""
+    offsets of queues that were made again since the start (see `StreamOffset`)."""
 
     end: Offsets
     trigger: TriggerState = field(default_factory=TriggerState)

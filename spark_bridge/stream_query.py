@@ -1,7 +1,7 @@
 """The planning side of a running stream: the decisions of `stream_core` on an open catalog. No Spark.
 
 Lives on the driver as long as its query. Nothing of it is needed for recovery: a place comes from Spark each time, and
-the trigger state starts anew.
+the trigger state starts again.
 """
 
 import logging

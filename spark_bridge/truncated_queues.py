@@ -1,6 +1,6 @@
 """Queues that end before a stream's offsets, and may catch up to them.
 
-A slave that begins anew (its log, its queues, or both) gets its records once more, in the order of the log. Until
+A slave that begins again (its log, its queues, or both) gets its records once more, in the order of the log. Until
 then its queues are short, the log's folder is the same, and nothing is lost. A log that has reached rows younger than
 the stream's offsets has passed all rows that the stream had read: missing rows will not come. Until then there are no
 new rows either.
@@ -50,7 +50,7 @@ def first_newer(key: QueueKey, given_at_ms: int, catalog: Catalog) -> int | None
     if not given_at_ms:
         return None
     first = catalog.offset_at(key, given_at_ms + 1)
-    if first is None or first == catalog.bounds(key)[0]:  # all of them: its topic was made anew
+    if first is None or first == catalog.bounds(key)[0]:  # all of them: its topic was made again
         return first
     return catalog.offset_at(key, given_at_ms + CLOCKS_APART_MS)
 

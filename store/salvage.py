@@ -115,7 +115,7 @@ def border_below(config: StoreConfig, offset: int) -> int:
 def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
     """Move out the whole log. The store then begins, and ends, at `to_offset`, a multiple of the file size.
 
-    Queues and index are deleted: their units name records of the old log, and dispatch makes them anew from later
+    Queues and index are deleted: their units name records of the old log, and dispatch makes them again from later
     records. Raises SalvageError, OSError.
     """
     if to_offset % config.commit_log_file_bytes:

@@ -22,7 +22,7 @@ class LabelRows:
 
 
 class LabelCache:
-    """Texts by id. Ids are never reused, so a text stays valid. A call with other ids joins the texts anew."""
+    """Texts by id. Ids are never reused, so a text stays valid. A call with other ids joins the texts again."""
 
     def __init__(self) -> None:
         self._texts: dict[int, bytes] = {}

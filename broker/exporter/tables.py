@@ -38,7 +38,7 @@ def struct_dtype(name: str, *fields: str) -> np.dtype[Any]:
 
 
 class Tables:
-    """Views of one plane. Every property reads it anew."""
+    """Views of one plane. Every property reads it again."""
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane

@@ -2,7 +2,7 @@
 would not know the topics of the adopted messages.
 
 The slave's tables are merged into the master's config files while the store is closed. They replace present entries,
-too: those are of the time without the disk, when running clients made topics, groups and offsets anew with defaults.
+too: those are of the time without the disk, when running clients made topics, groups and offsets again with defaults.
 System topics and groups of this broker stay, and a topic whose deletion was answered stays deleted.
 """
 

@@ -79,7 +79,7 @@ def mono_ms() -> int:
 
 
 class ReplicationView:
-    """Replication's words in the plane. Every call reads them anew."""
+    """Replication's words in the plane. Every call reads them again."""
 
     def __init__(self, plane: PlaneProtocol) -> None:
         self._plane = plane

@@ -63,7 +63,7 @@ class Change:
     publish: bool = False
     """True if the group's entry in the plane is out of date."""
     notify: bool = False
-    """True if the members have to share their queues anew."""
+    """True if the members have to share their queues again."""
 
 
 Key = TypeVar("Key")

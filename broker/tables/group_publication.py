@@ -50,7 +50,7 @@ class GroupPublication:
         self._publish_flags(group)
 
     def topic_changed(self, topic: str) -> None:
-        """The topic has a new entry. Publish it anew in the groups that subscribe to it."""
+        """The topic has a new entry. Publish it again in the groups that subscribe to it."""
         for group in self._consumers.groups_on(topic):
             self._published.get(group, {}).pop(topic, None)
             self._show_subscription(group, topic)

@@ -1,4 +1,4 @@
-"""Clients that join and leave: their groups are published anew, and the other members are notified."""
+"""Clients that join and leave: their groups are published again, and the other members are notified."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ class PullCore:
     def failed(self, error: RingmqError, jitter: float) -> Outcome:
         """Return the outcome of a failed pull: register with the broker, or refresh the route, then wait a little.
 
-        If the topic is gone, the messages read so far are void, and a new topic of its name begins anew. A slave may
+        If the topic is gone, the messages read so far are void, and a new topic of its name begins again. A slave may
         merely not know the topic yet.
         """
         gone = (

@@ -258,7 +258,7 @@ class QueueReader:
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Begin anew: the messages read so far are of a deleted topic."""
+        """Begin again: the messages read so far are of a deleted topic."""
         self._core.forget()
         self._context.inbox.discard(self.process_queue)
         self._context.offsets.forget(self.queue)

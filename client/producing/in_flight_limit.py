@@ -26,7 +26,7 @@ class InFlightLimit:
     """Permits for requests. Both bounds hold, but one request always fits into an empty limit, however large.
 
     An interrupt may stop any method between two steps. `forget` follows and repairs the half-done work: it counts
-    anew, and passing a permit on is idempotent.
+    again, and passing a permit on is idempotent.
     """
 
     __slots__ = ("_bytes_max", "_count_max", "_drained", "_interruptible", "_waiters", "bytes_held", "count")

@@ -31,7 +31,7 @@ class RequestSigner:
         self._own_entries = b"".join(_entry(name, value) for name, value in self._own.items())
 
     def sign(self, command: RemotingCommand) -> None:
-        """Put the user and the signature into the command's ext fields. A signed command is signed anew."""
+        """Put the user and the signature into the command's ext fields. A signed command is signed again."""
         fields = command.ext_fields
         fields.update(self._own)
         fields[SIGNATURE] = self._signature(signed_content(fields, command.body)).decode()

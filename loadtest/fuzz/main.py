@@ -88,7 +88,7 @@ def fuzz_doors(names: list[str], progress: Progress, golden: Path, seed: int, sh
 @click.option("--share", type=float, default=1.0, show_default=True, help="Of the inputs over sockets.")
 @click.option("--golden", type=click.Path(path_type=Path, exists=True), default=Path("tests/golden"), show_default=True)
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("build/fuzz"), show_default=True)
-@click.option("--fresh", is_flag=True, help="Begin anew instead of going on.")
+@click.option("--fresh", is_flag=True, help="Start from the first input instead of going on.")
 @ended_by_sigterm()
 def main(only: str, seed: int, inputs: int, share: float, golden: Path, folder: Path, fresh: bool) -> None:
     """Feed damaged frames and streams. Exit status 1 with seed and report if a rule is broken. In a checkout."""

@@ -19,7 +19,7 @@ log = logging.getLogger("ringmq.loadtest")
 
 THRESHOLD_STATUS = 3
 STOP_TIMEOUT_S = 10.0
-CLOCK_PAUSE_S = 0.01  # gevent's loop reads its clock anew: the run time would count from before the imports
+CLOCK_PAUSE_S = 0.01  # gevent's loop reads its clock again: the run time would count from before the imports
 
 
 def add_options(parser: Any) -> None:

@@ -1,7 +1,7 @@
 """The canary: an honest client in threads, one for each kind of request on old and on new connections.
 
 A request counts from its first try until the right answer. After a wrong answer, a closed connection or 2 s of
-silence the lane connects anew and tries again. Sent and read messages go into the checker of the drills.
+silence the lane connects again and tries again. Sent and read messages go into the checker of the drills.
 """
 
 import contextlib

@@ -83,7 +83,7 @@ struct rmq_dispatcher {
     int64_t retry_at_ms;
     int64_t next_sync_ms;
     uint32_t fault_told;
-    int sticky;                      /* the fault stays until the worker starts anew */
+    int sticky;                      /* the fault stays until the worker starts again */
 };
 
 /* Reads records from dispatched_offset on, up to `end`, as many as fit; puts their index entries. A record that ends

@@ -5,7 +5,7 @@
  *   <name>-plane        tables, rings, journal: struct rmq_plane_header says where
  *   <name>-arena<P>     the bytes that requests of port P point into
  * <name> is ringmq-<st_dev>-<st_ino> of the store root in hex: a store has one plane. The main process (the role
- * SUPERVISOR) makes the plane anew whenever it opens the store. All integers are in the machine's own order.
+ * SUPERVISOR) makes the plane again whenever it opens the store. All integers are in the machine's own order.
  *
  * What must stay true:
  *  1. One writer per word. The comment behind each block names the role that writes it. Exceptions: a bell's
@@ -130,7 +130,7 @@
  *     add             fill the entry [control-topic-filled, and alike for queue, group, offset]; store the count
  *                     [-counted]; store the cell of the hash [-findable]. Before the count, the next control fills the
  *                     entry again. Between count and cell the name is not found (a queue may be, beside queue 0 of
- *                     its topic). The next control adds it anew, and the place is lost for this plane.
+ *                     its topic). The next control adds it again, and the place is lost for this plane.
  *     settings        of a topic or a group are one word, of the broker a word each: one store changes them.
  *     subscription    control fills copy[(version + 1) & 1] [control-subscription-filled], then stores version + 1
  *                     [control-subscription-published]. A reader copies copy[version & 1] and looks at version again.

@@ -251,7 +251,7 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
     return rc;
 }
 
-/* From the first call on no connection is accepted. A client whose connection ends and that connects anew waits in the socket
+/* From the first call on no connection is accepted. A client whose connection ends and that connects again waits in the socket
  * for its next owner. All readers must have come here before one of them lets a client wait, or another one would accept it.
  * Until then sends are served. After that they stay unanswered, and end with their connections. The stop is done when all
  * accepted requests have been answered. Clients that go on asking must not delay the stop for ever. */

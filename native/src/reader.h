@@ -30,7 +30,7 @@
 #define RMQ_READ_CLOSED_SLOW 13       /* does not read its answers */
 #define RMQ_READ_CLOSED_PARTIAL 14    /* an incomplete frame grew too old */
 #define RMQ_READ_CLOSED_MEMORY 15     /* the system gave none */
-#define RMQ_READ_CLOSED_CONTROL 16    /* by verdict, or because control started anew */
+#define RMQ_READ_CLOSED_CONTROL 16    /* by verdict, or because control started again */
 #define RMQ_READ_OVERLOAD 17          /* answers SYSTEM_BUSY given here */
 #define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
 #define RMQ_READ_STALE 19             /* completions and verdicts for closed connections, answers of clients without a waiting

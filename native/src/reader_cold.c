@@ -365,7 +365,7 @@ static void give_up(struct rmq_reader *r, struct rmq_pending *p, const char *tex
     rmq_pending_release(r, p);
 }
 
-/* Control started anew: it knows none of the frames that its predecessor was looking at, no group and no lock. */
+/* Control started again: it knows none of the frames that its predecessor was looking at, no group and no lock. */
 static void watch_control(struct rmq_reader *r)
 {
     uint32_t generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);

@@ -166,7 +166,7 @@ static void run_slot(struct rmq_reader *r, uint32_t slot)
         struct rmq_parked_pull *p = parked_at(r, name);
         uint32_t next = p->slot_next;
         run(r, p, 1);
-        /* closing a connection takes all its pulls out: begin anew when the next one went with it */
+        /* closing a connection takes all its pulls out: begin again when the next one went with it */
         name = next && !parked_at(r, next)->frame ? r->parked_slots[slot] : next;
     }
 }

@@ -112,7 +112,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
         return 0;
     }
     c->taken_ms = r->now_ms;
-    c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins anew */
+    c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins again */
     return c->state == RMQ_CONNECTION_OPEN;
 }
 
@@ -222,7 +222,7 @@ static int grow_block(struct rmq_reader *r, struct rmq_connection *c)
         wait_for_room(r, c, c->frame_bytes);
         return 0;
     }
-    if (c->waited) /* for this: its time begins anew */
+    if (c->waited) /* for this: its time begins again */
         c->partial_ms = r->now_ms;
     c->waited = 0;
     return 1;

@@ -19,7 +19,7 @@ static void ask_for(const uint8_t *record, int64_t size) {
         __builtin_prefetch(record + size - LINE_BYTES - 1);
 }
 
-/* Asks for the lines up to `to`; the hardware alone starts anew at each record. Returns how far they are asked for. */
+/* Asks for the lines up to `to`; the hardware alone starts again at each record. Returns how far they are asked for. */
 static uint64_t ask_up_to(const uint8_t *data, uint64_t asked, uint64_t to) {
     for (; asked < to; asked += LINE_BYTES)
         __builtin_prefetch(data + asked);

@@ -34,7 +34,7 @@ def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -
     If the file has another history than the log, it counts only for records that the log does not hold any more.
     """
     rebuilt = f"the table is built again from topic {COMMITS_TOPIC}"
-    core.dirty = True  # written anew even so: an old file might be believed when retention has taken what betrays it
+    core.dirty = True  # written again even so: an old file might be believed when retention has taken what betrays it
     try:
         value = load_config(root, FILE)
         min_offset = log.bounds().min_offset

@@ -192,7 +192,7 @@ def test_members_without_offsets_and_groups_that_are_down_show(tmp_path: Path) -
         assert value(text, "rocketmq_consumer_lag_messages", consumer_group="up") == 0
         assert value(text, "rocketmq_consumer_lag_messages", consumer_group="down") == 5
         assert 'consumer_group="gone"' not in text
-        made.plane.offset_put(up, slot, 1)  # the table has grown: pairs are grouped anew
+        made.plane.offset_put(up, slot, 1)  # the table has grown: pairs are grouped again
         assert value(made.text(), "rocketmq_consumer_lag_messages", consumer_group="up") == 8
 
 

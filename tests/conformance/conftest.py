@@ -1,7 +1,7 @@
 """Stock RocketMQ 5.3.3 as the judge: its client, its mqadmin and its servers beside ours.
 
 `--judge-stock` runs the same tests against a stock broker as well, which proves the tests.
-`--record-stock` (with it) writes the recorded mqadmin output anew.
+`--record-stock` (with it) writes the recorded mqadmin output again.
 """
 
 import shutil

@@ -98,7 +98,7 @@ class SimulatedLog:
         self.flushed = min(self.flushed, self.end)
 
     def rebase(self, first: int) -> None:
-        """All of it to the salvage folder; the log begins anew at `first`."""
+        """All of it to the salvage folder; the log begins again at `first`."""
         self.cut(self.first)
         self.tags, self.first, self.flushed = [0] * first, first, first
 

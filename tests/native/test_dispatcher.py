@@ -74,7 +74,7 @@ def golden_kit(tmp_path: Path, golden_store: Path, golden_log: list[bytes]) -> K
 
 
 def run_golden(kit: Kit, pieces: int = 1, *, each: bool = False) -> None:
-    """Dispatch everything, starting anew `pieces` times from a dispatched offset set back; `each`: record by record."""
+    """Dispatch everything, starting again `pieces` times from a dispatched offset set back; `each`: a record a time."""
     levels = native_delay_levels(DELAY_LEVELS_MS)
     error, ends = ffi.new("int *"), [position + len(data) for position, data, _ in kit.records()]
     for piece in range(pieces):

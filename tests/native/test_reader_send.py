@@ -202,7 +202,7 @@ def test_ipv6_clients(make_kit: MakeKit) -> None:
 
 
 def test_clean_stop_under_load(kit: ReaderKit) -> None:
-    """What is answered is answered with success; who connects anew waits in the socket for the next broker."""
+    """What is answered is answered with success; who connects again waits in the socket for the next broker."""
     with connected(kit) as client:
         assert client.ask(send_frame("TopicA", b"before")).code == 0
         kit.marks.stop_requested = 1

@@ -42,7 +42,7 @@ def why_not_here() -> str:
 
 
 def installed() -> Path:
-    """A folder with RingMQ's service as `make install-service` stages it, made anew when a source has changed."""
+    """A folder with RingMQ's service as `make install-service` stages it, made again when a source has changed."""
     folders = ("systemd", "native", "ipc", "remoting", "store", "ha", "broker", "namesrv", "client", "cli")
     files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
     sources = [path for path in files if path.suffix not in (".so", ".pyc", ".o") and path.name != "_native.c"]

@@ -285,7 +285,7 @@ def test_a_table_that_is_not_there_is_built_again_from_the_log(tmp_path: Path, h
 
 
 def by_hand(store: Path, border: int) -> None:
-    """As whoever brings another log into the store does it: all that is made from the log is made anew."""
+    """As whoever brings another log into the store does it: all that is made from the log is made again."""
     log = store / "commitlog" / f"{0:020d}"
     log.write_bytes(log.read_bytes()[:border].ljust(SMALL["mappedFileSizeCommitLog"], b"\0"))
     shutil.rmtree(store / "consumequeue")

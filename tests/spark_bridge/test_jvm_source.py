@@ -458,7 +458,7 @@ def plain_store(root: Path) -> MadeStore:
 def test_units_that_go_between_plan_and_read(
     spark: Any, tmp_path: Path, topic: str, lost: str, gone: str, left: range
 ) -> None:
-    """By retention, with their topic, or because the topic was made anew: a loss that is told, or the other rows."""
+    """By retention, with their topic, or because the topic was made again: a loss that is told, or the other rows."""
     is_batch = topic == "Batch"
     store = (batch_store if is_batch else plain_store)(tmp_path / "store")
     unit_bytes = 46 if is_batch else 20

@@ -1,4 +1,4 @@
-"""A store that was made anew is told from the one that it was, whatever inode its folder gets."""
+"""A store that was made again is told from the one that it was, whatever inode its folder gets."""
 
 import shutil
 from collections.abc import Iterator

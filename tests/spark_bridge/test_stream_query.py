@@ -110,7 +110,7 @@ def test_queues_that_look_short_for_a_moment_lose_nothing(catalog: Brokers) -> N
 def test_queues_that_stay_short(
     catalog: Brokers, frozen: bool, given_at_ms: int, begin: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With rows as old as the place: the newest were lost. All younger (from 1000 ms on): the topic was made anew."""
+    """With rows as old as the place: the newest were lost. All younger (from 1000 ms on): the topic was made again."""
     monkeypatch.setattr(stream_query, "SETTLE_S", 0.05)
     catalog.known[B] = (0, 220)
     stream = query(catalog)
@@ -131,7 +131,7 @@ LATER_MS = 10_000  # than all rows of the fake catalog
 
 @pytest.fixture
 def refilled(catalog: Brokers, monkeypatch: pytest.MonkeyPatch) -> Brokers:
-    """A slave took its log from its master anew: so far it has half of the rows that it had."""
+    """A slave took its log from its master again: so far it has half of the rows that it had."""
     monkeypatch.setattr(stream_query, "SETTLE_S", 0.01)
     monkeypatch.setattr(stream_query, "SETTLE_STEP_S", 0.0)
     monkeypatch.setattr(stream_query, "OUTAGE_STEP_S", 0.0)

@@ -504,7 +504,7 @@ def test_a_copy_that_begins_elsewhere_than_the_own_log_parts_is_made_anew(
 def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
     store: Path, template: MadeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source is gone when the copy would have to be made anew."""
+    """The source is gone when the copy would have to be made again."""
     leave_copy(store, template, monkeypatch)
     before = log_of(store)
     write_task(store, replace(orders(template)["adopt"], offset=places(template)[30]))

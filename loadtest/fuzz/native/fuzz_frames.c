@@ -295,7 +295,7 @@ static void play_control(int all)
         waiting[number] = waiting[--waiting_count];
         give_verdict(&w);
     }
-    if (!all && !fuzz_dice(20000)) { /* control starts anew */
+    if (!all && !fuzz_dice(20000)) { /* control starts again */
         waiting_count = 0;
         rmq_header(&plane)->roles[RMQ_ROLE_CONTROL].generation++;
     }
