@@ -34,7 +34,7 @@ static int is_on_disk(const struct rmq_reader *r, const struct rmq_pull_result *
     return !rmq_queue_reader_in_memory(&r->queues, position);
 }
 
-/* The broker for the client's next read; twin: broker/replication/read_advice.py. */
+/* The broker for the client's next read; twin: broker/replication/broker_suggestion.py. */
 static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;
@@ -45,7 +45,7 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
 }
 
 /* While a master is known, a slave sends pulls that find no message to it. Without one it holds them. It corrects no offset
- * unless a setting says so, because the master may have the missing records. Twin: broker/replication/read_advice.py. */
+ * unless a setting says so, because the master may have the missing records. Twin: broker/replication/broker_suggestion.py. */
 static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     const struct rmq_settings *s = r->settings;
