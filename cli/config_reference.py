@@ -19,12 +19,15 @@ The tables list every property that has an effect in RingMQ. `ringmq config refe
 - *networks*: {ACCEPTED.replace("joined by ; (", "joined by `;` (`").replace(")", "`)")}; empty = every host.
 - *switch*: true or false.
 - `ringmq config check broker.conf` names faults, `ringmq config show -c broker.conf` values in use with their sources.
+- Most used: `bindAddress=0.0.0.0` (clients on other hosts), `flushDiskType=SYNC_FLUSH` (a send waits for the disk),
+  `fileReservedTime` (hours that messages stay).
 """
 LINE_MAX = 121
 """Characters of a line and its end."""
 _PLACES = {
-    "Broker": "Set these in `broker.conf`, as `RINGMQ_...` in the environment, or with `--set NAME=VALUE`.",
-    "Name server": "Set these in `namesrv.conf` or with `--set NAME=VALUE`.",
+    "Broker": "Set these in `broker.conf`, as `RINGMQ_...` in the environment, or with `--set NAME=VALUE`; later ones "
+    "win.",
+    "Name server": "Set these in `namesrv.conf` or with `--set NAME=VALUE`, which wins.",
 }
 
 
