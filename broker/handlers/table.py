@@ -1,7 +1,9 @@
 """One request from its code to its answer, with the rules of all requests.
 
 Errors that any handler may raise become answers here: a bad field its code and remark, a full shared table code 1.
-Oneway requests are never answered, not even with an error.
+Oneway requests are never answered, not even with an error. Any other exception is a defect:
+`broker/requests/runner.py` logs its trace and answers 1. `broker/control_wiring.py` registers the handlers. A handler
+returns long work as `Slices`, which the runner advances between other requests.
 """
 
 from __future__ import annotations

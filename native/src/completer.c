@@ -1,3 +1,8 @@
+/* completer.c: takes answers out of `parked` into `completed` of each port. completer.h has the conditions of an answer,
+ * layout.h (4) the order of stores and what a death of flush leaves.
+ *
+ * Entries leave `parked` in the order of the log: the first one that still waits stops the rest. All entries wait for the same
+ * conditions, so none of the rest could be answered earlier. */
 #include "completer.h"
 
 #include "flusher.h"

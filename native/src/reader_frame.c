@@ -1,4 +1,16 @@
-/* reader_frame.c: routes a frame: to write, to a pull, or cold to control. */
+/* reader_frame.c: routes a whole frame of a client.
+ *
+ *   send (10, 310, 320)         rmq_append_frame puts a request into the port's ring. A slave refuses it with 14.
+ *   pull (11, 361)              rmq_pull_frame answers it, or parks it until messages come.
+ *   every other code            cold: rmq_cold_frame brings the frame to the answerer of its code. That is control unless a
+ *                               row of ipc/workers.py names the code. Control answers an unknown code with 3.
+ *   responses, unusual headers  cold, and so are sends and pulls for which the two functions return COLD
+ *   no valid header             the connection is closed. Control logs the first bytes.
+ *
+ * reader_receive.c has bounded the length (frame_bytes_max) and collected the frame. `ref` owns the frame's bytes: a receive
+ * buffer or a block. A function that keeps the bytes takes them out of `ref`. The caller releases the rest. STALL: nothing has
+ * happened, and the same frame comes again. `redone` counts how often control has said "run it again"; such a frame is approved.
+ */
 #include "reader_state.h"
 
 static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }

@@ -1,3 +1,14 @@
+/* write_plan.c: plans a batch: the requests that it takes, their places in the log, their refusals. It stores nothing in
+ * shared memory, so a death here leaves nothing. ipc/write_plan_twin.py is the twin.
+ *
+ *   share   a batch has at most RMQ_BATCH_REQUESTS requests and RMQ_BATCH_BYTES. Ports with waiting requests share it by weight,
+ *           at least one request each; a chain that took more pays later. Each batch begins at another port.
+ *   room    a port gets no more requests than its rings, `parked` and parked_max have room for answers. Others go on.
+ *   refuse  14: a fault of the store, or a hold until an operator chooses a log. 1: too few replicas, a topic or queue that is
+ *           gone, a log file that comes too late. 13: too large, or malformed.
+ *   order   an ordered port refuses all that follows a refusal, until its owner acknowledges it.
+ *   chain   tied requests: all get a place, or all are refused (layout.h, 3).
+ *   place   a request that does not fit into the log file goes to the next one. If that is not there yet, the batch ends. */
 #include <string.h>
 
 #include "batch_body.h"
