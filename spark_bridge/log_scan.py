@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from ringmq.client.extras import not_installed
 from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.option_table import warn_of_kafka_options
 from ringmq.spark_bridge.options import OptionError, ReadOptions, parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.progress import Progress
@@ -41,6 +42,7 @@ def scan(
     given |= {name: _text(name, value) for name, value in options.items()}
     given |= {"subscribe": ",".join(names)} if names else {}
     given |= {"columns": ",".join(columns)} if columns else {}
+    warn_of_kafka_options(given)
     return Scan(parse_options(given), progress)
 
 

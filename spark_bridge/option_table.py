@@ -3,9 +3,14 @@
 Names and meanings are those of Spark's Kafka source if it has the option.
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+
+KAFKA_ADDRESS = "kafka.bootstrap.servers"
+_KAFKA_PREFIX = "kafka."
+_log = logging.getLogger(__name__)
 
 
 class OptionError(ValueError):
@@ -155,6 +160,21 @@ OPTIONS: tuple[Option, ...] = (
 
 OPTION: dict[str, Option] = {option.name: option for option in OPTIONS}
 BY_LOWER_NAME: dict[str, Option] = {option.name.lower(): option for option in OPTIONS}
+
+
+def is_of_kafka_client(name: str) -> bool:
+    """True for an option that Spark's Kafka source passes to Kafka's client. Reads and writes accept and ignore it."""
+    return name.lower().startswith(_KAFKA_PREFIX)
+
+
+def warn_of_kafka_options(names: Iterable[str]) -> None:
+    """Log the options of Kafka's client that do nothing here, in one line, if there are any.
+
+    Call it once for a read or write. Parsing logs nothing, because Spark parses in several processes.
+    """
+    ignored = sorted(name for name in names if is_of_kafka_client(name) and name.lower() != KAFKA_ADDRESS)
+    if ignored:
+        _log.warning("ignored options of Kafka's client: %s", ", ".join(ignored))
 
 
 def markdown_rows(options: Sequence[Option] = OPTIONS) -> list[str]:

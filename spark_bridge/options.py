@@ -19,7 +19,15 @@ from ringmq.spark_bridge.offsets_option import (
     parse_offsets,
     parse_times,
 )
-from ringmq.spark_bridge.option_table import BY_LOWER_NAME, OPTION, OPTIONS, OptionError, Reads
+from ringmq.spark_bridge.option_table import (
+    BY_LOWER_NAME,
+    KAFKA_ADDRESS,
+    OPTION,
+    OPTIONS,
+    OptionError,
+    Reads,
+    is_of_kafka_client,
+)
 from ringmq.spark_bridge.schema import COLUMNS
 
 __all__ = ["OptionError", "ReadOptions", "TopicChoice", "parse_columns", "parse_options"]
@@ -29,7 +37,7 @@ LateStart = Literal["error", "latest"]
 
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
-_ALIASES = {"path": "store", "kafka.bootstrap.servers": "bootstrap"}
+_ALIASES = {"path": "store", KAFKA_ADDRESS: "bootstrap"}
 _UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TIME_MS_MAX = 1 << 53  # far beyond any clock, and safe in every number type on the way
 
@@ -84,7 +92,7 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str], *, streaming: bool | None = False) -> ReadOptions:
     """Check the options of a batch read or of a stream. None means either, without a check of its begin and end.
 
-    Raises `OptionError`. Options without a meaning are logged.
+    Raises `OptionError`. Logs options of streams that a batch read ignores. Options of Kafka's client are ignored.
     """
     given = _Given(options, streaming)
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if given.text(name) is not None]
@@ -145,8 +153,9 @@ class _Given:
         for name, text in options.items():
             lower = _ALIASES.get(name.lower(), name).lower()
             if lower not in BY_LOWER_NAME:
-                _refuse_or_warn(name)
-                continue
+                if is_of_kafka_client(name):
+                    continue
+                raise OptionError(f"unknown option {name!r}; known are {', '.join(known.name for known in OPTIONS)}")
             option = BY_LOWER_NAME[lower]
             if self._texts.setdefault(lower, text) != text:
                 raise OptionError(f"option {option.name} is given twice, as {self._texts[lower]!r} and as {text!r}")
@@ -230,13 +239,6 @@ class _Given:
         if offsets is not None:
             limits.append(parse_offsets(OPTION[f"{side}Offsets"], offsets, ends))
         return limits[0] if limits else None
-
-
-def _refuse_or_warn(name: str) -> None:
-    if not name.lower().startswith("kafka."):
-        known = ", ".join(option.name for option in OPTIONS)
-        raise OptionError(f"unknown option {name!r}; known are {known}")
-    _warn_once(name.lower(), f"option {name} sets up a Kafka client; it means nothing here")
 
 
 def _warn_once(name: str, text: str) -> None:

@@ -26,8 +26,11 @@ class DefaultSource(DataSource):
     """The format `ringmq`. Options: `ringmq.spark_bridge.option_table`; columns: `ringmq.spark_bridge.schema`."""
 
     def __init__(self, options: dict[str, str]) -> None:
+        from ringmq.spark_bridge.option_table import warn_of_kafka_options
+
         self._is_of_table = is_of_table(options)
         super().__init__(options_of_table(options) if self._is_of_table else options)
+        warn_of_kafka_options(self.options)  # Spark makes one instance for a read or write, and pickles it to others
 
     @classmethod
     def name(cls) -> str:

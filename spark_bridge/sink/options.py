@@ -1,10 +1,9 @@
 """The options of `write` and `writeStream`, checked and typed. Names in any case."""
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ringmq.spark_bridge.option_table import Option, OptionError
+from ringmq.spark_bridge.option_table import KAFKA_ADDRESS, Option, OptionError, is_of_kafka_client
 
 __all__ = ["WRITE_OPTIONS", "OptionError", "WriteOptions", "parse_write_options"]
 
@@ -49,10 +48,8 @@ WRITE_OPTIONS: tuple[Option, ...] = (
 
 _OPTION = {option.name: option for option in WRITE_OPTIONS}
 _BY_LOWER_NAME = {option.name.lower(): option for option in WRITE_OPTIONS}
-_ALIASES = {"kafka.bootstrap.servers": "bootstrap"}
+_ALIASES = {KAFKA_ADDRESS: "bootstrap"}
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "path"})
-_log = logging.getLogger(__name__)
-_warned: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +88,14 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
 
 
 def _known(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by the table's names, with aliases resolved and Spark's own left out.
-
-    Other kafka.* options are logged once.
-    """
+    """Return the options by the table's names, with aliases resolved, without those of Spark and of Kafka's client."""
     given: dict[str, str] = {}
     for name, value in options.items():
         lower = name.lower()
         option = _BY_LOWER_NAME.get(_ALIASES.get(lower, lower))
         if option is not None:
             given[option.name] = value
-        elif lower.startswith("kafka."):
-            if lower not in _warned:
-                _warned.add(lower)
-                _log.warning("option %s is Kafka's alone and does nothing here", name)
-        elif lower not in _SPARKS_OWN:
+        elif lower not in _SPARKS_OWN and not is_of_kafka_client(name):
             raise OptionError(f"unknown option {name!r} for a write; known are {', '.join(_OPTION)}")
     return given
 

@@ -47,7 +47,7 @@ class WritePlan:
 def plan_batch_write(options: WriteOptions, fields: Sequence[tuple[str, str]], overwrite: bool) -> WritePlan:
     """Return the plan of a batch write: at least once. Raises SchemaError, WriteError."""
     if overwrite:
-        raise WriteError("messages cannot be replaced: write with mode append")
+        raise WriteError("messages cannot be replaced: write with .mode('append')")
     if options.delivery == EXACTLY_ONCE:
         raise WriteError(
             "option delivery=exactly-once is for streams: a batch write has no id that a second try could show"

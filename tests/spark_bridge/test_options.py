@@ -16,7 +16,7 @@ from ringmq.spark_bridge.offsets_option import (
     QueueTimes,
     SinceTime,
 )
-from ringmq.spark_bridge.option_table import OPTION, OPTIONS, Reads
+from ringmq.spark_bridge.option_table import OPTION, OPTIONS, Reads, warn_of_kafka_options
 from ringmq.spark_bridge.options import OptionError, ReadOptions, TopicChoice, parse_options
 
 STORE = {"store": "/data/store"}
@@ -165,16 +165,16 @@ def test_times_go_before_offsets_as_in_kafkas_source() -> None:
     assert isinstance(parse_options(STORE | every).starting, QueueTimes)
 
 
-def test_kafkas_address_is_an_alias_and_its_other_options_are_told_once(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(options_module, "_warned", set())
-    given = {"kafka.bootstrap.servers": "ns:9876", "kafka.max.poll.records": "5"}
+def test_kafkas_address_is_an_alias_and_its_other_options_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"kafka.bootstrap.servers": "ns:9876", "Kafka.max.poll.records": "5", "kafka.acks": "all"}
     with caplog.at_level(logging.WARNING):
         assert parse_options(given).bootstrap == "ns:9876"
-        parse_options(given)
+        assert caplog.records == [], "several processes parse the options of one read"
+        warn_of_kafka_options({"subscribe": "T", "kafka.bootstrap.servers": "ns:9876"})
+        assert caplog.records == []
+        warn_of_kafka_options(given)
     assert [record.message for record in caplog.records] == [
-        "option kafka.max.poll.records sets up a Kafka client; it means nothing here"
+        "ignored options of Kafka's client: Kafka.max.poll.records, kafka.acks"
     ]
 
 
