@@ -4,11 +4,14 @@ import atexit
 import os
 import pkgutil
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 from pyspark_ringmq import DefaultSource
 
@@ -26,11 +29,14 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """
+STDERR, STDERR_TIMEOUT_S = 2, 10
+INCUBATOR_FILTER = ("sed", "--unbuffered", "/^WARNING: Using incubator modules/d")
 # What makes reads and streams of this source fast, on any cluster; docs/spark.md explains each.
 SETTINGS: Mapping[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",  # an error of an option is then one line
     # checkpoints on local disks: without .crc companions, each of which costs a chmod process (20 ms of a micro-batch)
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
 }
@@ -56,9 +62,40 @@ def session(
         settings |= _jars(settings.get("spark.jars"))
     for name, value in settings.items():
         builder = builder.config(name, value)
+    if not submitted and _may_start_jvm(settings):
+        _start_jvm(settings | {"spark.app.name": app_name})
     made: SparkSession = builder.getOrCreate()
     register(made)
     return made
+
+
+def _may_start_jvm(settings: Mapping[str, str]) -> bool:
+    """True if this process has no JVM yet, Spark Connect is not asked for, and whole lines go to standard error.
+
+    Spark's console progress is a line without an end, which the filter would hold back.
+    """
+    mode = settings.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "classic")).lower()
+    is_remote = mode == "connect" or "spark.remote" in settings or "SPARK_REMOTE" in os.environ
+    has_progress = settings.get("spark.ui.showConsoleProgress") == "true"
+    return SparkContext._gateway is None and not is_remote and not has_progress and shutil.which("sed") is not None
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM without Java's line about incubator modules.
+
+    Spark adds an incubator module to each command line, and Java has no option against the warning. A process
+    filters the JVM's standard error, rather than a thread, because the JVM ends after this process.
+    """
+    lines = subprocess.Popen(INCUBATOR_FILTER, stdin=subprocess.PIPE, stdout=STDERR, start_new_session=True)
+    assert lines.stdin is not None
+    conf = SparkConf(loadDefaults=False).setAll([*settings.items()])
+    try:
+        gateway = launch_gateway(conf, {"stderr": lines.stdin})  # type: ignore[no-untyped-call]
+    except Exception:
+        lines.communicate(timeout=STDERR_TIMEOUT_S)  # the JVM's reason comes before the exception's traceback
+        raise
+    lines.stdin.close()
+    SparkContext(conf=conf, gateway=gateway)
 
 
 def _jars(given: str | None) -> dict[str, str]:
