@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from ringmq.broker.stock_store_check import describe
-from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, StoreFacts
+from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, RunningBrokerFacts, StoreFacts
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
 from ringmq.store.store_format import FORMAT
 
@@ -97,29 +97,37 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
 
 
 def check_ports(
-    ports: Sequence[PortFacts], *, is_running: bool | None, broker_pids: Sequence[int] = ()
+    ports: Sequence[PortFacts], *, is_running: bool | None, broker: RunningBrokerFacts | None = None
 ) -> Iterator[Finding]:
     """Check the ports. If `is_running`, a broker has the store open and rightly holds its own ports.
 
-    `is_running` is None if this user cannot look at the store. `broker_pids` are the processes of the broker, if known.
+    `is_running` is None if this user cannot look at the store. `broker` is that broker, if it is known.
     """
+    listeners = () if broker is None else broker.listeners
+    if broker is not None and listeners:
+        value = f"{', '.join(listeners)} (process {broker.pid})"
+        yield ok("network", "broker listens on", value, "the addresses of the broker that runs on this store")
     for port in ports:
-        yield (
-            _taken_port(port, is_running, broker_pids)
-            if port.error
-            else ok("network", port.name, f"{port.address} free", "where it would listen")
-        )
+        if not port.error:
+            yield ok("network", port.name, f"{port.address} free", "where it would listen")
+        elif is_running and broker is not None and _is_among(port.address, listeners):
+            value = f"{port.address} listens (process {broker.pid})"
+            yield ok("network", port.name, value, "in use by the broker that runs on this store")
+        else:
+            yield _taken_port(port, is_running, is_known=bool(listeners))
 
 
-def _taken_port(port: PortFacts, is_running: bool | None, broker_pids: Sequence[int]) -> Finding:
-    owner = f", by {port.owner}" if port.owner else ""
-    taken = f"{port.address} {port.error}{owner}"
-    remedy = f"stop what has it, or choose another one ({port.name})"
-    if is_running and not (port.owner_pids and broker_pids):  # it cannot be told who has it
-        return ok("network", port.name, taken, "in use by the broker that runs on this store")
-    if is_running and not set(port.owner_pids).isdisjoint(broker_pids):
-        value = f"{port.address} listens (process {broker_pids[0]})"
-        return ok("network", port.name, value, "in use by the broker that runs on this store")
+def _is_among(address: str, listeners: Sequence[str]) -> bool:
+    """True if the address, or its port on every address of this machine, is among the listeners."""
+    port = address.rpartition(":")[2]
+    return any(listener in listeners for listener in (address, f"0.0.0.0:{port}", f":::{port}"))
+
+
+def _taken_port(port: PortFacts, is_running: bool | None, *, is_known: bool) -> Finding:
+    """Return the finding for a port that is not known to be the broker's. `is_known`: its listeners are known."""
+    taken = f"{port.address} {port.error}{f', by {port.owner}' if port.owner else ''}"
+    if is_running and not is_known:
+        return ok("network", port.name, taken, "in use, presumably by the broker that runs on this store")
     if is_running:
         return Finding(
             "network", port.name, WARN if port.is_needed else OK, taken,
@@ -132,6 +140,7 @@ def _taken_port(port: PortFacts, is_running: bool | None, broker_pids: Sequence[
             "perhaps in use by the broker of this store, which this user cannot look at",
             "run doctor as the broker's user, or as root",
         )  # fmt: skip
+    remedy = f"stop the process that has it, or choose another port ({port.name})"
     return Finding("network", port.name, FAIL if port.is_needed else WARN, taken, "where it would listen", remedy)
 
 
@@ -181,6 +190,11 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
         yield Finding(
             "store", "files", FAIL, facts.error, "the store cannot be read with these settings",
             "give the file sizes that it was made with (-c broker.conf), or restore the files",
+        )  # fmt: skip
+    if facts.other_sizes:
+        yield Finding(
+            "store", "files", WARN, facts.other_sizes, "the running broker has other file sizes than these settings",
+            "give doctor, and the next start, the settings of this broker (-c, --set)",
         )  # fmt: skip
     yield from _last_end(facts)
     yield from _left_behind(facts, accept_unserved)

@@ -21,10 +21,10 @@ from ringmq.doctor.finding import Finding
 from ringmq.doctor.gather_disk import gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
 from ringmq.doctor.gather_network import (
+    gather_broker,
     gather_name_servers,
     gather_ports,
     gather_serve_port,
-    process_tree,
     wanted_ports,
 )
 from ringmq.doctor.gather_store import gather_store, running_broker
@@ -44,7 +44,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
         clock=gather_clock(),
         ports=(*gather_ports(wanted_ports(config)), *gather_serve_port(config)),
         name_servers=gather_name_servers(config.namesrv_addr),
-        broker_pids=process_tree(broker),
+        broker=gather_broker(broker),
         store=gather_store(store),
         disk=gather_disk(store.commit_log_directories[0], measure=measure_disk),
     )
@@ -74,7 +74,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
             clean_ratio=config.disk_max_used_space_ratio,
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         ),
-        *check_ports(facts.ports, is_running=_is_running(facts), broker_pids=facts.broker_pids),
+        *check_ports(facts.ports, is_running=_is_running(facts), broker=facts.broker),
         *check_endpoints(endpoints_of(config)),
         *check_name_servers(facts.name_servers),
         # a slave's is not judged at the start either: its master delivers

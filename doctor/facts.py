@@ -94,9 +94,17 @@ class PortFacts:
     """Reason why the address cannot be bound, empty if it is free."""
     owner: str = ""
     """The process that listens on the address, empty if unknown."""
-    owner_pids: tuple[int, ...] = ()
-    """All processes that hold the listener; processes inherit it."""
     is_needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunningBrokerFacts:
+    """The broker that has the store open."""
+
+    pid: int
+    """Its main process."""
+    listeners: tuple[str, ...] = ()
+    """The addresses on which its processes listen. Empty: unknown to this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +145,8 @@ class StoreFacts:
     format_number: int = 0
     error: str = ""
     """Reason why the store cannot be read with the configuration."""
+    other_sizes: str = ""
+    """Sizes of a running broker's files that differ from the configuration."""
     foreign_files: int = 0
     """Number of files of other users."""
     cut_files: int = 0
@@ -161,5 +171,5 @@ class Facts:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     ports: tuple[PortFacts, ...] = ()
     name_servers: tuple[PeerFacts, ...] = ()
-    broker_pids: tuple[int, ...] = ()
-    """The processes of the broker that has the store open; none without a broker of ours."""
+    broker: RunningBrokerFacts | None = None
+    """The broker that has the store open. None: there is none, or this user may not know it."""

@@ -11,7 +11,7 @@ import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import METRICS_PORT
-from ringmq.doctor.facts import PeerFacts, PortFacts
+from ringmq.doctor.facts import PeerFacts, PortFacts, RunningBrokerFacts
 
 CONNECT_TIMEOUT_S = 1.0
 NAME_SERVERS_MAX = 16
@@ -53,34 +53,42 @@ def _port(name: str, host: str, port: int) -> PortFacts:
             trial.bind((host, port))
             trial.listen(1)
         except OSError as error:
-            return PortFacts(name, f"{host}:{port}", error.strerror or str(error), *_owners(port))
+            return PortFacts(name, f"{host}:{port}", error.strerror or str(error), _owner(port))
         except OverflowError as error:  # haListenPort is above 65535 where it is listenPort + 1
             return PortFacts(name, f"{host}:{port}", str(error))
     return PortFacts(name, f"{host}:{port}")
 
 
-def _owners(port: int) -> tuple[str, tuple[int, ...]]:
-    """Return `name (pid)` of one process that listens on `port`, and the pids of all.
-
-    Both are empty if this user may not know them.
-    """
-    pids: list[int] = []
+def _owner(port: int) -> str:
+    """Return `name (pid)` of one process that listens on `port`, empty if this user may not know it."""
     with contextlib.suppress(psutil.Error):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr[1:] == (port,) and connection.pid:
-                pids.append(connection.pid)
-        if pids:
-            name = psutil.Process(pids[0]).name()
-            return f"{name.encode(errors='replace').decode()} ({pids[0]})", tuple(pids)
-    return "", tuple(pids)
+                name = psutil.Process(connection.pid).name()
+                return f"{name.encode(errors='replace').decode()} ({connection.pid})"
+    return ""
 
 
-def process_tree(main_pid: int) -> tuple[int, ...]:
-    """Return the process and all its descendants, or nothing if `main_pid` is 0 or the process has ended."""
-    with contextlib.suppress(psutil.Error):
-        if main_pid:
-            return (main_pid, *(child.pid for child in psutil.Process(main_pid).children(recursive=True)))
-    return ()
+def gather_broker(main_pid: int) -> RunningBrokerFacts | None:
+    """Return facts about a running broker, None if `main_pid` is 0 or the process has ended.
+
+    Each process of the broker is asked for its own sockets. A search by port finds one owner of a socket only, which
+    is systemd where the service keeps its sockets over restarts.
+    """
+    if not main_pid:
+        return None
+    listeners: set[tuple[str, int]] = set()
+    try:
+        main = psutil.Process(main_pid)
+        for process in (main, *main.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                found = process.net_connections("tcp")
+                listeners |= {(sock.laddr[0], sock.laddr[1]) for sock in found if sock.status == psutil.CONN_LISTEN}
+    except psutil.Error:
+        return None
+    return RunningBrokerFacts(
+        main_pid, tuple(f"{host}:{port}" for host, port in sorted(listeners, key=lambda at: at[1]))
+    )
 
 
 def gather_name_servers(addresses: str) -> tuple[PeerFacts, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from ringmq.doctor.facts import StoreFacts, TailFacts
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
-from ringmq.store import markers, record
+from ringmq.store import layout, markers, record
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
+from ringmq.store.inferred_config import config_without_index
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import counted
@@ -20,6 +22,10 @@ from ringmq.store.store_format import StoreFormatError, read_format
 from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
+SIZES = {
+    "commit_log_file_bytes": "mappedFileSizeCommitLog",
+    "consume_queue_file_bytes": "mappedFileSizeConsumeQueue",
+}
 
 
 def gather_store(config: StoreConfig) -> StoreFacts:
@@ -75,14 +81,16 @@ def _entries(folder: Path) -> int:
 
 
 def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
-    store = MessageStore(config)
-    store.commit_log.files.check_sizes()
     marks = read_watermarks(config.root)
+    own = _sizes_of_files(config) if marks.live else config
+    store = MessageStore(own)
+    store.commit_log.files.check_sizes()
     if marks.live:
         tail = read_tail(store, marks.append_offset)
         return dataclasses.replace(
             facts,
             tail=tail,
+            other_sizes=", ".join(_different_sizes(own, config)),
             flush_lag_bytes=marks.append_offset - marks.flushed_offset,
             dispatch_lag_bytes=marks.append_offset - marks.dispatched_offset,
         )
@@ -93,13 +101,32 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
     )
 
 
+def _sizes_of_files(config: StoreConfig) -> StoreConfig:
+    """Return the config with the sizes of the files that are there, which are those of the running broker."""
+    known: dict[str, object] = {"commit_log_directories": config.commit_log_directories}
+    if not any((config.root / layout.CONSUME_QUEUE).glob("*/*/*")):
+        known["consume_queue_file_bytes"] = config.consume_queue_file_bytes
+    found = config_without_index(config.root, **known)
+    return dataclasses.replace(config, **{field: getattr(found, field) for field in SIZES})
+
+
+def _different_sizes(own: StoreConfig, config: StoreConfig) -> Iterator[str]:
+    """Yield the properties whose values differ, with the running broker's value."""
+    for field, name in SIZES.items():
+        if getattr(own, field) != getattr(config, field):
+            yield f"{name}={getattr(own, field)}"
+
+
 def running_broker(root: Path) -> int:
-    """Return the main process of the broker that serves this store, 0 without one."""
+    """Return the main process of the broker that has this store open, 0 without one.
+
+    A stock broker has no watermarks, and is known as the process that holds the lock.
+    """
     try:
         marks = read_watermarks(root)
     except OSError:
         return 0
-    return marks.owner_pid if marks.live else 0
+    return marks.owner_pid if marks.live else max(0, marks.lock_holder or 0)
 
 
 def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:

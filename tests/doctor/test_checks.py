@@ -28,6 +28,7 @@ from ringmq.doctor.facts import (
     LimitFacts,
     PeerFacts,
     PortFacts,
+    RunningBrokerFacts,
     StoreFacts,
     TailFacts,
 )
@@ -176,13 +177,17 @@ def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
     assert of_serve.level == WARN
     (running,) = check_ports(taken, is_running=True)
     assert running.level == OK
-    owned = [dataclasses.replace(taken[0], owner_pids=(77, 78))]
-    (own,) = check_ports(owned, is_running=True, broker_pids=(70, 78))
+    broker = RunningBrokerFacts(70, ("127.0.0.1:9876", "0.0.0.0:10911"))
+    listening, own = check_ports(taken, is_running=True, broker=broker)
+    assert (listening.level, listening.value) == (OK, "127.0.0.1:9876, 0.0.0.0:10911 (process 70)")
     assert (own.level, own.value) == (OK, "127.0.0.1:10911 listens (process 70)")
-    (others,) = check_ports(owned, is_running=True, broker_pids=(70, 71))
+    elsewhere = dataclasses.replace(broker, listeners=("127.0.0.1:21911",))
+    _, others = check_ports(taken, is_running=True, broker=elsewhere)
     assert (others.level, others.value) == (WARN, "127.0.0.1:10911 Address already in use, by java (77)")
     assert "options with which the broker was started" in others.advice
-    (hidden,) = check_ports(owned, is_running=None)
+    (unknown,) = check_ports(taken, is_running=True, broker=dataclasses.replace(broker, listeners=()))
+    assert (unknown.level, "presumably by the broker" in unknown.meaning) == (OK, True)
+    (hidden,) = check_ports(taken, is_running=None)
     assert (hidden.level, hidden.advice) == (WARN, "run doctor as the broker's user, or as root")
     assert [finding.level for finding in check_name_servers([PeerFacts("a:1"), PeerFacts("b:1", "refused")])] == [
         OK,
@@ -198,6 +203,7 @@ def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
         ({"format_number": 99}, "format", FAIL),
         ({"format_number": 0}, "format", OK),
         ({"error": "no such size"}, "files", FAIL),
+        ({"other_sizes": "mappedFileSizeCommitLog=67108864"}, "files", WARN),
         ({"failed_cause": "fdatasync of the log: EIO"}, "ringmq.failed", FAIL),
         ({"has_abort": True}, "abort", WARN),
         ({"is_locked": True, "dispatch_lag_bytes": GIB}, "lag", WARN),
