@@ -15,6 +15,7 @@ help: ## this list
 run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer group, Spark, report
 	@.ci/stage "set up" .ci/bootstrap run
 	@.ci/stage "pipeline" $(BIN)/python examples/access_log_pipeline.py
+	@cat .ci/next
 
 # Virtual machines of tests live for seconds: the second compiler costs them more than it brings.
 test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1

@@ -14,10 +14,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from progress import progress
 from serving import ServeError, store_and_broker
 
 from ringmq.client import ConsumeFrom, Consumer, Message, Producer, compose_message
@@ -84,15 +87,20 @@ def count_file(lines: list[bytes]) -> Counts:
 async def send_lines(namesrv: str, topic: str, lines: list[bytes]) -> float:
     """Send each line as a message, pipelined. Return messages per second."""
 
+    taken = 0
+
     def messages() -> Iterator[Message]:
+        nonlocal taken
         for line in lines:
+            taken += 1
             client, status = client_and_status(line)
             yield compose_message(topic, line, keys=client, tags=status)
 
     async with Producer(namesrv, "access_log_senders") as producer:
         await producer.send(compose_message(topic, b"warm-up", tags="warm-up"))  # makes topic and connection
         started = time.perf_counter()
-        await producer.send_all(messages(), pipeline=512)
+        with progress(f"sending {len(lines)} lines of {DATA.name} to topic {topic}", lambda: f"{taken} messages"):
+            await producer.send_all(messages(), pipeline=512)
         return len(lines) / (time.perf_counter() - started)
 
 
@@ -104,9 +112,10 @@ async def consume_lines(namesrv: str, topic: str, expected: int) -> tuple[Counts
     ) as consumer:
         started = time.perf_counter()
         deadline = started + CONSUME_TIMEOUT_S
-        while counts.lines < expected and time.perf_counter() < deadline:
-            for message in await consumer.poll(timeout_ms=1000):
-                counts.add(message.body, message.keys[0], message.tags or "")
+        with progress(f"consuming them by group {GROUP}", lambda: f"{counts.lines} messages"):
+            while counts.lines < expected and time.perf_counter() < deadline:
+                for message in await consumer.poll(timeout_ms=1000):
+                    counts.add(message.body, message.keys[0], message.tags or "")
         rate = counts.lines / (time.perf_counter() - started)
         # a surplus must show too
         for message in await consumer.poll(timeout_ms=500):
@@ -124,33 +133,36 @@ def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
     from ringmq.spark_bridge import session
 
     with tempfile.TemporaryDirectory(prefix="ringmq-spark-") as scratch:
-        spark = session("access log", scratch=Path(scratch))
+        with progress("starting Spark, which is a Java process"):
+            spark = session("access log", scratch=Path(scratch))
         try:
             started = time.perf_counter()
-            lines = (
-                spark.read.format("ringmq")
-                .option("store", str(store))
-                .option("subscribe", topic)
-                .option("columns", "key,value,tags")
-                .load()
-                .where("tags != 'warm-up'")
-                .selectExpr("cast(key AS string) AS client", "value", "tags")
-            )
-            stamp = sql.regexp_extract(sql.col("value").cast("string"), r"\[(\d\d/\w{3}/\d{4}:\d\d)", 1)
-            hours = sql.date_format(sql.to_timestamp(stamp, "dd/MMM/yyyy:HH"), "yyyy-MM-dd HH'h'")
-            grouped = (
-                lines.withColumn("hour", hours)
-                .groupBy("tags", "hour")
-                .agg(
-                    sql.count("*").alias("lines"),
-                    sql.sum(sql.length("value")).alias("body_bytes"),
-                    sql.collect_set("client").alias("clients"),
+            with progress("reading the mapped log in Spark: its first query", lambda: stages_of(spark)):
+                lines = (
+                    spark.read.format("ringmq")
+                    .option("store", str(store))
+                    .option("subscribe", topic)
+                    .option("columns", "key,value,tags")
+                    .load()
+                    .where("tags != 'warm-up'")
+                    .selectExpr("cast(key AS string) AS client", "value", "tags")
                 )
-                .collect()
-            )
+                stamp = sql.regexp_extract(sql.col("value").cast("string"), r"\[(\d\d/\w{3}/\d{4}:\d\d)", 1)
+                hours = sql.date_format(sql.to_timestamp(stamp, "dd/MMM/yyyy:HH"), "yyyy-MM-dd HH'h'")
+                grouped = (
+                    lines.withColumn("hour", hours)
+                    .groupBy("tags", "hour")
+                    .agg(
+                        sql.count("*").alias("lines"),
+                        sql.sum(sql.length("value")).alias("body_bytes"),
+                        sql.collect_set("client").alias("clients"),
+                    )
+                    .collect()
+                )
             seconds = time.perf_counter() - started
         finally:
-            spark.stop()
+            with progress("stopping Spark"):
+                spark.stop()
     counts = Counts()
     for row in grouped:
         counts.lines += row["lines"]
@@ -159,6 +171,13 @@ def count_in_spark(store: Path, topic: str) -> tuple[Counts, float]:
         counts.by_hour[row["hour"]] += row["lines"]
         counts.clients.update(row["clients"])
     return counts, seconds
+
+
+def stages_of(spark: Any) -> str:
+    """Return how far the stages of Spark's query are, empty between them."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
+    return ", ".join(f"{stage.numCompletedTasks} of {stage.numTasks} tasks of {stage.name}" for stage in stages)
 
 
 # ---- the report ----
@@ -182,11 +201,10 @@ def report(source: Counts, ways: dict[str, Counts]) -> bool:
 def run(store: Path, namesrv: str, lines: list[bytes], topic: str) -> bool:
     """Send, consume and count. True if all ways agree."""
     source = count_file(lines)
-    print(f"sending {source.lines} lines of {DATA.name} to topic {topic}")
     sent_rate = asyncio.run(send_lines(namesrv, topic, lines))
     print(f"  sent      {sent_rate:9,.0f} messages/s (one request each, pipelined)")
     consumed, consumed_rate = asyncio.run(consume_lines(namesrv, topic, source.lines))
-    print(f"  consumed  {consumed_rate:9,.0f} messages/s by group {GROUP}")
+    print(f"  consumed  {consumed_rate:9,.0f} messages/s")
     in_spark, spark_seconds = count_in_spark(store, topic)
     print(f"  Spark     {in_spark.lines:9,} messages from the mapped log in {spark_seconds:.1f} s, first query")
     return report(source, {"source file": source, "consumer group": consumed, "Spark from the log": in_spark})
@@ -205,11 +223,13 @@ def main() -> int:
     lines = read_lines(DATA, options.limit)
     topic = f"AccessLog_{time.time_ns() // 1_000_000}"
     try:
-        with store_and_broker(options.store, options.namesrv) as (store, namesrv):
-            print(f"name server on {namesrv}, store in {store}")
+        with ExitStack() as broker:
+            with progress(f"{'finding' if options.namesrv else 'starting'} a name server and a broker"):
+                store, namesrv = broker.enter_context(store_and_broker(options.store, options.namesrv))
+            print(f"  name server on {namesrv}, store in {store}")
             agreed = run(store, namesrv, lines, topic)
-        if not options.namesrv:
-            print("broker stopped cleanly")
+            with nullcontext() if options.namesrv else progress("stopping the broker"):
+                broker.close()
     except (PipelineError, ServeError) as error:
         print(f"pipeline failed: {error}", file=sys.stderr)
         return 1
