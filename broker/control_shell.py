@@ -66,6 +66,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if notice is not None:
         log(notice)
     plane.subscriptions_clear()  # the process before this one published them
+    plane.filters_clear()
     persistence = Persistence(root, saved_by(broker))
     resume_deletions(broker, persistence, store.topics_on_disk())
 

@@ -108,9 +108,9 @@ class Program:
         names = b"".join(_NAME.pack(*reversed(place(name))) for name in self.names)
         for constant in self.constants:
             if isinstance(constant, tuple):
-                first = len(self.constants) + len(behind)
-                table.append(_CONSTANT.pack(ConstantType.LIST, len(constant), first))
-                behind += [_CONSTANT.pack(ConstantType.TEXT, *place(text)) for text in sort_texts(constant)]
+                first, texts_sorted = len(self.constants) + len(behind), sort_texts(constant)
+                table.append(_CONSTANT.pack(ConstantType.LIST, len(texts_sorted), first))
+                behind += [_CONSTANT.pack(ConstantType.TEXT, *place(text)) for text in texts_sorted]
             else:
                 table.append(_CONSTANT.pack(*_encode_value(constant, place)))
         constants = b"".join((*table, *behind))
@@ -140,5 +140,5 @@ def _encode_value(value: Value, place: Callable[[str], tuple[int, int]]) -> tupl
 
 
 def sort_texts(texts: Texts) -> list[str]:
-    """The order in which a list is searched: by length in UTF-8, then by bytes."""
+    """The texts without repetitions, in the order in which a list is searched: by length in UTF-8, then by bytes."""
     return sorted(set(texts), key=lambda text: (len(text.encode()), text.encode()))

@@ -220,6 +220,17 @@ class Plane:
         """Withdraw all entries. Pulls are cold until a heartbeat publishes the subscriptions again."""
         lib.rmq_subscriptions_clear(self.struct)
 
+    def filter_put(self, slot: int, expression: bytes, program: bytes) -> int:
+        """Publish a compiled expression in the slot. Returns its version. Raises ValueError if one is too long."""
+        version = int(lib.rmq_filter_put(self.struct, slot, expression, len(expression), program, len(program)))
+        if not version:
+            raise ValueError(f"filter slot {slot}: {len(expression)} and {len(program)} bytes do not fit")
+        return version
+
+    def filters_clear(self) -> None:
+        """Withdraw all compiled expressions, and with them the subscriptions that name one."""
+        lib.rmq_filters_clear(self.struct)
+
     def admission_rules(self) -> tuple[Rule, ...]:
         """The rules that read workers apply."""
         return published_rules(self.struct)

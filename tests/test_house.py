@@ -33,7 +33,7 @@ MAY_IMPORT_LAZILY = {
     "cli": {"store", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
     "client": {"native"},
     # What the Spark bench measures; what a killed broker leaves; the worker of bench-port, which is a service.
-    "loadtest": {"spark_bridge", "ipc", "native", "store", "services"},
+    "loadtest": {"spark_bridge", "ipc", "native", "store", "services", "filters"},
 }
 # Rooms of the two largest folders; what lies beside the rooms of one is their common ground.
 ROOMS = {

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringmq.loadtest.fuzz.golden import frames, records, write_inputs
+from ringmq.loadtest.fuzz.golden import filters, frames, records, write_inputs
 
 NATIVE = Path(__file__).parent / "native"
 FLAGS = (
@@ -47,6 +47,7 @@ DRIVERS = (
         ("-Wl,--wrap=clock_gettime",),
     ),
     Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),
+    Driver("filters", filters, ("true", "false", "unknown", "throws", "refused")),
     Driver("receiver", records, ("records", "links", "append_offset"), needs_folder=True),
 )
 

@@ -9,6 +9,17 @@ from pathlib import Path
 
 FRAME_BYTES_MAX = 60_000
 RECORD_BYTES_MAX = 20_000
+FILTERS = (
+    "a = 5", "a > 1 AND b < 2.5", "a IN ('x', 'y', 'zz') OR b NOT IN ('1')", "a CONTAINS 'bc' AND NOT b STARTSWITH 'x'",
+    "a IS NULL OR c IS NOT NULL", "a BETWEEN 1 AND 10", "a NOT BETWEEN -5 AND 3000000000", "(a = b) = TRUE",
+    "a ENDSWITH 'c' OR a NOT ENDSWITH 'b' OR a NOT CONTAINS 'x' OR a NOT STARTSWITH 'q'", "NOT a OR b", "-a > -(b > c)",
+    "a = 1 AND " * 9 + "b", "a = 1 OR (" * 40 + "b >= 1e3" + ")" * 40,
+)  # fmt: skip
+MESSAGES: tuple[tuple[tuple[bytes, bytes], ...], ...] = (
+    ((b"a", b"5"), (b"b", b"2.25"), (b"c", b"true")), ((b"a", b"abc"), (b"a", b"1"), (b"b", b"1")),
+    ((b"b", b"0x1.8p3"),),
+    ((b"a", b"2147483648"), (b"b", b" 1e400 ")), ((b"a", "٣".encode()), (b"c", b"NaN")), (), ((b"TAGS", b"x" * 400),),
+)  # fmt: skip
 _MAGICS = (0xDAA320A7, 0xDAA320AB)
 _RECORD_BYTES_MIN = 91
 _FLAG_RESPONSE = 1
@@ -35,6 +46,15 @@ def records(golden: Path) -> list[bytes]:
             if file is not None:
                 found += _records(file.read())
     return found
+
+
+def filters(golden: Path) -> list[bytes]:
+    """Return compiled conditions, each with its length in front and the properties of a message behind."""
+    from ringmq.filters.compiler import compile_filter
+
+    programs = [compile_filter(expression).encode() for expression in FILTERS]
+    properties = [b"".join(b"%b\x01%b\x02" % pair for pair in message) for message in MESSAGES]
+    return [struct.pack("=I", len(program)) + program + text for program in programs for text in properties]
 
 
 def _records(log: bytes) -> list[bytes]:

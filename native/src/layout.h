@@ -137,6 +137,10 @@
  *                     An entry that says NONE may be given to another pair [control-subscription-unlinked,
  *                     -nameless, -named]. A new control withdraws all subscriptions: their clients register again.
  *                     Admission rules are published in the same way (admission_rules.c).
+ *     filter          a compiled condition in a slot. Control stores an even version [control-filter-withdrawn], fills the
+ *                     slot [control-filter-filled], then stores an odd version [control-filter-published]. A reader
+ *                     copies the program, looks at the version again, verifies its copy. A subscription names slot and
+ *                     version; where the slot has another one, control is asked. A new control withdraws all programs.
  *     consumer offset one store. It moves by commits that readers put into their commit rings, or by requests.
  *     queue           dispatch stores times [dispatch-queue-times], min_offset [dispatch-queue-min], then max_offset
  *                     [dispatch-queue-max], when the units are written. A reader that parks a pull stores its flag
@@ -223,6 +227,7 @@
 #define RMQ_LAYOUT_H
 #include "admission_layout.h"
 #include "asks_layout.h"
+#include "filter_layout.h"
 #include "metrics_layout.h"
 #include "ports_layout.h"
 #include "replication_layout.h"
@@ -250,6 +255,7 @@ struct rmq_plane_header {
     struct rmq_replication replication;
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_STAGES]; /* the role itself */
     struct rmq_admission admission; /* control */
+    struct rmq_filters filters;  /* control */
 };
 /* cdef-end */
 

@@ -134,6 +134,7 @@ static uint64_t lay_out(struct rmq_plane_header *h, const struct rmq_plane_capac
     h->tables.subscription_hash_at = take(&cursor, (uint64_t)h->tables.subscription_hash_size * 4);
     h->tables.offsets_at = take(&cursor, (uint64_t)c->offsets * sizeof(struct rmq_consumer_offset));
     h->tables.offset_hash_at = take(&cursor, (uint64_t)h->tables.offset_hash_size * 4);
+    h->filters.slots_at = take(&cursor, (uint64_t)RMQ_FILTERS_MAX * sizeof(struct rmq_filter_slot));
     h->ports.count = c->port_count;
     for (uint32_t i = 0; i < c->port_count; i++)
         port_init(&cursor, &h->ports.port[i], &c->ports[i], c);

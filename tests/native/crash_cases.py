@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plane_kit import CONTROL, NO_WAIT, SLICE_NS, Kit, die_with_parent, element
+from plane_kit import CONTROL, NO_WAIT, SLICE_NS, Kit, die_with_parent, element, filter_found, filter_put
 
 from ringmq.ipc.admission import Rule, RuleKind, publish_rules, published_rules
 from ringmq.native import ffi, lib
@@ -253,6 +253,25 @@ def test_a_set_of_rules_that_control_left_half_done(tmp_path: Path, point: str) 
         publish_rules(kit.plane, old)
         assert in_child(lambda new=new: publish_rules(kit.plane, new), point)  # type: ignore[misc]
         assert published_rules(kit.plane) == (new if point == "control-rules-published" else old)
+
+
+@pytest.mark.parametrize("point", points("control-filter-"))
+def test_a_filter_that_control_left_half_done(tmp_path: Path, point: str) -> None:
+    """A reader finds an expression's own program or none; the next control process withdraws all."""
+    kit = make_kit(tmp_path, False)
+    old = filter_put(kit, 5, b"a = 1", b"one")
+    assert filter_put(kit, 6, b"a = 2", b"two") % 2 == old % 2 == 1
+    assert in_child(lambda: filter_put(kit, 5, b"a = 3", b"three"), point)
+    is_whole = point == "control-filter-published"
+    assert [filter_found(kit, text) for text in (b"a = 1", b"a = 2", b"a = 3")] == [
+        None, b"two", b"three" if is_whole else None,
+    ]  # fmt: skip
+    room = ffi.new("char[]", lib.RMQ_FILTER_PROGRAM_MAX)
+    assert lib.rmq_filter_copy(kit.plane, 5, old, room) == 0
+    lib.rmq_filters_clear(kit.plane)
+    assert [filter_found(kit, text) for text in (b"a = 1", b"a = 2", b"a = 3")] == [None] * 3
+    assert filter_put(kit, 5, b"a = 4", b"four") > old
+    assert filter_found(kit, b"a = 4") == b"four"
 
 
 def test_a_wish_whose_process_dies_before_it_rings_stands(tmp_path: Path) -> None:

@@ -303,3 +303,18 @@ def element(body: bytes, properties: bytes = b"", flag: int = 0) -> bytes:
 def die_with_parent() -> None:
     """A forked child must not outlive its test."""
     ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+
+
+def filter_found(kit: Kit, text: bytes) -> bytes | None:
+    """The program that a reader finds for an expression."""
+    version = ffi.new("uint32_t *")
+    slot = lib.rmq_filter_find(kit.plane, text, len(text), version)
+    if slot == lib.RMQ_NONE:
+        return None
+    program = ffi.new("char[]", lib.RMQ_FILTER_PROGRAM_MAX)
+    return bytes(ffi.buffer(program, lib.rmq_filter_copy(kit.plane, slot, version[0], program)))
+
+
+def filter_put(kit: Kit, slot: int, text: bytes, program: bytes) -> int:
+    """The version of a program that control publishes in a slot; 0 = refused."""
+    return int(lib.rmq_filter_put(kit.plane, slot, text, len(text), program, len(program)))
