@@ -65,6 +65,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     notice = compaction_notice(broker.topics)
     if notice is not None:
         log(notice)
+    broker.admission.publish()
     plane.subscriptions_clear()  # the process before this one published them
     plane.filters_clear()
     persistence = Persistence(root, saved_by(broker))

@@ -15,6 +15,7 @@ from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.access import Refusals
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Now, Outbox
 from ringmq.broker.requests.turns import finish
+from ringmq.broker.tables.admission import AdmissionRules
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
@@ -65,6 +66,7 @@ class Broker:
         self.producers = ProducerTable()
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
+        self.admission = AdmissionRules(plane, self.live)
         self.topics_body = SharedBody(self.topics.body_steps, lambda: self.topics.version)
         self.groups_body = SharedBody(self.groups.body_steps, lambda: self.groups.version)
         self.offsets_body = SharedBody(self.offsets.body, object)  # pulls change offsets at any time
@@ -118,6 +120,7 @@ class Broker:
         self.config_version.next(self.now.ms)
         if self._move_gates():
             self.topics.republish()
+        self.admission.publish()
         if self.on_config is not None:
             self.on_config(config)
 
@@ -187,6 +190,8 @@ class Broker:
         if topic in self.topics:
             self.offsets.on_topic_published(topic, self.now.ms)
             self.publication.topic_changed(topic)
+        if self.topics.is_system(topic):
+            self.admission.publish()
 
     def _group_changed(self, group: str) -> None:
         self.publication.publish(group)

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringmq.ipc.admission import Rule, published_rules
+from ringmq.ipc.admission import Rule, publish_rules, published_rules
 from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, readers_of
@@ -234,6 +234,10 @@ class Plane:
     def admission_rules(self) -> tuple[Rule, ...]:
         """The rules that read workers apply."""
         return published_rules(self.struct)
+
+    def admission_publish(self, rules: tuple[Rule, ...]) -> None:
+        """Replace the rules (`publish_rules`)."""
+        publish_rules(self.struct, rules)
 
     def offset_get(self, group_id: int, queue_slot: int) -> int:
         """The committed offset. -1 = none."""

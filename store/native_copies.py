@@ -69,6 +69,8 @@ def fill_copy(to: Any, copy: RecordCopy, edits: NativeEdits) -> Any:
         host, to.born_port = copy.born_host
         to.flags |= lib.RMQ_COPY_SET_BORN_HOST | lib.RMQ_COPY_BORN_V6 * (len(host) == 16)
         to.born_host = host.ljust(16, b"\0")
+    if copy.no_target is not None:
+        to.queue_slot, to.cause, to.detail = lib.RMQ_NONE, copy.no_target.cause, copy.no_target.detail
     return data
 
 

@@ -47,6 +47,9 @@ class Cause(IntEnum):
     TOPIC = 6
     PROPERTIES = 7
     EDIT = 8
+    NO_PAIR = 9
+    NO_TOPIC = 10
+    NO_QUEUE = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class RecordCopy:
     """Address of 4 or 16 bytes, and the port."""
     prepared_transaction_offset: int = 0
     """Position of the half message in a commit, else a mark or 0. The record's own value is never copied."""
+    no_target: "CopyRefused | None" = None
+    """The reason why there is no queue for the copy (`copy_targets`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,8 @@ def _stored(copy: RecordCopy, limits: CopyLimits) -> records.Record:
     result, record = records.parse_record(copy.data, check_crc=copy.check_crc)
     if record is None:
         raise _RefusedError(Cause.DAMAGED, result)
+    if copy.no_target is not None:
+        raise _RefusedError(copy.no_target.cause, copy.no_target.detail)
     if copy.position is not None and copy.position != record.physical_offset:
         raise _RefusedError(Cause.PLACE, record.physical_offset)
     if (record.sys_flag | _sys_flag(copy, record)) & layout.INNER_BATCH:

@@ -20,6 +20,7 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import PERM_READ_WRITE, Perm
+from ringmq.store.config import parse_delay_levels
 from ringmq.store.record_values import is_topic_name
 
 FILE = "topics.json"
@@ -197,7 +198,9 @@ class TopicTable:
             self._topics.pop(name, None)
         system = {topic.topic_name: topic for topic in system_topics(config)}
         for name, topic in system.items():
-            if name == names.AUTO_CREATE_TOPIC or name not in self._topics:
+            known = self._topics.get(name)
+            needs_queues = name == names.SCHEDULE_TOPIC and known and known.queue_count < topic.queue_count
+            if name == names.AUTO_CREATE_TOPIC or known is None or needs_queues:
                 self._topics[name] = topic
         template = self._topics.get(names.AUTO_CREATE_TOPIC)
         if template is not None and not config.auto_create_topic_enable:
@@ -297,7 +300,8 @@ def system_topics(config: BrokerConfig) -> Iterator[TopicConfig]:
     own = int(PERM_READ_WRITE | Perm.INHERIT) if config.broker_topic_enable else int(Perm.INHERIT)
     yield TopicConfig(config.broker_name, 1, 1, own)
     yield TopicConfig(names.OFFSET_MOVED_EVENT_TOPIC, 1, 1)
-    yield TopicConfig(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES, SCHEDULE_QUEUES)
+    levels = max(SCHEDULE_QUEUES, len(parse_delay_levels(config.message_delay_level)))
+    yield TopicConfig(names.SCHEDULE_TOPIC, levels, levels)
     if config.trace_topic_enable:
         yield TopicConfig(config.msg_trace_topic_name, 1, 1)
     yield TopicConfig(names.reply_topic(config.broker_cluster_name), 1, 1)

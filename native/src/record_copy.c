@@ -226,6 +226,8 @@ static uint32_t check(struct rmq_record_copy *copy, const struct edits *e, const
     int result = rmq_record_parse(copy->record, copy->record_bytes, copy->flags & RMQ_COPY_CHECK_CRC, view);
     if (result != RMQ_RECORD_OK)
         return refuse(copy, RMQ_COPY_DAMAGED, result);
+    if (copy->queue_slot == RMQ_NONE)
+        return copy->cause;
     if (copy->position >= 0 && copy->position != view->physical_offset)
         return refuse(copy, RMQ_COPY_PLACE, view->physical_offset);
     if (((uint32_t)view->sys_flag | copied_sys_flag(copy, view)) & RMQ_SYS_INNER_BATCH)

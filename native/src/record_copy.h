@@ -73,6 +73,12 @@ struct rmq_pair_edit {
 #define RMQ_COPY_TOPIC 6          /* the record's topic cannot be a value: empty, or with 00 or 02 */
 #define RMQ_COPY_PROPERTIES 7     /* detail: their bytes, over properties_bytes_max */
 #define RMQ_COPY_EDIT 8           /* detail: number of the first edit that is malformed; RMQ_EDITS_MAX: their range is */
+/* A copy whose queue_slot is RMQ_NONE has no target. Its maker sets cause and detail (copy_targets.h). */
+#define RMQ_COPY_NO_PAIR 9        /* the record does not name its target; detail: RMQ_COPY_REAL_* */
+#define RMQ_COPY_NO_TOPIC 10
+#define RMQ_COPY_NO_QUEUE 11      /* detail: the queue id */
+#define RMQ_COPY_REAL_TOPIC 1
+#define RMQ_COPY_REAL_QID 2
 
 /* One copy to be made. 112 bytes. */
 struct rmq_record_copy {
@@ -90,7 +96,7 @@ struct rmq_record_copy {
     int32_t flag;                /* SET_FLAG */
     int32_t reconsume_times;     /* SET_ or ADD_RECONSUME_TIMES */
     uint32_t born_port;          /* SET_BORN_HOST */
-    uint32_t cause;              /* out: RMQ_COPY_MADE .. */
+    uint32_t cause;              /* out: RMQ_COPY_MADE ..; in: of a copy without a target */
     int64_t born_time_ms;        /* SET_BORN_TIME */
     int64_t prepared_transaction_offset; /* never the record's: of a commit its half's place, else a mark (published_marks.h) or 0 */
     uint8_t born_host[16];

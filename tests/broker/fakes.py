@@ -160,6 +160,9 @@ class FakePlane:
     def admission_rules(self) -> tuple[Rule, ...]:
         return self.rules
 
+    def admission_publish(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+
     # ---- for tests ----
 
     def word(self, topic: str) -> tuple[int, int, int, int]:

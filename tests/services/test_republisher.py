@@ -24,7 +24,7 @@ from ringmq.services.republisher import (
     following_copies,
 )
 from ringmq.store.queue_reader import QueueReader
-from ringmq.store.record_copy import EditKind, PairEdit
+from ringmq.store.record_copy import Cause, EditKind, PairEdit
 from tests.store.copy_kit import parsed
 
 EDITS = (PairEdit(EditKind.REMOVE, b"DELAY"), PairEdit(EditKind.ADD, b"TIMES", 1))
@@ -324,3 +324,48 @@ def test_a_client_begins_no_chain_through_a_copy(tmp_path: Path) -> None:
     (copy,) = [record for record in bench.published() if record.body == b"forged"]
     assert copy.properties.keys() == {"a", "TIMES"}
     bench.republisher.close()
+
+
+def test_each_record_to_its_own_queue(tmp_path: Path) -> None:
+    kit = Kit(
+        tmp_path, segment_bytes=1 << 20, request_slots=1024,
+        ports=(PortPlan(ROLE, ARENA_BYTES, lib.RMQ_PORT_ORDERED, weight=1),),
+    )  # fmt: skip
+    source, first, second = kit.topic(b"Source"), kit.topic(b"First", 2), kit.topic(b"Second")
+    named = [(b"First", 1), (b"Gone", 0), (b"Second", 0), (b"Second", 7), (b"First", 0), (b"Source", 0)]
+    with kit.writer() as write, kit.flusher(), kit.dispatcher() as dispatch:
+        for topic, queue_id in named:
+            pairs = b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (topic, queue_id)
+            kit.request(source, 0, b"to %b %d" % (topic, queue_id), properties=pairs)
+        write(SLICE_NS)
+        dispatch(SLICE_NS)
+        plane = KitPlane(kit, ARENA_BYTES)
+        plane.role(ROLE).generation += 1
+        republisher = Republisher(plane, ROLE, lambda reader, lane: iter_zero(), lambda text: None)
+        while not republisher.collect():
+            write(SLICE_NS)
+            dispatch(SLICE_NS)
+        assert republisher.read(kit.queue_slot(source, 0)) == len(named)
+        missing = republisher.aim_each(len(named), source)
+        assert [(found.number, found.cause, found.topic, found.queue_id) for found in missing] == [
+            (1, Cause.NO_TOPIC, "Gone", -1), (3, Cause.NO_QUEUE, "Second", 7), (5, Cause.NO_TOPIC, "Source", -1),
+        ]  # fmt: skip
+        assert republisher.publish_aimed(len(named)) == 3
+        write(SLICE_NS)
+        dispatch(SLICE_NS)
+        republisher.collect()
+    copies = [parsed(data) for _, data, _ in kit.records()][len(named) :]
+    assert [(copy.topic, copy.queue_id, copy.body) for copy in copies] == [
+        ("First", 1, b"to First 1"), ("Second", 0, b"to Second 0"), ("First", 0, b"to First 0"),
+    ]  # fmt: skip
+    marks = [copy.prepared_transaction_offset for copy in copies]
+    assert marks == [mark_of(ROLE, 0, offset) for offset in (0, 2, 4)]
+    assert (republisher.words[SKIPPED], republisher.words[SUBMITTED]) == (3, 3)
+    assert (first, second) == (2, 3)
+    republisher.close()
+
+
+def iter_zero() -> Steps[int]:
+    """Nothing was published before."""
+    yield
+    return 0

@@ -11,6 +11,7 @@ from ringmq.native import ffi, lib
 from ringmq.store import record as records
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.record_copy import (
+    Cause,
     CopiedRequest,
     CopyLimits,
     CopyRefused,
@@ -22,6 +23,7 @@ from ringmq.store.record_copy import (
 )
 
 LIMITS = CopyLimits(body_bytes_max=4 << 20)
+NO_TARGETS = (CopyRefused(Cause.NO_PAIR, 1), CopyRefused(Cause.NO_TOPIC), CopyRefused(Cause.NO_QUEUE, 5))
 GUARD = b"\xa5" * 64
 NAMES = (b"A", b"BB", b"DELAY", b"TAGS", b"KEYS", b"UNIQ_KEY", b"REAL_TOPIC", b"REAL_QID", b"N\xc3\xa4me")
 
@@ -200,5 +202,5 @@ def random_copy(dice: random.Random) -> RecordCopy:
         reconsume_times=dice.choice((None, None, 0, 16)), reconsume_times_added=dice.choice((0, 1)),
         born_time_ms=dice.choice((None, 5)),
         born_host=dice.choice((None, (b"\1\2\3\4", 80), (bytes(range(16)), 0xFFFFFFFF))),
-        prepared_transaction_offset=dice.choice((0, 1 << 50)),
+        prepared_transaction_offset=dice.choice((0, 1 << 50)), no_target=dice.choice((None,) * 20 + NO_TARGETS),
     )  # fmt: skip
