@@ -180,12 +180,13 @@ def _handlers_of_clients(broker: Broker) -> dict[int, Handler]:
         new_entries=broker.new_entries,
         membership=broker.membership,
         limits=limits_of(broker),
+        filters=broker.tables.filters,
     )
     return {
         RequestCode.HEART_BEAT: client.heart_beat,
         RequestCode.UNREGISTER_CLIENT: client.unregister_client,
         RequestCode.GET_CONSUMER_LIST_BY_GROUP: client.consumer_list,
-        RequestCode.CHECK_CLIENT_CONFIG: clients.check_client_config,
+        RequestCode.CHECK_CLIENT_CONFIG: client.check_client_config,
         RequestCode.LOCK_BATCH_MQ: client.lock_queues,
         RequestCode.UNLOCK_BATCH_MQ: client.unlock_queues,
     }

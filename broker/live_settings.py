@@ -18,6 +18,8 @@ WORDS = {
     "pull_disk_bytes_max": "maxTransferBytesOnMessageInDisk",
     "pull_disk_count_max": "maxTransferCountOnMessageInDisk",
     "lite_pull_enable": "litePullMessageEnable",
+    "property_filter_enable": "enablePropertyFilter",
+    "filter_support_retry": "filterSupportRetry",
     "slave_read_enable": "slaveReadEnable",
     "offset_check_in_slave": "offsetCheckInSlave",
     "sync_flush_timeout_ms": "syncFlushTimeout",

@@ -10,11 +10,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState
+from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState, Wants
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
 from ringmq.store.offset_search import Boundary
+from ringmq.store.record import parse_record
 from ringmq.store.retention import used_ratio
 from ringmq.store.tail_checksums import window_crc
 
@@ -74,7 +75,15 @@ class StoreView:
             return -1
         return self._store.store_time(topic, queue_id, queue_offset, self._plane.confirm_offset())
 
-    def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
+    def batch_pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_num: int,
+        tag_codes: list[int],
+        wants: Wants | None = None,
+    ) -> BatchPull:
         """See StoreProtocol."""
         wanted = frozenset(tag_codes)
         found = self._store.get_messages(
@@ -86,8 +95,13 @@ class StoreView:
             accepts=(lambda unit: unit.tags_code in wanted) if wanted else None,
             bytes_max=BATCH_PULL_BYTES_MAX,
         )
-        body = b"".join(bytes(record) for record in found.records)
-        return BatchPull(found.status.name, found.next_offset, max(0, found.min_offset), found.max_offset, body)
+        records = [bytes(record) for record in found.records]
+        status = found.status.name
+        if wants is not None and records:
+            records = [raw for raw in records if (record := parse_record(raw)[1]) and wants(record.properties)]
+            status = status if records else "NO_MATCHED_MESSAGE"
+        body = b"".join(records)
+        return BatchPull(status, found.next_offset, max(0, found.min_offset), found.max_offset, body)
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """See StoreProtocol."""

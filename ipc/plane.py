@@ -221,7 +221,12 @@ class Plane:
         lib.rmq_subscriptions_clear(self.struct)
 
     def filter_put(self, slot: int, expression: bytes, program: bytes) -> int:
-        """Publish a compiled expression in the slot. Returns its version. Raises ValueError if one is too long."""
+        """Publish a compiled expression in the slot. Returns its version. Raises ValueError for a text that is too long
+        and for a program that read workers would not run."""
+        words = ffi.new("uint64_t[]", len(program) // 8 + 1)
+        ffi.memmove(words, program, len(program))
+        if lib.rmq_filter_verify(ffi.cast("struct rmq_filter_program *", words), len(program)) < 0:
+            raise ValueError(f"the program of expression {expression[:64]!r} is unsound")
         version = int(lib.rmq_filter_put(self.struct, slot, expression, len(expression), program, len(program)))
         if not version:
             raise ValueError(f"filter slot {slot}: {len(expression)} and {len(program)} bytes do not fit")

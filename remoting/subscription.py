@@ -62,6 +62,16 @@ class SubscriptionData:
         """True if every tag is selected."""
         return self.sub_string == SUBSCRIBE_ALL
 
+    @property
+    def is_tags(self) -> bool:
+        """True if the expression names tags."""
+        return self.expression_type == EXPRESSION_TAG
+
+    @property
+    def is_sql(self) -> bool:
+        """True if the expression is a condition over properties."""
+        return self.expression_type == EXPRESSION_SQL92
+
     def matches_tags(self, tags: str | None) -> bool:
         """True if the tags match exactly. The client's test drops messages whose hashes merely collide."""
         return self.is_all or self.class_filter_mode or not self.tags_set or (tags or "") in self.tags_set

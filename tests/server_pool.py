@@ -29,7 +29,7 @@ STOCK_SETTINGS: dict[str, Any] = {
 def settings_of(kind: str, setup: str) -> dict[str, Any]:
     """The settings of a set-up for a kind of server."""
     settings = {name: value for name, value in SETUPS[setup].items() if kind in name or "ringmq" not in name}
-    return settings | STOCK_SETTINGS if kind == "stock" else settings
+    return settings | (STOCK_SETTINGS if kind == "stock" else {"enablePropertyFilter": True})
 
 
 class ServerPool:

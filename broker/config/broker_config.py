@@ -90,7 +90,8 @@ class BrokerConfig:
     lite_pull_message_enable: bool = switch("litePullMessageEnable", True, live=True)
     slave_read_enable: bool = switch("slaveReadEnable", False, live=True)
     offset_check_in_slave: bool = switch("offsetCheckInSlave", False, live=True)
-    enable_property_filter: bool = switch("enablePropertyFilter", False, only=False, why="SQL92 is " + _LATER)
+    enable_property_filter: bool = switch("enablePropertyFilter", False, live=True)
+    filter_support_retry: bool = switch("filterSupportRetry", False, live=True)
     max_transfer_bytes_on_message_in_memory: int = number(
         "maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216, live=True
     )

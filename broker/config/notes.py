@@ -14,7 +14,6 @@ DIFFERENCES = {
     "brokerId": "RocketMQ sets another id of a master to 0, RingMQ refuses it",
     "enableSingleTopicRegister": "RocketMQ's default is false; false announces the whole table here",
     "haTransferBatchSize": "RocketMQ accepts up to 4 MiB",
-    "enablePropertyFilter": NOT_BUILT,
     "enableDLegerCommitLog": NOT_BUILT,
     "authenticationEnabled": NOT_BUILT,
     "authorizationEnabled": NOT_BUILT,

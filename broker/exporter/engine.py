@@ -48,6 +48,8 @@ READ_COUNTERS = {
     "ringmq_sent_bytes_total": lib.RMQ_READ_BYTES_OUT,
     "ringmq_pulls_total": lib.RMQ_READ_PULLS,
     "ringmq_pulls_held": lib.RMQ_READ_PARKED,
+    "ringmq_filtered_messages_total": lib.RMQ_READ_FILTERED,
+    "ringmq_filter_limited_pulls_total": lib.RMQ_READ_FILTER_LIMITED,
     "ringmq_control_requests_total": lib.RMQ_READ_COLD,
     "ringmq_busy_answers_total": lib.RMQ_READ_OVERLOAD,
     "ringmq_receive_stalls_total": lib.RMQ_READ_STALLS,

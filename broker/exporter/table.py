@@ -89,6 +89,8 @@ METRICS = {
         Metric("ringmq_pulls_total", COUNTER, "Pulls answered or held", ("worker",)),
         Metric("ringmq_pulls_uncounted_total", COUNTER, "Pulls beyond the counted pairs of group and queue"),
         Metric("ringmq_pulls_held", GAUGE, "Pulls that wait for messages", ("worker",)),
+        Metric("ringmq_filtered_messages_total", COUNTER, "Messages that SQL92 conditions left out", ("worker",)),
+        Metric("ringmq_filter_limited_pulls_total", COUNTER, "Pulls that an SQL92 bound cut short", ("worker",)),
         Metric("ringmq_control_requests_total", COUNTER, "Requests handed to control", ("worker",)),
         Metric("ringmq_busy_answers_total", COUNTER, "Requests refused because of overload", ("worker",)),
         Metric("ringmq_requests_refused_total", COUNTER, "Requests refused for their sender (access.md)", ("class",)),

@@ -13,11 +13,13 @@ from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.deletions import Deletions
+from ringmq.broker.tables.filter_programs import FilterPrograms
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.membership import Membership
 from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.filters.errors import FilterError
 from ringmq.remoting import heartbeat, json_body, names
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode
@@ -25,7 +27,7 @@ from ringmq.remoting.flags import TopicSysFlag
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.response_headers import HeartbeatResponseHeader
-from ringmq.remoting.subscription import EXPRESSION_TAG
+from ringmq.remoting.subscription import EXPRESSION_SQL92, EXPRESSION_TAG
 
 SMALL_BODY_BYTES = 32_768
 """Limit of a small heartbeat. A larger one waits for a slot for large requests."""
@@ -45,6 +47,7 @@ class ClientRequests:
     new_entries: NewEntries
     membership: Membership
     limits: ClientLimits
+    filters: FilterPrograms
 
     def heart_beat(self, request: Request) -> Slices:
         """Register the client's groups. The answer to a V2 heartbeat says if the client must send its subscriptions
@@ -167,13 +170,21 @@ class ClientRequests:
                 yield
         return request.reply()
 
+    def check_client_config(self, request: Request) -> Slices:
+        """Answer with an error if the broker cannot filter by the subscription's expression."""
+        return Slices(self._check(request))
 
-def check_client_config(request: Request) -> Answer:
-    """Answer with an error if the broker cannot filter by the subscription's expression."""
-    value = json_body.read_request(request.command.body, "CheckClientRequestBody")
-    subscription = json_body.mapping(value, "subscriptionData")
-    kind = json_body.text(subscription, "expressionType", EXPRESSION_TAG)
-    if kind not in ("", EXPRESSION_TAG):
-        remark = f"The broker does not support consumer to filter message by {kind[:32]}"
-        return request.reply(ResponseCode.SYSTEM_ERROR, remark)
-    return request.reply()
+    def _check(self, request: Request) -> Steps[Answer]:
+        value = json_body.read_request(request.command.body, "CheckClientRequestBody")
+        subscription = json_body.mapping(value, "subscriptionData")
+        kind = json_body.text(subscription, "expressionType", EXPRESSION_TAG)
+        if kind in ("", EXPRESSION_TAG):
+            return request.reply()
+        if kind != EXPRESSION_SQL92 or not self.live.config.enable_property_filter:
+            remark = f"The broker does not support consumer to filter message by {kind[:32]}"
+            return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            yield from self.filters.compiling(json_body.text(subscription, "subString", ""))
+        except FilterError as error:
+            return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return request.reply()

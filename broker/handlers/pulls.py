@@ -7,11 +7,13 @@ worker, because the reason why its topic or group was cold is gone.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication.broker_suggestion import PullFinding, member_of, suggest
-from ringmq.broker.requests.request import FAQ, Answer, Redo, Request, Wait
+from ringmq.broker.requests.request import FAQ, Answer, Redo, Request, Slices, Wait
+from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
@@ -21,6 +23,9 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import SUBSCRIPTION_COLD, PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables, subscription_kind
 from ringmq.broker.tables.topics import TopicTable, is_batch_topic
+from ringmq.filters.errors import FilterError
+from ringmq.filters.evaluator import matches
+from ringmq.filters.program import Program
 from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -28,7 +33,7 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import Perm, PullSysFlag
 from ringmq.remoting.response_headers import PullMessageResponseHeader
-from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData, build_subscription
+from ringmq.remoting.subscription import SubscriptionData, build_subscription
 
 FORBIDDEN_BROKER, FORBIDDEN_GROUP, FORBIDDEN_TOPIC, FORBIDDEN_BROADCAST, FORBIDDEN_SUBSCRIPTION = 1, 2, 3, 4, 5
 _CODE_OF_STATUS = {
@@ -60,7 +65,7 @@ class PullRequests:
     new_entries: NewEntries
     publication: GroupPublication
 
-    def pull(self, request: Request) -> Answer:
+    def pull(self, request: Request) -> Answer | Slices:
         """Check a pull. The result is an error, an answer of control's own, or Redo."""
         header = PullMessageRequestHeader.decode(request.command.ext_fields)
         refusal = self._check_broker(request)
@@ -87,11 +92,38 @@ class PullRequests:
         subscription = self._subscription_of(request, header, group)
         if isinstance(subscription, RemotingCommand):
             return subscription
-        if subscription.expression_type != EXPRESSION_TAG:
+        if subscription.is_tags or subscription.class_filter_mode:
+            return self._serve(request, header, topic, group, subscription, None)
+        if not self.live.config.enable_property_filter or not subscription.is_sql:
             kind = subscription.expression_type
-            remark = f"The broker does not support consumer to filter message by {kind}"
+            remark = f"The broker does not support consumer to filter message by {kind[:32]}"
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
-        return self._serve(request, header, topic, group, subscription)
+        return Slices(self._serving_filtered(request, header, topic, group, subscription))
+
+    def _serving_filtered(
+        self,
+        request: Request,
+        header: PullMessageRequestHeader,
+        topic: TopicConfig,
+        group: SubscriptionGroupConfig,
+        subscription: SubscriptionData,
+    ) -> Steps[Answer]:
+        """Compile the expression and publish its program, which the read worker runs."""
+        filters, expression = self.tables.filters, subscription.sub_string
+        try:
+            if is_batch_topic(topic):
+                program = yield from filters.compiling(expression)
+                return self._serve(request, header, topic, group, subscription, program)
+            yield from filters.placing(expression)
+        except FilterError as error:
+            if header.sys_flag & PullSysFlag.SUBSCRIPTION:
+                remark = f"parse the consumer's subscription failed: {error}"
+                return request.reply(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+            remark = f"The broker's consumer filter data is not exist!Your expression may be wrong! {error}"
+            return request.reply(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
+        if self.consumers.subscription(header.consumer_group, header.topic) is subscription:
+            self.tables.publish_subscription(header.consumer_group, header.topic, subscription)
+        return self._serve(request, header, topic, group, subscription, None)
 
     def _check_broker(self, request: Request) -> Answer | None:
         host = self.identity.host
@@ -137,6 +169,7 @@ class PullRequests:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
         subscription: SubscriptionData,
+        program: Program | None,
     ) -> Answer:
         state = self.tables.queue(header.topic, header.queue_id)
         low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
@@ -145,9 +178,10 @@ class PullRequests:
             self.offsets.put(header.consumer_group, header.topic, header.queue_id, reset, request.now_ms)
             self.publication.publish(header.consumer_group)
             return self._answer(request, topic, group, "OFFSET_RESET", reset, low, high)
-        if not is_batch_topic(topic) and subscription_kind(subscription)[0] != SUBSCRIPTION_COLD:
+        is_cold = subscription.is_tags and subscription_kind(subscription)[0] == SUBSCRIPTION_COLD
+        if not is_batch_topic(topic) and not is_cold:
             return Redo()
-        return self._read(request, header, topic, group, subscription)
+        return self._read(request, header, topic, group, subscription, program)
 
     def _read(
         self,
@@ -156,14 +190,17 @@ class PullRequests:
         topic: TopicConfig,
         group: SubscriptionGroupConfig,
         subscription: SubscriptionData,
+        program: Program | None,
     ) -> Answer:
         """Answer a pull in control: BatchCQ, or more tags than the hot path holds."""
         may_hold = not request.is_again and bool(header.sys_flag & PullSysFlag.SUSPEND)
         if header.sys_flag & PullSysFlag.COMMIT_OFFSET and not request.is_again:
             self.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)
-        codes = [] if subscription.is_all or subscription.class_filter_mode else sorted(subscription.code_set)
+        is_all = subscription.is_all or subscription.class_filter_mode or program is not None
+        codes = [] if is_all else sorted(subscription.code_set)
         count = max(1, min(header.max_msg_nums, self.live.config.max_transfer_count_on_message_in_memory))
-        found = self.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes)
+        wants = None if program is None else partial(matches, program)
+        found = self.store.batch_pull(header.topic, header.queue_id, header.queue_offset, count, codes, wants)
         answer = self._answer(
             request, topic, group,
             found.status, found.next_begin_offset, found.min_offset, found.max_offset, found.body,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,7 +36,13 @@ SUBSCRIPTION_NONE = 0
 SUBSCRIPTION_ALL = 1
 SUBSCRIPTION_TAGS = 2
 SUBSCRIPTION_COLD = 3
+SUBSCRIPTION_FILTER = 4
+"""Kind of a subscription with a compiled expression: its slot and version stand in the place of tags."""
+FILTERS_MAX = 1024
 TAGS_MAX = 56
+
+
+Wants = Callable[[Mapping[str, str]], bool]
 
 
 class PlaneProtocol(Protocol):
@@ -61,6 +68,7 @@ class PlaneProtocol(Protocol):
         self, group_id: int, topic_id: int, kind: int, sub_version: int, tag_hashes: list[int]
     ) -> None: ...
     def subscription_replace(self, old: tuple[int, int], new: tuple[int, int]) -> None: ...
+    def filter_put(self, slot: int, expression: bytes, program: bytes) -> int: ...
     def offset_get(self, group_id: int, queue_slot: int) -> int: ...
     def pull_stats_next(self, group_id: int, queue_slot: int) -> int: ...
     def offset_put(self, group_id: int, queue_slot: int, offset: int) -> None: ...
@@ -137,8 +145,16 @@ class StoreProtocol(Protocol):
     def store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Store time in ms of one message of a queue. -1 if it is missing."""
 
-    def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
-        """A pull from a BatchConsumeQueue. No tag codes = all messages."""
+    def batch_pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_num: int,
+        tag_codes: list[int],
+        wants: Wants | None = None,
+    ) -> BatchPull:
+        """A pull from a BatchConsumeQueue. No tag codes = all messages. `wants`: a condition over the properties."""
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Consume-queue units (commit-log offset, size, tags code) from `queue_offset` on."""

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringmq.broker.tables import protocols
+from ringmq.broker.tables.filter_programs import FilterPrograms
 from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
-from ringmq.remoting.subscription import EXPRESSION_TAG, SubscriptionData
+from ringmq.remoting.subscription import SubscriptionData
 
 QueueKey = tuple[str, int]
 QueueRange = tuple[int, int, int]
@@ -45,6 +46,7 @@ class PlaneTables:
 
     def __init__(self, plane: PlaneProtocol) -> None:
         self.plane = plane
+        self.filters = FilterPrograms(plane)
         self._remembered: dict[str, dict[int, QueueRange]] = {}
         self._batch_topics: frozenset[str] = frozenset()
         self._withdrawn: dict[tuple[int, int], None] = {}
@@ -172,9 +174,9 @@ class PlaneTables:
         topic_id = self.plane.topic_find(topic)
         if topic_id is None:
             return
-        kind, hashes = subscription_kind(subscription)
-        version = 0 if subscription is None else subscription.sub_version
         pair = self.group_id(group), topic_id
+        kind, hashes = self._kind(pair, subscription)
+        version = 0 if subscription is None else subscription.sub_version
         self._withdrawn.pop(pair, None)
         try:
             self.plane.subscription_set(*pair, kind, version, hashes)
@@ -188,14 +190,28 @@ class PlaneTables:
         if kind == protocols.SUBSCRIPTION_NONE:
             self._withdrawn[pair] = None
 
+    def _kind(self, pair: tuple[int, int], subscription: SubscriptionData | None) -> tuple[int, list[int]]:
+        """`subscription_kind`; an expression that has been compiled gets its place. The first pull has it compiled."""
+        kind, hashes = subscription_kind(subscription)
+        place = None
+        if subscription is not None and subscription.is_sql and kind == protocols.SUBSCRIPTION_COLD:
+            place = self.filters.find(subscription.sub_string)
+        if subscription is None or place is None:
+            self.filters.name(pair, None)
+            return kind, hashes
+        self.filters.name(pair, subscription.sub_string)
+        return protocols.SUBSCRIPTION_FILTER, [place.slot, _signed(place.version)]
+
 
 def subscription_kind(subscription: SubscriptionData | None) -> tuple[int, list[int]]:
     """(RMQ_SUBSCRIPTION_*, tag hashes) of a subscription. One that the hot path cannot filter is COLD."""
     if subscription is None:
         return protocols.SUBSCRIPTION_NONE, []
-    if subscription.expression_type != EXPRESSION_TAG:
+    if subscription.class_filter_mode:
+        return protocols.SUBSCRIPTION_ALL, []
+    if not subscription.is_tags:
         return protocols.SUBSCRIPTION_COLD, []
-    if subscription.is_all or subscription.class_filter_mode:
+    if subscription.is_all:
         return protocols.SUBSCRIPTION_ALL, []
     hashes = sorted(code for code in subscription.code_set if -(1 << 31) <= code < 1 << 31)
     if not hashes or len(hashes) > protocols.TAGS_MAX:
@@ -222,6 +238,11 @@ def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadc
 def _short(broker_id: int) -> int:
     """A broker id in the 16 bits of its field."""
     return max(0, min(broker_id, 0xFFFF))
+
+
+def _signed(word: int) -> int:
+    """A 32-bit word as an int32."""
+    return word - (1 << 32) if word >> 31 else word
 
 
 def _name(entry: Any) -> str:

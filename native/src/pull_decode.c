@@ -10,6 +10,7 @@ enum {
 struct seen {
     uint32_t fields;
     int other_type; /* expressionType is neither absent nor TAG */
+    int is_sql;
     int escaped;    /* the expression holds JSON escapes */
 };
 
@@ -67,6 +68,7 @@ static int take_field(const struct rmq_ext_entry *e, struct rmq_pull *p, struct 
     case 14:
         if (KEY_IS("expressionType"))
             seen->other_type = e->value_length && (e->value_length != 3 || memcmp(e->value, "TAG", 3) != 0);
+        seen->is_sql = seen->other_type && e->value_length == 5 && !memcmp(e->value, "SQL92", 5);
         return 1;
     case 20:
         return KEY_IS("suspendTimeoutMillis") ? take_long(e, SEEN_SUSPEND, seen, &p->suspend_ms) : 1;
@@ -132,13 +134,30 @@ static int topic_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
     return p->queue_slot != RMQ_NONE;
 }
 
+/* Go's JSON writes < and > as escapes. */
+static int unescape_expression(struct rmq_reader *r, struct rmq_pull *p)
+{
+    if (p->expression_length > RMQ_FILTER_TEXT_MAX)
+        return 0; /* control refuses it, or compares it without its escapes */
+    int64_t length = rmq_json_unescape_to(r->filter_text, p->expression, p->expression_length);
+    p->expression = r->filter_text;
+    p->expression_length = (uint32_t)length;
+    return length > 0;
+}
+
 static int subscription_allows(struct rmq_reader *r, struct rmq_pull *p, const struct seen *seen)
 {
-    if (p->sys_flag & RMQ_PULL_SUBSCRIPTION)
+    if (p->sys_flag & RMQ_PULL_SUBSCRIPTION) {
+        if (seen->is_sql)
+            return (!seen->escaped || unescape_expression(r, p)) && rmq_filter_prepare(r, p);
         return !seen->other_type && !seen->escaped && parse_expression(p);
+    }
     rmq_subscription_get(r->plane, p->group_id, p->topic_id, &p->filter);
-    return (p->filter.kind == RMQ_SUBSCRIPTION_ALL || p->filter.kind == RMQ_SUBSCRIPTION_TAGS) &&
-           p->filter.sub_version >= p->sub_version;
+    if (p->filter.sub_version < p->sub_version)
+        return 0;
+    if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER)
+        return rmq_filter_prepare(r, p);
+    return p->filter.kind == RMQ_SUBSCRIPTION_ALL || p->filter.kind == RMQ_SUBSCRIPTION_TAGS;
 }
 
 enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,

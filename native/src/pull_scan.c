@@ -13,12 +13,15 @@
 int rmq_pulls_open(struct rmq_reader *r)
 {
     r->pull_result = malloc(sizeof *r->pull_result);
+    if (rmq_filters_open(r) < 0)
+        return -ENOMEM;
     return r->pull_result ? rmq_queue_reader_init(&r->queues, r->plane, SEGMENTS_MAPPED, QUEUES_MAPPED) : -ENOMEM;
 }
 
 void rmq_pulls_close(struct rmq_reader *r)
 {
     free(r->pull_result);
+    rmq_filters_close(r);
     rmq_queue_reader_fini(&r->queues);
 }
 
@@ -50,6 +53,7 @@ struct scan {
     uint64_t confirm, log_min, log_end;
     int64_t scan_bytes_max;
     int64_t skip_below; /* units of a removed segment are passed over */
+    struct rmq_loaded loaded;
 };
 
 static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *out,
@@ -75,27 +79,56 @@ static void settle(struct rmq_pull_result *out, int code, const char *status, in
     out->next_offset = next;
 }
 
-/* One unit that matched. 0 = its record is gone, -1 = its file cannot be mapped now. */
-static int take_record(struct rmq_reader *r, struct rmq_pull_result *out, struct scan *scan, const struct rmq_cq_unit *unit)
+static void pass_over(struct rmq_pull_result *out)
+{
+    if (!out->messages) {
+        out->code = RMQ_ANSWER_RETRY;
+        out->status = "NO_MATCHED_MESSAGE";
+    }
+}
+
+enum taken { TAKEN, PASSED_OVER, GONE, NOT_MAPPED, ON_DISK };
+
+/* One unit whose tags match. */
+static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, struct scan *scan,
+                              const struct rmq_cq_unit *unit)
 {
     uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = r->settings->segment_bytes;
     struct rmq_file_map *map;
     const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, scan->log_min, &map);
     if (!at && errno != ENOENT)
-        return -1; /* its messages are there: they must not be stepped over */
+        return NOT_MAPPED; /* its messages are there: they must not be stepped over */
     if (!at) {
         if (!out->messages) {
             out->code = RMQ_ANSWER_RETRY;
             out->status = "MESSAGE_WAS_REMOVING";
         }
         scan->skip_below = (int64_t)((position / segment_bytes + 1) * segment_bytes);
-        return 0;
+        return GONE;
+    }
+    if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER) {
+        if (!rmq_is_in_memory(r->settings, scan->log_end, position) &&
+            !rmq_filter_is_loaded(&scan->loaded, map, at, (uint32_t)unit->size))
+            return ON_DISK;
+        if (!rmq_filter_wants(r, p, at, (uint32_t)unit->size, &out->work)) {
+            out->filtered++;
+            return PASSED_OVER;
+        }
     }
     out->code = RMQ_ANSWER_SUCCESS;
     out->status = "FOUND";
     scan->skip_below = INT64_MIN;
     add_range(out, map, at, (uint32_t)unit->size);
-    return 1;
+    return TAKEN;
+}
+
+/* The scan ends at unit number i, which the next pull begins with. */
+static void end_before(const struct rmq_pull *p, struct rmq_pull_result *out, uint64_t i, enum taken cause)
+{
+    out->next_offset = p->offset + (int64_t)i;
+    out->waits_for_disk = cause == ON_DISK;
+    if (!out->messages && cause == NOT_MAPPED)
+        settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a commit log file cannot be mapped now, try again later", out->next_offset);
 }
 
 static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at, uint64_t count,
@@ -105,7 +138,7 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
         struct rmq_cq_unit unit;
         if (!rmq_cq_decode(at, &unit))
             return; /* below the published maximum every unit is whole: a broken one must not be stepped over */
-        if ((int64_t)i * UNIT >= scan->scan_bytes_max)
+        if ((int64_t)i * UNIT >= scan->scan_bytes_max || out->work > RMQ_FILTER_WORK_MAX)
             return;
         if (rmq_cq_is_filler(&unit)) {
             out->next_offset = p->offset + (int64_t)i + 1;
@@ -118,16 +151,14 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
         if (unit.commit_log_offset < scan->skip_below)
             continue;
         if (!rmq_tags_match(&p->filter, unit.tags_code)) {
-            if (!out->messages) {
-                out->code = RMQ_ANSWER_RETRY;
-                out->status = "NO_MATCHED_MESSAGE";
-            }
+            pass_over(out);
             continue;
         }
-        if (take_record(r, out, scan, &unit) < 0) {
-            out->next_offset = p->offset + (int64_t)i;
-            if (!out->messages)
-                settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a commit log file cannot be mapped now, try again later", out->next_offset);
+        enum taken taken = take_record(r, p, out, scan, &unit);
+        if (taken == PASSED_OVER)
+            pass_over(out);
+        if (taken == NOT_MAPPED || taken == ON_DISK) {
+            end_before(p, out, i, taken);
             return;
         }
     }
@@ -161,7 +192,9 @@ void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pu
 {
     const struct rmq_queue *q = rmq_queue_at(r->plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset), min = (int64_t)rmq_load(&q->min_offset), offset = p->offset;
-    out->bytes = out->messages = out->range_count = 0;
+    out->bytes = out->messages = out->range_count = out->filtered = 0;
+    out->work = 0;
+    out->waits_for_disk = 0;
     out->last_position = -1;
     out->max_offset = max;
     out->min_offset = min;
@@ -177,10 +210,24 @@ void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pu
         scan_queue(r, p, out);
 }
 
+/* 1 when the record of a unit is wanted, or cannot be looked at here: then the scan decides. */
+static int may_be_wanted(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_cq_unit *unit, uint64_t *work)
+{
+    const struct rmq_watermarks *w = r->plane->watermarks;
+    uint64_t position = (uint64_t)unit->commit_log_offset;
+    struct rmq_file_map *map;
+    if (p->filter.kind != RMQ_SUBSCRIPTION_FILTER || *work > RMQ_FILTER_WORK_MAX ||
+        !rmq_is_in_memory(r->settings, rmq_load(&w->append_offset), position))
+        return 1;
+    const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, rmq_load(&w->min_offset), &map);
+    return !at || rmq_filter_wants(r, p, at, (uint32_t)unit->size, work);
+}
+
 int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *p, int64_t *from)
 {
     const struct rmq_queue *q = rmq_queue_at(r->plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset);
+    uint64_t work = 0;
     if (*from > max || *from < (int64_t)rmq_load(&q->min_offset))
         return 1; /* the answer is "moved" */
     while (*from < max) {
@@ -192,7 +239,7 @@ int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *p, int64_t *from)
             struct rmq_cq_unit unit;
             if (!rmq_cq_decode(at, &unit))
                 return 0;
-            if (!rmq_cq_is_filler(&unit) && rmq_tags_match(&p->filter, unit.tags_code))
+            if (!rmq_cq_is_filler(&unit) && rmq_tags_match(&p->filter, unit.tags_code) && may_be_wanted(r, p, &unit, &work))
                 return 1;
         }
     }

@@ -124,10 +124,10 @@ static inline int rmq_is_in_memory(const struct rmq_settings *settings, uint64_t
     return log_end - position <= settings->memory_window_bytes;
 }
 
-/* 1 when a subscription of kind ALL or TAGS wants a unit with this tags code. */
+/* 1 when a subscription wants a unit with this tags code; of kind FILTER its record decides. */
 static inline int rmq_tags_match(const struct rmq_subscription_copy *filter, int64_t tags_code)
 {
-    if (filter->kind == RMQ_SUBSCRIPTION_ALL)
+    if (filter->kind != RMQ_SUBSCRIPTION_TAGS)
         return 1;
     int32_t code = (int32_t)tags_code;
     for (uint32_t i = 0; i < filter->tag_count; i++)

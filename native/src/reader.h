@@ -45,6 +45,8 @@
 #define RMQ_READ_ANSWER_BYTES 27      /* memory of answers that wait */
 #define RMQ_READ_PRIVATE_BYTES 28     /* memory beside the arena: connections, answers, held pulls, requests under way */
 #define RMQ_READ_CLOSED_HOST 29       /* accepted beyond host_connections_max */
+#define RMQ_READ_FILTERED 30          /* messages that SQL92 conditions of pulls did not want */
+#define RMQ_READ_FILTER_LIMITED 31    /* pulls that ended at the bound on the work of their condition */
 #define RMQ_READ_COUNTERS 52
 
 #define RMQ_SCRATCH_BYTES 512         /* the longest pairs that are added to one message */

@@ -42,7 +42,8 @@ void rmq_park_close(struct rmq_reader *r)
 
 static struct rmq_parked_pull *parked_at(struct rmq_reader *r, uint32_t name) { return &r->parked[name - 1]; }
 
-int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length)
+int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length,
+             int64_t hold_ms)
 {
     uint32_t index = r->parked_free;
     if ((index == RMQ_NONE && r->parked_used == r->parked_capacity) || length > PARKED_BYTES_MAX - r->parked_bytes ||
@@ -56,7 +57,6 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
         r->parked_free = r->parked[index].next_free;
     else
         index = r->parked_used++;
-    int64_t hold_ms = rmq_load(&r->settings->long_polling_enable) ? pull->suspend_ms : rmq_load(&r->settings->short_polling_ms);
     if (hold_ms < 0)
         hold_ms = 0;
     if (hold_ms > 3600000)

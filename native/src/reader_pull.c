@@ -62,6 +62,9 @@ static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, st
 static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     rmq_pull_scan(r, p, result);
+    r->counters[RMQ_READ_FILTERED] += result->filtered;
+    r->counters[RMQ_READ_FILTER_LIMITED] += result->work > RMQ_FILTER_WORK_MAX;
+    r->turn_units -= (int32_t)(result->work / RMQ_FILTER_WORK_OF_UNIT);
     heed_master(r, p, result);
 }
 
@@ -103,6 +106,11 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
     rmq_pull_release(result);
 }
 
+static int64_t hold_ms(const struct rmq_reader *r, const struct rmq_pull *p)
+{
+    return rmq_load(&r->settings->long_polling_enable) ? p->suspend_ms : rmq_load(&r->settings->short_polling_ms);
+}
+
 enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                 uint8_t *frame,
                              uint32_t length, int approved)
@@ -113,7 +121,15 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
     if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD)
         return RMQ_OUTCOME_COLD;
     look(r, &p, result);
-    if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND && rmq_park(r, c, &p, frame, length) == 0) {
+    if (result->waits_for_disk && result->next_offset == p.offset &&
+        rmq_park(r, c, &p, frame, length, RMQ_FILTER_DISK_MS) == 0) {
+        if (p.sys_flag & RMQ_PULL_COMMIT)
+            commit_offset(r, &p);
+        r->counters[RMQ_READ_PULLS]++;
+        return RMQ_OUTCOME_DONE;
+    }
+    if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND &&
+        rmq_park(r, c, &p, frame, length, hold_ms(r, &p)) == 0) {
         look(r, &p, result); /* its flag is set: earlier arrivals are seen now, later ones ring */
         if (result->code == RMQ_ANSWER_NOT_FOUND) {
             if (p.sys_flag & RMQ_PULL_COMMIT)

@@ -12,6 +12,7 @@
 #include "port.h"
 #include "queue_reader.h"
 #include "reader.h"
+#include "reader_filter.h"
 #include "ring.h"
 #include "shortage_rules.h"
 #include "turn_rules.h"
@@ -296,6 +297,8 @@ struct rmq_reader {
     int64_t parked_next_ms, scan_next_ms, tick_next_ms;
     uint32_t long_polling; /* as the last tick has seen it */
     struct rmq_pull_result *pull_result;
+    struct rmq_filter_copies *filters;
+    uint8_t *filter_text;    /* expression of the pull at hand that came with JSON escapes */
 
     /* hearing */
     int64_t watchdog_look_ms;
@@ -446,6 +449,8 @@ struct rmq_pull {
     int64_t offset, commit_offset, suspend_ms, sub_version;
     uint64_t group_config;
     struct rmq_subscription_copy filter;
+    const struct rmq_filter_program *program; /* of kind FILTER; until the next pull */
+    uint32_t retry_group_id; /* of kind FILTER: RMQ_NONE, or records have the programs of their original topics */
 };
 #define RMQ_PULL_COMMIT 1
 #define RMQ_PULL_SUSPEND 2
@@ -462,6 +467,9 @@ struct rmq_pull_result {
     int64_t next_offset, min_offset, max_offset;
     int64_t last_position; /* in the log, of the last unit that was looked at; -1 = none was */
     uint32_t bytes, messages, range_count;
+    uint32_t filtered;     /* records that an SQL92 condition did not want */
+    uint64_t work;         /* of SQL92 conditions; the scan ends at RMQ_FILTER_WORK_MAX */
+    int waits_for_disk;    /* the scan ended before a record that is not in memory */
     struct {
         struct rmq_file_map *map;
         const uint8_t *at;
@@ -486,7 +494,8 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
 int rmq_park_open(struct rmq_reader *r);
 void rmq_park_close(struct rmq_reader *r);
 /* 0, or -ENOMEM if no slot is free. The caller checks the queue once more afterwards. */
-int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length);
+int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length,
+             int64_t hold_ms);
 void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes back the connection's newest */
 uint32_t rmq_arrivals_drain(struct rmq_reader *r);
 void rmq_park_tick(struct rmq_reader *r);

@@ -80,7 +80,9 @@ struct rmq_settings {
     uint32_t slow_request_ms;          /* slower sends are reported to control; 0 = none */
     uint32_t answer_bytes_max;         /* memory of answers that wait, of all connections of a reader */
     uint32_t host_connections_max;     /* of one host, per reader */
-    uint8_t reserved[184];
+    uint32_t property_filter_enable;   /* enablePropertyFilter: pulls may filter by SQL92 */
+    uint32_t filter_support_retry;     /* records of retry topics are filtered as those of their original topics */
+    uint8_t reserved[176];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends its master's records, readers refuse sends */

@@ -68,12 +68,13 @@ struct rmq_subscription_copy {
     int64_t sub_version;
     uint32_t kind; /* RMQ_SUBSCRIPTION_* */
     uint32_t tag_count;
-    int32_t tags[RMQ_TAGS_MAX]; /* Java hashes */
+    int32_t tags[RMQ_TAGS_MAX]; /* Java hashes; of a FILTER slot and version of its program (filter_layout.h) */
 };
 #define RMQ_SUBSCRIPTION_NONE 0
 #define RMQ_SUBSCRIPTION_ALL 1
 #define RMQ_SUBSCRIPTION_TAGS 2
-#define RMQ_SUBSCRIPTION_COLD 3 /* expression, too many tags: control decides */
+#define RMQ_SUBSCRIPTION_COLD 3 /* too many tags, an expression without a program: control decides */
+#define RMQ_SUBSCRIPTION_FILTER 4
 struct rmq_subscription {
     uint32_t group_id;
     uint32_t topic_id;

@@ -13,7 +13,7 @@ from ringmq.broker.control_wiring import handlers_of
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import HandlerTable
 from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Request
-from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState
+from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState, Wants
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode
@@ -59,6 +59,7 @@ class FakePlane:
         self.groups: dict[int, Any] = {}
         self.subscriptions: dict[tuple[int, int], tuple[int, int, list[int]]] = {}
         self.subscriptions_max = 1000
+        self.filters: dict[int, tuple[int, bytes]] = {}
         self.offset_table: dict[tuple[int, int], int] = {}
         self.pulled_table: dict[tuple[int, int], int] = {}
         self.commits: list[tuple[int, int, int]] = []
@@ -135,6 +136,11 @@ class FakePlane:
     def subscription_replace(self, old: tuple[int, int], new: tuple[int, int]) -> None:
         assert self.subscriptions.pop(old)[0] == SUBSCRIPTION_NONE
         self.subscriptions[new] = (SUBSCRIPTION_NONE, 0, [])
+
+    def filter_put(self, slot: int, expression: bytes, program: bytes) -> int:
+        version = self.filters.get(slot, (-1, b""))[0] + 2
+        self.filters[slot] = (version, expression)
+        return version
 
     def pull_stats_next(self, group_id: int, queue_slot: int) -> int:
         return self.pulled_table.get((group_id, queue_slot), -1)
@@ -240,7 +246,17 @@ class FakeStore:
         times = self.times.get((topic, queue_id), [])
         return times[queue_offset] if 0 <= queue_offset < len(times) else -1
 
-    def batch_pull(self, topic: str, queue_id: int, queue_offset: int, max_num: int, tag_codes: list[int]) -> BatchPull:
+    def batch_pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_num: int,
+        tag_codes: list[int],
+        wants: Wants | None = None,
+    ) -> BatchPull:
+        self.wants: Wants | None = None
+        self.wants = wants
         return self.batch
 
     def queue_units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:

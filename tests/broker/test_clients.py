@@ -1,5 +1,7 @@
 """Heartbeats, membership, notices, expiry, locks: what clients see and what the plane shows."""
 
+import json
+
 import pytest
 
 from ringmq.broker.requests.request import Hangup, Push
@@ -187,6 +189,14 @@ def test_the_consumer_list() -> None:
 def test_check_client_config(kind: str, code: int) -> None:
     body = b'{"clientId":"c","group":"G","subscriptionData":{"expressionType":"%s","topic":"T"}}' % kind.encode()
     assert make_lab().ask(RequestCode.CHECK_CLIENT_CONFIG, body=body).code == code
+
+
+@pytest.mark.parametrize(("expression", "code"), [("a = 1", 0), ("a >>", 23), ("", 23)])
+def test_expressions_are_checked(expression: str, code: int) -> None:
+    data = {"expressionType": "SQL92", "topic": "T", "subString": expression}
+    body = json.dumps({"clientId": "c", "group": "G", "subscriptionData": data}).encode()
+    answer = make_lab({"enablePropertyFilter": "true"}).ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+    assert answer.code == code and bool(answer.remark) is bool(code)
 
 
 @pytest.mark.parametrize("body", [b"", b"junk", b"[]", b'{"consumerDataSet":7}'])

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from ringmq.broker.requests.request import Reply, Request, Run
-from ringmq.broker.tables.protocols import BatchPull
+from ringmq.broker.tables.protocols import FILTERS_MAX, SUBSCRIPTION_COLD, SUBSCRIPTION_FILTER, BatchPull
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from ringmq.remoting.heartbeat import CONSUME_PASSIVELY, ConsumerData, HeartbeatData
+from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.fakes import START_MS, Lab, make_lab, peer
 
 
@@ -172,3 +174,78 @@ def test_switching_long_polling_off_shortens_what_control_holds() -> None:
     lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"longPollingEnable=false\nshortPollingTimeMills=300")
     assert lab.broker.held_pulls.take_due(lab.now_ms + 299) == []
     assert lab.broker.held_pulls.take_due(lab.now_ms + 300) == [request]
+
+
+SQL = {"sysFlag": 4, "subscription": "a = 1", "expressionType": "SQL92"}
+
+
+def lab_with_filters(**settings: str) -> Lab:
+    lab = make_lab({"enablePropertyFilter": "true"} | settings)
+    lab.make_topic("T")
+    return lab
+
+
+def join_by(lab: Lab, expression: str, version: int = 1) -> None:
+    subscription = SubscriptionData("T", expression, sub_version=version, expression_type="SQL92")
+    data = ConsumerData("G", CONSUME_PASSIVELY, subscriptions=[subscription])
+    lab.ask(RequestCode.HEART_BEAT, body=HeartbeatData("c", consumers=[data]).encode())
+
+
+def test_the_first_pull_has_its_expression_compiled() -> None:
+    lab = lab_with_filters()
+    assert isinstance(pull(lab, **SQL), Run) and isinstance(pull(lab, **SQL), Run)
+    assert lab.plane.filters == {0: (1, b"a = 1")}
+    assert isinstance(pull(lab, **SQL | {"subscription": "b = 1"}), Run)
+    assert lab.plane.filters[1] == (1, b"b = 1")
+
+
+def test_the_first_pull_publishes_the_subscription() -> None:
+    lab = lab_with_filters()
+    join_by(lab, "a = 1")
+    assert lab.plane.subscription("G", "T")[0] == SUBSCRIPTION_COLD
+    assert isinstance(pull(lab), Run)
+    assert lab.plane.subscription("G", "T") == (SUBSCRIPTION_FILTER, 1, [0, 1])
+    join_by(lab, "a = 2", version=2)
+    assert lab.plane.subscription("G", "T")[0] == SUBSCRIPTION_COLD
+    assert pull(lab, subVersion=3).code == 25
+    assert isinstance(pull(lab, subVersion=2), Run)
+    assert lab.plane.subscription("G", "T") == (SUBSCRIPTION_FILTER, 2, [1, 1])
+
+
+def test_an_expression_that_does_not_compile() -> None:
+    lab = lab_with_filters()
+    answer = pull(lab, **SQL | {"subscription": "a >>"})
+    assert answer.code == 23 and "'>' at character 3 is not expected there" in answer.remark
+    assert pull(lab, **SQL | {"subscription": ""}).code == 23
+    join_by(lab, "a = '" + "x" * 9000 + "'")
+    for _ in range(2):
+        answer = pull(lab)
+        assert answer.code == 27 and "9006 bytes, at most 8192 are allowed" in answer.remark
+    assert not lab.plane.filters
+
+
+@pytest.mark.parametrize(("kind", "settings"), [("SQL92", {"enablePropertyFilter": "false"}), ("XPATH", {})])
+def test_other_filters_are_refused(kind: str, settings: dict[str, str]) -> None:
+    answer = pull(lab_with_filters(**settings), **SQL | {"expressionType": kind})
+    assert (answer.code, answer.remark) == (1, f"The broker does not support consumer to filter message by {kind}")
+
+
+def test_expressions_of_consumers_stay_and_the_oldest_other_one_gives_way() -> None:
+    lab = lab_with_filters()
+    join_by(lab, "kept = 1")
+    assert isinstance(pull(lab), Run)
+    for number in range(FILTERS_MAX):
+        assert isinstance(pull(lab, **SQL | {"subscription": f"a = {number}"}), Run)
+    assert len(lab.plane.filters) == FILTERS_MAX
+    assert lab.plane.filters[0] == (1, b"kept = 1")
+    assert lab.plane.filters[1] == (3, f"a = {FILTERS_MAX - 1}".encode())
+
+
+def test_batch_queues_are_filtered_here() -> None:
+    lab = lab_with_filters()
+    lab.broker.topics.put(TopicConfig("B", 1, 1, attributes={"queue.type": "BatchCQ"}), START_MS)
+    lab.store.batch = BatchPull("FOUND", 7, 0, 9, b"stored")
+    answer = pull(lab, topic="B", **SQL)
+    assert (answer.code, answer.body) == (0, b"stored")
+    assert lab.store.wants is not None
+    assert lab.store.wants({"a": "1"}) and not lab.store.wants({"a": "2"})
