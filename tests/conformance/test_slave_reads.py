@@ -46,7 +46,12 @@ def nodes(group: Group) -> tuple[RingmqNode, RingmqNode]:
 def test_mqadmin_shows_master_and_slave(group: Group, judge: Judge) -> None:
     master, slave = nodes(group)
     names = ["-n", group.namesrv]
-    end = HaStatus.decode(ask(master, RequestCode.HA_STATUS)).append_offset
+
+    def status() -> HaStatus:
+        return HaStatus.decode(ask(master, RequestCode.HA_STATUS))
+
+    end = status().append_offset
+    wait_until(lambda: [one.reported_offset for one in status().slaves] == [end], "the slave's report of the whole log")
     text = judge.call("mqadmin", group.namesrv, command=["haStatus", "-b", master.address, *names])
     assert re.search(rf"#MasterAddr\s+{master.address}", text), text
     assert re.search(rf"#MasterCommitLogMaxOffset\s+{end}\s+#SlaveNum\s+1\s+#InSyncSlaveNum\s+1", text), text
