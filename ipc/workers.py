@@ -267,6 +267,15 @@ WORKERS = WorkerTable(
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(
+            "delay", lib.RMQ_ROLE_DELAY, "ringmq.services.delay.worker", StopPhase.CONTROL, CpuClass.SERVICE,
+            start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
+            port=PortRow(
+                "ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
+                parked_max=4096,
+            ),
+            needed_at_once="ringmq.services.delay.open_work:has_delayed",
+        ),
+        WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.AUXILIARY,
             listener="ringmq.broker.listening:listen_for_name_server",
         ),

@@ -179,6 +179,20 @@ class Republisher:
         """The source offset behind those with stored copies. -1 while it is unknown."""
         return int(self.words[PROGRESS + lane]) - 1
 
+    @property
+    def log_offset(self) -> int:
+        """End of the last copy of this process that is known to be stored. Every copy below it counts in `progress`, as
+        the log has the copies of a port in order. 0 = none is known."""
+        return int(self._tally.end)
+
+    def count_passed(self) -> None:
+        """Count records that were passed over as progress, if no copy is in flight. They have no completions."""
+        if self._flow.is_settling or not self.port.answered or self.port.has_answers:
+            return
+        for lane in range(self._lanes):
+            if self._flow.next[lane] > self.progress(lane):
+                self.words[PROGRESS + lane] = self._flow.next[lane] + 1
+
     def _take_completions(self) -> None:
         tally, count = self._tally, 0
         tally.refused = 0

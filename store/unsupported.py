@@ -1,7 +1,7 @@
 """Counts a stock broker's data in a store that RingMQ does not serve yet, before RingMQ opens the store.
 
 Nothing of it is touched. The topics stay in the log with their queues, and so do the files with stock's progress
-(`delayOffset.json`, `timercheck`, `consumerOffset.json`). A stock broker that gets the store back continues there.
+(`timercheck`, `consumerOffset.json`). A stock broker that gets the store back continues there.
 """
 
 import os
@@ -56,7 +56,6 @@ def find_unsupported(config: StoreConfig) -> list[Unsupported]:
     tail = _tail_counts(config, store) if markers.is_abort_of_stock(config.root) else {}
     ledger = PopLedger()
     found = [
-        *_delayed(store, tail),
         *_timers(store, tail, ledger),
         *_half_messages(store, offsets, tail),
         *_popped(store, offsets, tail, ledger),
@@ -101,19 +100,6 @@ def _number(table: Any, key: object, default: int) -> int:
     """Return an entry of an offset table, whose keys may be numbers or text."""
     value = table.get(key, table.get(str(key), default)) if isinstance(table, Mapping) else default
     return value if isinstance(value, int) else default
-
-
-def _delayed(store: MessageStore, tail: Mapping[str, int]) -> Iterator[Unsupported]:
-    progress = load_config(store.config.root, "delayOffset.json").get("offsetTable", {})
-    count, due = tail.get(layout.SCHEDULE_TOPIC, 0), []
-    for queue_id in _queue_ids(store, layout.SCHEDULE_TOPIC):
-        first, end = _bounds(store, layout.SCHEDULE_TOPIC, queue_id, _number(progress, queue_id + 1, 0))
-        queue = store.queue(layout.SCHEDULE_TOPIC, queue_id)
-        unit = queue.unit(first) if queue is not None and first < end else None
-        due += [unit.tags_code] if unit is not None else []  # of this topic the code is the time of delivery
-        count += end - first
-    what = f"messages with a delay level ({layout.SCHEDULE_TOPIC})"
-    yield Unsupported("delay", what, count, due_ms=min(due, default=None))
 
 
 def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unsupported]:

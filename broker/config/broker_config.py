@@ -106,8 +106,8 @@ class BrokerConfig:
     message_delay_level: str = words(
         "messageDelayLevel",
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        r"\d{1,9}[smhd]( \d{1,9}[smhd]){0,63}",
-        "1..64 times such as 10s 5m 2h 1d",
+        r"\d{1,9}[smhd]( \d{1,9}[smhd]){0,49}",
+        "1..50 times such as 10s 5m 2h 1d",
     )
 
     # clients

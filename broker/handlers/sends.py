@@ -233,7 +233,8 @@ class SendRequests:
             return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
         level = found.get(properties.DELAY)
         if level is not None and _is_positive(level):
-            remark = f"{properties.DELAY} = {level[:32]}: delayed messages are not supported yet, only DELAY = 0"
+            remark = f"{properties.DELAY} = {level[:32]} is no delay level, or stands in a batch: only a single message"
+            remark += " can be delayed, by a number"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         for name in _TIMER_NAMES:
             if name in found:

@@ -1,7 +1,7 @@
 """Requests of a stock slave beside 21, 43 and 201: delay offsets (45), timer (60, 61), request modes (402).
 
-Delayed and timed messages and POP are not built yet. The answers are those of a stock broker without any, so that a
-slave's passes succeed. A delayOffset.json of the store is passed on unchanged.
+Timed messages and POP are not built yet. The answers are those of a stock broker without any, so that a slave's passes
+succeed. delayOffset.json is the file of the worker `delay`, on a slave that of its master.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SlaveRequests:
 
     def delay_offsets(self, request: Request) -> Answer:
         """45."""
-        text = self.delay_file.text
+        text = self.delay_file.read()
         if text is not None:
             return request.reply(body=text.encode())
         return request.reply(body=json_body.write_body({"dataVersion": self._version(), "offsetTable": {}}))

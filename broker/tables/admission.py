@@ -63,7 +63,7 @@ def timer_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
     )
 
 
-FEATURES: Sequence[Feature] = ()
+FEATURES: Sequence[Feature] = (delay_rules, timer_rules)
 """In the order of their rules. The first rule that matches a send decides."""
 
 

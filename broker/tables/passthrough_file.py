@@ -1,8 +1,10 @@
-"""Files of the store that this broker does not read. It passes them on to slaves unchanged."""
+"""delayOffset.json as slaves get it: the newest text on disk, which the worker `delay` writes."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(slots=True)
@@ -10,3 +12,12 @@ class PassthroughFile:
     """The text of delayOffset.json. None without the file."""
 
     text: str | None = None
+    path: Path | None = None
+    """The file that another process writes. None on a slave, which has the text of its master."""
+
+    def read(self) -> str | None:
+        """The newest text. That of the last call if the file cannot be read now."""
+        if self.path is not None:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                self.text = self.path.read_text()
+        return self.text

@@ -77,6 +77,8 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
         tally->inherited += found->generation != p->generation;
         if (!found->bytes && (!tally->refused++ || tally->first.cause == RMQ_CAUSE_CHAIN_REFUSED))
             tally->first = *found;
+        if (found->bytes && tally->end < found->commit_log_offset + found->bytes)
+            tally->end = found->commit_log_offset + found->bytes;
         if (found->bytes && lane < lanes && stored[lane] < behind)
             stored[lane] = behind;
     }

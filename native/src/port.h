@@ -31,6 +31,7 @@ uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct 
 struct rmq_port_tally {
     uint64_t refused;            /* nothing was stored */
     uint64_t inherited;          /* requests of a dead predecessor */
+    uint64_t end;                /* raised to the end of the last stored record in the log */
     struct rmq_completion first; /* of the refused ones, if refused was 0 before; of a chain the one that has the cause */
 };
 uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint64_t *stored, uint32_t lanes,

@@ -101,7 +101,7 @@ def kit(tmp_path: Path, capacity: Capacity | None = None, readers: int = 1, **se
     name = f"ringmq-test-{uuid4().hex}"
     small = Capacity(1024, 4096, 1024, 1024, 4096, ports=port_plans(WORKERS.rows(readers, slave=False)))
     plane = Plane.create(name, capacity or small, tmp_path.stat(), 1)
-    publish_workers(plane, WORKERS.rows(1, slave=False), {"ha", "metrics", "services"})
+    publish_workers(plane, WORKERS.rows(1, slave=False), {"ha", "metrics", "services", "delay"})
     try:
         yield Kit(plane, tmp_path / "store", settings)
     finally:

@@ -1,48 +1,138 @@
-"""A delayed message to a topic that is not there yet, in a running broker with a published rule."""
+"""Delay levels in a running broker: redirected at append, delivered when due, never early, once over deaths."""
 
+import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When, publish_rules
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
+from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.message import decode_messages
+from ringmq.remoting.message import MessageExt, decode_messages
+from ringmq.store.config_files import load_config
 from tests.raw_client import RawClient
-from tests.waiting import wait_until
+from tests.staging import make_topic, messages_of
+from tests.waiting import wait_dispatched, wait_until
 
-pytestmark = pytest.mark.timeout(120)
-SCHEDULE, LEVELS = "SCHEDULE_TOPIC_XXXX", 18
-DELAYED = {"KEYS": "k", "DELAY": "3"}
+pytestmark = pytest.mark.timeout(180)
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+LEVELS = [1, 2, *[3] * 16]
+SETTINGS = {
+    "mappedFileSizeCommitLog": 4 << 20,
+    "messageDelayLevel": " ".join(f"{seconds}s" for seconds in LEVELS),
+}
+WORKERS = (
+    lib.RMQ_ROLE_DELAY, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_DISPATCH,
+)  # fmt: skip
 
 
-def test_the_first_delayed_message_to_a_new_topic_is_redirected(tmp_path: Path) -> None:
-    with (
-        RunningBroker(tmp_path / "store", {"mappedFileSizeCommitLog": 4 << 20}) as broker,
-        RawClient(broker.address) as client,
-    ):
-        assert client.send("Fresh", b"early", pairs=DELAYED).code == ResponseCode.MESSAGE_ILLEGAL
-        plane = Plane.open(plane_name(broker.store))
-        topic_id = plane.topic_find(SCHEDULE)
-        assert topic_id is not None
-        pairs = (RulePair(b"REAL_TOPIC", ValueFrom.TOPIC), RulePair(b"DELAY", ValueFrom.LEVEL))
-        rule = Rule(
-            RuleKind.REDIRECT,
-            b"DELAY",
-            When.POSITIVE,
-            topic_id=topic_id,
-            queue_from=QueueFrom.LEVEL,
-            queue_id=LEVELS,
-            pairs=pairs,
-        )
-        publish_rules(plane.struct, [rule])
-        assert client.send("Newer", b"later", pairs=DELAYED).code == ResponseCode.SUCCESS
-        assert plane.topic_find("Newer") is not None
-        wait_until(
-            lambda: client.pull(SCHEDULE, queue_id=2).code == ResponseCode.SUCCESS, "a message in the schedule topic"
-        )
-        [message] = decode_messages(client.pull(SCHEDULE, queue_id=2).body)
-        assert message.body == b"later"
+def check(waiting: list[MessageExt], delivered: list[MessageExt], level: int) -> None:
+    """Each message once, in order, unchanged, and not before its time."""
+    assert [message.body for message in delivered] == [message.body for message in waiting]
+    for source, copy in zip(waiting, delivered, strict=True):
+        assert copy.store_timestamp_ms >= source.store_timestamp_ms + LEVELS[level - 1] * 1000
+        assert copy.properties == source.properties
+        assert (copy.born_timestamp_ms, copy.properties["DELAY"]) == (source.born_timestamp_ms, str(level))
+
+
+def waiting_of(client: RawClient, level: int) -> list[MessageExt]:
+    """What the queue of a level has ever held."""
+    found: list[MessageExt] = []
+    while (answer := client.pull(SCHEDULE, queue_id=level - 1, offset=len(found))).code == ResponseCode.SUCCESS:
+        found += decode_messages(answer.body)
+    return found
+
+
+def test_all_levels_are_delivered(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
+        assert "delay" not in broker.worker_pids(), "nothing waits, so it has no process"
+        for level in range(1, 20):
+            for number in range(3):
+                pairs = {"KEYS": "k", "DELAY": str(level)}
+                assert client.send(f"Level{level}", b"%d" % number, pairs=pairs).code == ResponseCode.SUCCESS
+        wait_dispatched(broker.store)
+        for level in range(1, 19):
+            topic = f"Level{level}"
+            wait_until(lambda topic=topic: len(messages_of(broker.address, topic, 8)) == 3, f"{topic} is delivered")
+            [queue] = {message.queue_id for message in waiting_of(client, level)}
+            assert queue == level - 1
+            waiting = [message for message in waiting_of(client, level) if message.properties["REAL_TOPIC"] == topic]
+            delivered = sorted(messages_of(broker.address, topic, 8), key=lambda message: message.commit_log_offset)
+            check(waiting, delivered, level)
+        wait_until(lambda: len(messages_of(broker.address, "Level19", 8)) == 3, "a level above the last is the last")
         assert broker.stop() == 0
+        offsets = load_config(broker.store, "delayOffset.json")["offsetTable"]
+        assert {int(level): offset for level, offset in offsets.items()} == {
+            level: 6 if level == 18 else 3 for level in range(1, 19)
+        }
+
+
+def test_batches_and_odd_levels(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
+        make_topic(broker.address, "T", 1)
+        assert client.send("T", b"now", pairs={"DELAY": "0"}).code == ResponseCode.SUCCESS
+        assert client.send("T", b"now", pairs={"DELAY": "-1"}).code == ResponseCode.SUCCESS
+        assert client.send("T", b"no", pairs={"DELAY": "x"}).code == ResponseCode.MESSAGE_ILLEGAL
+        pairs = {"DELAY": "1", "TIMER_DELAY_MS": "3600000"}
+        assert client.send("T", b"a level wins over a timer", pairs=pairs).code == ResponseCode.SUCCESS
+        assert client.send("T", b"no", pairs={"TIMER_DELAY_MS": "5"}).code == ResponseCode.MESSAGE_ILLEGAL
+        wait_until(lambda: len(messages_of(broker.address, "T", 1)) == 3, "the level is delivered")
+        assert "TIMER_DELAY_MS" not in messages_of(broker.address, "T", 1)[-1].properties
+        assert broker.stop() == 0
+
+
+def test_a_deleted_topic_is_skipped_and_a_retry_topic_is_made_again(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
+        for topic in ("Gone", "T"):
+            make_topic(broker.address, topic, 1)
+            assert client.send(topic, topic.encode(), pairs={"DELAY": "2"}).code == ResponseCode.SUCCESS
+        assert client.send("%RETRY%g", b"again", pairs={"DELAY": "2"}).code == ResponseCode.SUCCESS
+        wait_dispatched(broker.store)
+        for topic in ("Gone", "%RETRY%g"):
+            assert client.ask(215, {"topic": topic}).code == ResponseCode.SUCCESS
+        wait_until(lambda: len(messages_of(broker.address, "T", 1)) == 1, "the next one is delivered")
+        wait_until(lambda: len(messages_of(broker.address, "%RETRY%g", 1)) == 1, "the retried one is delivered")
+        plane = Plane.open(plane_name(broker.store))
+        assert plane.topic_find("Gone") is None
+        assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("victim", ["delay", "all", "plane", "stop"])
+def test_once_over_deaths(tmp_path: Path, victim: str) -> None:
+    store, count = tmp_path / "store", 300
+    broker = RunningBroker(store, SETTINGS)
+    try:
+        make_topic(broker.address, "T", 1)
+        with RawClient(broker.address) as client:
+            for number in range(count):
+                pairs = {"DELAY": str(1 + number % 2)}
+                assert client.send("T", b"%d" % number, pairs=pairs).code == ResponseCode.SUCCESS
+        wait_until(lambda: len(messages_of(broker.address, "T", 1)) > 5, "some are delivered")
+        if victim in ("delay", "all"):
+            plane = Plane.open(plane_name(store))
+            blocks = [plane.role(role) for role in (WORKERS if victim == "all" else WORKERS[:1])]
+            pids = [int(block.pid) for block in blocks]
+            for pid in pids:
+                os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: all(b.state == STATE_SERVING and b.pid not in pids for b in blocks), "all serve")
+        else:
+            if victim == "plane":
+                broker.kill_all()
+            else:
+                assert broker.stop() == 0
+            broker = RunningBroker(store, SETTINGS)
+        wait_until(lambda: len(messages_of(broker.address, "T", 1)) >= count, "all are delivered")
+        with RawClient(broker.address) as client:
+            for level in (1, 2):
+                delivered = [m for m in messages_of(broker.address, "T", 1) if m.properties["DELAY"] == str(level)]
+                check(waiting_of(client, level), delivered, level)
+        assert broker.stop() == 0
+        checkpoint = json.loads((store / "config" / "ringmqDelayOffset.json").read_text())
+        assert checkpoint["offsets"] == {"1": count // 2, "2": count // 2}
+    finally:
+        broker.close()

@@ -41,9 +41,9 @@ def plane(tmp_path: Path) -> Iterator[Plane]:
     """A plane whose workers all serve."""
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
-    publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics", "services"})
+    publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics", "services", "delay"})
     for worker in workers(plane):
-        if worker.name not in ("metrics", "services"):
+        if worker.name not in ("metrics", "services", "delay"):
             block = plane.role(worker.role)
             block.pid, block.generation, block.state = os.getpid(), 1, 2
     yield plane

@@ -52,6 +52,7 @@ def test_recorded_requests_get_stocks_answers(scene: Scene, kind: str) -> None:
 
 def prepared_lab() -> Lab:
     lab = make_lab()
+    lab.broker.admission.publish()
     for topic, queues in TOPIC_QUEUES.items():
         lab.make_topic(topic, queues)
         for queue_id in range(queues):

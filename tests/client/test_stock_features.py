@@ -54,6 +54,14 @@ async def test_delayed_messages_come_later(stock_server: servers.Server, topic: 
     assert min(arrived[b"level"], arrived[b"after"], arrived[b"at"]) >= 900
 
 
+async def test_a_delay_level_delays_at_both_brokers(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer, reading(server, topic) as consumer:
+        await producer.send(Message(topic, b"now"))
+        await producer.send(compose_message(topic, b"level", delay_level=2))
+        arrived = {m.body: m.store_timestamp_ms - m.born_timestamp_ms for m in await take(consumer, 2)}
+    assert arrived[b"now"] < 900 <= arrived[b"level"]
+
+
 async def test_a_delayed_message_is_recalled(stock_server: servers.Server, topic: str) -> None:
     async with Producer(stock_server.namesrv) as producer, reading(stock_server, topic) as consumer:
         await producer.send(Message(topic, b"first"))

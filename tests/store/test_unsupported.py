@@ -29,21 +29,17 @@ def set_offset(root: Path, key: str, queue_id: int, offset: int) -> None:
 
 
 def test_the_golden_store_has_what_its_timer_wheel_and_stock_say(golden_basic: Path) -> None:
-    """152 is the sum of the wheel's slots from lastReadTimeMs on; 17 of 21 delayed messages were delivered."""
+    """152 is the sum of the wheel's slots from lastReadTimeMs on. Delayed messages are served."""
     found = find_unsupported(basic_config(golden_basic))
     assert [(entry.kind, entry.count, entry.is_exact) for entry in found] == [
-        ("delay", 4, True),
         ("timer", 152, True),
         ("transaction", 8, True),
     ]
-    assert found[1].due_ms == 1795212491000
-    assert str(found[0]) == "4 messages with a delay level (SCHEDULE_TOPIC_XXXX)"
+    assert found[0].due_ms == 1795212491000
+    assert str(found[1]).startswith("8 half messages")
 
 
 def test_nothing_waits_where_stock_has_delivered_everything(basic_copy: Path) -> None:
-    progress = load_config(basic_copy, "delayOffset.json")
-    progress["offsetTable"] = {1: 17, 2: 2, 3: 1, 5: 2, 9: 1, 18: 3}
-    persist_config(basic_copy, "delayOffset.json", progress)
     with (basic_copy / "config/timercheck").open("r+b") as file:
         file.write(struct.pack(">q", 1 << 50))
     set_offset(basic_copy, "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS", 0, 144)
@@ -63,14 +59,16 @@ def test_half_messages_that_an_op_message_names_do_not_wait(basic_copy: Path) ->
 
 
 def test_what_a_killed_stock_broker_has_not_dispatched_is_counted_from_the_log(basic_copy: Path) -> None:
-    queue = basic_copy / "consumequeue" / layout.SCHEDULE_TOPIC / "17" / ("0" * 20)
+    queue = basic_copy / "consumequeue" / layout.HALF_TOPIC / "0" / ("0" * 20)
+    before = counts(basic_copy)["transaction"]
+    assert before is not None
     data = queue.read_bytes()
-    queue.write_bytes(data[:20].ljust(len(data), b"\0"))  # two of three units are gone
-    assert counts(basic_copy)["delay"] == 2
+    queue.write_bytes(data[: 20 * 142].ljust(len(data), b"\0"))  # two of 144 units are gone
+    assert counts(basic_copy)["transaction"] == before - 2
     (basic_copy / "abort").write_text("4711")
-    assert counts(basic_copy)["delay"] == 4
+    assert counts(basic_copy)["transaction"] == before
     markers.write_abort(basic_copy, 4711)
-    assert counts(basic_copy)["delay"] == 2, "what dies as RingMQ has taken none in"
+    assert counts(basic_copy)["transaction"] == before - 2, "what dies as RingMQ has taken none in"
 
 
 def popped(root: Path) -> Unsupported | None:
@@ -148,12 +146,10 @@ def test_a_topic_that_is_marked_for_compaction_may_be_ours(tmp_path: Path) -> No
 
 def test_progress_files_that_say_nonsense_count_as_no_progress(basic_copy: Path) -> None:
     (basic_copy / "config/timercheck").write_bytes(b"\x01")
-    persist_config(basic_copy, "delayOffset.json", {"offsetTable": {1: "x", 2: -5}})
     persist_config(
         basic_copy, "consumerOffset.json", {"offsetTable": {"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS": 7}}
     )
     found = counts(basic_copy)
-    assert found["delay"] == 26
     assert found["timer"] == 154
     assert found["transaction"] is not None
 

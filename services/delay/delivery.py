@@ -1,0 +1,196 @@
+"""Delivers the messages of all delay levels. One turn takes completions and publishes what is due.
+
+The order within a level always holds: a message that cannot go now keeps those behind it waiting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ringmq.broker.requests.turns import Steps
+from ringmq.ipc.plane import Plane
+from ringmq.native import ffi, lib
+from ringmq.remoting import names
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.services.control_topics import ControlTopics
+from ringmq.services.delay.arrivals import Arrivals
+from ringmq.services.delay.progress import Progress, following_marks, load_progress, save_progress
+from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
+from ringmq.services.log_view import LogView
+from ringmq.services.republisher import MissingTarget, Republisher
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.queue_reader import QueueReader
+
+SAVE_MS = 1000
+CREATE_AGAIN_MS = 1000
+LINES_PER_MINUTE = 10
+
+
+class Delivery:
+    """The shell of the worker `delay` between its start and its stop."""
+
+    def __init__(
+        self,
+        plane: Plane,
+        role: int,
+        levels: list[Level],
+        root: Path,
+        log_view: LogView,
+        topics: ControlTopics,
+        say: Callable[[str], None],
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._plane, self._role, self._root, self._log_view = plane, role, root, log_view
+        self._topics, self._say, self._wall_ms = topics, say, wall_ms
+        self._schedule = Schedule(levels)
+        self._arrivals = Arrivals(plane, plane.port_of(role))
+        self._lines = LogThrottle(LINES_PER_MINUTE)
+        self._republisher = Republisher(plane, role, self._recover, self._tell, lanes=len(levels))
+        self._found: Progress | None = None
+        self._next_due = ffi.new("int64_t *")
+        self._creating: set[str] = set()
+        self._refused: set[str] = set()
+        self._half_id = plane.topic_find(names.HALF_TOPIC)
+        self._last_wall_ms = 0
+        self._saved: Progress | None = None
+        self._unsaved: Progress | None = None
+        self._save_at_ms = 0
+
+    # -- one turn ------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Take completions, publish what is due, save, or sleep."""
+        now_ms, mono_ms = self._wall_ms(), time.monotonic_ns() // 1_000_000
+        self._topics.turn(mono_ms)
+        if now_ms < self._last_wall_ms:
+            self._schedule.clock_moved_back()
+        self._last_wall_ms = now_ms
+        self._schedule.arrived(self._arrivals.take())
+        may_publish = self._republisher.collect()
+        if may_publish:
+            for number in self._schedule.due(now_ms):
+                self._deliver(number, now_ms)
+                if not self._republisher.collect():
+                    break
+        if mono_ms >= self._save_at_ms:
+            self._save_at_ms = mono_ms + SAVE_MS
+            self._save(now_ms)
+        sleep_ms = self._schedule.sleep_ms(self._wall_ms()) if may_publish else RETRY_MS
+        if sleep_ms and not self._arrivals.is_waiting:
+            self._republisher.wait(sleep_ms)
+
+    def _deliver(self, number: int, now_ms: int) -> None:
+        level, republisher = self._schedule.levels[number], self._republisher
+        count = republisher.read(level.queue_slot, number)
+        if not count:
+            self._rest(number, now_ms)
+            return
+        batch = republisher.batch
+        due = lib.rmq_due_units(batch.units, batch.records, count, now_ms, level.delay_ms, self._next_due)
+        level.look_ms = int(self._next_due[0]) if due < count else 0
+        due = self._with_targets(due, now_ms) if due else 0
+        before = republisher.next_offset(number)
+        if due:
+            republisher.publish_aimed(due, number)
+        if republisher.next_offset(number) == before and level.look_ms <= now_ms:
+            level.look_ms = now_ms + RETRY_MS  # the ring is full, or a topic is being made
+
+    def _rest(self, number: int, now_ms: int) -> None:
+        """Wait for an arrival if the queue has ended, else for a little while."""
+        level = self._schedule.levels[number]
+        self._arrivals.want(level.queue_slot)
+        has_more = int(self._plane.queue(level.queue_slot).max_offset) > self._republisher.next_offset(number)
+        level.look_ms = now_ms + RETRY_MS if has_more else None
+
+    # -- targets -------------------------------------------------------------------------------------------
+
+    def _with_targets(self, due: int, now_ms: int) -> int:
+        """The number of due records that may be published or passed over now."""
+        excluded = lib.RMQ_NONE if self._half_id is None else self._half_id
+        for missing in self._republisher.aim_each(due, excluded):
+            if self._is_being_made(missing):
+                return missing.number
+            queue = f"queue {missing.queue_id} of topic {missing.topic}" if missing.queue_id >= 0 else missing.topic
+            self._tell(f"skips messages for {queue or 'no topic'}: {missing.cause.name}, their target is gone")
+        return due
+
+    def _is_being_made(self, missing: MissingTarget) -> bool:
+        """Retry topics and dead letter topics are made again, so no retried message is lost with them."""
+        topic = missing.topic
+        if topic in self._refused or not (names.is_retry_topic(topic) or names.is_dlq_topic(topic)):
+            return False
+        if self._plane.topic_find(topic) is not None:
+            return False  # it is there, without the queue
+        if topic not in self._creating:
+            self._creating.add(topic)
+
+            def then(refusal: RequestError | None) -> None:
+                self._creating.discard(topic)
+                if refusal is not None and refusal.code == 1:
+                    self._refused.add(topic)
+                    self._tell(f"cannot make topic {topic}: {refusal}")
+
+            self._topics.create([TopicConfig(topic, 1, 1)], time.monotonic_ns() // 1_000_000, then)
+        return True
+
+    # -- progress ------------------------------------------------------------------------------------------
+
+    def _recover(self, reader: QueueReader, lane: int) -> Steps[int]:
+        """The plane is new: files and the marks in the log say where to go on."""
+        log_end = self._republisher.port.settled_end or 0
+        if self._found is None:
+            levels = len(self._schedule.levels)
+            try:
+                saved = load_progress(self._root, levels, log_end)
+            except ConfigFileError as error:
+                self._tell(f"{error}: the marks of the whole log tell what was delivered")
+                saved = Progress(0, (0,) * levels)
+            segment_bytes = int(self._plane.header.settings.segment_bytes)
+            self._found = yield from following_marks(self._log_view, self._role, saved, log_end, segment_bytes)
+        queue = self._plane.queue(self._schedule.levels[lane].queue_slot)
+        return max(int(queue.min_offset), min(self._found.offsets[lane], int(queue.max_offset)))
+
+    def _snapshot(self) -> Progress | None:
+        """None while it is unknown."""
+        self._republisher.count_passed()
+        offsets = tuple(self._republisher.progress(lane) for lane in range(len(self._schedule.levels)))
+        if any(offset < 0 for offset in offsets):
+            return None
+        found = self._found.log_offset if self._found is not None else 0
+        return Progress(max(found, self._republisher.log_offset), offsets)
+
+    def _save(self, now_ms: int) -> None:
+        """Save the newest progress whose copies are on disk, once a second while it changes."""
+        self._unsaved = self._unsaved or self._snapshot()
+        if self._unsaved is None or int(self._plane.watermarks.flushed_offset) < self._unsaved.log_offset:
+            return
+        progress, self._unsaved = self._unsaved, None
+        if self._saved is None or progress.offsets != self._saved.offsets:
+            self._write(progress, now_ms)
+
+    def _write(self, progress: Progress, now_ms: int) -> None:
+        try:
+            save_progress(self._root, progress, now_ms)
+            self._saved = progress
+        except (OSError, ConfigFileError) as error:
+            self._tell(f"progress is not saved, it is tried again: {error}")
+
+    def close(self, patience_ms: int = 2000) -> None:
+        """Wait for the completions of what was submitted, and save the progress."""
+        end = time.monotonic_ns() + patience_ms * 1_000_000
+        while time.monotonic_ns() < end and not self._republisher.port.answered:
+            self._republisher.wait(RETRY_MS)
+        self._republisher.collect()
+        progress = self._snapshot()
+        if progress is not None and (self._saved is None or progress.offsets != self._saved.offsets):
+            self._write(progress, self._wall_ms())
+        self._republisher.close()
+
+    def _tell(self, text: str) -> None:
+        line = self._lines.line(text, time.monotonic_ns() // 1_000_000)
+        if line:
+            self._say(line)

@@ -1,0 +1,16 @@
+"""The queues of the schedule topic in the plane."""
+
+from __future__ import annotations
+
+from ringmq.ipc.plane import Plane
+from ringmq.remoting.names import SCHEDULE_TOPIC
+
+
+def schedule_slots(plane: Plane, levels: int) -> list[int]:
+    """The queue slot of each level, level 1 first. Control makes the queues before any worker starts."""
+    topic_id = plane.topic_find(SCHEDULE_TOPIC)
+    slots = [None if topic_id is None else plane.queue_find(topic_id, queue_id) for queue_id in range(levels)]
+    found = [slot for slot in slots if slot is not None]
+    if len(found) < levels:
+        raise LookupError(f"topic {SCHEDULE_TOPIC} has {len(found)} queues, messageDelayLevel needs {levels}")
+    return found

@@ -1,0 +1,50 @@
+"""Entry point of the worker `delay`: `python -m ringmq.services.delay.worker NAME SPEC`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from ringmq.broker.config.run_config import read_run_config, store_config
+from ringmq.ipc.asks import Asker
+from ringmq.ipc.collector import bound_collections
+from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.role_loop import run_worker
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.native import lib
+from ringmq.services.control_topics import ControlTopics
+from ringmq.services.delay.delivery import Delivery
+from ringmq.services.delay.levels import schedule_slots
+from ringmq.services.delay.schedule import Level
+from ringmq.services.log_view import LogView
+from ringmq.store.config import parse_delay_levels
+from ringmq.store.message_store import MessageStore
+
+
+def log(text: str) -> None:
+    """Write a log line."""
+    print(f"ringmq: delay: {text}", file=sys.stderr, flush=True)
+
+
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run until SIGTERM."""
+    config, role = read_run_config(Path(spec.config_path)), plane.role(spec.role)
+    delays = parse_delay_levels(config.message_delay_level)
+    slots = schedule_slots(plane, len(delays))
+    levels = [Level(delay_ms, slot) for delay_ms, slot in zip(delays, slots, strict=True)]
+    log_view = LogView(plane, MessageStore(store_config(config)))
+    topics = ControlTopics(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
+    delivery = Delivery(plane, spec.role, levels, Path(config.store_path_root_dir), log_view, topics, log)
+    bound_collections()
+    role.state = STATE_SERVING
+    while not stop.is_set:
+        role.progress += 1
+        delivery.turn()
+    role.state = STATE_STOPPING
+    delivery.close()
+    return EXIT_CLEAN
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(sys.argv[1:], serve))

@@ -1,0 +1,106 @@
+"""Which delayed messages are due: C and Python agree, and the cases of the clock."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from ringmq.native import ffi, lib
+from ringmq.remoting.config_beans import DataVersion
+from ringmq.services.delay.progress import Progress, load_progress, save_progress, stock_text
+from ringmq.services.delay.schedule import IDLE_MS, LOOK_MS, Level, Schedule, WaitingUnit, due_units
+from ringmq.store.config_files import load_config
+from tests.store.copy_kit import stored
+
+HOUR_MS = 3_600_000
+T0 = 1_700_000_000_000
+
+
+def both(units: list[WaitingUnit], now_ms: int, delay_ms: int, dice: random.Random | None = None) -> tuple[int, int]:
+    """C and Python agree."""
+    native, held = ffi.new("struct rmq_queue_unit[]", len(units)), ffi.new("struct rmq_held_record[]", len(units))
+    kept = []
+    for number, unit in enumerate(units):
+        host = b"\x0a\0\0\1" if dice is None or dice.random() < 0.5 else bytes(16)
+        raw = bytearray(stored(born_host=host))
+        at = 56 if len(host) == 4 else 68
+        raw[at : at + 8] = unit.store_ms.to_bytes(8, "big", signed=True)
+        kept.append(ffi.from_buffer(bytes(raw)))
+        native[number].tags_code, native[number].size, held[number].at = unit.deliver_ms, len(raw), kept[-1]
+    next_due = ffi.new("int64_t *")
+    found = lib.rmq_due_units(native, held, len(units), now_ms, delay_ms, next_due)
+    assert (found, next_due[0]) == due_units(units, now_ms, delay_ms)
+    return int(found), int(next_due[0])
+
+
+@pytest.mark.parametrize(
+    ("deliver_ms", "store_ms", "now_ms", "delay_ms", "is_due"),
+    [
+        (T0 + 1000, T0, T0 + 999, 1000, False),
+        (T0 + 1000, T0, T0 + 1000, 1000, True),
+        (T0 + 1000, T0, T0 + HOUR_MS, 1000, True),  # the clock was set forward
+        (T0 + 1000, T0, T0 - HOUR_MS, 1000, False),  # it was set back
+        (T0 + HOUR_MS, T0, T0 + 1999, 2000, False),  # the delay was an hour, now it is two seconds
+        (T0 + HOUR_MS, T0, T0 + 2000, 2000, True),
+        (T0 + 1000, T0, T0 + 1000, HOUR_MS, True),  # the delay was a second, now it is an hour
+    ],
+)
+def test_one_message(deliver_ms: int, store_ms: int, now_ms: int, delay_ms: int, is_due: bool) -> None:
+    assert both([WaitingUnit(deliver_ms, store_ms)], now_ms, delay_ms)[0] == is_due
+
+
+def test_random_units() -> None:
+    dice, seen = random.Random(2), set()
+    for _ in range(2000):
+        delay_ms = dice.choice((1000, HOUR_MS))
+        units = []
+        for _ in range(dice.randrange(5)):
+            store_ms = T0 + dice.randrange(-5000, 5000)
+            units.append(WaitingUnit(store_ms + dice.choice((1000, 2000, HOUR_MS)), store_ms))
+        seen.add(both(units, T0 + dice.choice((0, 3000, HOUR_MS, -HOUR_MS)), delay_ms, dice)[0])
+    assert seen == {0, 1, 2, 3, 4}
+
+
+def test_a_damaged_unit_counts_as_due() -> None:
+    unit, held = ffi.new("struct rmq_queue_unit *"), ffi.new("struct rmq_held_record *")
+    unit.tags_code, unit.size = 1 << 62, 20
+    assert lib.rmq_due_units(unit, held, 1, T0, 1000, ffi.new("int64_t *")) == 1
+
+
+def test_levels_in_turn() -> None:
+    schedule = Schedule([Level(1000, slot) for slot in (5, 6, 7)])
+    assert [schedule.due(T0), schedule.due(T0)] == [[1, 2, 0], [2, 0, 1]]
+    for level in schedule.levels:
+        level.look_ms = None
+    assert (schedule.due(T0), schedule.sleep_ms(T0)) == ([], IDLE_MS)
+    schedule.arrived({6, 99})
+    assert schedule.due(T0) == [1]
+    schedule.levels[1].look_ms = T0 + 30
+    assert (schedule.due(T0), schedule.sleep_ms(T0)) == ([], 30)
+    schedule.levels[1].look_ms = T0 + HOUR_MS
+    schedule.arrived({6})
+    assert schedule.sleep_ms(T0) == LOOK_MS
+    schedule.clock_moved_back()
+    assert schedule.due(T0 - HOUR_MS) == [1]
+
+
+def test_progress_on_disk(tmp_path: Path) -> None:
+    assert load_progress(tmp_path, 3, 100) == Progress(0, (0, 0, 0))
+    save_progress(tmp_path, Progress(100, (7, 0, 9)), T0)
+    assert load_progress(tmp_path, 3, 100) == Progress(100, (7, 0, 9))
+    assert load_progress(tmp_path, 2, 200) == Progress(100, (7, 0))
+    assert load_progress(tmp_path, 3, 99) == Progress(0, (0, 0, 0)), "a power cut has taken copies"
+    (tmp_path / "config" / "delayOffset.json").write_text(stock_text((8, 2, 1), DataVersion(1, 0, T0)))
+    assert load_progress(tmp_path, 3, 100) == Progress(100, (8, 2, 9))
+    save_progress(tmp_path, Progress(100, (8, 2, 9)), T0)
+    assert load_config(tmp_path, "delayOffset.json") == {
+        "dataVersion": {"counter": 2, "stateVersion": 0, "timestamp": T0}, "offsetTable": {1: 8, 2: 2, 3: 9},
+    }  # fmt: skip
+
+
+def test_the_text_is_stocks() -> None:
+    text = stock_text((123, 0, 5), DataVersion(3, 0, T0))
+    assert text == (
+        '{\n\t"dataVersion":{\n\t\t"counter":3,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
+        '\t"offsetTable":{1:123,3:5\n\t}\n}'
+    )
