@@ -79,6 +79,7 @@ class Delivery:
         if mono_ms >= self._save_at_ms:
             self._save_at_ms = mono_ms + SAVE_MS
             self._save(now_ms)
+            self._look_at_ends()
         sleep_ms = self._schedule.sleep_ms(self._wall_ms()) if may_publish else RETRY_MS
         if sleep_ms and not self._arrivals.is_waiting:
             self._republisher.wait(sleep_ms)
@@ -103,8 +104,17 @@ class Delivery:
         """Wait for an arrival if the queue has ended, else for a little while."""
         level = self._schedule.levels[number]
         self._arrivals.want(level.queue_slot)
-        has_more = int(self._plane.queue(level.queue_slot).max_offset) > self._republisher.next_offset(number)
-        level.look_ms = now_ms + RETRY_MS if has_more else None
+        level.look_ms = now_ms + RETRY_MS if self._has_more(number) else None
+
+    def _look_at_ends(self) -> None:
+        """Find arrivals that a dispatch has died over before it reported them."""
+        for number, level in enumerate(self._schedule.levels):
+            if level.look_ms is None and self._has_more(number):
+                level.look_ms = 0
+
+    def _has_more(self, number: int) -> bool:
+        slot = self._schedule.levels[number].queue_slot
+        return int(self._plane.queue(slot).max_offset) > self._republisher.next_offset(number)
 
     # -- targets -------------------------------------------------------------------------------------------
 
