@@ -51,7 +51,7 @@ def test_a_name_and_a_role_fit_into_the_plane() -> None:
 def test_a_slave_has_ha_slave_in_place_of_write_and_ha() -> None:
     master = {row.name for row in WORKERS.rows(2, slave=False)}
     slave = {row.name for row in WORKERS.rows(2, slave=True)}
-    assert (master - slave, slave - master) == ({"write", "ha", "services"}, {"ha-slave"})
+    assert (master - slave, slave - master) == ({"write", "ha", "services", "delay"}, {"ha-slave"})
     assert {"read-0", "read-1"} <= slave & master
 
 
