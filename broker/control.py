@@ -197,17 +197,17 @@ class ControlLoop:
                 self._requests.end(connection)
 
     def _on_queue(self, record: Ask, now_ms: int) -> None:
-        self._guard("queues of records from the master", lambda: self._make_queue(record))
+        self._guard("the queue for a record of the master", lambda: self._make_queue(record))
 
     def _on_topics(self, record: Ask, now_ms: int) -> None:
-        self._guard("topics that a service asks for", lambda: self._make_topics(record, now_ms))
+        self._guard("topics of a service", lambda: self._make_topics(record, now_ms))
 
     def _make_queue(self, record: Ask) -> None:
         """Publish a queue for which a slave's dispatch waits: its record has arrived before the settings of its
         topic."""
         topic = record.payload.decode(errors="replace")
         if not is_topic_name(record.payload):
-            text = f"a record from the master has topic {topic!r}, which cannot be stored: it is left out"
+            text = f"a record from the master is not dispatched: no folder can have the name of topic {topic!r}"
             self._log_line(self._of_peers, text)
             return
         # Of a topic that is being deleted nothing is wanted: its folder goes, a topic made again begins at 0.
@@ -216,7 +216,7 @@ class ControlLoop:
         try:
             self.broker.tables.publish_queue(topic, record.pending, batch=batch, replay_from=replay_from)
         except PlaneFullError as error:
-            self._log_line(self._of_peers, f"queues of records from the master: {error}")
+            self._log_line(self._of_peers, f"no queue for a record of the master: {error}")
             return
         self._inbox.answer_role(record, b"")
 
@@ -249,7 +249,7 @@ class ControlLoop:
         try:
             self.broker.replication.take_news(news_of(record.payload))
         except MessageError as error:
-            self._log_line(self._of_peers, f"news from ha: {error}")
+            self._log_line(self._of_peers, f"an event of worker ha is ignored: {error}")
 
     # ---- time ----
 
@@ -262,13 +262,13 @@ class ControlLoop:
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         if now_ms >= self._next_store_look_ms:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS
-            self._guard("files that retention took", self.broker.store.look_again)
+            self._guard("files that retention has deleted", self.broker.store.look_again)
         self._watch_fault()
         self._log_slow(now_ms)
         for reason, count in self.broker.replication.refusals.take_counts().items():
             self._plane.role(lib.RMQ_ROLE_CONTROL).counters[refusals.COUNTERS[reason]] += count
         self._census.turn()
-        self._guard("what metrics and health show", lambda: self._report.publish(self._seen(), now_ms))
+        self._guard("the report for metrics and health", lambda: self._report.publish(self._seen(), now_ms))
         return effects
 
     def _log_slow(self, now_ms: int) -> None:
@@ -314,7 +314,7 @@ class ControlLoop:
         if fault != self._last_fault:
             self._last_fault = fault
             cause = int(self._plane.watermarks.store_fault_errno)
-            log(fault_text(fault, cause) if fault else "the store takes writes again")
+            log(fault_text(fault, cause) if fault else "the store accepts writes again")
 
     # ---- trouble ----
 

@@ -75,7 +75,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         try:
             write_run_config(spec.plane_name, changed)  # for a successor of this process
         except OSError as error:
-            log(f"the changed configuration holds until control is started again: {error}")
+            log(f"the changed configuration cannot be saved, a restart of worker control loses it: {error}")
         show_live(settings, changed)
 
     broker.on_config = apply_change
@@ -91,13 +91,13 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:
-        log(f"{error}: names that clients have made count as administrators'")
+        log(f"{error}: topics and groups that clients have created count as created by administrators")
     slave = None
     if config.broker_role == "SLAVE":
         try:
             persistence.load_slave_commits()
         except ConfigFileError as error:
-            log(f"{error}: the master's offsets count")
+            log(f"{error}: the master's offsets replace those that consumers have committed here")
         slave = slave_role_of(broker, persistence, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
@@ -112,7 +112,7 @@ def time_text(milliseconds: int) -> str:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms after 1970, which never comes"
+        return f"{milliseconds} ms after 1970, outside of the calendar"
 
 
 def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: Collection[str]) -> None:
@@ -120,9 +120,9 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
     try:
         pending = persistence.load_deletions()
     except (ConfigFileError, OSError) as error:
-        log(f"{error}: queues of topics that were deleted before may stay")
+        log(f"{error}: queue files of deleted topics may stay on the disk")
         pending = frozenset()
-    # not in the plane: the predecessor died before it left word
+    # not in the plane: the predecessor died before it saved the deletion
     doomed = pending | {topic for topic in topics_on_disk if broker.plane.topic_find(topic) is None}
     gone = sorted(topic for topic in doomed if topic not in broker.topics)
     if gone:
@@ -138,7 +138,7 @@ def resume_hold(root: Path, replication: Replication) -> None:
     try:
         held = read_hold(root)
     except (ConfigFileError, OSError) as error:
-        log(f"{error}: writes that are held stay held")
+        log(f"{error}: held writes stay held (ringmq ha status)")
         held = ()
     replication.resume([Divergence(**asdict(entry)) for entry in held])
 

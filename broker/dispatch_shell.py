@@ -95,15 +95,18 @@ class DispatchShell:
 
     def _log_line(self, code: int) -> None:
         if code < 0:
-            print(f"ringmq: cleaning behind the log: {os.strerror(-code)}", file=sys.stderr, flush=True)
+            cause = os.strerror(-code)
+            text = f"queue or index files below log offset {self._cleaning_to} cannot be deleted: {cause}"
+            print(f"ringmq: {text}", file=sys.stderr, flush=True)
 
 
 def leave_failed_marker(root: Path, number: int) -> None:
     """Make the next start read queues and index from the disk. After a failed sync, cached pages may be clean but not
     on disk."""
     cause = f"fsync of a consume queue or index file failed: {os.strerror(number)}"
-    print(f"ringmq: {cause}; the store refuses writes until it is restarted", file=sys.stderr, flush=True)
+    print(f"ringmq: {cause}; writes are refused until the broker is restarted", file=sys.stderr, flush=True)
     try:
         write_failed_marker(root, cause)
     except OSError as error:
-        print(f"ringmq: cannot leave {root}/ringmq.failed: {error}", file=sys.stderr, flush=True)
+        text = f"cannot write {root}/ringmq.failed, so the next start trusts cached pages: {error}"
+        print(f"ringmq: {text}", file=sys.stderr, flush=True)

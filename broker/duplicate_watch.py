@@ -61,7 +61,7 @@ class DuplicateWatch:
         self.others[name_server] = found
         text = (
             f"name server {name_server}: another broker is registered as {self.broker_name}:{self.broker_id} at "
-            f"{found}, this one is {self.own_address}. Clients are sent to one or the other: stop one of them, or give "
-            "it a brokerName of its own"
+            f"{found}, this broker is at {self.own_address}. Clients reach either broker: stop one of them, or give it "
+            "another brokerName"
         )
         return self._lines.line(text, now_ms)

@@ -83,11 +83,12 @@ class FlushShell:
     def _leave_marker(self, number: int) -> None:
         self._marker_written = True
         cause = f"fdatasync of the commit log failed: {os.strerror(number)}"
-        print(f"ringmq: {cause}; the store refuses writes until it is restarted", file=sys.stderr, flush=True)
+        print(f"ringmq: {cause}; writes are refused until the broker is restarted", file=sys.stderr, flush=True)
         try:
             write_failed_marker(self._root, cause)
         except OSError as error:
-            print(f"ringmq: cannot leave {self._root}/ringmq.failed: {error}", file=sys.stderr, flush=True)
+            text = f"cannot write {self._root}/ringmq.failed, so the next start trusts cached pages: {error}"
+            print(f"ringmq: {text}", file=sys.stderr, flush=True)
 
     def _write_checkpoint(self, state: Any) -> None:
         queues_failed = self._plane.watermarks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC
@@ -107,8 +108,9 @@ class FlushShell:
                 write_checkpoint(self._root, new)
                 self._unwritten = ""
             except OSError as error:
-                if str(error) != self._unwritten:  # it is tried again every second
-                    print(f"ringmq: the checkpoint cannot be written: {error}", file=sys.stderr, flush=True)
+                if str(error) != self._unwritten:  # the next attempt is in a second
+                    text = f"the checkpoint cannot be written, next try in 1 s: {error}"
+                    print(f"ringmq: {text}", file=sys.stderr, flush=True)
                 self._unwritten = str(error)
 
     def _confirmed(self) -> int:
@@ -167,7 +169,7 @@ class FlushShell:
         if self._not_made != (state.next_segment, code):  # once for each file
             self._not_made = (state.next_segment, code)
             path = self._directory / f"{state.next_segment:020d}"
-            print(f"ringmq: {path} cannot be made: {os.strerror(-code)}", file=sys.stderr, flush=True)
+            print(f"ringmq: log file {path} cannot be made: {os.strerror(-code)}", file=sys.stderr, flush=True)
         # Writes go on in the current file; only when it is full too is there nothing left to do but refuse.
         if self._plane.watermarks.append_offset + size // 16 >= state.next_segment:
             lib.rmq_flusher_set_fault(self._flusher, kind, -code)
@@ -197,7 +199,8 @@ class FlushShell:
                 return
             properties = read_run_config(self._config_path).as_properties()
         except (OSError, ValueError) as error:
-            print(f"ringmq: retention keeps its settings: {error}", file=sys.stderr, flush=True)
+            text = f"retention keeps its settings, {self._config_path} cannot be read: {error}"
+            print(f"ringmq: {text}", file=sys.stderr, flush=True)
             return
         self._config_seen = seen
         self._retention.settings = RetentionSettings.from_properties(properties)
@@ -211,10 +214,11 @@ class FlushShell:
         try:
             outcome = self._retention.run(time.time(), publish=self._publish_min_offset, keep_open=keep_open)
         except OSError as error:
-            print(f"ringmq: retention: {error}", file=sys.stderr, flush=True)
+            text = f"retention failed, next try in {self._clean_every_s:g} s: {error}"
+            print(f"ringmq: {text}", file=sys.stderr, flush=True)
             return
         if outcome.held is not None and outcome.held != self._held:
-            print(f"ringmq: retention waits for a reader of {outcome.held}", file=sys.stderr, flush=True)
+            print(f"ringmq: retention waits: another process reads {outcome.held}", file=sys.stderr, flush=True)
         self._held = outcome.held
         for path in outcome.deleted:
             print(f"ringmq: retention deleted {path} ({outcome.reason})", file=sys.stderr, flush=True)

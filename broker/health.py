@@ -114,7 +114,7 @@ def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[l
     if not config.namesrv_addr:
         return [], []
     if report is None:
-        return ["no name server has been told of this broker yet"], []
+        return ["this broker is not registered at any name server yet"], []
     silent = [server for server in report.name_servers if not server.registered or server.failures]
     lines = [
         f"name server {server.address} "
@@ -122,7 +122,7 @@ def _name_servers(config: BrokerConfig, report: ControlReport | None) -> tuple[l
         for server in silent
     ]
     if all(not server.registered for server in report.name_servers):
-        return [*lines, "no name server knows this broker"], []
+        return [*lines, "this broker is registered at no name server"], []
     return [], lines
 
 
@@ -201,7 +201,7 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
 def _optional_workers(plane: Plane) -> list[str]:
     """The problems of optional workers."""
     return [
-        f"worker {worker.name} keeps dying ({worker.deaths} deaths): the broker's log has its last words"
+        f"worker {worker.name} keeps dying ({worker.deaths} deaths): see the broker's log"
         for worker in workers(plane)
         if worker.is_optional and worker.in_crash_loop
     ]

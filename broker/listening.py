@@ -42,7 +42,7 @@ def listen(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE, patience_s:
                 deadline = max(deadline, time.monotonic() + RELEASE_S)
             elif error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                 listener.close()
-                advice = " (`ringmq doctor` says who has it)" if error.errno == errno.EADDRINUSE else ""
+                advice = " (`ringmq doctor` names the process)" if error.errno == errno.EADDRINUSE else ""
                 raise StartError(f"cannot listen on {host}:{port}: {error.strerror}{advice}") from error
             time.sleep(0.005)
     listener.listen(LISTEN_BACKLOG)
@@ -58,7 +58,7 @@ def listen_pair(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE) -> tup
         with contextlib.suppress(StartError):
             return main, listen(host, main.getsockname()[1] - 2)
         main.close()
-    raise StartError("no two free ports n and n - 2 were found")
+    raise StartError("no free pair of ports n and n - 2 was found: set listenPort")
 
 
 def unreachable_note(host: str, namesrv_addr: str) -> str:
@@ -70,8 +70,8 @@ def unreachable_note(host: str, namesrv_addr: str) -> str:
     if not elsewhere:
         return ""
     return (
-        f"clients are sent to {host}, which only this machine reaches, by the name servers {';'.join(elsewhere)}: set "
-        "bindAddress (0.0.0.0 = every address) or brokerIP1"
+        f"name servers {';'.join(elsewhere)} send clients to {host}, which only this machine reaches: set bindAddress "
+        "(0.0.0.0 = every address) or brokerIP1"
     )
 
 
@@ -113,7 +113,7 @@ def listen_for_slaves(config: BrokerConfig, request: ListenRequest) -> socket.so
     try:
         return listen(config.bind_address, port, request.fd_store)
     except StartError as error:
-        raise StartError(f"{error}, where slaves would connect; set haListenPort to a free port") from error
+        raise StartError(f"the port for slaves: {error}; set haListenPort to a free port") from error
 
 
 def listen_for_name_server(config: BrokerConfig, request: ListenRequest) -> socket.socket | None:
@@ -134,7 +134,7 @@ def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.s
         try:
             return listen(host, port, request.fd_store)
         except StartError as error:
-            raise StartError(f"{error}, where metrics would be; set metricsPromExporterPort to a free port") from error
+            raise StartError(f"the port of /metrics: {error}; set metricsPromExporterPort to a free port") from error
     if not request.any_port:
         with contextlib.suppress(StartError):
             return listen(host, port, request.fd_store, patience_s=0.1)

@@ -20,7 +20,7 @@ SAMPLE_EVERY_MS = 250
 LINES_PER_MINUTE = 10
 _MIB = 1 << 20
 _WORDS = {
-    FREE: "below ringmqMemoryMax again: connections and clients are taken",
+    FREE: "below ringmqMemoryMax again: connections and clients are accepted",
     NEAR: "near ringmqMemoryMax: new connections, and names and registrations of clients are refused",
     FULL: "at ringmqMemoryMax: the largest backlogs of answers are closed, too",
 }

@@ -73,16 +73,16 @@ class ReaderWatch:
 def cause(kind: int, config: BrokerConfig) -> str:
     """The text of a kind of close: the closed connections, and the property that limits them."""
     return {
-        SHORTAGE: "connections that held memory for frames while others waited for it: ringmqReceiveBufferCount = "
+        SHORTAGE: "connections to free memory for waiting frames: ringmqReceiveBufferCount = "
         f"{config.receive_buffer_count}, ringmqReassemblyBytesMax = {config.reassembly_bytes_max}",
-        ANSWERS: "connections with the most unread answers: those of all exceeded ringmqAnswerBytesMax = "
+        ANSWERS: "connections with the most unread answers: all answers exceeded ringmqAnswerBytesMax = "
         f"{config.answer_bytes_max}",
-        PARTIAL: "connections whose frame was not whole after ringmqPartialFrameTimeoutMs = "
+        PARTIAL: "connections with an incomplete frame after ringmqPartialFrameTimeoutMs = "
         f"{config.partial_frame_timeout_ms}",
-        LARGE: "connections that announced a frame of more than 16777216 bytes, or than 3/4 of "
+        LARGE: "connections that announced a frame of more than 16777216 bytes, or of more than 3/4 of "
         f"ringmqReassemblyBytesMax = {config.reassembly_bytes_max}",
-        FULL: f"new connections: it has ringmqConnectionsMax = {config.connections_max}",
-        HOST: "new connections of hosts that have as many as ringmqHostConnectionsMax allows",
+        FULL: f"new connections beyond ringmqConnectionsMax = {config.connections_max}",
+        HOST: "new connections of hosts beyond ringmqHostConnectionsMax",
     }[kind]
 
 

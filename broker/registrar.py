@@ -164,8 +164,8 @@ class Registrar:
         if outcome.request_code == RequestCode.REGISTER_TOPIC_IN_NAMESRV and outcome.answer and outcome.error:
             self._registration.refused(outcome.address)
             self._log(
-                f"name server {outcome.address} refuses a single topic (217), {outcome.error}: until its connection "
-                "ends, the whole table announces each change (103)"
+                f"name server {outcome.address} refuses a single topic (request 217), {outcome.error}: until its "
+                "connection ends, each change registers the whole table (request 103)"
             )
             return
         self._log_outcome(outcome)

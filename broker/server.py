@@ -129,7 +129,7 @@ def check_stock_store(config: BrokerConfig) -> None:
         raise StartError(str(error)) from error
     except ConfigFileError as error:
         raise StartError(
-            f"{error}; repair the file, or move it and its .bak away to start without what they hold",
+            f"{error}; repair the file, or move it and its .bak away to start without their content",
             status=EXIT_STORE_REFUSED,
         ) from error
 
@@ -178,12 +178,12 @@ def no_segments_left(name: str) -> Iterator[None]:
         status = 1
         match error:
             case ConfigFileError():
-                why = f"{error}; repair the file, or move it and its .bak away to start without what they hold"
+                why = f"{error}; repair the file, or move it and its .bak away to start without their content"
                 status = EXIT_STORE_REFUSED
             case PlaneFullError() | ValueError():
                 why = str(error)
             case OSError():
-                why = f"what the workers share cannot be made: {error}; make room in {SHM_DIR}, see ulimit -n"
+                why = f"the workers' shared memory cannot be made: {error}; make room in {SHM_DIR}, see ulimit -n"
             case _:
                 raise
         raise StartError(why, status) from error
@@ -291,7 +291,7 @@ class BootMarker:
         try:
             markers.write_boot_marker(self._root)
         except OSError as error:
-            log(f"{self._root}: cannot mark the store as of this boot, a start after a kill takes longer: {error}")
+            log(f"{self._root}: cannot write the mark of this boot, a start after a kill takes longer: {error}")
 
 
 class Announcer:
@@ -387,8 +387,8 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
         log(note)
     metrics = own.get("metrics")
     is_usual = config.metrics_prom_exporter_port == METRICS_PORT and not request.any_port
-    if metrics is not None and is_usual and metrics.getsockname()[1] != METRICS_PORT:
-        log(f"port {METRICS_PORT} is taken: metrics are on another one; metricsPromExporterPort chooses")
+    if metrics is not None and is_usual and (port := metrics.getsockname()[1]) != METRICS_PORT:
+        log(f"port {METRICS_PORT} is taken: metrics are on port {port}; set metricsPromExporterPort to choose one")
     endpoints = public_endpoints(endpoints_of(config, own, options.namesrv_properties))
     for endpoint in endpoints:
         log(endpoint.warning)
@@ -398,7 +398,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
         config, root, lock, placement, store_host, listeners, own, endpoints, options.namesrv_properties
     )
     for address in fd_store.close_rest():
-        log(f"the service manager had kept a listener on {address}: it is not wanted any more, closed")
+        log(f"a listener on {address}, kept by the service manager, is closed: the configuration does not name it")
     fd_store.keep(context.all_listeners)
     return context
 
@@ -442,7 +442,7 @@ def follow_order(config: BrokerConfig) -> int | None:
         performed = store_task.perform(store_config(config), open_log_source, take_tables, log)
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         raise StartError(
-            f"{config.store_path_root_dir}: the order for the store cannot be followed: {error}"
+            f"{config.store_path_root_dir}: the pending task of the store cannot be performed: {error}"
         ) from error
     for line in performed.lines:
         log(line)
@@ -467,7 +467,7 @@ def run_store(
     announcer = Announcer(f"ready: {context.addresses}, store {context.root}", announce)
 
     def tick(all_serving: bool) -> None:
-        if before is not None and before.stop_asked:  # told while the store was closed
+        if before is not None and before.stop_asked:  # the request came while the store was closed
             supervisor.stop()
         boot_mark.tick()
         readers.tick(time.monotonic_ns() // 1_000_000)
@@ -490,7 +490,7 @@ def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:
     try:
         return read_run_config(run_config_path(plane.name))
     except (OSError, ValueError) as error:
-        log(f"what was changed live is as at the start again: {error}")
+        log(f"live changes of the configuration are lost, their file cannot be read: {error}")
         return config
 
 
@@ -505,7 +505,7 @@ def serve(options: ServeOptions) -> int:
     with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
         context = open_context(options, fd_store)
     report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses, log)
-    waiting = [options.announce]  # until it was told once, perhaps behind a reopening; then who waited has gone on
+    waiting = [options.announce]  # notified once; the store may be reopened in between
 
     def announce(text: str) -> None:
         (waiting.pop() if waiting else log)(text)
@@ -516,7 +516,7 @@ def serve(options: ServeOptions) -> int:
         is_soon = supervisor.is_abandoned and supervisor.ran_ms < BROKEN_PLANES_MS
         broken = (broken if is_soon else 0) + supervisor.is_abandoned
         if broken >= BROKEN_PLANES_MAX:
-            log(f"{broken} planes in a row were broken within {BROKEN_PLANES_MS // 1000} s each: the broker ends")
+            log(f"the broker ends: {broken} times in a row its shared memory broke within {BROKEN_PLANES_MS // 1000} s")
             status = EXIT_CRASH_LOOP
             break
         context, supervisor, status = run_store(context, report, announce, supervisor)
@@ -534,7 +534,7 @@ def finish(plane: Plane, root: Path, status: int) -> int:
     complete = marks.flushed_offset == marks.append_offset and (
         may_wait or marks.dispatched_offset == marks.append_offset
     )
-    # a full disk passes; what a sync failed for may be lost, and only a recovery finds out
+    # a full disk passes; bytes of a failed sync may be lost, and only a recovery finds out
     sound = marks.store_fault != lib.RMQ_FAULT_FSYNC and marks.dispatch_fault != lib.RMQ_FAULT_QUEUE_SYNC
     if marks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC and markers.failed_cause(root) is None:
         leave_failed_marker(root, marks.dispatch_fault_errno)  # the last sync of all, or dispatch died of it

@@ -81,7 +81,7 @@ class ServiceReport:
         if stopping:
             if not self._stopping:
                 self._stopping = True
-                self._manager.stopping("stopping: what was taken in is appended, flushed and dispatched")
+                self._manager.stopping("stopping: accepted requests are appended, flushed and dispatched")
             if now_ms - self._sign_ms >= LOOK_EVERY_MS:
                 self._sign_ms = now_ms
                 self._manager.alive()  # workers that hang now are killed by the supervisor
@@ -121,7 +121,7 @@ class ServiceReport:
             return
         self._probe = None
         if not outcome.is_served and is_full(self._plane):
-            outcome = ProbeOutcome(True, "it has no room for more connections")
+            outcome = ProbeOutcome(True, "the broker accepts no more connections")
         if outcome.is_served:
             self._ready = True
             self._manager.ready(self._status())
@@ -186,7 +186,7 @@ def silence_text(name: str, age_ms: int, limit_ms: int) -> str:
     """The log line before the watchdog ends the broker."""
     return (
         f"worker {name} has not turned its loop for {age_ms / 1000:.0f} s; "
-        f"the service manager ends the broker when that lasts for about {limit_ms / 1000:.0f} s"
+        f"the service manager ends the broker after about {limit_ms / 1000:.0f} s"
     )
 
 
@@ -195,7 +195,7 @@ def status_text(place: str, state: Readiness, *, is_ready: bool) -> str:
     if not state.serving:
         word = "starting" if not is_ready else "not all workers serve"
     elif not is_ready:
-        word = "asking itself"
+        word = "probing itself"
     else:
         word = "serving" if state.writable else "serving reads"
     reasons = state.reasons[:REASONS_SHOWN]

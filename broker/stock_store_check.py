@@ -44,8 +44,8 @@ def refusal(root: str, waiting: Sequence[Unsupported]) -> str:
     """The reason why the store is refused, and the two ways on."""
     lines = "".join(f"\n  - {describe(entry)}" for entry in waiting)
     return (
-        f"{root}: a stock broker has left what RingMQ does not serve yet, and nobody would deliver it here:{lines}\n"
-        "Nothing was changed. Let the stock broker deliver it first; or start with --accept-unserved "
-        "(ringmqAcceptUnserved=true): everything else is served, this stays untouched, and a stock broker that gets "
-        "the store back goes on with it"
+        f"{root}: a stock broker has left work that RingMQ does not serve yet and would not deliver:{lines}\n"
+        "Nothing was changed. Let the stock broker deliver it first. Or start with --accept-unserved "
+        "(ringmqAcceptUnserved=true): RingMQ serves everything else and leaves this work untouched, and a stock "
+        "broker that gets the store back goes on with it"
     )

@@ -55,7 +55,7 @@ class BrokerConfig:
     broker_id: int = number("brokerId", 0, 0, (1 << 63) - 1)
     """0 = the master of its group."""
     broker_role: str = choice("brokerRole", "ASYNC_MASTER", ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"))
-    broker_ip1: str = words("brokerIP1", "", _HOST, "an address or host name, empty = found out")
+    broker_ip1: str = words("brokerIP1", "", _HOST, "an address or host name, empty = detected")
     broker_ip2: str = words("brokerIP2", "", _HOST, "an address or host name, empty = brokerIP1")
     bind_address: str = words("bindAddress", "127.0.0.1", _HOST, "an address")
     listen_port: int = number("listenPort", 10911, 0, 65535)
@@ -170,7 +170,7 @@ class BrokerConfig:
 
     # replication: the link
     ha_master_address: str = words(
-        "haMasterAddress", "", r"(\S+:\d{1,5})?", "host:port, empty = asked of the name servers"
+        "haMasterAddress", "", r"(\S+:\d{1,5})?", "host:port, empty = as registered at the name servers"
     )
     ha_send_heartbeat_interval: int = number("haSendHeartbeatInterval", 5000, 1, _DAY_MS)
     ha_housekeeping_interval: int = number("haHousekeepingInterval", 20_000, 2, _DAY_MS)
@@ -222,7 +222,7 @@ class BrokerConfig:
     metrics_label: str = words("metricsLabel", "", r"([a-zA-Z_]\w*:[^:,]*(,|$)){0,32}", "name:value joined by commas")
     metrics_otel_cardinality_limit: int = number("metricsOtelCardinalityLimit", 50_000, 1, 1_000_000)
     """Series of one metric. A histogram counts as one."""
-    slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = no line")
+    slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = off")
     """Sends and requests to control that take longer get a log line, a few a second."""
 
     # features whose absence must not pass silently

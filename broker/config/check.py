@@ -38,7 +38,7 @@ def check_lines(lines: Sequence[PropertyLine]) -> list[Problem]:
             if value is not None and lines_by_name[line.name] is line:
                 values[table[line.name][0]] = value
         elif line.name in STOCK_PROPERTY_NAMES:
-            problems.append(Problem(WARN, line.line, line.name, "a RocketMQ property that means nothing here"))
+            problems.append(Problem(WARN, line.line, line.name, "a RocketMQ property without effect in RingMQ"))
         else:
             near = nearest_name(line.name)
             problems.append(Problem(FAIL, line.line, line.name, "not a known property", nearest=near))

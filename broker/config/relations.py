@@ -29,7 +29,7 @@ def _of_role(config: BrokerConfig) -> Contradiction | None:
     """Stock (`BrokerStartup`) refuses a slave with id 0, too. It silently sets any other id of a master to 0."""
     if config.broker_role == "SLAVE" and not config.broker_id:
         return Contradiction(
-            "brokerRole = SLAVE with brokerId = 0: 0 is its master's, give a number above 0", "brokerId"
+            "brokerRole = SLAVE with brokerId = 0: 0 is the master's brokerId, choose a number above 0", "brokerId"
         )
     if config.broker_role != "SLAVE" and config.broker_id:
         return Contradiction(
@@ -66,8 +66,8 @@ def _of_policy(config: BrokerConfig) -> Contradiction | None:
         return Contradiction(f"{waits[0]} waits for slaves, the other policy of replication is none", "replicaPolicy")
     if count in ("majority", "all") and config.total_replicas < 2:
         return Contradiction(
-            f"replicaPolicy = {count} is counted from totalReplicas = {config.total_replicas}: "
-            "say how many there are, the master included",
+            f"replicaPolicy = {count} needs totalReplicas, which is {config.total_replicas}: "
+            "set it to the number of replicas, the master included",
             "totalReplicas",
         )
     if count == "rooms" and not config.ha_room:

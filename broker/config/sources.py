@@ -72,7 +72,7 @@ def resolve(settings: Iterable[Setting]) -> tuple[BrokerConfig, list[str]]:
     except ConfigError as error:
         place = f"{values[error.name].place}: " if error.name in values else ""
         raise ConfigError(f"{place}{error}", error.name) from error
-    notices = [f"{place}: {name} is a RocketMQ property that means nothing here" for name, place in nothing.items()]
+    notices = [f"{place}: {name} is a RocketMQ property without effect in RingMQ" for name, place in nothing.items()]
     return config, notices
 
 

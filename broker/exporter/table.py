@@ -93,7 +93,7 @@ METRICS = {
         Metric("ringmq_filter_limited_pulls_total", COUNTER, "Pulls that an SQL92 bound cut short", ("worker",)),
         Metric("ringmq_control_requests_total", COUNTER, "Requests handed to control", ("worker",)),
         Metric("ringmq_busy_answers_total", COUNTER, "Requests refused because of overload", ("worker",)),
-        Metric("ringmq_requests_refused_total", COUNTER, "Requests refused for their sender (access.md)", ("class",)),
+        Metric("ringmq_requests_refused_total", COUNTER, "Requests refused by access rules (access.md)", ("class",)),
         Metric("ringmq_receive_stalls_total", COUNTER, "Waits of connections for memory", ("worker",)),
         Metric("ringmq_receive_buffers_free", GAUGE, "Free receive buffers", ("worker",)),
         Metric("ringmq_frame_memory_free_bytes", GAUGE, "Free memory for incomplete frames", ("worker",)),
@@ -107,7 +107,7 @@ METRICS = {
         Metric("ringmq_write_segment_waits_total", COUNTER, "Waits for the next log file"),
         Metric("ringmq_write_dispatch_waits_total", COUNTER, "Waits for dispatch, 64 MiB behind"),
         Metric("ringmq_flush_syncs_total", COUNTER, "Syncs of the commit log"),
-        Metric("ringmq_flush_sync_seconds_total", COUNTER, "Time of these syncs"),
+        Metric("ringmq_flush_sync_seconds_total", COUNTER, "Time of syncs of the commit log"),
         Metric("ringmq_flush_timeouts_total", COUNTER, "Sends answered FLUSH_DISK_TIMEOUT"),
         Metric("ringmq_dispatch_records_total", COUNTER, "Records dispatched to queues and index"),
         Metric("ringmq_dispatch_bad_records_total", COUNTER, "Damaged records that dispatch skipped"),
@@ -123,27 +123,27 @@ METRICS = {
         Metric("ringmq_table_entries", GAUGE, "Used entries of the shared table, deleted ones included", ("table",)),
         Metric("ringmq_table_capacity", GAUGE, "Entries of the shared table", ("table",)),
         Metric("ringmq_control_entries", GAUGE, "Entries that control keeps for clients", ("kind",)),
-        Metric("ringmq_control_capacity", GAUGE, "Limit of these entries", ("kind",)),
+        Metric("ringmq_control_capacity", GAUGE, "Limit of entries that control keeps for clients", ("kind",)),
         # replication
-        Metric("ringmq_replication_policy_info", GAUGE, "1, with the policy as labels", ("level", "replicas", "role")),
-        Metric("ringmq_replication_wanted_replicas", GAUGE, "Replicas that the policy wants, with this broker"),
-        Metric("ringmq_replication_in_sync_replicas", GAUGE, "Replicas in sync, with this broker"),
+        Metric("ringmq_replication_policy_info", GAUGE, "1; labels: the replica policy", ("level", "replicas", "role")),
+        Metric("ringmq_replication_wanted_replicas", GAUGE, "Replicas that the policy needs, this broker included"),
+        Metric("ringmq_replication_in_sync_replicas", GAUGE, "Replicas in sync, this broker included"),
         Metric("ringmq_replication_state", GAUGE, "0 ok, 11 too few slaves connected, 12 slaves silent"),
         Metric("ringmq_replication_degraded_total", COUNTER, "Times the policy was lowered"),
         Metric("ringmq_ha_refused_total", COUNTER, "Refused slaves and replication connections", ("reason",)),
         Metric("ringmq_write_held", GAUGE, "1: sends are refused until an operator chooses (ringmq ha status)"),
         Metric("ringmq_slave_lag_bytes", GAUGE, "Bytes appended and not reported by the slave", ("broker_id", "slave")),
-        Metric("ringmq_slave_lag_seconds", GAUGE, "Time since the slave had everything", ("broker_id", "slave")),
+        Metric("ringmq_slave_lag_seconds", GAUGE, "Time since the slave had the whole log", ("broker_id", "slave")),
         Metric("ringmq_slave_in_sync", GAUGE, "1: the slave counts as in sync", ("broker_id", "slave")),
         Metric("ringmq_slave_bytes_per_second", GAUGE, "Bytes sent to the slave", ("broker_id", "slave")),
         Metric("ringmq_master_connected", GAUGE, "On a slave: 1 while its master sends"),
-        Metric("ringmq_master_lag_bytes", GAUGE, "On a slave: bytes that the master has more"),
+        Metric("ringmq_master_lag_bytes", GAUGE, "On a slave: bytes of the master's log not received"),
         # the process
         Metric("ringmq_ready", GAUGE, "1: /ready answers 200"),
         Metric("ringmq_writable", GAUGE, "1: sends are accepted"),
-        Metric("ringmq_name_server_registered", GAUGE, "1: the name server answers and has this broker", ("address",)),
+        Metric("ringmq_name_server_registered", GAUGE, "1: the name server answers, lists this broker", ("address",)),
         Metric(
-            "ringmq_name_server_requests_refused_total", COUNTER, "With ringmq serve: requests refused for their sender"
+            "ringmq_name_server_requests_refused_total", COUNTER, "With ringmq serve: requests refused by access rules"
         ),
         Metric(
             "ringmq_name_server_disputes_total",
@@ -154,16 +154,16 @@ METRICS = {
         Metric(
             "ringmq_name_server_duplicate_broker",
             GAUGE,
-            "1: another broker has this broker's name and id there",
+            "1: another broker is registered there with this name and id",
             ("address",),
         ),
         Metric("ringmq_worker_up", GAUGE, "1: the worker runs", ("worker",)),
         Metric("ringmq_worker_starts_total", COUNTER, "Starts of the worker", ("worker",)),
         Metric("ringmq_worker_deaths_total", COUNTER, "Unexpected ends of the worker", ("worker",)),
         Metric(
-            "ringmq_worker_impossible_states_total", COUNTER, "Ends of the worker at an impossible state", ("worker",)
+            "ringmq_worker_impossible_states_total", COUNTER, "Ends of the worker by a broken invariant", ("worker",)
         ),
-        Metric("ringmq_worker_silent_seconds", GAUGE, "Time since the worker's loop turned", ("worker",)),
+        Metric("ringmq_worker_silent_seconds", GAUGE, "Time since the last turn of the worker's loop", ("worker",)),
         Metric("ringmq_worker_cpu_seconds_total", COUNTER, "Processor time of the running process", ("worker",)),
         Metric("ringmq_worker_resident_bytes", GAUGE, "Resident memory, shared pages included", ("worker",)),
         Metric("ringmq_memory_bytes", GAUGE, "Memory of all processes, shared pages once", ("kind",)),

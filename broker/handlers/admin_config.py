@@ -73,8 +73,8 @@ class ConfigRequests:
         deletes = sorted(RETENTION & set(differing))
         if deletes and not may_decide(self.live.config, request.connection):
             remark = (
-                f"{deletes[0]} decides which log files are deleted: a running broker takes it from loopback and from "
-                "networks that adminAddresses names; or put it into broker.conf"
+                f"{deletes[0]} decides which log files are deleted: only loopback and networks of adminAddresses may "
+                "change it on a running broker; or set it in broker.conf"
             )
             return request.reply(ResponseCode.NO_PERMISSION, remark)
         refused = _why_refused(config, differing, request.now_ms)
@@ -85,8 +85,8 @@ class ConfigRequests:
         if ignored:
             more = f" and {len(ignored) - NAMED_MAX} more" if len(ignored) > NAMED_MAX else ""
             self.outbox.lines.append(
-                f"request 25 from {address} sets {', '.join(ignored[:NAMED_MAX])}{more}: this does nothing here, and "
-                "is answered 0 as RocketMQ does"
+                f"request 25 from {address} sets {', '.join(ignored[:NAMED_MAX])}{more}: no effect in RingMQ, the "
+                "answer is 0 as RocketMQ's"
             )
         if differing:
             changes = [f"{name} = {_text(config, name)} (was {_text(self.live.config, name)})" for name in differing]

@@ -117,7 +117,7 @@ def check_heartbeat(config: BrokerConfig, value: dict[str, Any]) -> None:
 
 
 def _refuse(what: str, count: int, things: str, limit: int, name: str) -> None:
-    text = f"a {what} with {count} {things} is refused, at most {limit} are taken ({name})"
+    text = f"a {what} with {count} {things} is refused, the limit is {limit} ({name})"
     raise RequestError(text, field=things, code=ResponseCode.SYSTEM_ERROR, limit=limit)
 
 

@@ -59,7 +59,7 @@ class HaRequests:
             verdict = replication.prove(claim, verdict, request.now_ms)
         replication.on_handshake(claim, verdict, is_named=own.is_named)
         if verdict.kind == handshake.ACCEPT and not self.replication.view.give(_identity(claim, request)):
-            return request.reply(ResponseCode.SYSTEM_BUSY, "too many orders wait for the HA worker, try again")
+            return request.reply(ResponseCode.SYSTEM_BUSY, "too many commands wait for worker ha, try again")
         return self._handshake_answer(request, verdict)
 
     def _own_view(self, claim: PeerClaim, connection: Connection) -> MasterView:
@@ -167,7 +167,7 @@ def claim_of_connection(claim: PeerClaim, host: str, allowed: Networks) -> tuple
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     if not is_address(said) or said.strip("[]") == host or allowed.allows(said):
         return replace(claim, broker_addr=address), ""
-    lie = f"its brokerIP1 is {said}, its connection comes from {host}: haAllowedNetworks allows only the latter"
+    lie = f"its brokerIP1 is {said}, its connection comes from {host}, and haAllowedNetworks names only the latter"
     return replace(claim, broker_addr=address), lie
 
 

@@ -36,7 +36,7 @@ from ringmq.remoting.request_headers import decode_send_header
 
 MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
 BATCH_TOPIC_MAX = 127
-ON_SLAVE = "service not available now: messages are put to the slave, its master takes them"
+ON_SLAVE = "service not available now: this broker is a slave, send to its master"
 """The text of read workers for this refusal (native/src/reader_frame.c). Code and meaning are stock's."""
 UNIQ_PAIR_BYTES = 66
 """Largest UNIQ_KEY pair that the broker may add."""
@@ -138,9 +138,7 @@ class SendRequests:
             limit = header.max_reconsume_times
         times = header.reconsume_times or 0
         if times > limit or self.locks.is_any_live(name, request.now_ms):
-            remark = (
-                f"reconsumeTimes = {times}, limit {limit}: giving up to {names.dlq_topic(name)} is not supported yet"
-            )
+            remark = f"reconsumeTimes = {times}, limit {limit}: moving to {names.dlq_topic(name)} is not supported yet"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 

@@ -20,7 +20,7 @@ TIMER_CHECKPOINT = struct.Struct(">7q")
 """lastReadTimeMs, lastTimerLogFlushPos, lastTimerQueueOffset, masterTimerQueueOffset, then the data version: state
 version, timestamp, counter (the format of the file `timercheck`)."""
 TIMER_PRECISION_MS = 1000
-ON_SLAVE = "service not available now: staged writes are put to the slave, its master takes them"
+ON_SLAVE = "service not available now: this broker is a slave, send to its master"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def _ask(address: str) -> list[Synced]:
     finally:
         client.close()
     if not sync.passes:
-        raise OSError(f"{address} does not come to the end of its tables")
+        raise OSError(f"{address} does not send the last page of its tables")
     return found
 
 

@@ -30,7 +30,7 @@ SERVED_MAX = 256
 """Hosts whose last turn is remembered."""
 WAIT_MS = 15_000
 """Time after which a claim that the slave has not repeated is dropped. A slave asks every 5 s."""
-_TOO_LONG = "it takes too long"
+_TOO_LONG = "the read takes too long"
 _MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 
 
@@ -81,7 +81,7 @@ def _read(read_chunk: ReadChunk, offset: int, length: int) -> Iterator[bytes]:
     while offset < end:
         chunk = read_chunk(offset, end - offset)
         if not chunk:
-            raise OSError(f"its log ends at {offset}")
+            raise OSError(f"the slave's log ends at {offset}")
         offset += len(chunk)
         yield chunk
 
@@ -145,7 +145,7 @@ class Proofs:
         """Request the proof of `claim`, whose slave's log may hold the master's sends. Returns the text of the answer
         to it."""
         if not claim.broker_addr:
-            return "it does not say where its log can be read"
+            return "the slave does not say where its log can be read"
         tail = LogTail(
             claim.broker_addr,
             verdict.offset,
@@ -155,18 +155,18 @@ class Proofs:
         )
         new = _Waiting(claim, verdict, tail, now_ms)
         if self._now is not None and self._now.tail.address == tail.address:
-            return f"its records behind {self._now.tail.offset} are being checked, ask again"
+            return f"the slave's records behind {self._now.tail.offset} are being checked, try again"
         self._expire(now_ms)
         known = self._waiting.get(new.host)
         if known is not None and known.tail.address != tail.address:
-            return f"the log of {known.tail.address} waits to be checked, ask again"
+            return f"the log of {known.tail.address} waits to be checked, try again"
         if known is None and len(self._waiting) >= HOSTS_MAX and not self._displace(new.host):
-            return f"the logs of {HOSTS_MAX} hosts wait to be checked, ask again"
+            return f"the logs of {HOSTS_MAX} hosts wait to be checked, try again"
         self._waiting[new.host] = new
         if self._now is None:
             self._next(now_ms)
-            return f"its records behind {tail.offset} are being checked, ask again"
-        return f"the log of {self._now.tail.address} is being checked, this one waits, ask again"
+            return f"the slave's records behind {tail.offset} are being checked, try again"
+        return f"the log of {self._now.tail.address} is being checked first, try again"
 
     def forget(self, address: str) -> None:
         """Drop the claim of the slave at `address`, whose log fits."""

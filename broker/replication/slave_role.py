@@ -114,13 +114,13 @@ class SlaveRole:
         if ask is None or (ask.address, ask.code) != (outcome.address, outcome.request_code):
             return
         self._ask = None
-        if self.is_searching:  # the link was lost meanwhile: whoever has answered may not be whom it was to
+        if self.is_searching:  # the link was lost meanwhile: the answer may come from a former master
             self._sync.failed(ask, now_ms)
             return
         if outcome.error is None and outcome.answer is not None:
             self._tell(self._take(ask, outcome.answer, now_ms))
             return
-        self._tell(f"the master at {outcome.address}, request {ask.code}: {outcome.error}")
+        self._tell(f"request {ask.code} to the master at {outcome.address}: {outcome.error}")
         if outcome.answer is None:
             self._sync.failed(ask, now_ms)
         else:

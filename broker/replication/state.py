@@ -113,10 +113,8 @@ class Replication:
         valid."""
         claim, verdict = self.proofs.ended(now_ms)
         if why_not:
-            text = (
-                f"slave {claim.broker_id} ({claim.broker_addr}) is refused, sends go on: it says that its log ends at "
-            )
-            self.refusals.add(refusals.PROOF, f"{text}{claim.max_offset}, but does not hand it over: {why_not}")
+            text = f"slave {claim.broker_id} ({claim.broker_addr}) is refused, sends go on: it claims a log up to "
+            self.refusals.add(refusals.PROOF, f"{text}{claim.max_offset}, which cannot be verified: {why_not}")
             return
         has_gone_on = self.view.marks().append_offset > verdict.offset
         by_operator = self.choices_for(claim).get(claim.broker_id) == ADOPT
@@ -150,7 +148,7 @@ class Replication:
         if not chosen:
             waiting = ", ".join(f"{entry.broker_id} ({entry.address})" for entry in self.divergences.values()) or "none"
             asked = f"{broker_id} ({address})" if address else str(broker_id)
-            raise UndecidedError(f"the log of slave {asked} waits for no decision (those that do: {waiting})")
+            raise UndecidedError(f"slave {asked} waits for no decision; waiting slaves: {waiting}")
         if choice == ADOPT:
             if broker_id == STOCK_BROKER_ID:
                 raise ValueError("a stock slave's log cannot be fetched: salvage, or make that broker the master")
@@ -158,7 +156,7 @@ class Replication:
                 addresses = ", ".join(entry.address for entry in chosen)
                 raise ValueError(f"several slaves have brokerId {broker_id}: name the address of one ({addresses})")
             if not chosen[0].address:
-                raise ValueError("where that slave is, is not known: wait until it connects, or salvage")
+                raise ValueError(f"the address of slave {broker_id} is unknown: wait until it connects, or salvage")
             self._adopt(chosen[0])
         for entry in chosen:
             slave = entry.broker_id, entry.address
@@ -180,7 +178,7 @@ class Replication:
                 self._fits((STOCK_BROKER_ID, host), has_followed=True, is_named=news.is_named)
             case LinkNews(event=event):
                 self.link_news = news
-                self.dirty |= event == "transfer"  # a slave now: what it held writes for as a master counts no longer
+                self.dirty |= event == "transfer"  # a slave now: its own slaves count no longer
 
     def _differs(self, divergence: Divergence) -> None:
         slave = divergence.broker_id, divergence.address
@@ -189,7 +187,7 @@ class Replication:
                 return
             self.said.append(
                 f"SENDS ARE REFUSED: slave {divergence.broker_id} ({divergence.address or 'unknown'}) has log up to "
-                f"{divergence.slave_offset}, this master up to {divergence.master_offset}, both the same below "
+                f"{divergence.slave_offset}, this master up to {divergence.master_offset}, both are equal below "
                 f"{divergence.common_offset}; choose with ringmq ha adopt or ringmq ha salvage"
             )
         if divergence.broker_id != NOBODY and self.divergences.pop(NOBODY_KEY, None) is not None:
@@ -223,4 +221,4 @@ class Replication:
             return
         self.view.hold(reason)
         if not self.divergences:
-            self.said.append("sends are taken again: no slave's log waits for a decision")
+            self.said.append("sends are accepted again: no slave's log waits for a decision")

@@ -15,7 +15,7 @@ from ringmq.remoting.networks import is_loopback, networks
 LINES_MAX = 16
 """Refusals between two turns of control that may get a line; the metric counts all."""
 _NOT_ADMIN = "adminAddresses does not name this host"
-_NOT_NAMED = "it is taken from loopback and from networks that adminAddresses names"
+_NOT_NAMED = "only loopback and networks of adminAddresses may send it"
 _NOT_REPLICA = "haAllowedNetworks does not name this host"
 
 

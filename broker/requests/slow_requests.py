@@ -130,7 +130,7 @@ class SlowRequests:
                 self._leave_out()
                 continue
             self._lines += 1
-            more = f"; {self._silent} more were not told" if self._silent else ""
+            more = f"; {self._silent} more slow requests have no line" if self._silent else ""
             self._silent = 0
             yield request.line() + more
 

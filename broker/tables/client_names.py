@@ -108,7 +108,7 @@ class ClientNames:
         limit = self.limit(table)
         if used + more > limit:
             text = (
-                f"{name} is not made: names that clients make have {used} of their {limit} places for {table}s, "
-                f"half of {setting}; an administrator can make it"
+                f"{name} is not created: clients have created {used} of at most {limit} {table}s, half of {setting}; "
+                "an administrator can create it"
             )
             raise RequestError(text, field=table, code=ResponseCode.SYSTEM_ERROR, limit=limit)

@@ -130,5 +130,5 @@ def _read(
         raise ConfigFileError(f"{path}: {error}") from error
     if lines and fresh:
         kept = save_damaged_copy(root, file)
-        more = f"; {len(lines) - LINES_TOLD_MAX} more like it" if len(lines) > LINES_TOLD_MAX else ""
-        tell(f"{'; '.join(lines[:LINES_TOLD_MAX])}{more}. The file as it was is kept as {kept}")
+        more = f"; {len(lines) - LINES_TOLD_MAX} more" if len(lines) > LINES_TOLD_MAX else ""
+        tell(f"{'; '.join(lines[:LINES_TOLD_MAX])}{more}. The damaged file is kept as {kept}")

@@ -90,7 +90,7 @@ class OffsetTable:
             and self._tables.slot(topic, queue_id) is None
             and queue_id not in self._strays.get((topic, group), ())
         ):
-            raise PlaneFullError(f"offsets of {self.stray_count} queues that do not exist are kept already")
+            raise PlaneFullError(f"{self.stray_count} offsets of queues that do not exist are kept, more are refused")
         self.restore(group, topic, queue_id, offset, now_ms)
 
     def restore(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
@@ -247,13 +247,13 @@ class OffsetTable:
         for name, queues in json_body.mapping(value, "offsetTable").items():
             topic, separator, group = str(name).partition(SEPARATOR)
             if not separator or not isinstance(queues, dict):
-                leave_out(f"offsets of {str(name)[:80]!r} are left out: they are not of a topic and a group")
+                leave_out(f"offsets of {str(name)[:80]!r} are left out: wanted topic@group")
                 continue
             found = file_entries.possible_entries(queues, f"the offset of {name}, queue", _from_file, leave_out)
             for _, (queue_id, offset) in found:
                 if into_plane or self._tables.slot(topic, queue_id) is None:
                     self.restore(group, topic, queue_id, offset, now_ms)
-        self.dirty = not into_plane  # what the predecessor took and did not save is only there
+        self.dirty = not into_plane  # offsets that the predecessor did not save are only in the plane
 
     def _erase(self, key: OffsetKey) -> None:
         topic, group = key
@@ -311,10 +311,10 @@ class OffsetTable:
 def _from_file(queue_id: str, offset: Any) -> tuple[int, int]:
     """Queue id and offset. -1 = none."""
     if not is_queue_id(int(queue_id)):
-        raise ValueError(f"a queue id is in 0..{QUEUE_ID_MAX}")
+        raise ValueError(f"queue id {queue_id} is outside 0..{QUEUE_ID_MAX}")
     number = json_body.as_integer(offset, "offset")
     if number < -1:
-        raise ValueError(f"{number} is no offset")
+        raise ValueError(f"offset {number} is below -1")
     return int(queue_id), number
 
 

@@ -246,7 +246,7 @@ def compaction_notice(topics: Iterable[TopicConfig]) -> str | None:
         return None
     more = f" and {len(names_found) - NAMED_MAX} more" if len(names_found) > NAMED_MAX else ""
     return (
-        f"{CLEANUP_POLICY} = {COMPACTION} does nothing here, as compaction is not built yet: topics "
+        f"{CLEANUP_POLICY} = {COMPACTION} has no effect, compaction is not built yet: topics "
         f"{', '.join(names_found[:NAMED_MAX])}{more} keep every message until retention takes it"
     )
 

@@ -36,7 +36,7 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
 /* Code and sense of the remark as stock's (`DefaultMessageStore.checkStoreStatus`); control says the same (sends.py). */
 static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
-    rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "service not available now: messages are put to the slave, its master takes them");
+    rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "service not available now: this broker is a slave, send to its master");
     return RMQ_OUTCOME_DONE;
 }
 

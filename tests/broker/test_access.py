@@ -97,7 +97,7 @@ def test_a_decision_from_another_host_names_what_would_allow_it() -> None:
     lab = make_lab()
     answer = lab.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}, connection=FAR)
     assert answer.code == ResponseCode.NO_PERMISSION
-    assert answer.remark.endswith("it is taken from loopback and from networks that adminAddresses names")
+    assert answer.remark.endswith("only loopback and networks of adminAddresses may send it")
 
 
 def test_data_that_makes_topics_and_groups_is_no_change_admin() -> None:

@@ -29,11 +29,11 @@ def test_groups_and_subscriptions_of_one_heartbeat() -> None:
     lab = make_lab({"ringmqHeartbeatGroupsMax": "5", "ringmqHeartbeatSubscriptionsMax": "8"})
     assert beat(lab, 1, groups=3, producers=2) == (0, "")
     assert beat(lab, 1, groups=3, producers=3) == (
-        1, "a heartbeat with 6 groups is refused, at most 5 are taken (ringmqHeartbeatGroupsMax)",
+        1, "a heartbeat with 6 groups is refused, the limit is 5 (ringmqHeartbeatGroupsMax)",
     )  # fmt: skip
     assert beat(lab, 1, groups=2, topics=4) == (0, "")
     assert beat(lab, 1, groups=3, topics=3) == (
-        1, "a heartbeat with 9 subscriptions is refused, at most 8 are taken (ringmqHeartbeatSubscriptionsMax)",
+        1, "a heartbeat with 9 subscriptions is refused, the limit is 8 (ringmqHeartbeatSubscriptionsMax)",
     )  # fmt: skip
 
 

@@ -32,8 +32,8 @@ def test_topics_of_clients_fill_half_and_the_rest_is_the_administrators() -> Non
     lab = make_lab(plane=FakePlane(topics_max=60))
     assert [send(lab, f"T{number}") for number in range(30)] == [""] * 30
     assert send(lab, "T30") == (
-        "topic T30 is not made: names that clients make have 30 of their 30 places for topics, "
-        "half of ringmqTopicsMax; an administrator can make it"
+        "topic T30 is not created: clients have created 30 of at most 30 topics, "
+        "half of ringmqTopicsMax; an administrator can create it"
     )
     assert send(lab, "T7") == "", "what is there goes on"
     lab.make_topic("T30")

@@ -130,7 +130,7 @@ def settings_of(text: str) -> list[Setting]:
             "replicaPolicy",
             "replicationPolicy = sent",
         ),
-        ("brokerRole=SYNC_MASTER replicaPolicy=majority", "totalReplicas", "counted from totalReplicas = 1"),
+        ("brokerRole=SYNC_MASTER replicaPolicy=majority", "totalReplicas", "needs totalReplicas, which is 1"),
         ("brokerRole=SYNC_MASTER replicaPolicy=rooms", "haRoom", "rooms needs haRoom"),
     ],
 )

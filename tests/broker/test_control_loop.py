@@ -582,7 +582,7 @@ def test_a_name_server_that_refuses_single_topics_gets_the_whole_table(
         registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
         assert [answer.code for answer in rig.answers()] == [0]
     assert [command.code for _, command, _ in registrar.calls] == [103, 217, 103, 103]
-    assert capsys.readouterr().err.count("refuses a single topic (217), answered 3: request type 217") == 1
+    assert capsys.readouterr().err.count("refuses a single topic (request 217), answered 3: request type 217") == 1
 
 
 def test_another_broker_of_the_same_name_is_told_and_reported(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
@@ -696,7 +696,7 @@ def test_a_fault_is_told_in_words(rig: Rig, capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().err.splitlines()
     assert "the next log file cannot be made" in said[0] and "No space left" in said[0]
     assert "fsync" in said[1] and "docs/operating.md" in said[1]
-    assert said[2].endswith("the store takes writes again")
+    assert said[2].endswith("the store accepts writes again")
 
 
 def told_topics(rig: Rig, body: bytes) -> str:

@@ -51,7 +51,7 @@ def test_another_broker_is_named_once_and_shown_until_it_is_gone() -> None:
     watch = DuplicateWatch("b", 0, OWN)
     line = watch.on_answer("a:1", answered({0: OTHER}), NOW)
     assert line is not None
-    assert f"name server a:1: another broker is registered as b:0 at {OTHER}, this one is {OWN}" in line
+    assert f"name server a:1: another broker is registered as b:0 at {OTHER}, this broker is at {OWN}" in line
     assert watch.on_answer("a:1", answered({0: OTHER}), NOW + 30_000) is None
     assert watch.on_answer("a:1", None, NOW + 60_000) is None
     assert watch.others == {"a:1": OTHER}, "no answer is no news"

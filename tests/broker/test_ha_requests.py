@@ -144,7 +144,7 @@ def test_a_longer_slave_holds_writes_until_it_is_salvaged(master: Lab) -> None:
     assert shake(master, claim(LOG)).verdict == handshake.ACCEPT
     refused, taken = master.broker.replication.said
     assert "SENDS ARE REFUSED: slave 1 (10.0.0.9:10911)" in refused
-    assert "sends are taken again" in taken
+    assert "sends are accepted again" in taken
     assert shake(master, claim(LOG + b"else")).verdict == handshake.HOLD, "a decision holds for one divergence"
 
 

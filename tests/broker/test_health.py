@@ -87,7 +87,7 @@ def test_what_was_recovered_has_to_be_readable(plane: Plane) -> None:
 
 
 def test_one_name_server_that_answers_is_enough(plane: Plane) -> None:
-    assert readiness(plane, NAMED).reasons == ["no name server has been told of this broker yet"]
+    assert readiness(plane, NAMED).reasons == ["this broker is not registered at any name server yet"]
     writer = ReportWriter(plane.name)
     silent = NameServerState("b:2", False, 3)
     writer.publish(ControlReport(6, (NameServerState("a:1", True, 0), silent)), 0)
@@ -97,7 +97,7 @@ def test_one_name_server_that_answers_is_enough(plane: Plane) -> None:
     assert readiness(plane, NAMED).ready, "not more than once a second"
     writer.publish(ControlReport(6, (NameServerState("a:1", False, 2), silent)), 1000)
     found = readiness(plane, NAMED)
-    assert not found.ready and found.reasons[-1] == "no name server knows this broker"
+    assert not found.ready and found.reasons[-1] == "this broker is registered at no name server"
 
 
 def test_a_permission_that_was_taken_away_shows(plane: Plane) -> None:
@@ -161,7 +161,7 @@ def test_what_an_optional_worker_does_degrades_and_is_no_death_of_the_broker(pla
     block.pid, block.deaths, block.flags = 0, 7, lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_CRASH_LOOP
     dying = told(16_000)
     assert dying["alive"] and dying["workers"]["metrics"]["state"] == "down"
-    assert dying["degraded"] == ["worker metrics keeps dying (7 deaths): the broker's log has its last words"]
+    assert dying["degraded"] == ["worker metrics keeps dying (7 deaths): see the broker's log"]
     found = readiness(plane, BrokerConfig())
     assert found.ready and found.serving and found.reasons == dying["degraded"]
     block.flags = lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_DORMANT

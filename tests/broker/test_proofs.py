@@ -79,7 +79,7 @@ def test_a_source_that_breaks_or_takes_too_long_is_told(made: MadeStore) -> None
 
     tail = LogTail(AT, 0, made.end, FILE_BYTES, True)
     assert why_not_proven(tail, broken, lambda: True) == "refused"
-    assert why_not_proven(tail, broken, lambda: False) == "it takes too long"
+    assert why_not_proven(tail, broken, lambda: False) == "the read takes too long"
 
 
 MAGIC = b"\xda\xa3\x20\xa7"
@@ -125,7 +125,8 @@ def test_a_proof_ends_within_its_time_whatever_it_holds() -> None:
     tail = LogTail(AT, 0, SIZE, 1 << 30, at_border=False)
     data = HOSTILE["magic codes"]
     assert (
-        why_not_proven(tail, lambda at, length: data[at : at + length], lambda: next(left) > 0) == "it takes too long"
+        why_not_proven(tail, lambda at, length: data[at : at + length], lambda: next(left) > 0)
+        == "the read takes too long"
     )
 
 

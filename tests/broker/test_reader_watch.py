@@ -65,7 +65,7 @@ def test_a_shortage_is_told_in_the_log_and_by_health_and_ready(plane: Plane) -> 
     watch = ReaderWatch(plane, BrokerConfig(), told.append)
     watch.tick(now_ms)
     watch.tick(now_ms + 1)
-    assert len(told) == 1 and told[0].startswith("worker read-0 closed 3 connections that held memory")
+    assert len(told) == 1 and told[0].startswith("worker read-0 closed 3 connections to free memory")
     assert liveness(plane, Heartbeats(), now_ms)["degraded"][0].startswith("worker read-0 was short of memory")
     found = readiness(plane, BrokerConfig())
     assert found.ready and found.reasons[0].startswith("worker read-0 was short of memory for clients 2 s ago")

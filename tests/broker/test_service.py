@@ -105,7 +105,7 @@ def test_ready_restart_and_readers(service: Service) -> None:
     for _ in range(20):
         with RawClient(service.address) as one:
             assert one.send("Kept", b"again").code == 0
-    assert "is not wanted any more" in service.log.read_text()
+    assert "the configuration does not name it" in service.log.read_text()
     assert service.stop() == 0
 
 
@@ -274,7 +274,7 @@ def test_signs_follow_the_slowest() -> None:
 def test_status_texts() -> None:
     well = Readiness(True, [])
     assert status_text("broker a", well, is_ready=True) == "serving: broker a"
-    assert status_text("broker a", well, is_ready=False) == "asking itself: broker a"
+    assert status_text("broker a", well, is_ready=False) == "probing itself: broker a"
     refused = Readiness(False, ["the disk is full"], writable=False)
     assert status_text("broker a", refused, is_ready=True) == "serving reads: broker a; the disk is full"
     down = Readiness(False, list("abcdef"), serving=False)

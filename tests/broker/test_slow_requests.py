@@ -16,7 +16,7 @@ def test_what_is_too_much_for_a_second_is_counted_and_told_later() -> None:
     assert list(slow.due_lines([ONE], 3_999)) == []
     assert slow.dropped == 6
     (line,) = slow.due_lines([ONE], 4_000)
-    assert line == f"{ONE.line()}; 6 more were not told"
+    assert line == f"{ONE.line()}; 6 more slow requests have no line"
     assert list(slow.due_lines([ONE], 4_500)) == [ONE.line()]
 
 

@@ -130,7 +130,7 @@ def test_a_longer_slave_is_shown_and_decided_about(ringmq: Run, broker: RunningB
     assert claim_more(broker, slave, 1, 2) == handshake.CUT
     ringmq("produce", "Held", "-m", "after")
     assert "SENDS ARE REFUSED" in broker.log_tail()
-    assert "sends are taken again" in broker.log_tail()
+    assert "sends are accepted again" in broker.log_tail()
 
 
 def test_adopting_opens_the_store_again_and_the_broker_goes_on(

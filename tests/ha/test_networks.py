@@ -80,7 +80,7 @@ def test_a_named_slave_that_hands_no_records_over_holds_nobody_up(tmp_path: Path
             )  # fmt: skip
             answer = handshake.answer_of(client.ask(RequestCode.HA_HANDSHAKE, {}, handshake.body(claim)).body)
             assert (answer.verdict, "being checked" in answer.reason) == (handshake.REFUSE, True)
-            wait_until(lambda: "does not hand it over" in broker.log_tail(), "the line")
+            wait_until(lambda: "cannot be verified" in broker.log_tail(), "the line")
             assert client.send("TopicA", b"after").code == ResponseCode.SUCCESS
             wait_until(lambda: refused(broker, "proof") == 1, "it is counted")
         assert broker.stop() == 0

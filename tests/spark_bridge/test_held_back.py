@@ -61,7 +61,7 @@ def test_a_scan_holds_its_files(server: servers.RingmqServer) -> None:
     assert next(iter(batches)).num_rows == 1
     _grow_old([first, second, third])
     wait_until(lambda: not first.exists(), "the file in front of the one that is read is deleted")
-    told = f"retention waits for a reader of {second}"
+    told = f"retention waits: another process reads {second}"
     log = server.store.parent / "ringmq" / "stderr.txt"
     wait_until(lambda: told in log.read_text(), "the log says who waits for whom")
     rows = 1 + sum(batch.num_rows for batch in batches)
