@@ -155,5 +155,5 @@ def _decode(word: str, kinds: Mapping[str, type[_Message]], data: bytes) -> _Mes
     found = read_object(data)
     name = found.get(word)
     if not isinstance(name, str) or name not in kinds:
-        raise MessageError(f"no {word} that this build knows: {data[:80]!r}")
+        raise MessageError(f"unknown {word}: {data[:80]!r}")
     return read_fields(kinds[name], found)

@@ -180,13 +180,13 @@ def decide(peer: PeerClaim, own: MasterView, checksum_of: Checksum) -> Verdict:
 def _why_not_ours(peer: PeerClaim, own: MasterView) -> str:
     """The reason why the peer is no slave of this master. Empty if it is one."""
     if (peer.cluster, peer.broker_name) != (own.cluster, own.broker_name):
-        return f"it is of {peer.cluster}/{peer.broker_name}, this is {own.cluster}/{own.broker_name}"
+        return f"the slave is of {peer.cluster}/{peer.broker_name}, the master of {own.cluster}/{own.broker_name}"
     if peer.start_id == own.start_id:
-        return "the broker asks itself: its haMasterAddress is its own"
+        return "the broker asks itself: haMasterAddress is its own address"
     if peer.broker_id <= 0:
-        return f"brokerId {peer.broker_id} is a master's, a slave has one above 0"
+        return f"brokerId {peer.broker_id} is a master's, a slave's is above 0"
     if peer.file_bytes != own.file_bytes:
-        return f"its mappedFileSizeCommitLog is {peer.file_bytes}, the master's {own.file_bytes}"
+        return f"mappedFileSizeCommitLog is {peer.file_bytes} at the slave, {own.file_bytes} at the master"
     return ""
 
 
@@ -238,11 +238,11 @@ def _longer(peer: PeerClaim, own: MasterView) -> Verdict:
 def _held(peer: PeerClaim, own: MasterView, common: int, reason: str, adopt: bool) -> Verdict:
     """The hold. If the slave's log begins above `common`, it has a gap there and cannot be adopted."""
     if not own.counts(peer):
-        return Verdict(REFUSE, reason=f"{reason}, and haAllowedReplicas does not name it")
+        return Verdict(REFUSE, reason=f"{reason}, and haAllowedReplicas does not name the slave")
     if not own.is_named:
         return Verdict(REFUSE, reason=f"{UNNAMED} {own.peer_host}, and {reason}")
     if adopt and peer.min_offset > common:
-        reason += f"; it begins at {peer.min_offset} and cannot be adopted"
+        reason += f"; the slave's log begins at {peer.min_offset} and cannot be adopted"
     return Verdict(HOLD, common, reason, adopt and peer.min_offset <= common)
 
 

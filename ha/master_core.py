@@ -96,7 +96,7 @@ class MasterCore:
         effects: list[Effect] = []
         match event:
             case Connected(peer=slot, host=host) if not self.settings.allowed_networks.allows(host):
-                effects = _turn_away(slot, host, "haAllowedNetworks does not allow it", REFUSED_NETWORK)
+                effects = _turn_away(slot, host, "haAllowedNetworks does not allow the host", REFUSED_NETWORK)
             case Connected(peer=slot, host=host, port=port):
                 self._connections += 1
                 peer = MasterPeer(slot, host, port, self._connections, connected_ms=now_ms)
@@ -179,14 +179,14 @@ class MasterCore:
         if loser is None:
             return []
         del self._peers[loser.slot]
-        return _turn_away(loser.slot, loser.host, "every place is taken, and others need one", REFUSED_REPLACED)
+        return _turn_away(loser.slot, loser.host, "all slots are in use, and other slaves need one", REFUSED_REPLACED)
 
     def _close_silent(self, now_ms: int) -> list[Effect]:
         within_ms, effects = peer_slots.first_report_ms(self.settings), []
         for peer in [peer for peer in self._peers.values() if peer.watch is None]:
             if now_ms - peer.connected_ms >= within_ms:
                 del self._peers[peer.slot]
-                effects += _turn_away(peer.slot, peer.host, f"it reports nothing in {within_ms} ms", REFUSED_SILENT)
+                effects += _turn_away(peer.slot, peer.host, f"no report in {within_ms} ms", REFUSED_SILENT)
         return effects
 
     def _first_report(self, peer: MasterPeer, offset: int, log: LogRange, now_ms: int) -> list[Effect]:
@@ -197,7 +197,7 @@ class MasterCore:
             start = log.first_offset(self.settings.file_bytes, self.settings.start_from_newest_file)
         elif offset < log.min_offset:
             if peer.identity is not None:
-                return _close_peer(peer, f"it asks for {offset}, the log begins at {log.min_offset} by now")
+                return _close_peer(peer, f"the slave asks for {offset}, the log now begins at {log.min_offset}")
             start = log.min_offset
         peer.watch = SyncWatch(
             self.settings.max_gap_not_in_sync_bytes,
@@ -205,12 +205,12 @@ class MasterCore:
             min(offset, start),
             log.append_offset,
         )
-        lacks = f"; it lacks {offset}..{start}, which is deleted here" if 0 < offset < start else ""
+        lacks = f"; {offset}..{start} is deleted here" if 0 < offset < start else ""
         return [
             StartTransfer(peer.slot, start),
             Log(
                 f"{peer.name} asks for {offset} and gets the log from {start} on, "
-                f"its end is {log.append_offset}{lacks}",
+                f"which ends at {log.append_offset}{lacks}",
                 is_of_peer=True,
             ),
             NotifyControl(
@@ -230,9 +230,9 @@ class MasterCore:
         this master has lost. Farther off, the report is junk."""
         if offset - log.append_offset > self.settings.file_bytes:
             return _close_peer(
-                peer, f"it asks for {offset}, the log ends at {log.append_offset}: no slave of this master"
+                peer, f"the slave asks for {offset}, the log ends at {log.append_offset}: not a slave of this master"
             )
-        why = f"its log ends at {offset}, this one at {log.append_offset}"
+        why = f"the slave's log ends at {offset}, the master's at {log.append_offset}"
         if peer.identity is not None or not peer.allowed(self.settings):
             return _close_peer(peer, why)
         if self.settings.allowed_networks.names(peer.host):
@@ -241,7 +241,7 @@ class MasterCore:
                 NotifyControl(LongerSlave(peer.host, peer.port, offset, log.append_offset)),
             ]
         del self._peers[peer.slot]
-        return _turn_away(peer.slot, peer.host, f"{why}, and haAllowedNetworks does not name it", REFUSED_UNNAMED)
+        return _turn_away(peer.slot, peer.host, f"{why}, and haAllowedNetworks does not name the host", REFUSED_UNNAMED)
 
     # -- the group -----------------------------------------------------------------------------------------------------
 
@@ -285,7 +285,7 @@ class MasterCore:
         reports offsets counts."""
         if not self.policy.waits or self.settings.allowed_networks:
             return []
-        text = f"sends are answered on the word of {peer.host}, which counts as in sync: haAllowedNetworks is empty"
+        text = f"sends are answered by reports of {peer.host}, which any host may send: haAllowedNetworks is empty"
         return [Log(text, is_of_peer=True)]
 
     def _group(self, replicas: list[Replica]) -> list[Effect]:
@@ -312,7 +312,7 @@ class MasterCore:
         return effects
 
     def _group_text(self, state: State, degraded: bool) -> str:
-        have = f"{state.in_sync_replicas} replicas are in sync, asked for: {self.policy.wanted}"
+        have = f"{state.in_sync_replicas} replicas are in sync, wanted: {self.policy.wanted}"
         if not degraded:
             return f"degraded mode left: {have}"
         if state.replication_state == REPLICATION_OK:

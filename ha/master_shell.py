@@ -41,11 +41,11 @@ COUNTERS = {
 }
 WHY = {
     lib.RMQ_HA_WHY_PEER: "the slave closed the connection",
-    lib.RMQ_HA_WHY_SILENT: "nothing was heard of it for haHousekeepingInterval",
-    lib.RMQ_HA_WHY_JUNK: "it sent what is no offset",
-    lib.RMQ_HA_WHY_BACKWARD: "it reported less than before",
-    lib.RMQ_HA_WHY_BEYOND: "it reported more than it was sent",
-    lib.RMQ_HA_WHY_LOG: "the log file that it needs next cannot be mapped",
+    lib.RMQ_HA_WHY_SILENT: "the slave sent nothing for haHousekeepingInterval",
+    lib.RMQ_HA_WHY_JUNK: "the slave sent an invalid offset",
+    lib.RMQ_HA_WHY_BACKWARD: "the slave reported less than before",
+    lib.RMQ_HA_WHY_BEYOND: "the slave reported more than was sent",
+    lib.RMQ_HA_WHY_LOG: "the log file that the slave needs next cannot be mapped",
     lib.RMQ_HA_WHY_ORDERED: "this broker closed the connection",
 }
 _FALSE_REPORTS = (lib.RMQ_HA_WHY_JUNK, lib.RMQ_HA_WHY_BACKWARD, lib.RMQ_HA_WHY_BEYOND)
@@ -94,7 +94,7 @@ class MasterShell:
             try:
                 taken = command_of(command)
             except MessageError as error:
-                _log(f"an order of control is passed over: {error}")
+                _log(f"a command of control is ignored: {error}")
                 continue
             if isinstance(taken, Identity):
                 self._step(events.Identified(taken))
@@ -147,7 +147,7 @@ class MasterShell:
                 lib.rmq_ha_sender_state(self._sender, state, count)
             case events.StartTransfer(peer=peer, offset=offset):
                 if lib.rmq_ha_sender_start(self._sender, peer, offset) == -errno.EINVAL:  # ENOTCONN: its Closed follows
-                    self._perform(events.Close(peer, f"it cannot be sent the log from {offset} on"))
+                    self._perform(events.Close(peer, f"the log from {offset} on cannot be sent"))
             case events.Close(peer=peer, why=why):
                 self._ordered_away[peer] = why
                 lib.rmq_ha_sender_disconnect(self._sender, peer)

@@ -147,7 +147,7 @@ class SlaveCore:
             case _, StoreFault(text=text):
                 return self._fault(text, now_ms)
             case "faulty", StoreRecovered():
-                return [Log("the store takes bytes again"), *self._wait(now_ms, 0)]
+                return [Log("the store accepts bytes again"), *self._wait(now_ms, 0)]
             case "connecting", Connected(local_port=port, host=host):
                 self._ha_host = host
                 return self._connected(port, now_ms)
@@ -180,7 +180,8 @@ class SlaveCore:
         judged_now = self.state in ("waiting", "transfer") and not before.broker and master.broker
         if master.ha == before.ha and not judged_now:
             return []
-        why = "its broker's address is known now" if master.ha == before.ha else "the master is elsewhere"
+        is_same = master.ha == before.ha
+        why = "the address of the master's broker is known now" if is_same else "the master has another address"
         effects: list[Effect] = [Disconnect(why)] if linked else []
         if self.state == "faulty":
             return effects
@@ -207,7 +208,7 @@ class SlaveCore:
         effects: list[Effect] = []
         gone_ms, late_ms = self._gone_ms(), self._state_due_ms()
         if gone_ms is not None and now_ms >= gone_ms:
-            effects = [Log(f"no word of a master for {MASTER_UNKNOWN_MS} ms"), *self._limited(NO_LIMIT)]
+            effects = [Log(f"no sign of a master for {MASTER_UNKNOWN_MS} ms"), *self._limited(NO_LIMIT)]
         return effects if late_ms is None or now_ms < late_ms else [*effects, *self._tick_state(now_ms)]
 
     def _tick_state(self, now_ms: int) -> list[Effect]:
@@ -243,8 +244,8 @@ class SlaveCore:
         """Wait: the master lives, but the name servers do not answer, or do not know it (yet)."""
         self._alone_since_ms = None
         why = (
-            f"master {self._master.ha} is there, this slave waits for the name servers to say its broker's address: "
-            "without it the logs cannot be compared"
+            f"master {self._master.ha} answers, but the name servers do not give the address of its broker: without "
+            "the address the logs cannot be compared"
         )
         news = NotifyControl(LinkNews(self._master.ha, "waits", why=why))
         return [Disconnect(why), *self._log_once(why), news, *self._wait(now_ms, HELD_OFF_MS)]
@@ -307,7 +308,7 @@ class SlaveCore:
 
     def _restart(self, order: StoreTask, reason: str) -> list[Effect]:
         self.state = "restarting"
-        text = f"the store is closed to {order.action} it at {order.offset}: {reason}"
+        text = f"the store is closed to {order.action} the log at {order.offset}: {reason}"
         return [Disconnect(text), Log(text), RestartStore(order)]
 
     # -- the stream ----------------------------------------------------------------------------------------------------
@@ -325,8 +326,8 @@ class SlaveCore:
         news = NotifyControl(LinkNews(self._master.ha, "transfer", stock=stock))
         effects = [*self._limited(confirm_offset), StartTransfer(), Log(text), news]
         if self.settings.allowed_networks and not self.settings.allowed_networks.names(self._ha_host):
-            follows = f"haAllowedNetworks does not name master {self._ha_host}: this slave follows it all the same"
-            effects.append(Log(f"{follows}, and cuts no log for it unless haMasterAddress names it"))
+            follows = f"haAllowedNetworks does not name master {self._ha_host}: this slave follows it"
+            effects.append(Log(f"{follows}, but cuts its log only if haMasterAddress names the master"))
         return effects
 
     def _tick_transfer(self, now_ms: int) -> list[Effect]:
@@ -348,7 +349,7 @@ class SlaveCore:
         why = f"the stream starts at {offset}, this log ends at {self.snapshot.append_offset}"
         if self.snapshot.empty and offset > 0 and self._may_start_at(offset):
             return self._restart(StoreTask(REBASE, offset), why)
-        lacks = "" if offset < self.snapshot.append_offset else f": {self.snapshot.append_offset}..{offset} is lacking"
+        lacks = "" if offset < self.snapshot.append_offset else f": {self.snapshot.append_offset}..{offset} is missing"
         return self._failed(f"{why}{lacks}", now_ms)
 
     def _confirmed(self, offset: int, start_id: str, now_ms: int) -> list[Effect]:
@@ -379,7 +380,7 @@ class SlaveCore:
         linked = self.state in ("connecting", "handshake", "transfer")
         effects: list[Effect] = [Disconnect(text)] if linked else []
         self.state, self._alone_since_ms = "faulty", None
-        return [*effects, Log(f"no log is taken from the master: {text}")]
+        return [*effects, Log(f"no log is received from the master: {text}")]
 
     def _limited(self, offset: int) -> list[Effect]:
         offset = max(offset, self._floor)

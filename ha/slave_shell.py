@@ -179,7 +179,7 @@ class SlaveShell:
         try:
             write_task(self._root, order)
         except OSError as error:
-            raise RoleError(f"ha-slave: the order to {order.action} the store cannot be left: {error}") from error
+            raise RoleError(f"ha-slave: the task to {order.action} the store cannot be saved: {error}") from error
         self._restarting = True
 
     def _who(self) -> PeerClaim:
@@ -210,13 +210,13 @@ class SlaveShell:
 def link_text(reason: int, offset: int, error: int) -> str:
     """The reason for the end of a connection, in a log line: RMQ_LINK_*, the log offset concerned, errno."""
     return {
-        lib.RMQ_LINK_EOF: "the master closed it",
+        lib.RMQ_LINK_EOF: "the master closed the connection",
         lib.RMQ_LINK_ERROR: os.strerror(error),
-        lib.RMQ_LINK_SILENT: "nothing came for haHousekeepingInterval",
+        lib.RMQ_LINK_SILENT: "the master sent nothing for haHousekeepingInterval",
         lib.RMQ_LINK_GAP: f"the stream jumps to offset {int(ffi.cast('int64_t', offset))}",
         lib.RMQ_LINK_SIZE: f"the transfer at offset {offset} has an impossible size",
-        lib.RMQ_LINK_FILE_END: f"the transfer at offset {offset} goes over the end of a log file",
-        lib.RMQ_LINK_RECORD: f"what came for offset {offset} is no record",
+        lib.RMQ_LINK_FILE_END: f"the transfer at offset {offset} exceeds the end of a log file",
+        lib.RMQ_LINK_RECORD: f"the bytes at offset {offset} are no record",
     }.get(reason, f"reason {reason}")
 
 

@@ -169,7 +169,8 @@ class SlaveSync:
             return
         self._end(now_ms + self.period_ms)
         raise json_body.bad_body(
-            f"its log ends at {end}, this one at {self._own_end}: topics, groups and offsets stay as they are here",
+            f"the master's log ends at {end}, this slave's at {self._own_end}: "
+            "topics, groups and offsets of this slave stay",
             "masterCommitLogMaxOffset",
         )
 

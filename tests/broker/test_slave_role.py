@@ -230,7 +230,7 @@ def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair) -> Non
     pair.slave.plane.watermarks.append_offset = 4096
     assert (pair.sync(), pair.sync()) == ([907], [907])
     assert "T" in pair.broker.topics
-    assert len([line for line in pair.said if "its log ends at 0, this one at 4096" in line]) == 1
+    assert len([line for line in pair.said if "the master's log ends at 0, this slave's at 4096" in line]) == 1
 
 
 def test_an_answer_that_comes_when_the_link_is_lost_is_not_taken(pair: Pair) -> None:
@@ -350,5 +350,5 @@ def test_trouble_is_told_once_until_it_is_over(pair: Pair) -> None:
         pair.now_ms += 10_000
         pair.turn()
     assert [line for line in pair.said if "connection refused" in line] == [
-        f"the master at {MASTER}, request 907: connection refused"
+        f"request 907 to the master at {MASTER}: connection refused"
     ]

@@ -81,7 +81,7 @@ def test_a_connection_without_a_report_is_closed_in_time() -> None:
     port.now_ms += 1
     port.step(events.Tick())
     assert list(port.taken) == [follows]
-    assert "it reports nothing in 10000 ms" in port.lines[-1]
+    assert "no report in 10000 ms" in port.lines[-1]
 
 
 def test_sixteen_slaves_fit_in() -> None:
@@ -156,6 +156,6 @@ def test_idle_connections_keep_no_slave_out(tmp_path: Path) -> None:
         slave = stack.enter_context(RawSlave(port, comes_back=True))
         wait_until(lambda: client.send("TopicA", b"x").code == ResponseCode.SUCCESS, "the slave follows", 1.0)
         assert slave.reported > 0 and len(idle) == 40
-        text = "sends are answered on the word of 127.0.0.1, which counts as in sync: haAllowedNetworks is empty"
+        text = "sends are answered by reports of 127.0.0.1, which any host may send: haAllowedNetworks is empty"
         wait_until(lambda: text in broker.log_tail(), "it is said who counts")
         assert broker.stop() == 0

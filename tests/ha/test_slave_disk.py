@@ -69,7 +69,7 @@ def test_a_slave_without_room_says_so_and_reports_no_more(
             with trouble(store):  # type: ignore[attr-defined]
                 go_on.set()
                 wait_until(
-                    lambda: f"no log is taken from the master: {says}" in broker.log_path.read_text(), "it says so"
+                    lambda: f"no log is received from the master: {says}" in broker.log_path.read_text(), "it says so"
                 )
                 stopped = read_watermarks(store).append_offset
                 assert stopped < 3 * FILE_BYTES

@@ -233,7 +233,7 @@ def test_a_master_that_has_less_log_is_asked_for_no_table() -> None:
         ask = sync.due(now_ms, 500)
         assert ask is not None
         assert ask.code == END
-        with pytest.raises(RemotingError, match="ends at 499, this one at 500"):
+        with pytest.raises(RemotingError, match="ends at 499, this slave's at 500"):
             sync.answered(ask, end_of(499), now_ms)
         assert sync.due(now_ms + PERIOD_MS - 1, 500) is None
     ask = sync.due(2 * PERIOD_MS, 500)
