@@ -356,7 +356,7 @@ def test_a_change_and_a_name_without_meaning_are_told_with_the_peer() -> None:
     lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7")
     changed_line, ignored_line = lab.broker.outbox.lines
     assert changed_line == f"request 25 from {peer(1).address} sets brokerPermission = 4 (was 6)"
-    assert ignored_line.startswith(f"request 25 from {peer(1).address} sets sendMessageThreadPoolNums: this does noth")
+    assert ignored_line.startswith(f"request 25 from {peer(1).address} sets sendMessageThreadPoolNums: no effect in")
 
 
 @pytest.mark.parametrize(

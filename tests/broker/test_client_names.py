@@ -48,7 +48,7 @@ def test_queues_of_clients_topics_fill_half() -> None:
     lab = make_lab(plane=FakePlane(queues_max=4000))
     lab.make_topic("Own", queues=500)
     assert [send(lab, f"T{number}", queues=8) for number in range(250)] == [""] * 250
-    assert "2000 of their 2000 places for queues, half of ringmqQueuesMax" in send(lab, "T250", queues=8)
+    assert "2000 of at most 2000 queues, half of ringmqQueuesMax" in send(lab, "T250", queues=8)
     assert "queues" in send(lab, "T251", queues=1)
 
 
@@ -56,7 +56,7 @@ def test_groups_of_clients_fill_half_with_their_retry_topics() -> None:
     lab = make_lab(plane=FakePlane(groups_max=40, topics_max=100))
     assert {lab.join(f"G{number}", {}).code for number in range(20)} == {0}
     answer = lab.join("G20", {})
-    assert (answer.code, "20 of their 20 places for groups, half of ringmqGroupsMax" in answer.remark) == (1, True)
+    assert (answer.code, "20 of at most 20 groups, half of ringmqGroupsMax" in answer.remark) == (1, True)
     assert lab.join("G3", {}).code == 0
     assert make_group(lab, "G20") == 0
     assert lab.join("G20", {}).code == 0

@@ -118,7 +118,7 @@ def settings_of(text: str) -> list[Setting]:
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("brokerRole=SLAVE", "brokerId", "brokerId = 0: 0 is its master's"),
+        ("brokerRole=SLAVE", "brokerId", "brokerId = 0: 0 is the master's brokerId"),
         ("brokerRole=SYNC_MASTER brokerId=2", "brokerId", "brokerId = 2 with brokerRole = SYNC_MASTER"),
         ("haSendHeartbeatInterval=20000", "haSendHeartbeatInterval", "not below haHousekeepingInterval = 20000"),
         ("listenPort=11000 haListenPort=10998", "haListenPort", "10998 is taken"),

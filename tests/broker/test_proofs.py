@@ -165,7 +165,7 @@ def test_a_full_row_takes_a_host_that_has_had_no_turn_yet() -> None:
         proven(turns)
     for host in hostile:
         ask(turns, host)
-    assert "this one waits" in ask(turns, "10.0.0.9")
+    assert "is being checked first" in ask(turns, "10.0.0.9")
     for host in hostile:
         ask(turns, host)
     proven(turns)
