@@ -449,7 +449,7 @@ def test_changed_settings_are_told_in_bounded_lines(rig: Rig, capsys: pytest.Cap
     rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7"))
     rig.loop.turn(began + 60_000)
     said = capsys.readouterr().err
-    assert "sets sendMessageThreadPoolNums: this does nothing here" in said
+    assert "sets sendMessageThreadPoolNums: no effect in RingMQ" in said
     assert f"{PEER_LINES_PER_MINUTE} more lines were dropped" in said
 
 

@@ -64,7 +64,7 @@ def test_another_store_on_the_same_port_is_told_who_has_it(broker: RunningBroker
     done = doctor("--store", tmp_path, "--set", f"listenPort={broker.port}")
     assert done.exit_code == 1
     assert "FAIL  listenPort" in done.output
-    assert "stop what has it" in done.output
+    assert "stop the process that has it" in done.output
 
 
 def test_a_port_that_another_process_has_is_not_taken_for_the_running_brokers(broker: RunningBroker) -> None:
