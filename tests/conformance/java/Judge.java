@@ -36,6 +36,7 @@ public final class Judge {
         OrderlyMember.register();
         GroupScenarios.register();
         PullScenarios.register();
+        FilterScenarios.register();
         QueryScenarios.register();
         AdminOps.register();
         ReplicationScenarios.register();
