@@ -174,7 +174,7 @@ def send_row(row: str, command: str, **options: object) -> Run:
     return run
 
 
-def pull_row(context: Context, target: Target) -> Measurement:
+def pull_row(context: Context, target: Target, **options: str) -> Measurement:
     """Fill a topic with 1 KiB messages, read them back once, then pull at full speed."""
     topic = context.topic("pull")
     fill = context.loader(target.port).run(
@@ -191,11 +191,24 @@ def pull_row(context: Context, target: Target) -> Measurement:
     if not found_again(fill["check"]):
         return Measurement({}, ok=False, note=f"filling the topic: {fill['trouble'] or fill['errors']}", raw=fill)
     report = context.run(
-        target, "pull", topic=topic, connections=16, depth=4, count=32, warmup=context.warmup_s, seconds=context.seconds
+        target,
+        "pull",
+        topic=topic,
+        connections=16,
+        depth=4,
+        count=32,
+        warmup=context.warmup_s,
+        seconds=context.seconds,
+        **options,
     )
     note = "" if report["ok"] else f"errors {report['errors']}, short answers {report['short_answers']}"
     values = {"messages_per_s": float(report["messages_per_s"]), **latencies(report)}
     return Measurement(values, ok=bool(report["ok"]), note=note, raw=report)
+
+
+def filtered_pull_row(context: Context, target: Target) -> Measurement:
+    """Pull the messages whose key ends in a 7, one in ten."""
+    return pull_row(context, target, expression="KEYS ENDSWITH '7'")
 
 
 def open_loop_row(context: Context, target: Target) -> Measurement:

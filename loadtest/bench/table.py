@@ -8,6 +8,7 @@ from ringmq.loadtest.bench.restart import restart_row
 from ringmq.loadtest.bench.rows import (
     RATE,
     Row,
+    filtered_pull_row,
     idle_row,
     java_row,
     memory_row,
@@ -63,6 +64,15 @@ ROWS: tuple[Row, ...] = (
         _goals(RATE, 2.3, 0.8),
         pull_row,
         ceiling={"command": "pull", "connections": 16, "depth": 4, "count": 32},
+    ),
+    Row(
+        "pull-sql",
+        "pull 32 x 1 KiB by SQL92, one in ten matches, 16x4",
+        RATE,
+        "msg/s",
+        _goals(RATE, 5),
+        filtered_pull_row,
+        settings={"enablePropertyFilter": "true"},
     ),
     Row(
         "open-loop",

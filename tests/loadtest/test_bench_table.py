@@ -87,6 +87,7 @@ def test_the_table_holds_the_promised_rows() -> None:
         ("64x16", "messages_per_s"): ">=10x stock",
         ("batch", "messages_per_s"): ">=5x stock",
         ("pull", "messages_per_s"): ">=2.3x stock",
+        ("pull-sql", "messages_per_s"): ">=5x stock",
         ("open-loop", "p99_9"): "<=0.1x stock",
         ("open-loop", "max"): "<=0.1x stock",
         ("java", "messages_per_s"): ">=1.3x stock",

@@ -169,7 +169,8 @@ static int run_pull(const struct options *o)
     struct control control = {.fd = -1};
     pulling = (struct pull_scenario){
         .lanes = lanes_of(o), .group = o->group, .max_messages = o->count, .json = o->json,
-        .subscription_in_pull = o->subscription_in_pull || o->topics > 1, /* the heartbeat names one topic */
+        .subscription_in_pull = o->subscription_in_pull || o->topics > 1 || o->expression, /* the heartbeat names one topic */
+        .expression = o->expression,
     };
     int rc = prepare_pull(o, &control);
     if (rc != 0)

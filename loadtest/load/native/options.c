@@ -40,6 +40,7 @@ const char OPTIONS_HELP[] =
     "                                   after sending: queue maxima, index, and everything read back\n"
     "  --json                           JSON headers instead of binary ones\n"
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
+    "  --expression SQL92               pull: messages that match; a range has 20 times as many as an answer\n"
     "  --idle-ms 3000                   consume: the end\n"
     "  --groups 1 --commit              consume: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
@@ -63,6 +64,7 @@ static const struct known known[] = {
     {"--topic", TEXT, AT(topic), 0, 0},
     {"--group", TEXT, AT(group), 0, 0},
     {"--broker-name", TEXT, AT(broker_name), 0, 0},
+    {"--expression", TEXT, AT(expression), 0, 0},
     {"--watch", TEXT, AT(watch), 0, 0},
     {"--port", WHOLE, AT(port), 1, 65535},
     {"--topics", WHOLE, AT(topics), 1, LANES_MAX},

@@ -26,19 +26,22 @@ static const char *group_of(const struct pull_scenario *p, uint32_t place, char 
     return out;
 }
 
+enum { FILTER_RANGE = 20 }; /* a condition finds the messages of an answer among so many times as many */
+
 /* Full speed: the queues in turn, each range of max_messages, from the start again when the end is near. */
 static int choose_any(struct pull_scenario *p, struct slot *slot)
 {
     for (uint32_t tries = 0; tries < pull_lanes(p); tries++) {
         uint32_t q = p->turn++ % pull_lanes(p);
-        if (p->max[q] - p->min[q] < p->max_messages)
+        uint32_t range = p->max_messages * (p->expression ? FILTER_RANGE : 1);
+        if (p->max[q] - p->min[q] < range)
             continue;
-        if (p->next[q] + p->max_messages > p->max[q])
+        if (p->next[q] + range > p->max[q])
             p->next[q] = p->min[q];
         slot->lane = q;
         slot->tag = p->next[q];
         slot->want = p->max_messages;
-        p->next[q] += p->max_messages;
+        p->next[q] += range;
         return 1;
     }
     return 0;
@@ -77,8 +80,8 @@ static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, u
     struct ext ext[] = {
         {"consumerGroup", group_of(p, slot->lane, group)}, {"topic", lane_topic(&p->lanes, lane, topic)}, {"queueId", queue}, {"queueOffset", offset},
         {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", p->commit ? offset : "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? "1000" : "15000"},
-        {"subVersion", "1"}, {"expressionType", "TAG"}, {"maxMsgBytes", "262144"},
-        {"subscription", p->subscription_in_pull ? "*" : ""},
+        {"subVersion", "1"}, {"expressionType", p->expression ? "SQL92" : "TAG"}, {"maxMsgBytes", "262144"},
+        {"subscription", p->expression ? p->expression : p->subscription_in_pull ? "*" : ""},
     };
     struct request r = {
         .code = CODE_PULL_MESSAGE, .opaque = slot->opaque, .ext = ext, .ext_count = sizeof ext / sizeof *ext};

@@ -40,6 +40,7 @@ struct pull_scenario {
     uint64_t idle_ns;
     int subscription_in_pull; /* else a heartbeat must have announced the subscription */
     uint32_t groups; /* of PULL_FOLLOW, each reads everything; 0 counts as 1 */
+    const char *expression; /* SQL92, of PULL_FULL_SPEED; NULL = everything */
     int commit; /* pulls commit what was read before */
     uint64_t min[LANES_MAX], max[LANES_MAX], next[LANES_MAX]; /* by group, then lane */
     int in_flight[LANES_MAX];
