@@ -19,7 +19,7 @@ from ringmq.loadtest.bench.rows import Context, Row, context_in
 from ringmq.loadtest.bench.table import GROUPS, ROWS, rows_named
 from ringmq.loadtest.bench.warm_memory import touch_free_memory
 from ringmq.loadtest.bench.warm_up import warm_up
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.targets import RingmqTarget, StockTarget, Target
 from ringmq.loadtest.load.tools import ToolError
 from ringmq.loadtest.stock import StockError

@@ -77,7 +77,7 @@ def summarize(runs: Iterable[Measurement]) -> Summary:
     )
 
 
-def judge(goal: Goal, summaries: Mapping[str, Summary]) -> Verdict:
+def evaluate(goal: Goal, summaries: Mapping[str, Summary]) -> Verdict:
     """Compare RingMQ's median with the goal."""
     ours = summaries[RINGMQ].median.get(goal.metric) if RINGMQ in summaries else None
     if ours is None or goal.reference == "absolute":

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench.measurement import CEILING, RINGMQ, STOCK, Goal, Measurement, Summary, judge, summarize
+from ringmq.loadtest.bench.measurement import CEILING, RINGMQ, STOCK, Goal, Measurement, Summary, evaluate, summarize
 from ringmq.loadtest.bench.rows import Context, Row
 from ringmq.loadtest.bench.svg import save_svg, svg_pyplot
 from ringmq.loadtest.bench.warm_memory import free_pages_go_back
@@ -118,7 +118,7 @@ def goal_documents(goals: Sequence[Goal], summaries: Mapping[str, Summary]) -> l
             "value": verdict.value,
             "met": verdict.met,
         }
-        for verdict in (judge(goal, summaries) for goal in goals)
+        for verdict in (evaluate(goal, summaries) for goal in goals)
     ]
 
 

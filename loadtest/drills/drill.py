@@ -26,13 +26,13 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Checker, Violation
 from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
 from ringmq.loadtest.drills.sends import lane_messages
-from ringmq.loadtest.load.ending import ended_by_sigterm
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.stock.ports import free_broker_port, free_port
 
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
-BLOWS_PER_LINE = 50
+FAULTS_PER_LINE = 50
 ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -45,7 +45,7 @@ SMALL_FILES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class Fault:
     """One fault: an action and its target."""
 
     kind: str  # kill, stop, restart (clean, under load), supervisor, everybody
@@ -53,25 +53,25 @@ class Blow:
     stopped_s: float = 0.0
 
 
-def plan_blows(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> list[Blow]:
+def plan_faults(seed: int, count: int, workers: tuple[str, ...] = ONE_WORKER) -> list[Fault]:
     """Return a seeded plan: mostly single kills, some pairs and stops, a few restarts and deaths of all."""
     dice = random.Random(seed)
-    blows = []
+    faults = []
     for _ in range(count):
         throw = dice.random()
         if throw < 0.50:
-            blows.append(Blow("kill", (dice.choice(workers),)))
+            faults.append(Fault("kill", (dice.choice(workers),)))
         elif throw < 0.70:
-            blows.append(Blow("kill", tuple(dice.sample(workers, 2))))
+            faults.append(Fault("kill", tuple(dice.sample(workers, 2))))
         elif throw < 0.89:
-            blows.append(Blow("stop", (dice.choice(workers),), stopped_s=dice.uniform(0.02, 0.3)))
+            faults.append(Fault("stop", (dice.choice(workers),), stopped_s=dice.uniform(0.02, 0.3)))
         elif throw < 0.92:
-            blows.append(Blow("restart"))
+            faults.append(Fault("restart"))
         elif throw < 0.96:
-            blows.append(Blow("supervisor"))
+            faults.append(Fault("supervisor"))
         else:
-            blows.append(Blow("everybody"))
-    return blows
+            faults.append(Fault("everybody"))
+    return faults
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class DrillReport:
     """The result of a drill."""
 
     seed: int
-    blows: int = 0
+    faults: int = 0
     sent: int = 0
     acknowledged: int = 0
     read: int = 0
@@ -89,7 +89,7 @@ class DrillReport:
     def text(self) -> str:
         """Return one paragraph for a person."""
         head = (
-            f"drill with seed {self.seed}: {self.blows} blows, {self.sent} sends, {self.acknowledged} acknowledged, "
+            f"drill with seed {self.seed}: {self.faults} faults, {self.sent} sends, {self.acknowledged} acknowledged, "
             f"{self.read} read while it ran, {self.seconds:.1f} s: {len(self.violations)} violations"
         )
         return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
@@ -117,7 +117,7 @@ class Drill:
         self._acknowledged = asyncio.Event()
         self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
 
-    async def run(self, blows: list[Blow], tell: Callable[[str], None] | None = None) -> DrillReport:
+    async def run(self, faults: list[Fault], tell: Callable[[str], None] | None = None) -> DrillReport:
         """Load, strike, settle, check. `tell` gets a line now and then."""
         began = time.monotonic()
         client = RemotingClient()
@@ -132,12 +132,12 @@ class Drill:
                 load += [asyncio.create_task(self._follow(client, queue_id)) for queue_id in range(QUEUES)]
                 load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
                 await self._service_returns()
-                for number, blow in enumerate(blows, 1):
-                    await self.strike(blow)
+                for number, fault in enumerate(faults, 1):
+                    await self.strike(fault)
                     await self._service_returns()
-                    self._report.blows = number
-                    if tell and number % BLOWS_PER_LINE == 0:
-                        tell(self._progress(len(blows), began))
+                    self._report.faults = number
+                    if tell and number % FAULTS_PER_LINE == 0:
+                        tell(self._progress(len(faults), began))
                 self._running = False
                 await asyncio.gather(*load)
             await self._read_all(client)
@@ -153,9 +153,9 @@ class Drill:
             self._report.violations.append(Violation("stop", f"the clean stop ended with status {status}"))
         return self._report
 
-    def _progress(self, blows: int, began: float) -> str:
+    def _progress(self, faults: int, began: float) -> str:
         report = self._report
-        return f"{report.blows} of {blows} blows, {report.sent} sends, {time.monotonic() - began:.0f} s"
+        return f"{report.faults} of {faults} faults, {report.sent} sends, {time.monotonic() - began:.0f} s"
 
     def abandon(self) -> None:
         """End the broker in any state, and leave nothing of it in shared memory."""
@@ -205,15 +205,15 @@ class Drill:
         """The current broker."""
         return self._broker
 
-    async def strike(self, blow: Blow) -> None:
+    async def strike(self, fault: Fault) -> None:
         """Carry out one fault."""
-        match blow.kind:
+        match fault.kind:
             case "kill":
-                for worker in blow.workers:
+                for worker in fault.workers:
                     self._killed.add(self._broker.signal_worker(worker, signal.SIGKILL))
             case "stop":
-                pid = self._broker.signal_worker(blow.workers[0], signal.SIGSTOP)
-                await asyncio.sleep(blow.stopped_s)
+                pid = self._broker.signal_worker(fault.workers[0], signal.SIGSTOP)
+                await asyncio.sleep(fault.stopped_s)
                 if pid is not None:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
@@ -226,7 +226,7 @@ class Drill:
                 self._broker = await loop.run_in_executor(None, self._start_again)
             case "supervisor" | "everybody":
                 loop = asyncio.get_running_loop()
-                end = self._broker.kill_supervisor if blow.kind == "supervisor" else self._broker.kill_all
+                end = self._broker.kill_supervisor if fault.kind == "supervisor" else self._broker.kill_all
                 await loop.run_in_executor(None, end)
                 self._broker = await loop.run_in_executor(None, self._start_again)
 
@@ -290,32 +290,32 @@ class Drill:
 async def run_drill(
     store: Path,
     seed: int,
-    blows: list[Blow],
+    faults: list[Fault],
     settings: Mapping[str, object],
     tell: Callable[[str], None] | None = None,
 ) -> DrillReport:
     """Run one drill over `store`. Raises RuntimeError if the service does not come back."""
     drill = Drill(store, seed, settings)
     try:
-        return await drill.run(blows, tell)
+        return await drill.run(faults, tell)
     finally:
         drill.abandon()
 
 
 @click.command()
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--blows", type=click.IntRange(1), default=1000, show_default=True, help="Kills and stops.")
+@click.option("--blows", "faults", type=click.IntRange(1), default=1000, show_default=True, help="Kills and stops.")
 @click.option("--sync/--async", "sync", default=True, show_default=True, help="SYNC_FLUSH or ASYNC_FLUSH.")
 @click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
 @ended_by_sigterm()
-def main(seed: int, blows: int, sync: bool, store: Path | None) -> None:
+def main(seed: int, faults: int, sync: bool, store: Path | None) -> None:
     """Kill and stop workers under load. Exit status 1 if a promise was broken."""
     flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"
-    click.echo(f"drill with seed {seed}, {blows} blows, {flush}")
+    click.echo(f"drill with seed {seed}, {faults} faults, {flush}")
     tell = partial(click.echo, err=True)
     with tempfile.TemporaryDirectory(prefix="ringmq-drill-") as folder:
         root = store or Path(folder) / "store"
-        report = asyncio.run(run_drill(root, seed, plan_blows(seed, blows), {"flushDiskType": flush}, tell))
+        report = asyncio.run(run_drill(root, seed, plan_faults(seed, faults), {"flushDiskType": flush}, tell))
     click.echo(report.text())
     sys.exit(1 if report.violations else 0)
 

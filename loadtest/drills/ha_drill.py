@@ -29,7 +29,7 @@ from ringmq.loadtest.drills.ha_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS,
 from ringmq.loadtest.drills.ha_group import HaGroup, Node
 from ringmq.loadtest.drills.ha_load import HaLoad
 from ringmq.loadtest.drills.ha_net import Network, missing_for_network
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 
 AUTO = "enableAutoInSyncReplicas"
 RETURN_TIMEOUT_S = 45.0

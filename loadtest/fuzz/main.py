@@ -11,14 +11,14 @@ from pathlib import Path
 import click
 
 from ringmq.loadtest.fuzz.drivers import DRIVERS, FuzzError, build, run
-from ringmq.loadtest.fuzz.sockets import DOORS, fuzz_door
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.fuzz.sockets import ENDPOINTS, fuzz_endpoint
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 
 INPUTS = 10_000_000
 INPUTS_A_RUN = 1_000_000
-DOOR_TIMEOUT_S = 3600.0
-NAMES = (*(driver.name for driver in DRIVERS), *(door.name for door in DOORS))
+ENDPOINT_TIMEOUT_S = 3600.0
+NAMES = (*(driver.name for driver in DRIVERS), *(endpoint.name for endpoint in ENDPOINTS))
 
 
 class Progress:
@@ -57,24 +57,24 @@ def fuzz_drivers(names: list[str], progress: Progress, golden: Path, folder: Pat
             )
 
 
-def fuzz_doors(names: list[str], progress: Progress, golden: Path, seed: int, share: float) -> None:
+def fuzz_endpoints(names: list[str], progress: Progress, golden: Path, seed: int, share: float) -> None:
     """Fuzz over sockets, against one broker that has to start again afterwards. Raises FuzzError and RuntimeError."""
-    doors = [door for door in DOORS if door.name in names]
-    if not doors:
+    endpoints = [endpoint for endpoint in ENDPOINTS if endpoint.name in names]
+    if not endpoints:
         return
     with tempfile.TemporaryDirectory(prefix="ringmq-fuzz-") as folder:
         store = Path(folder) / "store"
         settings = {"mappedFileSizeCommitLog": 64 << 20, "metricsPromExporterPort": 0}
         with RunningBroker(store, settings) as broker:
             urllib.request.urlopen(f"{broker.metrics_url}/health").close()  # its worker starts at the first request
-            for door in doors:
-                left = int(door.inputs * share) - progress.of(door.name)["inputs"]
+            for endpoint in endpoints:
+                left = int(endpoint.inputs * share) - progress.of(endpoint.name)["inputs"]
                 if left <= 0:
                     continue
-                result = fuzz_door(door, broker, golden, seed, left, DOOR_TIMEOUT_S)
-                progress.add(door.name, {"inputs": result.inputs, "connections": result.tally.opened})
+                result = fuzz_endpoint(endpoint, broker, golden, seed, left, ENDPOINT_TIMEOUT_S)
+                progress.add(endpoint.name, {"inputs": result.inputs, "connections": result.tally.opened})
                 answers = ", ".join(f"{code}: {count:,}" for code, count in result.tally.answers.most_common(8))
-                click.echo(f"{door.name}: {dict(progress.of(door.name))}, answers {answers}")
+                click.echo(f"{endpoint.name}: {dict(progress.of(endpoint.name))}, answers {answers}")
             if status := broker.stop():
                 raise FuzzError(f"the stop ended with status {status}:\n{broker.log_tail()}")
         with RunningBroker(store, settings) as broker:
@@ -98,7 +98,7 @@ def main(only: str, seed: int, inputs: int, share: float, golden: Path, folder: 
     progress = Progress(folder / f"progress-{seed}.json", fresh=fresh)
     try:
         fuzz_drivers(names, progress, golden, folder, seed, inputs)
-        fuzz_doors(names, progress, golden, seed, share)
+        fuzz_endpoints(names, progress, golden, seed, share)
     except FuzzError as error:
         click.echo(error, err=True)
         sys.exit(1)

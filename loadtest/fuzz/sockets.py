@@ -37,7 +37,7 @@ Make = Callable[[random.Random], bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Endpoint:
     """A port and the maker of its inputs. inputs: of a full run. in_a_row: the most inputs before each answer."""
 
     name: str
@@ -49,7 +49,7 @@ class Door:
 
 
 @dataclass(slots=True)
-class DoorResult:
+class EndpointResult:
     """The number of inputs that were sent, and the tally of their answers."""
 
     inputs: int = 0
@@ -123,32 +123,34 @@ def http_inputs(golden: Sequence[bytes]) -> Make:
     return make
 
 
-DOORS = (
-    Door("remoting", 500_000, lambda broker: broker.port, remoting_inputs(BROKER_CODES)),
-    Door("name server", 100_000, lambda broker: broker.namesrv_port, remoting_inputs(NAME_SERVER_CODES)),
-    Door("http", 50_000, lambda broker: int(broker.metrics_url.rsplit(":", 1)[1]), http_inputs, 2, 0.3),
+ENDPOINTS = (
+    Endpoint("remoting", 500_000, lambda broker: broker.port, remoting_inputs(BROKER_CODES)),
+    Endpoint("name server", 100_000, lambda broker: broker.namesrv_port, remoting_inputs(NAME_SERVER_CODES)),
+    Endpoint("http", 50_000, lambda broker: int(broker.metrics_url.rsplit(":", 1)[1]), http_inputs, 2, 0.3),
 )
 
 
-def fuzz_door(door: Door, broker: RunningBroker, golden: Path, seed: int, inputs: int, timeout_s: float) -> DoorResult:
+def fuzz_endpoint(
+    endpoint: Endpoint, broker: RunningBroker, golden: Path, seed: int, inputs: int, timeout_s: float
+) -> EndpointResult:
     """Send `inputs` inputs. Raises FuzzError if a worker has ended, or if no input was answered."""
     dice = random.Random(seed)
-    make = door.make(frames(golden, requests_only=True))
+    make = endpoint.make(frames(golden, requests_only=True))
     numbers = itertools.count(1)
-    result = DoorResult()
+    result = EndpointResult()
 
     def script(link: Link) -> Generator[Step, None, None]:
         for _ in range(dice.randint(1, 40)):
-            for _ in range(dice.randint(1, door.in_a_row)):
+            for _ in range(dice.randint(1, endpoint.in_a_row)):
                 result.inputs = next(numbers)
                 yield make(dice)
-            yield Await(door.answer_s)
+            yield Await(endpoint.answer_s)
 
     workers = broker.worker_pids()
-    swarm = Swarm([Wave(script, CONNECTIONS, door.port(broker))])
+    swarm = Swarm([Wave(script, CONNECTIONS, endpoint.port(broker))])
     result.tally = swarm.run(timeout_s, lambda: result.inputs >= inputs)
     if ended := [name for name, pid in workers.items() if broker.worker_pids().get(name) != pid]:
-        raise FuzzError(f"{door.name}, seed {seed}: {', '.join(ended)} ended:\n{broker.log_tail()}")
+        raise FuzzError(f"{endpoint.name}, seed {seed}: {', '.join(ended)} ended:\n{broker.log_tail()}")
     if result.inputs < inputs or not result.tally.received_bytes:
-        raise FuzzError(f"{door.name}, seed {seed}: {result.inputs} of {inputs} inputs, {result.tally}")
+        raise FuzzError(f"{endpoint.name}, seed {seed}: {result.inputs} of {inputs} inputs, {result.tally}")
     return result

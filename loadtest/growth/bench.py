@@ -118,19 +118,19 @@ class MemoryWatch:
         self._pids = pids
         self._every_s = every_s
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._thread = threading.Thread(target=self._sample_until_stopped, daemon=True)
         self._began = time.monotonic()
         self._error: Exception | None = None
         self.samples: list[tuple[float, float]] = []
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         mib = private_bytes(self._pids())["total"] / MIB
         self.samples.append((time.monotonic() - self._began, mib))
 
-    def _look_on(self) -> None:
+    def _sample_until_stopped(self) -> None:
         try:
             while not self._end.wait(self._every_s):
-                self._look()
+                self._sample()
         except Exception as error:  # a thread has nobody to raise it to
             self._error = error
 
@@ -150,7 +150,7 @@ class MemoryWatch:
             raise GrowthError(
                 f"the memory of the broker was not watched to the end: {type(self._error).__name__}: {self._error}"
             ) from self._error
-        self._look()
+        self._sample()
 
     @property
     def largest_mib(self) -> float:
@@ -234,7 +234,7 @@ def faults(sent: Report, read: Report, groups: int = 1) -> list[str]:
     return wrong
 
 
-def need_room(bench: Bench, wanted_bytes: int, what: str) -> None:
+def need_space(bench: Bench, wanted_bytes: int, what: str) -> None:
     """Raise GrowthError unless the disk has so much free space."""
     bench.context.folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(bench.context.folder).free - RESERVE_BYTES

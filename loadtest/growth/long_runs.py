@@ -23,7 +23,7 @@ from ringmq.loadtest.growth.bench import (
     background,
     cpu_us,
     faults,
-    need_room,
+    need_space,
     queue_kib,
     sends,
 )
@@ -46,7 +46,7 @@ DISK_RATIO_MAX = 84  # above 85 % files go by force
 
 def backlog(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     """Measure sends, reads of the oldest messages and a start after kill -9, with more and more GB of log."""
-    need_room(bench, int(1.1e9 * max(values)) + bench.context.messages_max * 460 * len(values), "backlog")
+    need_space(bench, int(1.1e9 * max(values)) + bench.context.messages_max * 460 * len(values), "backlog")
     target = bench.start()
     topic = bench.context.topic("backlog")
     try:
@@ -124,7 +124,7 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     Retention bounds the log: old files go when the disk is fuller than at the begin by SOAK_DISK_BYTES. Raises
     GrowthError as soon as the consumer gives up, since later points mean nothing.
     """
-    need_room(bench, SOAK_DISK_BYTES, "soak")
+    need_space(bench, SOAK_DISK_BYTES, "soak")
     usage = shutil.disk_usage(bench.context.folder)
     topic, lanes = bench.context.topic("soak"), {"queues": SOAK_QUEUES}
     with bench.broker(**soak_settings(usage.used, usage.free)) as target:
@@ -135,7 +135,7 @@ def soak(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
         sending = {"seconds": bench.soak_s, "interval": every_s, "rate": rate, "depth": SOAK_DEPTH}
         before = target.pids()
         with (
-            _soak_consumer(bench, target, topic, _patience_ms(bench.soak_s), commit=True) as reader,
+            _soak_consumer(bench, target, topic, _timeout_ms(bench.soak_s), commit=True) as reader,
             MemoryWatch(target.pids, min(10.0, every_s / 4)) as memory,
             _soak_sender(bench, target, topic, watch=",".join(map(str, before)), **sending) as sender,
         ):
@@ -175,7 +175,7 @@ def _best_rate(bench: Bench, target: RingmqTarget) -> float:
     topic, seconds = bench.context.topic("best"), min(BEST_S, bench.soak_s)
     bench.context.loader(target.port).run("create", topic=topic, queues=SOAK_QUEUES)
     with (
-        _soak_consumer(bench, target, topic, _patience_ms(seconds)) as reader,
+        _soak_consumer(bench, target, topic, _timeout_ms(seconds)) as reader,
         _soak_sender(bench, target, topic, seconds=seconds, depth=LOAD["depth"]) as sender,
     ):
         sent, read = _both(sender, reader)
@@ -184,7 +184,7 @@ def _best_rate(bench: Bench, target: RingmqTarget) -> float:
     return float(read["read"] / max(read["read_s"], 1e-9))
 
 
-def _patience_ms(seconds: float) -> float:
+def _timeout_ms(seconds: float) -> float:
     """Return the time that a consumer waits without a message: a stall of the machine must not look like the end."""
     return max(1000.0, min(SOAK_IDLE_MS, 500 * seconds))
 

@@ -22,7 +22,7 @@ from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import LOAD, SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import ToolError
 
 NAMES = tuple(scenario.name for scenario in (*SHORT, *SCRAPES, BACKLOG, SOAK))
@@ -104,7 +104,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def with_kept(points: Iterable[Point]) -> Iterator[Point]:
+def with_saved(points: Iterable[Point]) -> Iterator[Point]:
     """Yield the points with `kept`, the rate as a share of the first point's."""
     first = 0.0
     for point in points:
@@ -134,7 +134,7 @@ def run_growth(bench: Bench, scenarios: Sequence[Scenario], rounds: int) -> dict
             try:
                 if bench.warm_memory:
                     touch_free_memory()
-                for point in with_kept(scenario.run(bench, scenario.values)):
+                for point in with_saved(scenario.run(bench, scenario.values)):
                     missing.remove(point.at)
                     runs.setdefault(point.at, []).append(point.measurement)
                     _tell(bench, scenario, point)

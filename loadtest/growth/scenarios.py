@@ -17,7 +17,7 @@ from ringmq.loadtest.growth.bench import (
     background,
     faults,
     need_files,
-    need_room,
+    need_space,
     queue_kib,
     sends,
 )
@@ -34,7 +34,7 @@ CONSUMER_IDLE_MS = 2000
 
 def topics(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     """Load 64 connections with 16 in flight over more and more topics of 4 queues, whose files exist already."""
-    need_room(bench, bench.context.messages_max * RECORD_BYTES, "topics")
+    need_space(bench, bench.context.messages_max * RECORD_BYTES, "topics")
     for value in values:
         topic, lanes = bench.context.topic("topics"), {"topics": int(value), "queues": 4}
         with bench.broker() as target:
@@ -53,7 +53,7 @@ def _one_each(bench: Bench, target: RingmqTarget, topic: str, lanes: Mapping[str
 
 def connections(bench: Bench, values: Sequence[float], depth: int) -> Iterator[Point]:
     """Load more and more connections, of which at most 1,000 send and the others are idle."""
-    need_room(bench, bench.context.messages_max * RECORD_BYTES, "connections")
+    need_space(bench, bench.context.messages_max * RECORD_BYTES, "connections")
     need_files(int(max(values)))
     for value in values:
         active = min(int(value), ACTIVE_MAX)
@@ -64,7 +64,7 @@ def connections(bench: Bench, values: Sequence[float], depth: int) -> Iterator[P
 
 def queues(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     """Measure more and more queues, 8 to a topic: disk space, sends over all of them, start after kill -9."""
-    need_room(bench, bench.context.messages_max * RECORD_BYTES, "queues")
+    need_space(bench, bench.context.messages_max * RECORD_BYTES, "queues")
     for value in values:
         count = max(1, int(value) // QUEUES_OF_A_TOPIC)
         each = int(value) // count
@@ -105,7 +105,7 @@ def _queues_point(bench: Bench, target: RingmqTarget, lanes: Mapping[str, int]) 
 
 def groups(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     """Send while 1 to 16 groups read everything and commit their offsets."""
-    need_room(bench, bench.context.messages_max * RECORD_BYTES, "groups")
+    need_space(bench, bench.context.messages_max * RECORD_BYTES, "groups")
     for value in values:
         topic, lanes = bench.context.topic("groups"), {"queues": 8}
         with bench.broker() as target:
@@ -122,7 +122,7 @@ def groups(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
 
 def slow_consumers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
     """Send beside consumers that fall further and further behind: 20 pulls a second each, from the beginning on."""
-    need_room(bench, bench.context.messages_max * RECORD_BYTES, "slow consumers")
+    need_space(bench, bench.context.messages_max * RECORD_BYTES, "slow consumers")
     for value in values:
         topic, lanes = bench.context.topic("slow"), {"queues": 8}
         with bench.broker() as target, contextlib.ExitStack() as stack:

@@ -23,7 +23,7 @@ from ringmq.loadtest.growth.bench import (
     background,
     cpu_us,
     faults,
-    need_room,
+    need_space,
     sends,
 )
 from ringmq.loadtest.growth.page_reader import PageReader
@@ -119,7 +119,7 @@ def scrapes(bench: Bench, values: Sequence[float], name: str, pace: Pace) -> Ite
     """Run the same load without and with one scrape a second, in turn. `p99_ratio` compares medians with the first."""
     best_messages = bench.context.messages_max
     messages = best_messages + best_messages * TURNS * len(values) // pace.share_of_best
-    need_room(bench, messages * RECORD_BYTES, name)
+    need_space(bench, messages * RECORD_BYTES, name)
     runs: dict[float, list[Measurement]] = {value: [] for value in values}
     with bench.broker() as target:
         _make_series(bench, target)

@@ -85,7 +85,7 @@ def event_stats(stats: Any) -> list[EventStats]:
     ]
 
 
-def judge(environment: Any, **ignored: object) -> None:
+def set_exit_code(environment: Any, **ignored: object) -> None:
     """Set the exit status. Of several processes only the one with all numbers does so."""
     if isinstance(environment.runner, WorkerRunner):
         return
@@ -101,4 +101,4 @@ def judge(environment: Any, **ignored: object) -> None:
 hooks: Any = events  # untyped
 hooks.init_command_line_parser.add_listener(add_options)
 hooks.init.add_listener(prepare)
-hooks.quitting.add_listener(judge)
+hooks.quitting.add_listener(set_exit_code)

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from ringmq.client.blocking import Cluster
 from ringmq.client.extras import how_to_install
-from ringmq.loadtest.load.ending import ended_by_sigterm
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 TOPIC = "locust"

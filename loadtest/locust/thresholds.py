@@ -48,9 +48,9 @@ def parse_bounds(texts: Iterable[str], name: str) -> dict[str, float]:
 def broken(thresholds: Thresholds, stats: Sequence[EventStats]) -> list[str]:
     """Return the missed thresholds in words, none if all were reached. An event with a bound must have happened."""
     found = []
-    judged = [entry for entry in stats if not entry.name.endswith(SLOW_SUFFIX)]
+    counted = [entry for entry in stats if not entry.name.endswith(SLOW_SUFFIX)]
     for event, bound in thresholds.p99_ms_max.items():
-        entries = [entry for entry in judged if entry.event == event and entry.requests > entry.failures]
+        entries = [entry for entry in counted if entry.event == event and entry.requests > entry.failures]
         if not entries:
             found.append(f"{event}: none succeeded, so that its p99 cannot be told")
         found += [
@@ -59,7 +59,7 @@ def broken(thresholds: Thresholds, stats: Sequence[EventStats]) -> list[str]:
             if entry.p99_ms > bound
         ]
     for event, bound in thresholds.per_second_min.items():
-        rate = sum(entry.per_second for entry in judged if entry.event == event)
+        rate = sum(entry.per_second for entry in counted if entry.event == event)
         if rate < bound:
             found.append(f"{event}: {rate:.1f} a second is below {bound:g}")
     requests, failures = sum(entry.requests for entry in stats), sum(entry.failures for entry in stats)

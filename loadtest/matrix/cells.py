@@ -14,7 +14,7 @@ from ringmq.loadtest.bench.measurement import RINGMQ
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.tools import Report, arguments_of
-from ringmq.loadtest.matrix.machine_stats import look
+from ringmq.loadtest.matrix.machine_stats import machine_stats
 from ringmq.loadtest.replication.pairs import ASYNC_MASTER, SYNC_MASTER, Pair, Settings, start_pair
 from ringmq.loadtest.replication.rows import messages_of
 
@@ -80,11 +80,11 @@ def run_cell(context: Context, cell: Cell) -> Outcome:
         lanes: dict[str, object] = {"topic": "Matrix", "topics": cell.topics, "queues": QUEUES}
         context.loader(pair.port).run("create", **lanes)
         with _consumer(context, pair, lanes if cell.consume else None) as consumer:
-            before, cpu_before = look(context.folder), pair.cpu_seconds()
+            before, cpu_before = machine_stats(context.folder), pair.cpu_seconds()
             began = time.monotonic()
             sent = _send(context, pair, cell, lanes)
             cpu, seconds = pair.cpu_seconds(), time.monotonic() - began
-            machine = before.until(look(context.folder))
+            machine = before.until(machine_stats(context.folder))
         memory = private_bytes(pair.pids())["total"] / MIB
         read = _consumed(consumer)
         checked = context.loader(pair.port).run("verify", **lanes)

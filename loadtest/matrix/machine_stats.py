@@ -9,7 +9,7 @@ SECTOR_BYTES = 512
 
 
 @dataclass(frozen=True)
-class Look:
+class MachineStats:
     """Counters since the machine started. `disk_*` are 0 if the folder is on no block device."""
 
     at_s: float
@@ -19,7 +19,7 @@ class Look:
     io_wait_s: float  # of all CPUs
     loopback_bytes: int
 
-    def until(self, later: "Look") -> dict[str, float]:
+    def until(self, later: "MachineStats") -> dict[str, float]:
         """Return rates up to `later`: MB/s written, ms per write, share of a CPU that waited, MB/s of loopback."""
         seconds = max(later.at_s - self.at_s, 1e-9)
         writes = later.disk_writes - self.disk_writes
@@ -31,13 +31,13 @@ class Look:
         }
 
 
-def look(folder: Path) -> Look:
+def machine_stats(folder: Path) -> MachineStats:
     """Return the current counters. The disk is the one with `folder`."""
     writes, sectors, wait_ms = disk_counters(Path("/proc/diskstats").read_text(), folder.stat().st_dev)
     cpu = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     io_wait_s = int(cpu[5]) / os.sysconf("SC_CLK_TCK")
     loopback = loopback_counter(Path("/proc/net/dev").read_text())
-    return Look(time.monotonic(), writes, sectors * SECTOR_BYTES, wait_ms, io_wait_s, loopback)
+    return MachineStats(time.monotonic(), writes, sectors * SECTOR_BYTES, wait_ms, io_wait_s, loopback)
 
 
 def disk_counters(diskstats: str, device: int) -> tuple[int, int, int]:

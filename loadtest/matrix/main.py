@@ -17,7 +17,7 @@ from pathlib import Path
 from ringmq.loadtest.bench.report import machine
 from ringmq.loadtest.bench.rows import Context, context_in
 from ringmq.loadtest.ceiling.server import fdatasync_rate
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import ToolError
 from ringmq.loadtest.matrix.cells import Cell, Outcome, all_cells, run_cell
 from ringmq.loadtest.matrix.report import read_csv, table, write_csv, write_plots

@@ -20,10 +20,10 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, Tools, build_tools
 from ringmq.loadtest.port import pressure as port_pressure
-from ringmq.loadtest.port.worker import MODULE, ORDER, Order
+from ringmq.loadtest.port.worker import MODULE, TASK, Task
 
 SOURCE, TARGET = "port_bench_source", "port_bench_target"
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 SYNC = {"flushDiskType": "SYNC_FLUSH"}
 
 
@@ -31,19 +31,19 @@ def measure(folder: Path, tools: Tools, *, records: int, body: int, seconds: flo
     """Run one round on a fresh broker. Return the worker's counts, and `read`, the content of the target."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    order = Order(SOURCE, TARGET, records, seconds, str(folder / "result.json"), profile)
+    task = Task(SOURCE, TARGET, records, seconds, str(folder / "result.json"), profile)
     settings = {**COMMON_SETTINGS, **(SYNC if sync else {})}
-    prefix, environment = [sys.executable, "-m", MODULE], {ORDER: json.dumps(asdict(order))}
+    prefix, environment = [sys.executable, "-m", MODULE], {TASK: json.dumps(asdict(task))}
     with RunningBroker(folder / "store", settings, prefix=prefix, environment=environment) as broker:
         loader = Loader(tools, broker.port)
         loader.run("create", topic=TARGET, queues=1)
         loader.run("batch", topic=SOURCE, create=True, queues=1, size=body, connections=8, depth=2, messages=records)
-        deadline = time.monotonic() + PATIENCE_S + seconds
-        while not Path(order.result).exists():
+        deadline = time.monotonic() + TIMEOUT_S + seconds
+        while not Path(task.result).exists():
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the worker has no result:\n{broker.log_tail()}")
             time.sleep(0.1)
-        result = json.loads(Path(order.result).read_text())
+        result = json.loads(Path(task.result).read_text())
         result["read"] = loader.run("verify", topic=TARGET)["read"]
     shutil.rmtree(folder, ignore_errors=True)
     return result

@@ -19,7 +19,7 @@ from ringmq.loadtest.bench.markdown import markdown_table
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, Tools
-from ringmq.loadtest.port.worker import MODULE, ORDER, ROLE, Order, completed
+from ringmq.loadtest.port.worker import MODULE, ROLE, TASK, Task, completed
 
 SOURCE, TARGET = "port_bench_source", "port_bench_target"
 CONNECTIONS, DEPTH, BODY = 64, 16, 200
@@ -106,8 +106,8 @@ def measure_round(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     gate = folder / "gate"
-    order = Order(SOURCE, TARGET, records, 0.0, "", gate=str(gate))
-    prefix, environment = [sys.executable, "-m", MODULE], {ORDER: json.dumps(asdict(order))}
+    task = Task(SOURCE, TARGET, records, 0.0, "", gate=str(gate))
+    prefix, environment = [sys.executable, "-m", MODULE], {TASK: json.dumps(asdict(task))}
     settings = {**COMMON_SETTINGS, **({"flushDiskType": "SYNC_FLUSH"} if sync else {})}
     found: dict[bool, Clients] = {}
     with RunningBroker(folder / "store", settings, prefix=prefix, environment=environment) as broker:

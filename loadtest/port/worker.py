@@ -18,7 +18,7 @@ from typing import Any
 
 from ringmq.loadtest.load.process_stats import cpu_seconds
 
-ORDER = "RINGMQ_PORT_BENCH"
+TASK = "RINGMQ_PORT_BENCH"
 """Name of the variable with the task, as JSON."""
 MODULE = "ringmq.loadtest.port.worker"
 WAIT_MS = 2
@@ -29,7 +29,7 @@ WATCHED = ("write", "flush", "dispatch")
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class Task:
     """A task: republish `source` as `target`, once it has so many records, for so long.
 
     The result goes into a file. With `gate` the work continues only while the file of this name exists.
@@ -56,22 +56,22 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
     from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING
     from ringmq.services.republisher import Republisher, find_target
 
-    role, order = plane.role(spec.role), Order(**json.loads(os.environ[ORDER]))
-    result = Path(order.result)
+    role, task = plane.role(spec.role), Task(**json.loads(os.environ[TASK]))
+    result = Path(task.result)
     role.state = STATE_SERVING
     while not stop.is_set:
         role.progress += 1
-        source, target = find_target(plane, order.source), find_target(plane, order.target)
-        is_over = bool(order.result) and result.exists()
-        if source and target and not is_over and plane.queue(source.queue_slot).max_offset >= order.records:
+        source, target = find_target(plane, task.source), find_target(plane, task.target)
+        is_over = bool(task.result) and result.exists()
+        if source and target and not is_over and plane.queue(source.queue_slot).max_offset >= task.records:
             republisher = Republisher(
                 plane, spec.role, _from_the_start, lambda text: print(text, flush=True), lanes=PASSES_MAX
             )
-            if order.gate:
-                _serve_gate(spec.role, plane, republisher, order, source.queue_slot, target, stop)
+            if task.gate:
+                _serve_gate(spec.role, plane, republisher, task, source.queue_slot, target, stop)
                 break
             part = result.with_suffix(".part")
-            part.write_text(json.dumps(_measure(spec.role, plane, republisher, order, source.queue_slot, target)))
+            part.write_text(json.dumps(_measure(spec.role, plane, republisher, task, source.queue_slot, target)))
             part.rename(result)
         plane.wait(spec.role, 50)
     role.state = STATE_STOPPING
@@ -104,9 +104,9 @@ def completed(words: Any) -> int:
 
 
 def _serve_gate(
-    number: int, plane: Any, republisher: Any, order: Order, source: int, target: Any, stop: Any
+    number: int, plane: Any, republisher: Any, task: Task, source: int, target: Any, stop: Any
 ) -> None:  # fmt: skip
-    role, passes, gate = plane.role(number), Passes(republisher, source, target, order.records), Path(order.gate)
+    role, passes, gate = plane.role(number), Passes(republisher, source, target, task.records), Path(task.gate)
     while not stop.is_set:
         role.progress += 1
         if not gate.exists():
@@ -116,18 +116,18 @@ def _serve_gate(
             republisher.wait(WAIT_MS)
 
 
-def _measure(number: int, plane: Any, republisher: Any, order: Order, source: int, target: Any) -> dict[str, Any]:
+def _measure(number: int, plane: Any, republisher: Any, task: Task, source: int, target: Any) -> dict[str, Any]:
     from ringmq.ipc.workers import WORKERS
     from ringmq.services.republisher import REFUSED, SKIPPED, SUBMITTED
 
-    role, waits, passes = plane.role(number), 0, Passes(republisher, source, target, order.records)
+    role, waits, passes = plane.role(number), 0, Passes(republisher, source, target, task.records)
     pids = {name: int(plane.role(WORKERS.row(name).role).pid) for name in WATCHED}
     used = {name: cpu_seconds([pid]) for name, pid in pids.items()}
     profile = cProfile.Profile()
-    if order.profile:
+    if task.profile:
         profile.enable()
     began, own = time.monotonic(), time.process_time()
-    while time.monotonic() - began < order.seconds:
+    while time.monotonic() - began < task.seconds:
         role.progress += 1
         if passes.turn():
             continue
@@ -136,7 +136,7 @@ def _measure(number: int, plane: Any, republisher: Any, order: Order, source: in
     seconds, own = time.monotonic() - began, time.process_time() - own
     profile.disable()
     text = StringIO()
-    if order.profile:
+    if task.profile:
         pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(12)
     cpu = {"republish": own, **{name: cpu_seconds([pid]) - used[name] for name, pid in pids.items()}}
     words = {"submitted": SUBMITTED, "refused_copies": SKIPPED, "refused_requests": REFUSED}

@@ -14,7 +14,7 @@ from ringmq.loadtest.ceiling.delay_link import DelayLink
 from ringmq.loadtest.load.process_stats import cpu_seconds
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Tools
-from ringmq.loadtest.replication.name_server_front import NameServerFront
+from ringmq.loadtest.replication.name_server_proxy import NameServerProxy
 from ringmq.loadtest.replication.nodes import Node, RingmqNode, StockNameServer, StockNode
 from ringmq.loadtest.replication.remote import GET_BROKER_HA_STATUS, SUCCESS, Remote
 from ringmq.loadtest.stock import free_broker_port
@@ -74,7 +74,7 @@ class Pair:
             **COMMON_SETTINGS, "brokerName": "pair", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1", **settings
         }  # fmt: skip
         self.link: DelayLink | None = None
-        self._front: NameServerFront | None = None
+        self._proxy: NameServerProxy | None = None
         self.slave: Node | None = None
         port = free_broker_port()
         self._name_server: StockNameServer | None = None
@@ -91,12 +91,12 @@ class Pair:
         if delay_ms is not None:
             assert tools is not None
             self.link = DelayLink(tools, port + 1, delay_ms=delay_ms)
-            self._front = NameServerFront(int(self.namesrv.rsplit(":", 1)[1]), port + 1, self.link.port)
+            self._proxy = NameServerProxy(int(self.namesrv.rsplit(":", 1)[1]), port + 1, self.link.port)
         self._remote = Remote(port)
 
     def start_slave(self, settings: Settings | None = None) -> None:
         """Start a slave with an empty store. Returns when it serves, not when it has caught up."""
-        namesrv = f"127.0.0.1:{self._front.port}" if self._front else self.namesrv
+        namesrv = f"127.0.0.1:{self._proxy.port}" if self._proxy else self.namesrv
         own = {**self._settings, "brokerId": 1, "brokerRole": "SLAVE", **(settings or {})}
         port = free_broker_port()
         own["haListenPort"] = port + 1
@@ -168,7 +168,7 @@ class Pair:
     def close(self) -> None:
         """End everything and remove the stores."""
         self._remote.close()
-        for part in (self._front, self.link):
+        for part in (self._proxy, self.link):
             if part is not None:
                 part.close()
         self.kill()

@@ -15,15 +15,15 @@ from pathlib import Path
 from ringmq.loadtest.bench.measurement import PEER, RINGMQ, Goal, Measurement, summarize
 from ringmq.loadtest.bench.report import Document, goal_documents, goal_text, machine, number_text, summary_document
 from ringmq.loadtest.bench.sdk import BATCH
-from ringmq.loadtest.load.ending import ended_by_sigterm
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, Report, ToolError, build_tools, run_json
 from ringmq.loadtest.stock.java import cache_dir
 
 FORMAT = 1
 PEER_REQUIREMENT = "rocketmq==0.4.4"
-PROGRAM = Path(__file__).with_name("peer.py")
+PROGRAM = Path(__file__).with_name("rocketmq_client_bench.py")
 RATE = "messages_per_s"
 CONSUMED_MAX = 512_000
 QUICK_CONSUMED_MAX = 20_000
@@ -32,7 +32,7 @@ Results = dict[str, dict[str, list[Measurement]]]  # row -> system -> runs
 
 @dataclass(frozen=True)
 class SdkRow:
-    """A mode of `sdk_bench` and of `peer_bench`."""
+    """A mode of `bench/sdk.py` and of `rocketmq_client_bench.py`."""
 
     name: str
     title: str

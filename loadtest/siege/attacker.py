@@ -36,17 +36,17 @@ class Attacker:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        self._say(json.dumps(dataclasses.asdict(target)))
-        if self._hear() != "ready":
+        self._send(json.dumps(dataclasses.asdict(target)))
+        if self._receive() != "ready":
             raise AttackerError(f"{name}: {self._errors()}")
 
     def begin(self, seconds: float) -> None:
         """Begin the attack now."""
-        self._say(str(seconds))
+        self._send(str(seconds))
 
     def end(self) -> dict[str, Any]:
         """Wait for the end and return the tally. Raises AttackerError."""
-        line = self._hear()
+        line = self._receive()
         errors = self._errors()
         if not line or self._process.returncode:
             raise AttackerError(f"{self.name}: {errors}")
@@ -59,12 +59,12 @@ class Attacker:
             self._process.kill()
         self._process.communicate()
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def _hear(self) -> str:
+    def _receive(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 

@@ -2,7 +2,7 @@
 
 from ringmq.loadtest.siege import attacks_clients as clients
 from ringmq.loadtest.siege import attacks_messages as messages
-from ringmq.loadtest.siege import attacks_other_doors as doors
+from ringmq.loadtest.siege import attacks_other_endpoints as other_endpoints
 from ringmq.loadtest.siege import attacks_wire as wire
 from ringmq.loadtest.siege.attack import Attack
 
@@ -36,17 +36,17 @@ ATTACKS = (
     Attack("largest-messages", "the log's bandwidth", messages.largest_messages),
     Attack("bombs", "write's time for one request", messages.bombs),
     Attack("small-messages", "dispatch and index", messages.small_messages),
-    Attack("longer-log", "holding of writes", doors.longer_log),
-    Attack("false-claims", "holding of writes", doors.false_claims),
-    Attack("adoption", "the log itself", doors.adoption),
-    Attack("ha-connections", "places of slaves", doors.ha_connections),
-    Attack("anonymous-slaves", "the log's bandwidth, trust in reports", doors.anonymous_slaves),
-    Attack("false-master", "a slave's start", doors.false_master, needs_slave=True),
-    Attack("slow-http", "places of HTTP", doors.slow_http),
-    Attack("large-http", "memory of HTTP", doors.large_http),
-    Attack("second-masters", "routes", doors.second_masters),
-    Attack("name-server-floods", "memory and time of the name server", doors.name_server_floods),
-    Attack("name-server-frames", "buffers of the name server", doors.name_server_frames),
+    Attack("longer-log", "holding of writes", other_endpoints.longer_log),
+    Attack("false-claims", "holding of writes", other_endpoints.false_claims),
+    Attack("adoption", "the log itself", other_endpoints.adoption),
+    Attack("ha-connections", "places of slaves", other_endpoints.ha_connections),
+    Attack("anonymous-slaves", "the log's bandwidth, trust in reports", other_endpoints.anonymous_slaves),
+    Attack("false-master", "a slave's start", other_endpoints.false_master, needs_slave=True),
+    Attack("slow-http", "places of HTTP", other_endpoints.slow_http),
+    Attack("large-http", "memory of HTTP", other_endpoints.large_http),
+    Attack("second-masters", "routes", other_endpoints.second_masters),
+    Attack("name-server-floods", "memory and time of the name server", other_endpoints.name_server_floods),
+    Attack("name-server-frames", "buffers of the name server", other_endpoints.name_server_frames),
 )
 """All attacks, in the order of the run."""
 

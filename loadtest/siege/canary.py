@@ -16,7 +16,7 @@ from collections import deque
 
 from ringmq.loadtest.drills.checker import Checker
 from ringmq.loadtest.siege.attack import Target
-from ringmq.loadtest.siege.figures import Asked, Lane
+from ringmq.loadtest.siege.figures import CanaryRequest, Lane
 from ringmq.loadtest.siege.requests import consumer, heartbeat, pull, request, send
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import FLAG_RESPONSE, RemotingCommand, decode_payload
@@ -39,7 +39,7 @@ class WrongAnswerError(Exception):
     """The broker gave another answer than expected."""
 
 
-class Line:
+class Connection:
     """One connection and one request at a time."""
 
     def __init__(self, port: int) -> None:
@@ -112,11 +112,11 @@ class CanaryLane(threading.Thread):
         self._target = target
         self._record = record
         self._ended = threading.Event()
-        self._line: Line | None = None
+        self._connection: Connection | None = None
         self._http: http.client.HTTPConnection | None = None
         self._offset = 0
         self._beat = heartbeat(f"canary-{lane.kept}", [consumer("canary", TOPIC)], ["canary"])
-        self._done: deque[Asked] = deque()
+        self._done: deque[CanaryRequest] = deque()
         self._waiting_since = 0.0
         self._wrong: list[str] = []
 
@@ -127,15 +127,15 @@ class CanaryLane(threading.Thread):
             self._waiting_since = began = time.monotonic()
             while not (answered := self._tried()) and not self._ended.wait(RETRY_PAUSE_S):
                 pass
-            self._done.append(Asked(began, time.monotonic(), answered, tuple(self._wrong)))
+            self._done.append(CanaryRequest(began, time.monotonic(), answered, tuple(self._wrong)))
             self._waiting_since = 0.0
-        self._hang_up()
+        self._disconnect()
 
-    def asked(self, since_s: float) -> list[Asked]:
+    def asked(self, since_s: float) -> list[CanaryRequest]:
         """Return requests that ended after `since_s` (monotonic clock), and the one in progress."""
         found = [one for one in list(self._done) if one.ended_s > since_s]
         if began := self._waiting_since:
-            found.append(Asked(began, time.monotonic(), False, tuple(self._wrong)))
+            found.append(CanaryRequest(began, time.monotonic(), False, tuple(self._wrong)))
         return found
 
     def forget(self, before_s: float) -> None:
@@ -158,22 +158,22 @@ class CanaryLane(threading.Thread):
             self._wrong.append(type(error).__name__)
         else:
             if not self.lane.kept:
-                self._hang_up()
+                self._disconnect()
             return True
-        self._hang_up()
+        self._disconnect()
         return False
 
-    def _hang_up(self) -> None:
-        for line in (self._line, self._http):
-            if line is not None:
+    def _disconnect(self) -> None:
+        for connection in (self._connection, self._http):
+            if connection is not None:
                 with contextlib.suppress(OSError):
-                    line.close()
-        self._line = self._http = None
+                    connection.close()
+        self._connection = self._http = None
 
     def _ask(self, data: bytes, port: int, *right: int) -> RemotingCommand:
-        if self._line is None:
-            self._line = Line(port)
-        answer = self._line.ask(data)
+        if self._connection is None:
+            self._connection = Connection(port)
+        answer = self._connection.ask(data)
         if answer.code not in (0, *right):
             raise WrongAnswerError(f"code {answer.code}: {answer.remark or ''}"[:160])
         return answer
@@ -227,7 +227,7 @@ class Canary:
         for lane in self._lanes:
             lane.start()
 
-    def asked(self, since_s: float) -> dict[str, list[Asked]]:
+    def asked(self, since_s: float) -> dict[str, list[CanaryRequest]]:
         """Return by lane all requests that ended after `since_s`."""
         return {lane.lane.name: lane.asked(since_s) for lane in self._lanes}
 
@@ -250,8 +250,8 @@ def make_topic(port: int, topic: str) -> None:
         "topic": topic, "defaultTopic": "TBW102", "readQueueNums": QUEUES, "writeQueueNums": QUEUES, "perm": 6,
         "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false",
     }  # fmt: skip
-    with contextlib.closing(Line(port)) as line:
-        answer = line.ask(request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
+    with contextlib.closing(Connection(port)) as connection:
+        answer = connection.ask(request(RequestCode.UPDATE_AND_CREATE_TOPIC, fields))
     if answer.code != 0:
         raise RuntimeError(f"topic {topic}: code {answer.code}: {answer.remark}")
 
@@ -261,13 +261,13 @@ def read_back(port: int, record: Record) -> str:
 
     Return the fault, "" without one.
     """
-    with contextlib.closing(Line(port)) as line:
+    with contextlib.closing(Connection(port)) as connection:
         for queue_id in range(QUEUES):
             asked = {"topic": TOPIC, "queueId": queue_id}
-            end = int(line.ask(request(RequestCode.GET_MAX_OFFSET, asked)).ext_fields["offset"])
-            at = int(line.ask(request(RequestCode.GET_MIN_OFFSET, asked)).ext_fields["offset"])
+            end = int(connection.ask(request(RequestCode.GET_MAX_OFFSET, asked)).ext_fields["offset"])
+            at = int(connection.ask(request(RequestCode.GET_MIN_OFFSET, asked)).ext_fields["offset"])
             while at < end:
-                answer = line.ask(pull(TOPIC, queue_id, at, group="canary-end"))
+                answer = connection.ask(pull(TOPIC, queue_id, at, group="canary-end"))
                 if answer.code != 0:
                     return f"queue {queue_id} offset {at} of {end}: code {answer.code}: {answer.remark}"
                 for message in decode_messages(answer.body):

@@ -14,7 +14,7 @@ QUIET_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CanaryRequest:
     """One request of the canary: from its first try until the right answer, or until now without one.
 
     Times in seconds of one clock. wrong: the faults of the tries before the last one.
@@ -63,7 +63,7 @@ def p99(values: Iterable[float]) -> float:
     return ordered[max(0, -(-len(ordered) * 99 // 100) - 1)] if ordered else 0.0
 
 
-def normal_again(asked: Sequence[Asked], end_s: float) -> float:
+def normal_again(asked: Sequence[CanaryRequest], end_s: float) -> float:
     """Return seconds from `end_s` until everything that begins within QUIET_S is answered within SLOW_S."""
     late = [one for one in asked if one.ended_s > end_s and (not one.answered or one.took_s > SLOW_S)]
     at = end_s
@@ -74,7 +74,7 @@ def normal_again(asked: Sequence[Asked], end_s: float) -> float:
     return at - end_s
 
 
-def lane_figures(asked: Sequence[Asked], began_s: float, end_s: float) -> LaneFigures:
+def lane_figures(asked: Sequence[CanaryRequest], began_s: float, end_s: float) -> LaneFigures:
     """Return the figures of an attack from `began_s` to `end_s`.
 
     `asked` has all requests of a lane that ended after `began_s`.

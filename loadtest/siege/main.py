@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.siege.attacks import ATTACKS, COMBINATIONS
 from ringmq.loadtest.siege.figures import Goals
 from ringmq.loadtest.siege.report import write

@@ -9,8 +9,8 @@ from pathlib import Path
 from ringmq.loadtest.drills.checker import Violation
 from ringmq.loadtest.siege.attacker import AttackerError, attackers
 from ringmq.loadtest.siege.attacks import attack_named
+from ringmq.loadtest.siege.broker_under_test import BrokerUnderTest
 from ringmq.loadtest.siege.figures import AttackFigures, Goals, lane_figures
-from ringmq.loadtest.siege.garrison import Garrison
 from ringmq.loadtest.siege.watch import Watch
 
 BEFORE_S = 1.0
@@ -58,34 +58,34 @@ def run_siege(
     """
     began = time.monotonic()
     report = SiegeReport(options)
-    garrison = Garrison(folder, options.settings, tell)
+    tested = BrokerUnderTest(folder, options.settings, tell)
     try:
         for number, names in enumerate(rows):
             tell(" + ".join(names))
-            found = attack(garrison, names, options, options.seed * 1000 + 2 * number)
+            found = attack(tested, names, options, options.seed * 1000 + 2 * number)
             report.attacks.append(found)
             for text in found.missed(Goals()):
                 tell(f"  {text}")
-        garrison.judge()
+        tested.verify_store()
     finally:
-        garrison.close()
-    report.violations, report.failed_starts, report.sent = garrison.violations, garrison.failed_starts, garrison.sent
+        tested.close()
+    report.violations, report.failed_starts, report.sent = tested.violations, tested.failed_starts, tested.sent
     report.elapsed_s = time.monotonic() - began
     return report
 
 
-def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, seed: int) -> AttackFigures:
+def attack(tested: BrokerUnderTest, names: tuple[str, ...], options: SiegeOptions, seed: int) -> AttackFigures:
     """Run one row."""
     attacks = [attack_named(name) for name in names]
     found = AttackFigures(" + ".join(names), "; ".join(attack.aims_at for attack in attacks), {})
-    found.memory_max_bytes = garrison.memory_max_bytes
+    found.memory_max_bytes = tested.memory_max_bytes
     with contextlib.ExitStack() as stack:
         if any(attack.needs_slave for attack in attacks):
-            stack.enter_context(garrison.slave())
-        ready = stack.enter_context(attackers(names, garrison.target, seed, options.cpu))
+            stack.enter_context(tested.slave())
+        ready = stack.enter_context(attackers(names, tested.target, seed, options.cpu))
         time.sleep(BEFORE_S)
-        garrison.canary.forget(time.monotonic())
-        watch = Watch(garrison.broker)
+        tested.canary.forget(time.monotonic())
+        watch = Watch(tested.broker)
         watch.start()
         began = time.monotonic()
         for attacker in ready:
@@ -93,8 +93,8 @@ def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, se
         time.sleep(options.seconds)
         end = time.monotonic()
         time.sleep(options.after_s)
-        recovered = _wait_answered(garrison, GIVE_UP_S)
-        asked = garrison.canary.asked(began)
+        recovered = _wait_answered(tested, GIVE_UP_S)
+        asked = tested.canary.asked(began)
         watch.stop()
         for attacker in ready:
             try:
@@ -105,23 +105,23 @@ def attack(garrison: Garrison, names: tuple[str, ...], options: SiegeOptions, se
     found.memory_bytes, found.deaths = watch.peaks, watch.deaths
     found.log_lines, found.log_samples = watch.log()
     if not recovered:
-        _recover(garrison, found)
+        _recover(tested, found)
     return found
 
 
-def _wait_answered(garrison: Garrison, timeout_s: float) -> bool:
+def _wait_answered(tested: BrokerUnderTest, timeout_s: float) -> bool:
     """Wait until no lane has been waiting for more than a second."""
     deadline = time.monotonic() + timeout_s
-    while any(one and not one[-1].answered and one[-1].took_s > 1.0 for one in garrison.canary.asked(0.0).values()):
+    while any(one and not one[-1].answered and one[-1].took_s > 1.0 for one in tested.canary.asked(0.0).values()):
         if time.monotonic() > deadline:
             return False
         time.sleep(POLL_S)
     return True
 
 
-def _recover(garrison: Garrison, found: AttackFigures) -> None:
+def _recover(tested: BrokerUnderTest, found: AttackFigures) -> None:
     """Start the broker again if it did not recover by itself, if needed with another store."""
     found.faults.append(f"not normal {GIVE_UP_S:.0f} s later")
-    if not garrison.start_again() or not _wait_answered(garrison, RECOVER_S):
+    if not tested.start_again() or not _wait_answered(tested, RECOVER_S):
         found.faults.append("not normal after a restart either")
-        garrison.replace_store()
+        tested.replace_store()

@@ -13,7 +13,7 @@ from ringmq.loadtest.load.process_stats import cpu_seconds, family
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import StockTarget
 from ringmq.loadtest.load.tools import Report, ToolError
-from ringmq.loadtest.spark.hog import Hogs
+from ringmq.loadtest.spark.cpu_load import CpuLoad
 from ringmq.loadtest.spark.log_fill import QUEUES, TOPICS, fill_topics
 from ringmq.loadtest.spark.rows import RATIO
 from ringmq.loadtest.spark.session import stock_classes
@@ -30,7 +30,7 @@ STOCK_SHARE = 4  # the stock store is smaller by that: its client is slow
 # A full send queue is waited for: the fill is faster than stock.
 STOCK_SETTINGS = {"messageIndexEnable": False, "waitTimeMillsInSendQueue": 60_000}
 P95 = 0.95
-HOG_SHARE_MIN = 0.9
+LOAD_SHARE_MIN = 0.9
 POLL_S = 0.05
 T = TypeVar("T")
 
@@ -63,14 +63,14 @@ def producer_beside_scan(bench: Workbench) -> Measurement:
         while load.is_alive():
             to_noop(frame)
         cpus = (cpu_seconds(spark) - used) / (time.monotonic() - began)
-        with Hogs(cpus, bench.cores, 10 * bench.seconds + 60) as hogs:
-            beside_hog = _Load(bench, broker, "beside_hog")
-            beside_hog.join()
-            hog_cpus = cpu_seconds(hogs.pids) / bench.seconds
-        ours, other = load.rate(), beside_hog.rate()
-    values = {RATIO: ours / other, "ours": ours, "other": other, "scan_cpus": cpus, "hog_cpus": hog_cpus}
-    unequal = hog_cpus < HOG_SHARE_MIN * cpus
-    note = f"hogs got {hog_cpus:.2f} CPUs, the scans {cpus:.2f}: something else is running" if unequal else ""
+        with CpuLoad(cpus, bench.cores, 10 * bench.seconds + 60) as cpu_load:
+            beside_load = _Load(bench, broker, "beside_load")
+            beside_load.join()
+            load_cpus = cpu_seconds(cpu_load.pids) / bench.seconds
+        ours, other = load.rate(), beside_load.rate()
+    values = {RATIO: ours / other, "ours": ours, "other": other, "scan_cpus": cpus, "load_cpus": load_cpus}
+    unequal = load_cpus < LOAD_SHARE_MIN * cpus
+    note = f"the CPU load got {load_cpus:.2f} CPUs, the scans {cpus:.2f}: something else is running" if unequal else ""
     return Measurement(values, note=note)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import build_tools
 from ringmq.loadtest.spark.report import document, markdown_table, print_table, write_plot
 from ringmq.loadtest.spark.rows import SparkRow

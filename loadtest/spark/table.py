@@ -57,7 +57,12 @@ ROWS: tuple[SparkRow, ...] = (
     SparkRow("tcp", "transport tcp against native pulls", "rows/s", "native", _at_least(0.5), tcp_row),
     SparkRow("broker-cpu", "broker CPU during full scans", "% of a CPU", "", _at_most(2), broker_cpu),
     SparkRow(
-        "producer", "producer beside scans, against CPU hogs", "msg/s", "hog", _at_least(0.95), producer_beside_scan
+        "producer",
+        "producer beside scans, against a CPU load",
+        "msg/s",
+        "cpu_load",
+        _at_least(0.95),
+        producer_beside_scan,
     ),
     SparkRow("micro-batch", "micro-batch at 1,000 msg/s, 1 task", "ms", "", _at_most(75, p95=100), micro_batch),
     SparkRow("age", "age of the newest record seen", "ms", "", _at_most(100), newest_age),

@@ -25,7 +25,7 @@ from ringmq.loadtest.bench.report import Document, machine
 from ringmq.loadtest.bench.rows import RATE, Context, Run, context_in, pull_row, send_row
 from ringmq.loadtest.bench.table import SYNC_FLUSH
 from ringmq.loadtest.load import running
-from ringmq.loadtest.load.ending import ended_by_sigterm
+from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.targets import RingmqTarget, Target
 from ringmq.loadtest.load.tools import ToolError
 from ringmq.loadtest.replication.pairs import SYNC_MASTER, start_pair

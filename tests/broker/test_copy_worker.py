@@ -75,10 +75,10 @@ class Copying:
                 assert client.ask(SEND_BATCH, BATCH_FIELDS, batch_body(rows)).code == 0
         self.sent += records
 
-    def blow(self, victims: tuple[str, ...], chance: random.Random, stopped: str = "") -> None:
+    def inject_fault(self, victims: tuple[str, ...], chance: random.Random, stopped: str = "") -> None:
         """Kill these workers while records are on their way, and wait for their replacements. `stopped`: a worker that
         stands still meanwhile, behind copies that wait for the disk."""
-        time.sleep(chance.random() * SPAN_S)  # a span before the blow, drawn from the seed
+        time.sleep(chance.random() * SPAN_S)  # a span before the fault, drawn from the seed
         if stopped:
             self.send_while_stopped(stop=stopped)
             wait_until(lambda: self.plane.header.ports.parked.head > self.plane.header.ports.parked.tail, "some wait")
@@ -144,11 +144,11 @@ def test_each_record_once_and_in_order_over_kills_and_refusals(tmp_path: Path, p
             copying.send_while_stopped(held=is_held)
             if is_held and chance.random() < 0.5:
                 copying.plane.watermarks.write_hold = 0
-            copying.blow(victims, chance)
+            copying.inject_fault(victims, chance)
             copying.plane.watermarks.write_hold = 0
         copying.strand()
         if policy == "SYNC_FLUSH":
-            copying.blow(("copy",), chance, stopped="flush")
+            copying.inject_fault(("copy",), chance, stopped="flush")
         assert copying.word(INHERITED) > 0, "replacements have found completions of dead predecessors"
         assert copying.word(REFUSED) > 0
         copying.check()
@@ -162,7 +162,7 @@ def test_each_record_once_and_in_order_over_losses_of_the_plane(tmp_path: Path) 
     try:
         for _ in range(3):
             copying.send_while_stopped()
-            time.sleep(chance.random() * SPAN_S)  # a span before the blow, drawn from the seed
+            time.sleep(chance.random() * SPAN_S)  # a span before the fault, drawn from the seed
             copying.broker.kill_all()
             copying.start()
             copying.wait_serving()

@@ -20,7 +20,7 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.drills.drill import TOPIC, Blow, Drill
+from ringmq.loadtest.drills.drill import TOPIC, Drill, Fault
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -73,7 +73,7 @@ def all_points() -> list[str]:
 
 
 class CrashDrill(Drill):
-    """A drill whose blows are crash points, with a load that passes all of them."""
+    """A drill whose faults are crash points, with a load that passes all of them."""
 
     def __init__(self, store: Path, settings: dict[str, object], library: Path) -> None:
         self._file = store.with_name("crash-point")
@@ -92,8 +92,8 @@ class CrashDrill(Drill):
             self._join_and_leave(),
         ]
 
-    async def strike(self, blow: Blow) -> None:
-        (name,) = blow.workers
+    async def strike(self, fault: Fault) -> None:
+        (name,) = fault.workers
         starts = self._starts()
         with self._file.open("r+b", buffering=0) as file:
             file.seek(1)
@@ -196,7 +196,7 @@ class CrashDrill(Drill):
 def led_through(points: list[str], drill: CrashDrill) -> None:
     """Run the drill and judge it."""
     try:
-        report = asyncio.run(drill.run([Blow("crash", (name,)) for name in points]))
+        report = asyncio.run(drill.run([Fault("crash", (name,)) for name in points]))
     finally:
         drill.abandon()
     assert not drill.missed, f"never passed under this load: {drill.missed}"

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.drills.drill import plan_blows, run_drill
+from ringmq.loadtest.drills.drill import plan_faults, run_drill
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(300)]
-BLOWS = 30
+FAULTS = 30
 
 
 @pytest.mark.parametrize(("seed", "flush"), [(1, "SYNC_FLUSH"), (2, "ASYNC_FLUSH")])
-def test_thirty_blows_break_no_promise(tmp_path: Path, seed: int, flush: str) -> None:
-    blows = plan_blows(seed, BLOWS)
-    report = asyncio.run(run_drill(tmp_path / "store", seed, blows, {"flushDiskType": flush}))
+def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -> None:
+    faults = plan_faults(seed, FAULTS)
+    report = asyncio.run(run_drill(tmp_path / "store", seed, faults, {"flushDiskType": flush}))
     log = (tmp_path / "store.log").read_text(errors="replace")
     assert report.violations == [], f"{report.text()}\n{log[-6000:]}"
-    assert report.blows == BLOWS
+    assert report.faults == FAULTS
     assert report.acknowledged > 100
     assert report.read > 100
 
 
-def test_the_same_seed_plans_the_same_blows() -> None:
-    assert plan_blows(7, 200) == plan_blows(7, 200)
-    assert plan_blows(7, 200) != plan_blows(8, 200)
-    assert {blow.kind for blow in plan_blows(1, 200)} == {"kill", "stop", "restart", "supervisor", "everybody"}
+def test_the_same_seed_plans_the_same_faults() -> None:
+    assert plan_faults(7, 200) == plan_faults(7, 200)
+    assert plan_faults(7, 200) != plan_faults(8, 200)
+    assert {fault.kind for fault in plan_faults(1, 200)} == {"kill", "stop", "restart", "supervisor", "everybody"}

@@ -122,7 +122,7 @@ def test_kill_of_workers_at_any_time(tmp_path: Path, victims: tuple[str, ...]) -
         make_topic(broker.address, TOPIC, QUEUES)
 
         def kill() -> None:
-            time.sleep(chance.random() * 0.02)  # a span before the blow, drawn from the seed
+            time.sleep(chance.random() * 0.02)  # a span before the fault, drawn from the seed
             for victim in victims:
                 broker.signal_worker(victim, signal.SIGKILL)
 
@@ -146,7 +146,7 @@ def test_kill_of_everybody_at_any_time(tmp_path: Path) -> None:
         make_topic(running[0].address, TOPIC, QUEUES)
 
         def kill_all() -> None:
-            time.sleep(chance.random() * 0.03)  # a span before the blow, drawn from the seed
+            time.sleep(chance.random() * 0.03)  # a span before the fault, drawn from the seed
             running[0].kill_all()
             running[0] = RunningBroker(store, SMALL_STORE, **ports)
 

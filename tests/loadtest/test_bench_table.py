@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ringmq.loadtest.bench.main import Plan, parse, run_bench
-from ringmq.loadtest.bench.measurement import Goal, Measurement, judge, summarize
+from ringmq.loadtest.bench.measurement import Goal, Measurement, evaluate, summarize
 from ringmq.loadtest.bench.report import document, loader_summary, print_table, write_plot
 from ringmq.loadtest.bench.rows import Context, found_again, send_measurement
 from ringmq.loadtest.bench.table import ROWS, rows_named
@@ -65,14 +65,14 @@ def test_goals_are_judged_by_ratio(goal: Goal, value: float | None, met: bool | 
         "ringmq": summarize([measured(40, max=5.0)]),
         "ceiling": summarize([measured(100)]),
     }
-    verdict = judge(goal, summaries)
+    verdict = evaluate(goal, summaries)
     assert verdict.value == (None if value is None else pytest.approx(value))
     assert verdict.met is met
 
 
 def test_a_goal_without_its_reference_is_open() -> None:
-    assert judge(Goal("messages_per_s", "stock", at_least=1), {"ringmq": summarize([measured(1)])}).met is None
-    assert judge(Goal("messages_per_s", "stock", at_least=1), {}).value is None
+    assert evaluate(Goal("messages_per_s", "stock", at_least=1), {"ringmq": summarize([measured(1)])}).met is None
+    assert evaluate(Goal("messages_per_s", "stock", at_least=1), {}).value is None
 
 
 def test_the_table_holds_the_promised_rows() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from ringmq.loadtest.fuzz.drivers import DRIVERS, Driver, FuzzError, build, run
 from ringmq.loadtest.fuzz.golden import frames, records
-from ringmq.loadtest.fuzz.main import Progress, fuzz_doors
-from ringmq.loadtest.fuzz.sockets import BROKER_CODES, DOORS, damaged, http_inputs, remoting_inputs
+from ringmq.loadtest.fuzz.main import Progress, fuzz_endpoints
+from ringmq.loadtest.fuzz.sockets import BROKER_CODES, ENDPOINTS, damaged, http_inputs, remoting_inputs
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -37,9 +37,9 @@ def test_a_target_that_is_not_reached_is_an_error(folder: Path) -> None:
 
 def test_damaged_requests_end_no_worker(tmp_path: Path) -> None:
     progress = Progress(tmp_path / "progress.json", fresh=True)
-    fuzz_doors([door.name for door in DOORS], progress, GOLDEN, 1, 0.01)
-    for door in DOORS:
-        assert progress.of(door.name)["inputs"] >= door.inputs * 0.01
+    fuzz_endpoints([endpoint.name for endpoint in ENDPOINTS], progress, GOLDEN, 1, 0.01)
+    for endpoint in ENDPOINTS:
+        assert progress.of(endpoint.name)["inputs"] >= endpoint.inputs * 0.01
 
 
 def test_progress_is_kept(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from ringmq.loadtest.growth.bench import (
     Point,
     Scenario,
     need_files,
-    need_room,
+    need_space,
     queue_kib,
 )
 from ringmq.loadtest.growth.long_runs import (
@@ -105,7 +105,7 @@ def test_the_promised_goals_stand_at_their_points() -> None:
 
 def test_points_are_compared_with_the_first_one() -> None:
     points = [Point(at, Measurement({"messages_per_s": rate})) for at, rate in ((1, 200.0), (4, 100.0), (16, 300.0))]
-    assert [point.measurement.values["kept"] for point in growth.with_kept(points)] == [1.0, 0.5, 1.5]
+    assert [point.measurement.values["kept"] for point in growth.with_saved(points)] == [1.0, 0.5, 1.5]
 
 
 def two_points(rates: Sequence[float], goals: dict[float, tuple[Goal, ...]]) -> Scenario:
@@ -187,7 +187,7 @@ def test_a_backlog_is_as_large_as_the_disk_allows() -> None:
 
 def test_what_the_machine_does_not_have_is_said_before(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(GrowthError, match=r"the run needs 1000000.0 GB of disk"):
-        need_room(small_bench, 10**15, "the run")
+        need_space(small_bench, 10**15, "the run")
     raised: list[tuple[int, tuple[int, int]]] = []
     monkeypatch.setattr(shared.resource, "setrlimit", lambda which, limits: raised.append((which, limits)))
     monkeypatch.setattr(shared.resource, "getrlimit", lambda which: (1024, 8192))

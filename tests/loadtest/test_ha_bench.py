@@ -11,7 +11,7 @@ from ringmq.loadtest.bench.measurement import RINGMQ
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.tools import build_tools
 from ringmq.loadtest.replication.link_loss import link_loss_row
-from ringmq.loadtest.replication.name_server_front import NameServerFront
+from ringmq.loadtest.replication.name_server_proxy import NameServerProxy
 from ringmq.loadtest.replication.pairs import SYNC_MASTER, progress_of, start_pair
 from ringmq.loadtest.replication.rows import BATCH, messages_of, replicated_row
 from ringmq.loadtest.replication.stall import stall_row, tcp_bytes
@@ -84,8 +84,8 @@ def test_a_slave_is_shown_the_link_for_the_masters_ha_port() -> None:
     frame = struct.pack(">i", 30) + b"haServerAddr=127.0.0.1:12345\n."
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        NameServerFront(int(listener.getsockname()[1]), 12345, 54321) as front,
-        socket.create_connection(("127.0.0.1", front.port), timeout=10) as slave,
+        NameServerProxy(int(listener.getsockname()[1]), 12345, 54321) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as slave,
         listener.accept()[0] as name_server,
     ):
         slave.sendall(frame)
@@ -93,4 +93,4 @@ def test_a_slave_is_shown_the_link_for_the_masters_ha_port() -> None:
         name_server.sendall(frame)
         assert slave.recv(100) == frame.replace(b"12345", b"54321")
     with pytest.raises(ValueError, match="differ in length"):
-        NameServerFront(1, 9999, 54321)
+        NameServerProxy(1, 9999, 54321)

@@ -9,7 +9,7 @@ import pytest
 
 from ringmq.loadtest.matrix import main as matrix
 from ringmq.loadtest.matrix.cells import Cell, Outcome, all_cells
-from ringmq.loadtest.matrix.machine_stats import Look, disk_counters, look, loopback_counter
+from ringmq.loadtest.matrix.machine_stats import MachineStats, disk_counters, loopback_counter, machine_stats
 from ringmq.loadtest.matrix.report import read_csv, table, write_csv, write_plots
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,11 +38,11 @@ def test_counters_are_read_by_name() -> None:
 
 
 def test_rates_are_differences_over_time(tmp_path: Path) -> None:
-    before = Look(10.0, 100, 0, 50, 1.0, 0)
-    after = Look(12.0, 140, 8_000_000, 130, 2.0, 6_000_000)
+    before = MachineStats(10.0, 100, 0, 50, 1.0, 0)
+    after = MachineStats(12.0, 140, 8_000_000, 130, 2.0, 6_000_000)
     wanted = {"disk_mb_per_s": 4.0, "disk_wait_ms": 2.0, "io_wait_cpu": 0.5, "loopback_mb_per_s": 3.0}
     assert before.until(after) == wanted
-    assert look(tmp_path).at_s > 0
+    assert machine_stats(tmp_path).at_s > 0
 
 
 def test_a_cell_that_was_not_correct_says_so_in_the_table(tmp_path: Path) -> None:

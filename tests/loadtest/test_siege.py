@@ -10,7 +10,15 @@ from click import BadParameter
 
 from ringmq.loadtest.siege.attack import Target
 from ringmq.loadtest.siege.attacks import ATTACKS, COMBINATIONS, attack_named
-from ringmq.loadtest.siege.figures import Asked, AttackFigures, Goals, LaneFigures, lane_figures, normal_again, p99
+from ringmq.loadtest.siege.figures import (
+    AttackFigures,
+    CanaryRequest,
+    Goals,
+    LaneFigures,
+    lane_figures,
+    normal_again,
+    p99,
+)
 from ringmq.loadtest.siege.main import rows_of
 from ringmq.loadtest.siege.report import closing, tables
 from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport
@@ -22,8 +30,8 @@ TARGET = Target(
 )  # fmt: skip
 
 
-def asked(*spans: tuple[float, float]) -> list[Asked]:
-    return [Asked(began, ended) for began, ended in spans]
+def asked(*spans: tuple[float, float]) -> list[CanaryRequest]:
+    return [CanaryRequest(began, ended) for began, ended in spans]
 
 
 # ---- figures ----
@@ -46,7 +54,7 @@ def test_one_late_answer_long_after_is_another_matter() -> None:
 
 
 def test_who_still_waits_is_not_normal() -> None:
-    assert normal_again([Asked(9.0, 40.0, answered=False)], 10.0) == pytest.approx(30.0)
+    assert normal_again([CanaryRequest(9.0, 40.0, answered=False)], 10.0) == pytest.approx(30.0)
 
 
 def test_a_silence_that_reaches_beyond_the_attack_belongs_to_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.load.tools import Tools
-from ringmq.loadtest.spark.hog import burn
+from ringmq.loadtest.spark.cpu_load import use_cpu
 from ringmq.loadtest.spark.main import parse, run_rounds
 from ringmq.loadtest.spark.report import document, markdown_table, print_table, shares_of_goals
 from ringmq.loadtest.spark.rows import SparkRow, counted, faster
@@ -112,8 +112,8 @@ def test_rounds_become_medians_and_a_failing_row_stops_nothing(
     assert "SHORT" in capsys.readouterr().out
 
 
-def test_a_hog_takes_its_share_and_no_more() -> None:
-    assert 0.05 < burn(0.5, 0.6) <= 0.35
+def test_a_cpu_load_uses_its_share_and_no_more() -> None:
+    assert 0.05 < use_cpu(0.5, 0.6) <= 0.35
 
 
 @pytest.mark.spark

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.exporter.table import METRICS
-from ringmq.loadtest.growth import panels
+from ringmq.loadtest.growth import grafana_panels
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_port
 from tests.raw_client import RawClient
@@ -107,28 +107,31 @@ def answers(url: str) -> bool:
         return False
 
 
-def queries() -> list[panels.Target]:
-    return list(panels.targets(dashboard(), "10s"))
+def queries() -> list[grafana_panels.Target]:
+    return list(grafana_panels.targets(dashboard(), "10s"))
 
 
 def missing(url: str) -> list[str]:
     """Queries without data; each test of a panel says which one it is."""
-    return [one.panel for one in queries() if not panels.ask(url, "query", query=one.expression)]
+    return [one.panel for one in queries() if not grafana_panels.ask(url, "query", query=one.expression)]
 
 
 def test_both_brokers_are_scraped(prometheus: str) -> None:
     def are_up() -> bool:
-        return [one["value"][1] for one in panels.ask(prometheus, "query", query='up{job="ringmq"}')] == ["1", "1"]
+        return [one["value"][1] for one in grafana_panels.ask(prometheus, "query", query='up{job="ringmq"}')] == [
+            "1",
+            "1",
+        ]
 
     wait_until(are_up, "both are scraped in one second")  # a scrape that is late on a busy machine counts as down
 
 
 @pytest.mark.parametrize("target", queries(), ids=lambda target: f"{target.panel}-{target.legend}")
-def test_every_panel_has_data(prometheus: str, target: panels.Target) -> None:
-    found = panels.ask(prometheus, "query", query=target.expression)
+def test_every_panel_has_data(prometheus: str, target: grafana_panels.Target) -> None:
+    found = grafana_panels.ask(prometheus, "query", query=target.expression)
     assert found, target.expression
     assert all(one["value"][1] != "NaN" for one in found), found
-    assert "{{" not in panels.name_of(target, found[0]["metric"])
+    assert "{{" not in grafana_panels.name_of(target, found[0]["metric"])
 
 
 def test_the_rules_are_loaded_and_nothing_fires(prometheus: str) -> None:
@@ -143,7 +146,7 @@ def test_the_panels_are_drawn(prometheus: str, tmp_path: Path) -> None:
     out = tmp_path / "panels.png"
     path = str(MONITORING / "dashboard.json")
     arguments = ["--prometheus", prometheus, "--dashboard", path, "--out", str(out), "--seconds", "20"]
-    assert panels.main([*arguments, "--rate-interval", "10s"]) == 0
+    assert grafana_panels.main([*arguments, "--rate-interval", "10s"]) == 0
     assert out.read_bytes().startswith(b"\x89PNG") and out.stat().st_size > 20_000
 
 

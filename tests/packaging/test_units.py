@@ -21,7 +21,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def judged(staged: Path, unit: str) -> str:
+def exposure(staged: Path, unit: str) -> str:
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", f"--root={staged}", unit]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=True, env={**os.environ, "LC_ALL": "C.UTF-8"}
@@ -40,7 +40,7 @@ def settings(name: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["broker", "slave", "namesrv"])
 def test_little_is_left_open_and_each_line_of_it_is_explained(staged: Path, kind: str) -> None:
-    text = judged(staged, f"ringmq-{kind}@default.service")
+    text = exposure(staged, f"ringmq-{kind}@default.service")
     assert float(text.rpartition(": ")[2].split()[0]) <= EXPOSURE_MAX
     left_open = [name for line in re.findall(r"^✗ (\S+)", text, re.MULTILINE) for name in settings(line)]
     assert {"@resources", "AF_INET6", "RootDirectory"} <= set(left_open)

@@ -150,11 +150,11 @@ class EchoDrill:
         """A word of the service's role block."""
         return int(self.plane.role(ECHO.role).counters[number])
 
-    # -- blows ---------------------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------------
 
-    def blow(self) -> None:
-        """One blow of the plan, a span after the one before."""
-        time.sleep(self._chance.random() * SPAN_S)  # a span before the blow, drawn from the seed
+    def inject_fault(self) -> None:
+        """Inject one fault of the plan, a span after the one before."""
+        time.sleep(self._chance.random() * SPAN_S)  # a span before the fault, drawn from the seed
         pairs = [("echo", other) for other in WORKERS if other != "echo"]
         match self._chance.choice(("one", "echo", "echo", "pair", "pair", "all", "held", "stranded", "plane", "stop")):
             case "one":
@@ -233,7 +233,7 @@ class EchoDrill:
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    def judge(self) -> Figures:
+    def check(self) -> Figures:
         """End the load, wait for the echoes, compare the target with the source."""
         self.sender.end()
         wait_dispatched(self.broker.store)
@@ -267,8 +267,8 @@ def run_drill(folder: Path, policy: str, seed: int, kills: int) -> Figures:
     drill = EchoDrill(folder, policy, seed)
     try:
         while drill.figures.kills < kills:
-            drill.blow()
-        return drill.judge()
+            drill.inject_fault()
+        return drill.check()
     finally:
         drill.close()
 

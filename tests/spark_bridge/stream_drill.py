@@ -4,7 +4,7 @@
 
 starts a broker, sends messages all the time, and runs `query` (below) in a process group of its own, which is killed
 (SIGKILL, everything) at a random moment behind its first batch, and started again from its checkpoint, over and over.
-Some blows hit a Python worker alone. Then every acknowledged message has to be in the sink's metadata log once.
+Some faults hit a Python worker alone. Then every acknowledged message has to be in the sink's metadata log once.
 """
 
 import argparse
@@ -36,7 +36,7 @@ BATCH_ROWS = 400
 LAST_BATCH_ROWS = 20_000
 SEND_STEP_S = 0.2
 SEND_STEP_MESSAGES = 100
-BLOW_AFTER_MAX_S = 1.0
+FAULT_AFTER_MAX_S = 1.0
 STEP_TIMEOUT_S = 300.0
 STARTS_MAX = 5
 WORKER_SHARE = 0.25
@@ -198,27 +198,27 @@ def run_drill(work: Path, kills: int, seed: int, say: Callable[[str], None] = pr
     try:
         with SteadySender(server.namesrv) as sender:
             while report.kills < kills:
-                _blow(server.store, work, rng, report)
+                _inject_fault(server.store, work, rng, report)
                 say(f"kill {report.kills}: {batches_done(work) + 1} batches done, {report}")
         if not _run_to_the_end(server.store, work):
             report.faults.append(
                 f"the last run does not end: {(work / 'query.log').read_text(errors='replace')[-4000:]}"
             )
-        _judge(sink_rows(work / "out"), sender.sent, report)
+        _check(sink_rows(work / "out"), sender.sent, report)
     finally:
         server.close()
     report.batches = batches_done(work) + 1
     return report
 
 
-def _blow(store: Path, work: Path, rng: random.Random, report: Report) -> None:
+def _inject_fault(store: Path, work: Path, rng: random.Random, report: Report) -> None:
     """Start the query, wait until it gets on, and kill it or a worker of it at a random moment after that."""
     running = _start_and_get_on(store, work)
     try:
-        time.sleep(rng.uniform(0, BLOW_AFTER_MAX_S))  # span: the moment of the blow
+        time.sleep(rng.uniform(0, FAULT_AFTER_MAX_S))  # span: the moment of the fault
         if rng.random() < WORKER_SHARE and running.kill_a_worker(rng):
             report.worker_kills += 1
-            time.sleep(rng.uniform(0, BLOW_AFTER_MAX_S))  # span: it goes on, or ends with an error
+            time.sleep(rng.uniform(0, FAULT_AFTER_MAX_S))  # span: it goes on, or ends with an error
     finally:
         running.kill()
     report.kills += 1
@@ -253,7 +253,7 @@ def _run_to_the_end(store: Path, work: Path) -> bool:
     return False
 
 
-def _judge(rows: list[tuple[int, int, bytes]], sent: set[bytes], report: Report) -> None:
+def _check(rows: list[tuple[int, int, bytes]], sent: set[bytes], report: Report) -> None:
     report.rows = len(rows)
     places = Counter((queue, offset) for queue, offset, _ in rows)
     bodies = Counter(body for _, _, body in rows)

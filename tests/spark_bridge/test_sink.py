@@ -183,7 +183,7 @@ def test_a_driver_that_is_killed_at_any_time(broker: RunningBroker, tmp_path: Pa
     process = job("driver", broker, "SinkDriver", tmp_path)
     try:
         wait_until(lambda: list(commits.glob("[0-9]*")), "a micro-batch is committed", JOB_LIMIT_S)
-        time.sleep(chance.random() * 0.5)  # a span before the blow, drawn from the seed
+        time.sleep(chance.random() * 0.5)  # a span before the fault, drawn from the seed
     finally:
         kill_job(process)
     run_job("driver", broker, "SinkDriver", tmp_path)

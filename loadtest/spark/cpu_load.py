@@ -7,7 +7,7 @@ import time
 SPIN_S = 0.001
 
 
-def burn(share: float, seconds: float) -> float:
+def use_cpu(share: float, seconds: float) -> float:
     """Spin until this process has used `share` of the time so far, rest, and so on. Return the used CPU seconds."""
     began, used = time.monotonic(), time.process_time()
     while (elapsed := time.monotonic() - began) < seconds:
@@ -20,11 +20,11 @@ def burn(share: float, seconds: float) -> float:
     return time.process_time() - used
 
 
-class Hogs:
+class CpuLoad:
     """`count` processes that use `cpus` CPUs together, until the block ends."""
 
     def __init__(self, cpus: float, count: int, seconds_max: float) -> None:
-        command = [sys.executable, "-m", "ringmq.loadtest.spark.hog", str(cpus / count), str(seconds_max)]
+        command = [sys.executable, "-m", "ringmq.loadtest.spark.cpu_load", str(cpus / count), str(seconds_max)]
         self._processes = [subprocess.Popen(command) for _ in range(count)]
 
     @property
@@ -32,7 +32,7 @@ class Hogs:
         """The process ids."""
         return [process.pid for process in self._processes]
 
-    def __enter__(self) -> "Hogs":
+    def __enter__(self) -> "CpuLoad":
         return self
 
     def __exit__(self, *ignored: object) -> None:
@@ -42,4 +42,4 @@ class Hogs:
 
 
 if __name__ == "__main__":
-    burn(float(sys.argv[1]), float(sys.argv[2]))
+    use_cpu(float(sys.argv[1]), float(sys.argv[2]))

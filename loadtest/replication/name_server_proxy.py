@@ -14,7 +14,7 @@ from typing import Self
 HOST = "127.0.0.1"
 
 
-class NameServerFront:
+class NameServerProxy:
     """Passes frames to the name server at `to_port`. In its answers HOST:`ha_port` becomes HOST:`shown_port`.
 
     Both ports need the same number of digits, so that no length in a frame changes.

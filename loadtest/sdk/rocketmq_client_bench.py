@@ -95,7 +95,7 @@ MODES = {"one": send_one, "batch": send_batches, "pipelined": send_pipelined}
 def measure_send(namesrv: str, topic: str, mode: str, seconds: float) -> dict[str, float]:
     """Warm up for a fifth of the time, then measure."""
     source = Counted(topic)
-    producer = Producer("peer_bench")
+    producer = Producer("rocketmq_client_bench")
     producer.set_namesrv_addr(namesrv)
     producer.start()
     MODES[mode](producer, source, time.monotonic() + seconds / 5)
@@ -125,7 +125,7 @@ def measure_consume(namesrv: str, topic: str, messages: int, seconds: float) -> 
             seen["bytes"] += size
             seen["last"] = now
 
-    consumer = PushConsumer(f"peer_bench_{topic}_{time.time_ns()}")
+    consumer = PushConsumer(f"rocketmq_client_bench_{topic}_{time.time_ns()}")
     consumer.set_namesrv_addr(namesrv)
     consumer.subscribe(topic, take)
     began = time.monotonic()

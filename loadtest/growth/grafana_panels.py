@@ -1,6 +1,6 @@
 """Draws the panels of a Grafana dashboard from a Prometheus as one picture, without Grafana.
 
-python -m ringmq.loadtest.growth.panels --prometheus http://127.0.0.1:9090 --out panels.png
+python -m ringmq.loadtest.growth.grafana_panels --prometheus http://127.0.0.1:9090 --out panels.png
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ringmq.loadtest.drills.checker import Violation
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.siege.attack import TOPIC, Target
 from ringmq.loadtest.siege.canary import TOPIC as CANARY_TOPIC
-from ringmq.loadtest.siege.canary import Canary, Line, make_topic, read_back
+from ringmq.loadtest.siege.canary import Canary, Connection, make_topic, read_back
 from ringmq.loadtest.siege.requests import request
 from ringmq.loadtest.siege.watch import SPARE_BYTES, shared_bytes
 from ringmq.loadtest.stock.ports import free_broker_port, free_port
@@ -23,7 +23,7 @@ _LOG_FILE_BYTES = 1 << 30
 _MEMORY_MAX = re.compile(r"^ringmqMemoryMax=(\d+)$", re.MULTILINE)
 
 
-class Garrison:
+class BrokerUnderTest:
     """A started broker, and its canary. `settings` change the defaults for short runs."""
 
     def __init__(self, folder: Path, settings: dict[str, object], tell: Callable[[str], None]) -> None:
@@ -66,8 +66,8 @@ class Garrison:
 
     def _memory_max_bytes(self) -> int:
         """The broker's own limit."""
-        with contextlib.closing(Line(self._port)) as line:
-            text = line.ask(request(RequestCode.GET_BROKER_CONFIG)).body.decode()
+        with contextlib.closing(Connection(self._port)) as connection:
+            text = connection.ask(request(RequestCode.GET_BROKER_CONFIG)).body.decode()
         told = _MEMORY_MAX.search(text)
         return int(told[1]) if told and int(told[1]) else shared_bytes(self.broker.store)[1] + SPARE_BYTES
 
@@ -84,11 +84,11 @@ class Garrison:
 
     def replace_store(self) -> None:
         """Check the canary's readable messages, and continue with an empty store."""
-        self.judge()
+        self.verify_store()
         self.broker.close()
         self._open_store()
 
-    def judge(self) -> None:
+    def verify_store(self) -> None:
         """Start again, read everything back, compare it with the canary's own record."""
         self.canary.stop()
         record = self.canary.record
