@@ -19,7 +19,7 @@ from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
-from ringmq.broker.tables.persistence import DELAY_OFFSETS_FILE, Persistence
+from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.topics import compaction_notice
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_RESTART_STORE
@@ -87,7 +87,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
 
     persistence.load_delay_offsets()
     if config.broker_role != "SLAVE":
-        broker.delay_offsets.path = root / layout.CONFIG / DELAY_OFFSETS_FILE
+        broker.delay_offsets.path = root / layout.CONFIG / layout.DELAY_OFFSETS_FILE
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:

@@ -29,7 +29,6 @@ from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
 from ringmq.store.write_hold import HeldFor, write_hold
 
-DELAY_OFFSETS_FILE = "delayOffset.json"
 SLAVE_COMMITS_FILE = "ringmqSlaveCommits.json"
 SAVE_MS = 5
 """Time of a turn for the text of consumer offsets."""
@@ -130,14 +129,16 @@ class Persistence:
             hold.dirty = False
 
     def save_delay_offsets(self) -> None:
-        """Save delayOffset.json as a slave's master has sent it."""
+        """Save delayOffset.json as a slave's master has sent it. An own checkpoint, from when this broker was the
+        master, counts no longer."""
         if self._saved.delay_offsets.text is not None:
-            persist_text(self._root, DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
+            (self._root / layout.CONFIG / layout.DELAY_CHECKPOINT_FILE).unlink(missing_ok=True)
+            persist_text(self._root, layout.DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
 
     def load_delay_offsets(self) -> None:
         """Load delayOffset.json, if there is one. Slaves get it unchanged."""
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a stock slave would not read it either
-            self._saved.delay_offsets.text = (self._root / layout.CONFIG / DELAY_OFFSETS_FILE).read_text()
+            self._saved.delay_offsets.text = (self._root / layout.CONFIG / layout.DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the queues of deleted topics from disk, once none of their records is in flight. Topics beyond

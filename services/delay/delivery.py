@@ -70,7 +70,7 @@ class Delivery:
             self._schedule.clock_moved_back()
         self._last_wall_ms = now_ms
         self._schedule.arrived(self._arrivals.take())
-        may_publish = self._republisher.collect()
+        may_publish = self._republisher.collect() and self._has_checkpoint(now_ms)
         if may_publish:
             for number in self._schedule.due(now_ms):
                 self._deliver(number, now_ms)
@@ -153,16 +153,19 @@ class Delivery:
         """The plane is new: files and the marks in the log say where to go on."""
         log_end = self._republisher.port.settled_end or 0
         if self._found is None:
-            levels = len(self._schedule.levels)
-            try:
-                saved = load_progress(self._root, levels, log_end)
-            except ConfigFileError as error:
-                self._tell(f"{error}: the marks of the whole log tell what was delivered")
-                saved = Progress(0, (0,) * levels)
+            saved = self._load(log_end)
             segment_bytes = int(self._plane.header.settings.segment_bytes)
             self._found = yield from following_marks(self._log_view, self._role, saved, log_end, segment_bytes)
         queue = self._plane.queue(self._schedule.levels[lane].queue_slot)
         return max(int(queue.min_offset), min(self._found.offsets[lane], int(queue.max_offset)))
+
+    def _load(self, log_end: int) -> Progress:
+        levels = len(self._schedule.levels)
+        try:
+            return load_progress(self._root, levels, log_end)
+        except ConfigFileError as error:
+            self._tell(f"{error}: the marks of the whole log tell what was delivered")
+            return Progress(0, (0,) * levels)
 
     def _snapshot(self) -> Progress | None:
         """None while it is unknown."""
@@ -170,7 +173,9 @@ class Delivery:
         offsets = tuple(self._republisher.progress(lane) for lane in range(len(self._schedule.levels)))
         if any(offset < 0 for offset in offsets):
             return None
-        found = self._found.log_offset if self._found is not None else 0
+        if self._found is None:  # the plane has the progress: a predecessor saved its checkpoint
+            self._found = self._load(int(self._plane.watermarks.append_offset))
+        found = self._found.log_offset
         return Progress(max(found, self._republisher.log_offset), offsets)
 
     def _save(self, now_ms: int) -> None:
@@ -181,6 +186,12 @@ class Delivery:
         progress, self._unsaved = self._unsaved, None
         if self._saved is None or progress.offsets != self._saved.offsets:
             self._write(progress, now_ms)
+
+    def _has_checkpoint(self, now_ms: int) -> bool:
+        """True once this process has saved one: the first copy makes delayOffset.json alone too old to go by."""
+        if self._saved is None:
+            self._save(now_ms)
+        return self._saved is not None
 
     def _write(self, progress: Progress, now_ms: int) -> None:
         try:

@@ -2,6 +2,9 @@
 
 A stock broker that gets the store goes on from delayOffset.json. The checkpoint adds an offset of the log: every copy
 below it counts in its offsets. After a loss of the plane, the marks of the copies from there on tell the rest.
+
+A slave has no checkpoint, and the delayOffset.json of its master may be ahead of its log. So a promoted slave that
+finds marks in its log goes by them alone. Otherwise messages whose copies never reached the slave would be lost.
 """
 
 from __future__ import annotations
@@ -18,9 +21,8 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.services.log_view import LogView
 from ringmq.store.config_files import load_config, persist_text
+from ringmq.store.layout import DELAY_CHECKPOINT_FILE, DELAY_OFFSETS_FILE
 
-DELAY_OFFSETS_FILE = "delayOffset.json"
-CHECKPOINT_FILE = "ringmqDelayOffset.json"
 SCAN_STEP_BYTES = 4 << 20
 MARKS_PER_STEP = 4096
 
@@ -31,6 +33,8 @@ class Progress:
 
     log_offset: int
     offsets: tuple[int, ...]
+    has_checkpoint: bool = True
+    """False if the offsets are those of delayOffset.json alone: a stock broker's, or a master's."""
 
 
 def stock_text(offsets: Sequence[int], version: DataVersion) -> str:
@@ -60,13 +64,13 @@ def load_progress(root: Path, levels: int, log_end: int) -> Progress:
     A checkpoint that lies behind the end of the log tells of copies that a power cut has taken. Then no file counts,
     and the marks of the whole log tell the progress.
     """
-    own = load_config(root, CHECKPOINT_FILE)
+    own = load_config(root, DELAY_CHECKPOINT_FILE)
     log_offset = own.get("logOffset")
     log_offset = log_offset if isinstance(log_offset, int) and log_offset >= 0 else 0
     if log_offset > log_end:
         return Progress(0, (0,) * levels)
     both = zip(stock_offsets(root, levels), _offsets(own.get("offsets"), levels), strict=True)
-    return Progress(log_offset, tuple(max(pair) for pair in both))
+    return Progress(log_offset, tuple(max(pair) for pair in both), has_checkpoint="logOffset" in own)
 
 
 def save_progress(root: Path, progress: Progress, now_ms: int) -> None:
@@ -77,13 +81,13 @@ def save_progress(root: Path, progress: Progress, now_ms: int) -> None:
     table = {level: offset for level, offset in enumerate(progress.offsets, 1) if offset}
     text = json.dumps({"logOffset": progress.log_offset, "offsets": table}, separators=(",", ":"))
     persist_text(root, DELAY_OFFSETS_FILE, stock_text(progress.offsets, version))
-    persist_text(root, CHECKPOINT_FILE, text)
+    persist_text(root, DELAY_CHECKPOINT_FILE, text)
 
 
 def following_marks(log: LogView, role: int, saved: Progress, log_end: int, segment_bytes: int) -> Steps[Progress]:
-    """The progress that the marks in the log add to the saved one."""
+    """The progress that the marks in the log add to the saved one. Without a checkpoint, the marks replace it."""
     marks, records = ffi.new("uint64_t[]", MARKS_PER_STEP), ffi.new("uint32_t[]", MARKS_PER_STEP)
-    at, offsets = ffi.new("uint64_t *"), list(saved.offsets)
+    at, offsets = ffi.new("uint64_t *"), [0] * len(saved.offsets)
     offset = max(saved.log_offset, log.bounds().min_offset)
     while offset < log_end:
         found = log.file(offset)
@@ -100,4 +104,6 @@ def following_marks(log: LogView, role: int, saved: Progress, log_end: int, segm
                 offsets[lane] = max(offsets[lane], source + 1)
         offset = start + int(at[0])
         yield
+    if saved.has_checkpoint or not any(offsets):
+        offsets = list(map(max, saved.offsets, offsets))
     return Progress(log_end, tuple(offsets))

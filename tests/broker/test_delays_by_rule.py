@@ -13,7 +13,9 @@ from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.message import MessageExt, decode_messages
+from ringmq.services.delay.progress import stock_text
 from ringmq.store.config_files import load_config
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
@@ -102,7 +104,7 @@ def test_a_deleted_topic_is_skipped_and_a_retry_topic_is_made_again(tmp_path: Pa
         assert broker.stop() == 0
 
 
-@pytest.mark.parametrize("victim", ["delay", "all", "plane", "stop"])
+@pytest.mark.parametrize("victim", ["delay", "all", "plane", "stop", "promoted"])
 def test_once_over_deaths(tmp_path: Path, victim: str) -> None:
     store, count = tmp_path / "store", 300
     broker = RunningBroker(store, SETTINGS)
@@ -121,7 +123,12 @@ def test_once_over_deaths(tmp_path: Path, victim: str) -> None:
                 os.kill(pid, signal.SIGKILL)
             wait_until(lambda: all(b.state == STATE_SERVING and b.pid not in pids for b in blocks), "all serve")
         else:
-            if victim == "plane":
+            if victim == "promoted":  # a slave's store: its master's file is ahead of its log
+                broker.kill_all()
+                (store / "config" / "ringmqDelayOffset.json").unlink(missing_ok=True)
+                ahead = stock_text((count // 2, count // 2), DataVersion(1, 0, 0))
+                (store / "config" / "delayOffset.json").write_text(ahead)
+            elif victim == "plane":
                 broker.kill_all()
             else:
                 assert broker.stop() == 0

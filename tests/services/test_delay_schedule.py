@@ -85,7 +85,7 @@ def test_levels_in_turn() -> None:
 
 
 def test_progress_on_disk(tmp_path: Path) -> None:
-    assert load_progress(tmp_path, 3, 100) == Progress(0, (0, 0, 0))
+    assert load_progress(tmp_path, 3, 100) == Progress(0, (0, 0, 0), has_checkpoint=False)
     save_progress(tmp_path, Progress(100, (7, 0, 9)), T0)
     assert load_progress(tmp_path, 3, 100) == Progress(100, (7, 0, 9))
     assert load_progress(tmp_path, 2, 200) == Progress(100, (7, 0))
