@@ -44,4 +44,4 @@ def test_a_mark_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.
     mark = BootMarker(plane_of(500), tmp_path / "gone")
     mark.tick()
     mark.tick()
-    assert capsys.readouterr().err.count("cannot mark") == 1
+    assert capsys.readouterr().err.count("cannot write the mark") == 1

@@ -47,7 +47,7 @@ CASES = [
     (offsets.FILE, offset("1", None), "offset"),
     (offsets.FILE, offset("1", 1e400), "offset"),
     (offsets.FILE, offset("1", 1 << 70), "offset"),
-    (offsets.FILE, offset("1", -9), "no offset"),
+    (offsets.FILE, offset("1", -9), "-9"),
     (offsets.FILE, {"offsetTable": {"Good@good": {"0": 7}, "nobody": {"0": 5}}}, "nobody"),
 ]
 

@@ -52,7 +52,8 @@ def test_a_file_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.
         shell._directory = folder
         for _ in range(5):
             assert not shell._make_next_segment()
-        assert capsys.readouterr().err == f"ringmq: {folder}/{65536:020d} cannot be made: No such file or directory\n"
+        file = folder / f"{65536:020d}"
+        assert capsys.readouterr().err == f"ringmq: log file {file} cannot be made: No such file or directory\n"
         folder.mkdir()
         assert shell._make_next_segment() and shell._not_made is None
 
