@@ -17,14 +17,13 @@ from typing import Any
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.ports import parts_of_mark
-from ringmq.native import ffi, lib
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.services.log_view import LogView
+from ringmq.services.mark_scan import scan_marks
 from ringmq.store.config_files import load_config, persist_text
 from ringmq.store.layout import DELAY_CHECKPOINT_FILE, DELAY_OFFSETS_FILE
 
 SCAN_STEP_BYTES = 4 << 20
-MARKS_PER_STEP = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +85,13 @@ def save_progress(root: Path, progress: Progress, now_ms: int) -> None:
 
 def following_marks(log: LogView, role: int, saved: Progress, log_end: int, segment_bytes: int) -> Steps[Progress]:
     """The progress that the marks in the log add to the saved one. Without a checkpoint, the marks replace it."""
-    marks, records = ffi.new("uint64_t[]", MARKS_PER_STEP), ffi.new("uint32_t[]", MARKS_PER_STEP)
-    at, offsets = ffi.new("uint64_t *"), [0] * len(saved.offsets)
-    offset = max(saved.log_offset, log.bounds().min_offset)
-    while offset < log_end:
-        found = log.file(offset)
-        if found is None:  # retention has taken it
-            offset += segment_bytes - offset % segment_bytes
-            continue
-        start, mapped = found
-        begin, end = offset - start, min(log_end - start, len(mapped))
-        data, limit = ffi.from_buffer("uint8_t *", mapped), min(end, begin + SCAN_STEP_BYTES)
-        count = lib.rmq_published_marks(role, data, begin, limit, end, start, marks, records, MARKS_PER_STEP, at)
-        for index in range(count):
-            _, lane, source = parts_of_mark(int(marks[index]))
+    offsets = [0] * len(saved.offsets)
+    since = max(saved.log_offset, log.bounds().min_offset)
+    for found in scan_marks(log, role, since, log_end, segment_bytes=segment_bytes, step_bytes=SCAN_STEP_BYTES):
+        for mark, _ in found:
+            _, lane, source = parts_of_mark(mark)
             if lane < len(offsets):
                 offsets[lane] = max(offsets[lane], source + 1)
-        offset = start + int(at[0])
         yield
     if saved.has_checkpoint or not any(offsets):
         offsets = list(map(max, saved.offsets, offsets))

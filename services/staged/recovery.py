@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ringmq.native import ffi, lib
+from ringmq.native import lib
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
 from ringmq.services.log_view import LogView
+from ringmq.services.mark_scan import scan_marks
 from ringmq.services.staged.commit_records import decode_record
 from ringmq.services.staged.commits import StagedCommits
 from ringmq.services.topics import Topics
@@ -24,7 +25,6 @@ from ringmq.store.staged_table import FILE
 
 RECORDS_PER_STEP = 64
 SCAN_STEP_BYTES = 32 << 20
-MARKS_PER_STEP = 4096
 
 
 def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -> tuple[int, str | None]:
@@ -95,21 +95,10 @@ def _replay_one(log: LogView, core: StagedCommits, numbers: range, commit_log_of
 
 def see_published(log: LogView, core: StagedCommits, since: int, log_end: int, segment_bytes: int) -> Iterator[bool]:
     """Feed the core the marks of all records in [since, log_end)."""
-    marks, messages = ffi.new("uint64_t[]", MARKS_PER_STEP), ffi.new("uint32_t[]", MARKS_PER_STEP)
-    at = ffi.new("uint64_t *")
-    offset = since
-    while offset < log_end:
-        found = log.file(offset)
-        if found is None:  # retention has taken it
-            offset += segment_bytes - offset % segment_bytes
-            continue
-        start, mapped = found
-        begin, end = offset - start, min(log_end - start, len(mapped))
-        data, limit = ffi.from_buffer("uint8_t *", mapped), min(end, begin + SCAN_STEP_BYTES)
-        count = lib.rmq_published_marks(
-            lib.RMQ_MARK_RANGE_STAGED, data, begin, limit, end, start, marks, messages, MARKS_PER_STEP, at
-        )
-        for index in range(count):
-            core.saw_published(int(marks[index]), int(messages[index]), log_end)
-        offset = start + int(at[0])
+    scan = scan_marks(
+        log, lib.RMQ_MARK_RANGE_STAGED, since, log_end, segment_bytes=segment_bytes, step_bytes=SCAN_STEP_BYTES
+    )
+    for found in scan:
+        for mark, messages in found:
+            core.saw_published(mark, messages, log_end)
         yield True

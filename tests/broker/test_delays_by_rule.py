@@ -43,7 +43,7 @@ def check(waiting: list[MessageExt], delivered: list[MessageExt], level: int) ->
 
 
 def waiting_of(client: RawClient, level: int) -> list[MessageExt]:
-    """What the queue of a level has ever held."""
+    """All messages that the queue of a level has held."""
     found: list[MessageExt] = []
     while (answer := client.pull(SCHEDULE, queue_id=level - 1, offset=len(found))).code == ResponseCode.SUCCESS:
         found += decode_messages(answer.body)

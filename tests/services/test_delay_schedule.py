@@ -1,4 +1,4 @@
-"""Which delayed messages are due: C and Python agree, and the cases of the clock."""
+"""The delayed messages that are due: C and Python agree, and the cases of the clock."""
 
 import random
 from pathlib import Path
