@@ -114,7 +114,7 @@ struct rmq_port {
     uint64_t pull_stats_cells_at; /*  40 u32 entry + 1, 0 = free [RMQ_PULL_STATS_CELLS] */
     uint8_t pad0[16];
     uint32_t generation;         /*  64 owner: of its role, when it claimed the port. Older requests are dropped */
-    uint32_t awaits;             /*  68 owner: pulls, or whatever else waits for arrivals now; 0 = none does */
+    uint32_t awaits;             /*  68 owner: pulls that wait for arrivals now; 0: they may come a nap of dispatch later */
     uint64_t acknowledged;       /*  72 owner of an ordered port: position from which requests follow a refusal that it has seen */
     uint64_t slow_dropped;       /*  80 owner: slow requests that found their ring full */
     uint64_t junk_dropped;       /*  88 owner: connections closed for junk that control did not hear of */

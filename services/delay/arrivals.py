@@ -16,9 +16,12 @@ class Arrivals:
         self._slots = ffi.cast("uint32_t *", base + int(self._row.arrived.slots_at))
 
     def want(self, queue_slot: int) -> None:
-        """Ask for the next arrival at a queue. The caller looks at the queue afterwards: earlier ones are not told."""
+        """Ask for the next arrival at a queue. The caller looks at the queue afterwards: earlier ones are not told.
+
+        The word `awaits` stays 0, so dispatch goes on napping between batches. An arrival comes up to a nap later. With
+        the word set, write woke dispatch for every batch of every send, though nothing was delayed.
+        """
         self._flags[queue_slot] = 1
-        self._row.awaits = 1
 
     @property
     def is_waiting(self) -> bool:

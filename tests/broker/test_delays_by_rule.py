@@ -50,6 +50,20 @@ def waiting_of(client: RawClient, level: int) -> list[MessageExt]:
     return found
 
 
+def awaits_arrivals(broker: RunningBroker) -> bool:
+    plane = Plane.open(plane_name(broker.store))
+    return bool(plane.header.ports.port[plane.port_of(lib.RMQ_ROLE_DELAY)].awaits)
+
+
+def test_plain_sends_wake_dispatch_no_more_often_for_delays(tmp_path: Path) -> None:
+    """Dispatch naps between batches unless a port has the word `awaits`. A nap is short beside any delay."""
+    with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
+        assert not awaits_arrivals(broker), "nothing is delayed"
+        assert client.send("T", b"m", pairs={"DELAY": "1"}).code == ResponseCode.SUCCESS
+        wait_until(lambda: len(messages_of(broker.address, "T", 8)) == 1, "it is delivered")
+        assert not awaits_arrivals(broker), "its queue has ended"
+
+
 def test_all_levels_are_delivered(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
         assert "delay" not in broker.worker_pids(), "nothing waits, so it has no process"
