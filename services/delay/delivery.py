@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import ffi, lib
 from ringmq.remoting import names
 from ringmq.remoting.config_beans import TopicConfig
@@ -59,6 +61,7 @@ class Delivery:
         self._saved: Progress | None = None
         self._unsaved: Progress | None = None
         self._save_at_ms = 0
+        self._worked_ms = 0
 
     # -- one turn ------------------------------------------------------------------------------------------
 
@@ -70,6 +73,8 @@ class Delivery:
             self._schedule.clock_moved_back()
         self._last_wall_ms = now_ms
         self._schedule.arrived(self._arrivals.take())
+        if not self._worked_ms or not self._is_idle:
+            self._worked_ms = mono_ms
         may_publish = self._republisher.collect() and self._has_checkpoint(now_ms)
         if may_publish:
             for number in self._schedule.due(now_ms):
@@ -83,6 +88,29 @@ class Delivery:
         sleep_ms = self._schedule.sleep_ms(self._wall_ms()) if may_publish else RETRY_MS
         if sleep_ms and not self._arrivals.is_waiting:
             self._republisher.wait(sleep_ms)
+
+    def may_rest(self, rest_after_ms: int) -> bool:
+        """True if no message has waited for a while, and none does now, so the process may end. The next delayed
+        message starts the worker again."""
+        if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms:
+            return False
+        deactivate(self._plane, self._role)
+        return self._is_idle and not any(map(self._has_more, range(len(self._schedule.levels))))
+
+    def rest(self) -> None:
+        """Return the arena's memory to the system. Nothing is in flight."""
+        self._plane.free_arena(self._republisher.port.number)
+
+    @property
+    def _is_idle(self) -> bool:
+        """True if every queue has ended, nothing is in flight, and the progress is saved."""
+        if self._saved is None or self._unsaved is not None or self._topics.is_waiting or self._arrivals.is_waiting:
+            return False
+        if any(level.look_ms is not None for level in self._schedule.levels):
+            return False
+        port, progress = self._republisher.port, self._republisher.progress
+        offsets = tuple(map(progress, range(len(self._schedule.levels))))
+        return port.answered and not port.has_answers and offsets == self._saved.offsets
 
     def _deliver(self, number: int, now_ms: int) -> None:
         level, republisher = self._schedule.levels[number], self._republisher
@@ -154,10 +182,22 @@ class Delivery:
         log_end = self._republisher.port.settled_end or 0
         if self._found is None:
             saved = self._load(log_end)
-            segment_bytes = int(self._plane.header.settings.segment_bytes)
-            self._found = yield from following_marks(self._log_view, self._role, saved, log_end, segment_bytes)
+            if self._may_have_waiting(saved):
+                segment_bytes = int(self._plane.header.settings.segment_bytes)
+                saved = yield from following_marks(self._log_view, self._role, saved, log_end, segment_bytes)
+            self._found = replace(saved, log_offset=log_end)
         queue = self._plane.queue(self._schedule.levels[lane].queue_slot)
         return max(int(queue.min_offset), min(self._found.offsets[lane], int(queue.max_offset)))
+
+    def _may_have_waiting(self, saved: Progress) -> bool:
+        """False if the log need not be scanned, because no message can wait. Without a checkpoint, the offsets may be
+        ahead of the log."""
+        for level, offset in zip(self._schedule.levels, saved.offsets, strict=True):
+            queue = self._plane.queue(level.queue_slot)
+            known = offset if saved.has_checkpoint else 0
+            if int(queue.max_offset) > max(known, int(queue.min_offset)):
+                return True
+        return False
 
     def _load(self, log_end: int) -> Progress:
         levels = len(self._schedule.levels)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ringmq.broker.config.run_config import read_run_config, store_config
 from ringmq.ipc.asks import Asker
 from ringmq.ipc.collector import bound_collections
-from ringmq.ipc.exit_status import EXIT_CLEAN
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
@@ -21,6 +21,9 @@ from ringmq.services.log_view import LogView
 from ringmq.store.config import parse_delay_levels
 from ringmq.store.message_store import MessageStore
 
+REST_AFTER_MS = 30_000
+"""Time without waiting messages after which the worker ends."""
+
 
 def log(text: str) -> None:
     """Write a log line."""
@@ -28,7 +31,7 @@ def log(text: str) -> None:
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
-    """Run until SIGTERM."""
+    """Run until SIGTERM, or until no message has waited for a while."""
     config, role = read_run_config(Path(spec.config_path)), plane.role(spec.role)
     delays = parse_delay_levels(config.message_delay_level)
     slots = schedule_slots(plane, len(delays))
@@ -38,12 +41,16 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     delivery = Delivery(plane, spec.role, levels, Path(config.store_path_root_dir), log_view, topics, log)
     bound_collections()
     role.state = STATE_SERVING
-    while not stop.is_set:
+    rests = False
+    while not stop.is_set and not rests:
         role.progress += 1
         delivery.turn()
+        rests = delivery.may_rest(REST_AFTER_MS)
     role.state = STATE_STOPPING
     delivery.close()
-    return EXIT_CLEAN
+    if rests:
+        delivery.rest()
+    return EXIT_RESTED if rests else EXIT_CLEAN
 
 
 if __name__ == "__main__":

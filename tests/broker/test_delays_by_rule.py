@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,7 @@ from tests.staging import make_topic, messages_of
 from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = pytest.mark.timeout(180)
+ROOT = Path(__file__).parents[2]
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVELS = [1, 2, *[3] * 16]
 SETTINGS = {
@@ -62,6 +66,28 @@ def test_plain_sends_wake_dispatch_no_more_often_for_delays(tmp_path: Path) -> N
         assert client.send("T", b"m", pairs={"DELAY": "1"}).code == ResponseCode.SUCCESS
         wait_until(lambda: len(messages_of(broker.address, "T", 8)) == 1, "it is delivered")
         assert not awaits_arrivals(broker), "its queue has ended"
+
+
+@contextmanager
+def resting(store: Path) -> Iterator[RunningBroker]:
+    """A broker whose `delay` ends after 0.2 s without waiting messages."""
+    prefix = [sys.executable, str(ROOT / "tests" / "services" / "resting_worker.py")]
+    with RunningBroker(store, SETTINGS, prefix=prefix, environment={"PYTHONPATH": str(ROOT)}) as broker:
+        yield broker
+
+
+def test_the_worker_rests_until_the_next_delayed_message(tmp_path: Path) -> None:
+    with resting(tmp_path / "store") as broker, RawClient(broker.address) as client:
+        for count in (1, 2, 3):
+            assert client.send("T", b"%d" % count, pairs={"DELAY": "1"}).code == ResponseCode.SUCCESS
+            wait_until(lambda count=count: len(messages_of(broker.address, "T", 8)) == count, "it is delivered")
+            wait_until(lambda: "delay" not in broker.worker_pids(), "the worker rests")
+        assert sorted(message.body for message in messages_of(broker.address, "T", 8)) == [b"1", b"2", b"3"]
+        broker.kill_all()
+    with resting(tmp_path / "store") as broker:
+        wait_until(lambda: "delay" not in broker.worker_pids(), "nothing waits in the recovered store")
+        assert len(messages_of(broker.address, "T", 8)) == 3
+        assert broker.stop() == 0
 
 
 def test_all_levels_are_delivered(tmp_path: Path) -> None:
