@@ -110,7 +110,7 @@ class Drill:
         self._broker = RunningBroker(
             store, self._settings, port=free_broker_port(), namesrv_port=free_port(), environment=self._environment
         )
-        self._worker_count = len(self._broker.worker_pids())
+        self._workers = set(self._broker.worker_pids())
         self._killed: set[int | None] = set()
         self._running = True
         self._report = DrillReport(seed)
@@ -233,7 +233,7 @@ class Drill:
     async def _workers_return(self) -> None:
         """Wait until killed workers run again: a dead worker at the begin of a stop rightly makes it unclean."""
         async with asyncio.timeout(RETURN_TIMEOUT_S):
-            while len(pids := self._broker.worker_pids()) < self._worker_count or not self._killed.isdisjoint(
+            while not self._workers <= (pids := self._broker.worker_pids()).keys() or not self._killed.isdisjoint(
                 pids.values()
             ):
                 await asyncio.sleep(0.01)  # poll
