@@ -1,6 +1,7 @@
 """Asks of an answerer beside control: read workers find it by the code, wait for its start, and lose nothing."""
 
 import errno
+import mmap
 import os
 import random
 import time
@@ -25,7 +26,9 @@ CODE, OTHER = 270_099, 105
 PATIENCE_NS = lib.RMQ_ASK_PATIENCE_MS * 1_000_000
 INBOX_BYTES = 1 << 16
 MARGIN_NS = 20_000_000
-"""A process is forked within it."""
+"""Time from the begin of a round to the end of the ask's patience."""
+READY, BEGIN_NS = 0, 1
+"""Words that both processes of a race share."""
 PLAN = AnswererPlan(ROLE, frozenset({lib.RMQ_ROLE_READ, lib.RMQ_ROLE_READ + 1}), INBOX_BYTES, INBOX_BYTES, (CODE,))
 
 
@@ -267,20 +270,23 @@ def test_an_orphan_in_one_inbox_is_freed_while_its_neighbour_is_claimed(plane: K
 def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
     """The start of the answerer and the end of the ask's patience meet, in two processes, again and again.
 
-    Each outcome moves the next start towards the other one, so both occur however long a start takes.
+    A round begins when both processes run. The next start moves towards the other outcome, the farther the longer the
+    same one has come, until each has come often enough.
     """
     chance, role = random.Random(27), plane.header.roles[ROLE]
     outcomes = {"done": 0, "given up": 0}
-    aim_ns = 0
-    for number in range(200):
+    aim_ns, step_ns, last = 0, 100_000, ""
+    shared = memoryview(mmap.mmap(-1, 16)).cast("q")
+    while min(outcomes.values()) <= 20:
+        number = sum(outcomes.values())
+        assert number < 2000, outcomes
         role.state = 0
         role.generation += 1
-        received_ns = time.monotonic_ns() - PATIENCE_NS + MARGIN_NS
-        position = put(plane, number, received_ns=received_ns)
-        begin_at_ns = received_ns + PATIENCE_NS + aim_ns + chance.randrange(-300_000, 300_000)
+        shared[READY] = shared[BEGIN_NS] = 0
 
-        def answer(at_ns: int = begin_at_ns) -> int:
-            while time.monotonic_ns() < at_ns:
+        def answer() -> int:
+            shared[READY] = 1
+            while not shared[BEGIN_NS] or time.monotonic_ns() < shared[BEGIN_NS]:
                 pass
             lib.rmq_inbox_start(plane.plane, ANSWERER)
             record = lib.rmq_inbox_take(plane.plane, ANSWERER)
@@ -289,6 +295,11 @@ def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
         pid = os.fork()
         if not pid:
             os._exit(answer())
+        while not shared[READY]:
+            os.sched_yield()
+        received_ns = time.monotonic_ns() - PATIENCE_NS + MARGIN_NS
+        position = put(plane, number, received_ns=received_ns)
+        shared[BEGIN_NS] = received_ns + PATIENCE_NS + aim_ns + chance.randrange(-300_000, 300_000)
         begun, given_up = False, False
         while not given_up and not begun:
             begun = plane.header.asks.answerer[ANSWERER].start_generation == role.generation
@@ -296,10 +307,12 @@ def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
             given_up = bool(lib.rmq_ask_is_lost(plane.plane, ANSWERER, position, received_ns, now_ns))
         is_void = bool(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
         assert is_void == given_up, f"round {number}: void for the answerer {is_void}, given up by the asker {given_up}"
-        outcomes["given up" if given_up else "done"] += 1
-        aim_ns += -100_000 if given_up else 100_000
+        outcome = "given up" if given_up else "done"
+        outcomes[outcome] += 1
+        step_ns = min(2 * step_ns, MARGIN_NS // 4) if outcome == last else 100_000
+        aim_ns = max(-MARGIN_NS, aim_ns - step_ns) if given_up else min(MARGIN_NS, aim_ns + step_ns)
+        last = outcome
         lib.rmq_inbox_done(plane.plane, ANSWERER, lib.rmq_inbox_take(plane.plane, ANSWERER))
-    assert min(outcomes.values()) > 20, outcomes
 
 
 def test_told_answers_reach_a_role_without_connections(plane: Kit) -> None:
