@@ -1,5 +1,6 @@
 """Tasks of a write at a real broker, without Spark: sent straight, staged, run again in another order, and at stock."""
 
+import datetime
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,12 +108,24 @@ def test_rows_of_a_queue_keep_their_order(broker: RunningBroker) -> None:
     assert settled(broker.address, "Sorted", 1000) == rows("s")
 
 
-def test_delays_are_refused_by_their_name(broker: RunningBroker) -> None:
+def test_rows_with_a_delay_level_come_later(broker: RunningBroker) -> None:
     make_topic(broker.address, "Delay", 1)
-    batch = pa.record_batch({"value": pa.array([b"x"]), "delayLevel": pa.array([3], pa.int32())})
+    batch = pa.record_batch({"value": pa.array([b"later", b"now"]), "delayLevel": pa.array([1, None], pa.int32())})
     options = WriteOptions(broker.namesrv, "Delay", send_timeout_ms=2000)
     plan = plan_batch_write(options, [*VALUE, ("delayLevel", "int")], overwrite=False)
-    with pytest.raises(SendError, match="DELAY = 3: delayed messages are not supported yet"):
+    began = time.monotonic()
+    assert write_directly(plan, iter([batch])).rows == 2
+    assert settled(broker.address, "Delay", 2) == [b"now", b"later"]
+    assert time.monotonic() - began > 0.9, "level 1 is a second"
+
+
+def test_timers_are_refused_by_their_name(broker: RunningBroker) -> None:
+    make_topic(broker.address, "Timer", 1)
+    due = pa.array([datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"value": pa.array([b"x"]), "deliverAt": due})
+    options = WriteOptions(broker.namesrv, "Timer", send_timeout_ms=2000)
+    plan = plan_batch_write(options, [*VALUE, ("deliverAt", "timestamp")], overwrite=False)
+    with pytest.raises(SendError, match="TIMER_DELIVER_MS: timer messages are not supported yet"):
         write_directly(plan, iter([batch]))
 
 
