@@ -72,6 +72,15 @@ class Rule:
     pairs: tuple[RulePair, ...] = ()
     code: int = 0
     remark: str = ""
+    with_name: bytes = b""
+    with_when: When = When.PRESENT
+    is_retried: bool = False
+    """True: the rule matches only sends with reconsumeTimes > 0."""
+
+
+_NUMBERS = (
+    "kind", "when", "transaction", "topic_id", "queue_from", "queue_id", "sys_flag_clear", "code", "with_when",
+)  # fmt: skip
 
 
 def rules_struct(rules: Iterable[Rule]) -> Any:
@@ -82,8 +91,9 @@ def rules_struct(rules: Iterable[Rule]) -> Any:
         raise ValueError(f"{len(found)} admission rules, the limit is {lib.RMQ_RULES_MAX}")
     struct.count = len(found)
     for rule, to in zip(found, struct.rules, strict=False):
-        for field in ("kind", "when", "transaction", "topic_id", "queue_from", "queue_id", "sys_flag_clear", "code"):
+        for field in _NUMBERS:
             setattr(to, field, getattr(rule, field))
+        to.retried, to.with_length = rule.is_retried, _put(to.with_name, rule.with_name)
         if len(rule.pairs) > lib.RMQ_RULE_PAIRS_MAX:
             raise ValueError(f"an admission rule with {len(rule.pairs)} pairs, the limit is {lib.RMQ_RULE_PAIRS_MAX}")
         to.name_length, to.pair_count = _put(to.name, rule.name), len(rule.pairs)
@@ -123,7 +133,8 @@ def _rule(struct: Any) -> Rule:
     return Rule(
         RuleKind(struct.kind), _get(struct.name, struct.name_length), When(struct.when), struct.transaction,
         struct.topic_id, QueueFrom(struct.queue_from), struct.queue_id, struct.sys_flag_clear, tuple(pairs),
-        struct.code, ffi.string(struct.remark).decode(),
+        struct.code, ffi.string(struct.remark).decode(), _get(struct.with_name, struct.with_length),
+        When(struct.with_when), bool(struct.retried),
     )  # fmt: skip
 
 

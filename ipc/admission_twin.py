@@ -59,6 +59,7 @@ class Send:
     batch: bool
     body_length: int
     properties: bytes
+    reconsume_times: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,34 +154,49 @@ def _choose(
 ) -> tuple[Admitted, int]:  # fmt: skip
     """The decision of the first rule that matches, and the bytes of the pairs that it adds."""
     seen, names = reserved[: lib.RMQ_RESERVED_PAIRS_MAX], {rule.name for rule in rules}
+    values = dict(seen)
     strange = len(reserved) > len(seen) or any(name not in names for name, _ in seen)
     if not approved and reserved and (send.batch or strange):
         return Admitted(Verdict.ASK, Reason.PAIR), 0
     for number, rule in enumerate(() if send.batch or not (reserved or send.sys_flag & TRANSACTION_MASK) else rules):
-        value = dict(seen).get(rule.name)
-        if rule.transaction not in (ANY_TRANSACTION, send.sys_flag & TRANSACTION_MASK) or (rule.name and value is None):
-            continue
-        level = 0
-        if rule.name and value is not None and rule.when == When.POSITIVE:
-            if not _NUMBER.fullmatch(value) or not -_INT32 <= int(value) < _INT32:
-                if approved:
-                    continue
-                return Admitted(Verdict.ASK, Reason.VALUE), 0
-            level = int(value)
-        if rule.name and value is not None and not _holds(rule, value, level):
+        found = _matches(rule, send, values)
+        if found is None and not approved:
+            return Admitted(Verdict.ASK, Reason.VALUE), 0
+        if not found:
             continue
         if rule.kind == RuleKind.REFUSE:
             return Admitted(Verdict.REFUSE, rule=number), 0
+        level = (_number(values[rule.name]) or 0) if rule.name and rule.when == When.POSITIVE else 0
         return _redirect(rule, number, send, queue_id, min(level, rule.queue_id), key_length)
     if send.sys_flag & TRANSACTION_MASK:
         return Admitted(Verdict.ASK, Reason.SYS_FLAG), 0
     return Admitted(Verdict.PLAIN), 0
 
 
-def _holds(rule: Rule, value: bytes, level: int) -> bool:
-    if rule.when == When.POSITIVE:
-        return level > 0
-    return rule.when == When.PRESENT or value.lower() == b"true"
+def _matches(rule: Rule, send: Send, values: dict[bytes, bytes]) -> bool | None:
+    """True if the rule matches. None if a value is no number where the rule needs one."""
+    if rule.transaction not in (ANY_TRANSACTION, send.sys_flag & TRANSACTION_MASK):
+        return False
+    if rule.is_retried and send.reconsume_times <= 0:
+        return False
+    if not rule.name:
+        return True
+    first = _holds(rule.when, values.get(rule.name))
+    return _holds(rule.with_when, values.get(rule.with_name)) if first and rule.with_name else first
+
+
+def _holds(when: When, value: bytes | None) -> bool | None:
+    if value is None:
+        return False
+    if when == When.POSITIVE:
+        number = _number(value)
+        return None if number is None else number > 0
+    return when == When.PRESENT or value.lower() == b"true"
+
+
+def _number(value: bytes) -> int | None:
+    is_number = _NUMBER.fullmatch(value) and -_INT32 <= int(value) < _INT32
+    return int(value) if is_number else None
 
 
 def _redirect(rule: Rule, number: int, send: Send, queue_id: int, level: int, key_length: int) -> tuple[Admitted, int]:

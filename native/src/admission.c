@@ -35,9 +35,9 @@ uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, in
 
 /* --- rules ---------------------------------------------------------------------------------------------------------------- */
 
-static int is_named(const struct rmq_admission_rule *rule, const struct rmq_reserved_pair *pair)
+static int is_named(const char *name, uint32_t length, const struct rmq_reserved_pair *pair)
 {
-    return rule->name_length && rule->name_length == pair->name_length && !memcmp(rule->name, pair->name, pair->name_length);
+    return length && length == pair->name_length && !memcmp(name, pair->name, length);
 }
 
 static uint32_t reserved_count(const struct rmq_send *s)
@@ -50,7 +50,7 @@ static int all_are_named(const struct rmq_send *s, const struct rmq_admission_ru
 {
     for (uint32_t i = 0; i < reserved_count(s); i++) {
         uint32_t n = 0;
-        while (n < rules->count && !is_named(&rules->rules[n], &s->reserved[i]))
+        while (n < rules->count && !is_named(rules->rules[n].name, rules->rules[n].name_length, &s->reserved[i]))
             n++;
         if (n == rules->count)
             return 0;
@@ -58,11 +58,11 @@ static int all_are_named(const struct rmq_send *s, const struct rmq_admission_ru
     return s->reserved_count <= RMQ_RESERVED_PAIRS_MAX;
 }
 
-static const struct rmq_reserved_pair *pair_of(const struct rmq_send *s, const struct rmq_admission_rule *rule)
+static const struct rmq_reserved_pair *pair_of(const struct rmq_send *s, const char *name, uint32_t length)
 {
     const struct rmq_reserved_pair *found = NULL;
     for (uint32_t i = 0; i < reserved_count(s); i++)
-        if (is_named(rule, &s->reserved[i]))
+        if (is_named(name, length, &s->reserved[i]))
             found = &s->reserved[i];
     return found;
 }
@@ -78,18 +78,11 @@ static int is_true(const uint8_t *text, uint32_t length)
 
 enum answer { NO, YES, UNCLEAR };
 
-/* Tells if the rule matches; *number: the value of its pair, for WHEN_POSITIVE. */
-static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq_send *s, int32_t *number)
+static enum answer pair_holds(const struct rmq_reserved_pair *pair, uint32_t when, int32_t *number)
 {
-    *number = 0;
-    if (rule->transaction != RMQ_TRANSACTION_ANY && (s->sys_flag & RMQ_SYS_TRANSACTION_MASK) != rule->transaction)
-        return NO;
-    if (!rule->name_length)
-        return YES;
-    const struct rmq_reserved_pair *pair = pair_of(s, rule);
     if (!pair)
         return NO;
-    switch (rule->when) {
+    switch (when) {
     case RMQ_WHEN_POSITIVE:
         if (!rmq_text_int32(pair->value, pair->value_length, number))
             return UNCLEAR;
@@ -99,6 +92,23 @@ static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq
     default:
         return YES;
     }
+}
+
+/* Tells if the rule matches; *number: the value of its pair, for WHEN_POSITIVE. */
+static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq_send *s, int32_t *number)
+{
+    int32_t of_second;
+    *number = 0;
+    if (rule->transaction != RMQ_TRANSACTION_ANY && (s->sys_flag & RMQ_SYS_TRANSACTION_MASK) != rule->transaction)
+        return NO;
+    if (rule->retried && s->reconsume_times <= 0)
+        return NO;
+    if (!rule->name_length)
+        return YES;
+    enum answer first = pair_holds(pair_of(s, rule->name, rule->name_length), rule->when, number);
+    if (first != YES || !rule->with_length)
+        return first;
+    return pair_holds(pair_of(s, rule->with_name, rule->with_length), rule->with_when, &of_second);
 }
 
 static uint32_t digits(uint32_t number)

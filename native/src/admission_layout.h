@@ -30,8 +30,8 @@ struct rmq_rule_pair {
 #define RMQ_RULE_KEY_MAX 64
 
 /* One rule. It matches a send whose transaction bits are `transaction`. If the rule has a name, the send must have a pair of
- * that name with such a value; of several such pairs the last counts. The first rule that matches decides. Rules see only
- * reserved pairs (struct rmq_reserved_pair), and no batches. */
+ * that name with such a value; of several such pairs the last counts. A rule with a name may ask for a second pair. The first
+ * rule that matches decides. Rules see only reserved pairs (struct rmq_reserved_pair), and no batches. */
 struct rmq_admission_rule {
     uint32_t kind;               /* RMQ_RULE_REDIRECT, RMQ_RULE_REFUSE */
     uint32_t when;               /* RMQ_WHEN_* */
@@ -45,7 +45,12 @@ struct rmq_admission_rule {
     /* REFUSE */
     int32_t code;
     uint32_t pair_count;         /* REDIRECT: of `pairs` */
+    uint32_t retried;            /* 1: only sends with reconsumeTimes > 0 */
+    uint32_t with_when;          /* RMQ_WHEN_*, of the second pair */
+    uint32_t with_length;        /* of with_name; 0: no second pair */
+    uint32_t reserved;
     char name[32];
+    char with_name[32];
     char remark[128];            /* REFUSE: NUL-terminated */
     struct rmq_rule_pair pairs[RMQ_RULE_PAIRS_MAX];
 };
@@ -73,5 +78,5 @@ struct rmq_admission {
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_rule_pair) == 64, "pair");
-_Static_assert(sizeof(struct rmq_admission_rule) == 200 + RMQ_RULE_PAIRS_MAX * 64, "rule");
+_Static_assert(sizeof(struct rmq_admission_rule) == 248 + RMQ_RULE_PAIRS_MAX * 64, "rule");
 #endif

@@ -65,6 +65,10 @@ static int is_sound(const struct rmq_admission_rule *rule)
         return 0;
     if (rule->name_length && !rmq_send_reserves((const uint8_t *)rule->name, rule->name_length))
         return 0;
+    if (rule->with_length > sizeof rule->with_name || rule->with_when > RMQ_WHEN_TRUE || rule->retried > 1)
+        return 0;
+    if (rule->with_length && (!rule->name_length || !rmq_send_reserves((const uint8_t *)rule->with_name, rule->with_length)))
+        return 0;
     if (rule->kind == RMQ_RULE_REFUSE)
         return memchr(rule->remark, 0, sizeof rule->remark) != NULL;
     return rule->kind == RMQ_RULE_REDIRECT && redirect_is_sound(rule);

@@ -33,7 +33,7 @@ def in_c(
 ) -> Admitted:
     """The C core's verdict over a frame that says this."""
     fields = {"a": "PG", "b": send.topic.decode(), "e": str(send.queue_id), "f": str(send.sys_flag), "g": "1", "h": "0"}
-    fields |= {"i": send.properties.decode(), "m": str(send.batch).lower()}
+    fields |= {"i": send.properties.decode(), "j": str(send.reconsume_times), "m": str(send.batch).lower()}
     frame = request(310, fields, b"x" * send.body_length, serialise=SerializeType.JSON)
     buffer, home = ffi.from_buffer(bytearray(frame)), ffi.new("uint8_t[]", lib.RMQ_PROPERTIES_JSON_MAX)
     header, s = ffi.new("struct rmq_frame_header *"), ffi.new("struct rmq_send *")
@@ -120,6 +120,33 @@ def test_redirects() -> None:
     assert both(sent(long_key, sys_flag=4)) == Admitted(Verdict.ASK, Reason.VALUE)
 
 
+RETRIED = Rule(
+    RuleKind.REDIRECT, b"DELAY", When.POSITIVE, transaction=ANY_TRANSACTION, topic_id=5, queue_from=QueueFrom.LEVEL,
+    queue_id=18, with_name=b"TRAN_MSG", with_when=When.TRUE, is_retried=True,
+)  # fmt: skip
+DELAYED_HALF = Rule(
+    RuleKind.REFUSE, b"TRAN_MSG", When.TRUE, transaction=ANY_TRANSACTION, code=13, with_name=b"DELAY",
+    with_when=When.POSITIVE,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pairs", "times", "rule"),
+    [
+        (b"TRAN_MSG\x01true\x02DELAY\x013\x02", 1, 0), (b"TRAN_MSG\x01true\x02DELAY\x013\x02", 0, 1),
+        (b"TRAN_MSG\x01true\x02DELAY\x010\x02", 1, 2), (b"TRAN_MSG\x01true\x02", 1, 2),
+        (b"DELAY\x013\x02", 1, 3), (b"TRAN_MSG\x01no\x02DELAY\x013\x02", 1, 3),
+        (b"TRAN_MSG\x01true\x02DELAY\x01x\x02", 1, None), (b"TRAN_MSG\x01true\x02DELAY\x01x\x02", 0, None),
+    ],
+)  # fmt: skip
+def test_a_rule_for_two_pairs_and_for_retried_messages(pairs: bytes, times: int, rule: int | None) -> None:
+    found = both(sent(pairs, reconsume_times=times), (RETRIED, DELAYED_HALF, HALF, DELAY))
+    if rule is None:
+        assert found == Admitted(Verdict.ASK, Reason.VALUE)
+    else:
+        assert found.rule == rule and found.verdict in (Verdict.REDIRECT, Verdict.REFUSE)
+
+
 def test_redirected_properties_have_the_same_limit() -> None:
     pair = b"DELAY\x013\x02"
     added = 42 + len(added_pairs(DELAY, b"T", 1, 3, b""))
@@ -144,6 +171,7 @@ SENDS = st.builds(
     sys_flag=st.sampled_from([0, 0, 0, 1, 4, 8, 12, 0x40, 0x80, 0x31]),
     batch=st.sampled_from([False, False, False, True]),
     body_length=st.sampled_from([5, 5, 5, 0, 1000, 1001]), properties=st.lists(PIECES, max_size=7).map(b"".join),
+    reconsume_times=st.sampled_from([0, 0, 1, -1, 2**31 - 1]),
 )  # fmt: skip
 PAIRS = st.lists(
     st.builds(RulePair, st.sampled_from([b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"KEYS"]),
@@ -156,11 +184,15 @@ NAMED = st.builds(
     Rule, KINDS, st.sampled_from([b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_MS", b"POP_CK", b"INNER"]),
     st.sampled_from(When), TRANSACTIONS, topic_id=st.just(3),
     queue_from=st.sampled_from([QueueFrom.FIXED, QueueFrom.ORIGINAL]), queue_id=st.integers(0, 30), pairs=PAIRS,
+    with_name=st.sampled_from([b"", b"", b"DELAY", b"TRAN_MSG"]), with_when=st.sampled_from(When),
+    is_retried=st.booleans(),
 )  # fmt: skip
 LEVELS = st.builds(
     Rule, KINDS, st.sampled_from([b"DELAY", b"TIMER_DELAY_MS"]), st.just(When.POSITIVE), TRANSACTIONS,
     topic_id=st.just(3),
     queue_from=st.just(QueueFrom.LEVEL), queue_id=st.integers(1, 30), pairs=PAIRS,
+    with_name=st.sampled_from([b"", b"TRAN_MSG"]), with_when=st.sampled_from([When.PRESENT, When.TRUE]),
+    is_retried=st.booleans(),
 )  # fmt: skip
 BITS = st.builds(Rule, KINDS, transaction=st.sampled_from([4, 8, 12]), topic_id=st.just(3), queue_id=st.integers(0, 30))
 RULE_SETS = st.lists(NAMED | LEVELS | BITS, max_size=5).map(tuple)

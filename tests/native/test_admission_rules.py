@@ -171,7 +171,8 @@ def test_what_no_rule_names_and_what_its_topic_cannot_take_goes_to_control(kit: 
 
 def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
     refuse = Rule(RuleKind.REFUSE, transaction=8, code=16, remark="not here: ä")
-    rules = (delay_rule(kit), refuse) * 8
+    second = dataclasses.replace(delay_rule(kit), with_name=b"TRAN_MSG", with_when=When.TRUE, is_retried=True)
+    rules = (delay_rule(kit), refuse) * 7 + (second, refuse)
     publish_rules(kit.plane, rules)
     assert published_rules(kit.plane) == rules
     publish_rules(kit.plane, rules[1:3])
@@ -189,7 +190,8 @@ def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
         {"transaction": 1}, {"topic_id": 0}, {"pairs": (RulePair(b"UNIQ_KEY", ValueFrom.TEXT, b"x"),)},
         {"pairs": (RulePair(b"", ValueFrom.TEXT, b"x"),)}, {"pairs": (RulePair(b"a\x01", ValueFrom.TEXT, b"x"),)},
         {"pairs": (RulePair(b"a", ValueFrom.TEXT, b""),)}, {"pairs": (RulePair(b"a", ValueFrom.TEXT, b"\x02"),)},
-        {"pairs": (REAL[0], REAL[0])},
+        {"pairs": (REAL[0], REAL[0])}, {"with_name": b"KEYS"},
+        {"name": b"", "transaction": 4, "when": When.PRESENT, "queue_from": QueueFrom.FIXED, "with_name": b"DELAY"},
     ],
     ids=str,
 )  # fmt: skip
