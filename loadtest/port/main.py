@@ -44,9 +44,18 @@ def measure(folder: Path, tools: Tools, *, records: int, body: int, seconds: flo
                 raise RuntimeError(f"the worker has no result:\n{broker.log_tail()}")
             time.sleep(0.1)
         result = json.loads(Path(task.result).read_text())
-        result["read"] = loader.run("verify", topic=TARGET)["read"]
+        result["read"] = _read_back(loader, result["submitted"])
     shutil.rmtree(folder, ignore_errors=True)
     return result
+
+
+def _read_back(loader: Loader, submitted: int) -> int:
+    """Return the number of copies in the target. The last ones become visible some time after their submission."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        read = int(loader.run("verify", topic=TARGET)["read"])
+        if read >= submitted or time.monotonic() > deadline:
+            return read
 
 
 def is_whole(result: Any) -> bool:
