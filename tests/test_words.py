@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_house import MAY_IMPORT, PAGES, ROOT
+from tests.test_architecture import MAY_IMPORT, PAGES, ROOT
 
 LINE_MAX = CELL_MAX = 120
 CLAUSE = re.compile(

@@ -150,7 +150,7 @@ def test_a_stop_is_clean_only_when_the_last_sync_of_queues_was(tmp_path: Path, f
     assert (markers.failed_cause(tmp_path) or "").startswith("fsync of a consume queue" if fault else "")
 
 
-def test_house_keeping_that_fails_ends_the_worker() -> None:
+def test_a_failed_housekeeping_ends_the_worker() -> None:
     """Its thread alone would end unseen, and no log file would be made any more: the supervisor starts flush again."""
     script = """if True:
         import threading, time

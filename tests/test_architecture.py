@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports point one way, files and functions stay small, notes stay out."""
+"""Rules of the architecture: imports point one way, files and functions stay small, pages list what exists."""
 
 import ast
 import re
@@ -28,15 +28,15 @@ MAY_IMPORT = {
     "loadtest": {"client", "remoting"},
     "testing": {"client", "remoting", "cli", "loadtest"},
 }
-# Imports inside functions only: the command line must print its help without loading any of these.
+# Imports inside functions only: `--help` must load none of these.
 MAY_IMPORT_LAZILY = {
     "cli": {"store", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
     "client": {"native"},
-    # What the Spark bench measures; what a killed broker leaves; the worker of bench-port, which is a service.
+    # For the Spark bench, the segments that a killed broker leaves, and the worker of bench-port (a service).
     "loadtest": {"spark_bridge", "ipc", "native", "store", "services", "filters"},
 }
-# Rooms of the two largest folders; what lies beside the rooms of one is their common ground.
-ROOMS = {
+# Subpackages of the two largest packages. Modules beside them may be imported by all of them.
+SUBPACKAGES = {
     "broker": {
         "config": set(),
         "requests": {"config"},
@@ -54,11 +54,11 @@ ROOMS = {
         "observing": {"runtimes", "connections", "producing"},
     },
 }
-# Names that the worker table alone makes and lists; the entry point of such a worker matches its name.
+# Only the worker table makes and lists these names. The entry point of such a worker matches its name.
 WORKER_NAMES = re.compile(r"""["'](read-|ha-slave["'])""")
 NAMES_WORKERS = {"ipc/workers.py", "ha/worker.py"}
 DRILLS = "loadtest"
-"""Drills strike workers by name, in an order that their seeds depend on."""
+"""Drills inject faults into workers by name. The order of faults depends on the seed."""
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
@@ -106,7 +106,7 @@ def test_imports_point_one_way(folder: str) -> None:
 
 
 def test_only_the_table_of_ports_knows_how_many_readers_there_are() -> None:
-    """Everybody else asks it (native/src/port.h, ipc/ports.py); the worker table and placement name its bound."""
+    """Other modules ask native/src/port.h or ipc/ports.py. The worker table and placement name the bound."""
     counts = re.compile(r"RMQ_(READERS|PRODUCERS)_MAX|RMQ_CONTROL_PRODUCER|settings(\.|->)readers|RMQ_ROLE_READ *\+")
     bound = re.compile(r"\bREADERS_MAX\b")
     folders = ("native", "ipc", "broker", "ha", "doctor", "cli", "namesrv", "store", "spark_bridge")
@@ -122,51 +122,53 @@ def test_only_the_worker_table_lists_workers() -> None:
     assert {name for name in found if not name.startswith(DRILLS)} == NAMES_WORKERS
 
 
-@pytest.mark.parametrize(("folder", "room"), [(folder, room) for folder in ROOMS for room in ROOMS[folder]])
-def test_rooms_point_one_way(folder: str, room: str) -> None:
-    others = set(ROOMS[folder]) - ROOMS[folder][room] - {room}
+@pytest.mark.parametrize(
+    ("folder", "subpackage"), [(folder, name) for folder, names in SUBPACKAGES.items() for name in names]
+)
+def test_subpackages_point_one_way(folder: str, subpackage: str) -> None:
+    others = set(SUBPACKAGES[folder]) - SUBPACKAGES[folder][subpackage] - {subpackage}
     wrong = []
-    for path in sorted((ROOT / folder / room).glob("*.py")):
+    for path in sorted((ROOT / folder / subpackage).glob("*.py")):
         imported = re.findall(rf"from ringmq\.{folder}(?:\.(\w+)\S*)? import (.*)", path.read_text())
-        rooms = {module or names for module, names in imported}
-        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in rooms & others]
+        names = {module or names for module, names in imported}
+        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in names & others]
     assert not wrong
 
 
 def broker_imports() -> dict[str, set[str]]:
-    """Rooms of `broker/` and modules beside them -> those that they import, for type checkers alone, too."""
+    """Map each subpackage and module of `broker/` to its imports, also those for type checkers alone."""
     imports: dict[str, set[str]] = {}
     for path in sorted((ROOT / "broker").rglob("*.py")):
-        place = path.parent.name if path.parent.name in ROOMS["broker"] else path.stem
+        place = path.parent.name if path.parent.name in SUBPACKAGES["broker"] else path.stem
         found = re.findall(r"^ *from ringmq\.broker(?:\.(\w+)\S*)? import (.*)", path.read_text(), re.MULTILINE)
         imports.setdefault(place, set()).update({module or names for module, names in found} - {place})
     return imports
 
 
 def test_the_broker_has_no_import_circles() -> None:
-    """Handlers and tables are given what they need, so none of them imports the core that is made of them."""
+    """Handlers and tables get their dependencies as arguments, so none of them imports the core."""
     imports = broker_imports()
     assert "handlers" in imports["control_wiring"]
-    assert not [place for place in ROOMS["broker"] if imports[place] & {"core", "control", "control_wiring"}]
+    assert not [place for place in SUBPACKAGES["broker"] if imports[place] & {"core", "control", "control_wiring"}]
     while leaves := [place for place, targets in imports.items() if not targets & imports.keys()]:
         for place in leaves:
             del imports[place]
     assert not imports, "each of these imports another of them"
 
 
-def test_services_see_of_the_broker_its_settings_and_its_requests_alone() -> None:
-    seen = set()
+def test_services_import_only_settings_and_requests_of_the_broker() -> None:
+    imported = set()
     for path in (ROOT / "services").rglob("*.py"):
-        seen |= set(re.findall(r"(?:from|import) ringmq\.broker\.?(\w*)", path.read_text()))
-    assert seen == {"config", "requests"}
+        imported |= set(re.findall(r"(?:from|import) ringmq\.broker\.?(\w*)", path.read_text()))
+    assert imported == {"config", "requests"}
 
 
-@pytest.mark.parametrize("folder", ROOMS)
-def test_every_room_is_known(folder: str) -> None:
-    assert {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")} == set(ROOMS[folder])
+@pytest.mark.parametrize("folder", SUBPACKAGES)
+def test_every_subpackage_is_listed(folder: str) -> None:
+    assert {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")} == set(SUBPACKAGES[folder])
     page = (ROOT / "ARCHITECTURE.md").read_text()
-    told = re.findall(rf"^\| `{folder}/(\w+)/` \| .* \| ([^|]*) \|$", page, re.MULTILINE)
-    assert {room: set(re.findall(r"\w+", text)) - {"nothing"} for room, text in told} == ROOMS[folder]
+    rows = re.findall(rf"^\| `{folder}/(\w+)/` \| .* \| ([^|]*) \|$", page, re.MULTILINE)
+    assert {name: set(re.findall(r"\w+", text)) - {"nothing"} for name, text in rows} == SUBPACKAGES[folder]
 
 
 def test_no_file_is_too_long() -> None:
@@ -187,16 +189,16 @@ def test_no_function_is_too_long() -> None:
 
 
 def packages() -> Iterator[Path]:
-    """Every folder with Python of the product, those inside others too."""
+    """Folders with Python of the product, nested ones included."""
     for folder in MAY_IMPORT:
         yield from sorted(path.parent for path in (ROOT / folder).rglob("__init__.py"))
 
 
-def test_every_package_says_what_it_owns() -> None:
+def test_every_package_has_a_docstring() -> None:
     assert not [path for path in packages() if not ast.get_docstring(ast.parse((path / "__init__.py").read_text()))]
 
 
-def test_a_folder_is_known_wherever_folders_are_listed() -> None:
+def test_each_list_of_folders_is_complete() -> None:
     folders = set(MAY_IMPORT)
     assert {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"} == folders
     linted = re.search(r"^PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -206,7 +208,7 @@ def test_a_folder_is_known_wherever_folders_are_listed() -> None:
 
 
 def test_the_rule_of_packages_finds_every_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`package_folders` of setup.py: no package is named by hand, and none is in two places."""
+    """`package_folders` of setup.py names no package by hand, and none twice."""
     monkeypatch.setenv("RINGMQ_ALL_PACKAGES", "1")
     rule = runpy.run_path(str(ROOT / "setup.py"))
     found = rule["package_folders"]()
@@ -232,12 +234,12 @@ def test_what_is_installed_of_loadtest_imports_nothing_else_of_it_at_the_top() -
     assert not wrong
 
 
-def test_the_table_of_folders_says_what_may_be_imported() -> None:
-    said = {}
+def test_the_table_of_folders_lists_allowed_imports() -> None:
+    listed = {}
     for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
         if row := re.fullmatch(r"\| `(\w+)/` \| .* \| ([^|]*) \|", line):
-            said[row[1]] = set(re.findall(r"\w+", re.sub(r"\(.*?\)", "", row[2]))) - {"nothing"}
-    assert said == MAY_IMPORT
+            listed[row[1]] = set(re.findall(r"\w+", re.sub(r"\(.*?\)", "", row[2]))) - {"nothing"}
+    assert listed == MAY_IMPORT
 
 
 def test_every_dependency_has_its_reason() -> None:
@@ -249,7 +251,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 def test_no_install_names_the_package_of_an_index() -> None:
-    """The name belongs to another package there: an install names a checkout, a wheel or the Debian package."""
+    """Another package has the name there. Commands name a checkout, a wheel or the Debian package."""
     by_name = re.compile(r"pip3? install( -\S+)* ['\"`]?ringmq\b(?!-)")
     texts = [path for kind in ("*.py", "*.md", "*.sh", "*.toml", "*.service") for path in ROOT.rglob(kind)]
     found = [path for path in texts if not {".venv", "build"} & set(path.parts) and by_name.search(path.read_text())]
@@ -269,7 +271,7 @@ def test_the_first_page_is_short_and_begins_with_a_command() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What can stand behind # in a link to the page."""
+    """Anchors of the headings, for links with #."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
