@@ -26,7 +26,8 @@ from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request_runner import RequestRunner
 from ringmq.broker.requests import slow_requests
 from ringmq.broker.requests.intake import Intake
-from ringmq.broker.requests.reply_queue import ReplyQueues
+from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE, ReplyQueues
 from ringmq.broker.requests.request import Effect
 from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.turns import TurnClock
@@ -41,8 +42,9 @@ from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting import json_body
+from ringmq.remoting.command import decode_frame
 from ringmq.remoting.config_beans import TopicConfig
-from ringmq.remoting.errors import RequestError
+from ringmq.remoting.errors import RemotingError, RequestError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.store.record_values import is_topic_name
 
@@ -122,6 +124,7 @@ class ControlLoop:
             others={
                 lib.RMQ_INBOX_QUEUE: self._on_queue,
                 lib.RMQ_INBOX_TOPICS: self._on_topics,
+                lib.RMQ_INBOX_CHECK: self._on_check,
                 lib.RMQ_INBOX_HA: self._on_news,
             },
         )
@@ -201,6 +204,26 @@ class ControlLoop:
 
     def _on_topics(self, record: Ask, now_ms: int) -> None:
         self._guard("topics of a service", lambda: self._make_topics(record, now_ms))
+
+    def _on_check(self, record: Ask, now_ms: int) -> None:
+        """Send a transaction's check to a client of its producer group. The answer is empty, or the reason why not."""
+        if self._replies.backlog_bytes() > BACKLOG_BYTES_LARGE:
+            remark = f"more than {BACKLOG_BYTES_LARGE} bytes wait for a read worker"
+        else:
+            remark = self._push_check(record.payload)
+        self._inbox.answer_role(record, remark.encode())
+
+    def _push_check(self, payload: bytes) -> str:
+        try:
+            check = ProducerCheck.decode(payload)
+            command = decode_frame(check.frame)
+        except (ValueError, RemotingError) as error:
+            return str(error)
+        connection = self.broker.producers.next_of(check.group)
+        if connection is None:
+            return f"producer group {check.group} has no client"
+        self.broker.outbox.push(connection, command)
+        return ""
 
     def _make_queue(self, record: Ask) -> None:
         """Publish a queue for which a slave's dispatch waits: its record has arrived before the settings of its

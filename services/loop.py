@@ -22,7 +22,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.remoting.log_throttle import LogThrottle
-from ringmq.services.control_topics import ControlTopics
+from ringmq.services.control_asks import ControlAsks
 from ringmq.services.hosted_service import HostedService
 from ringmq.services.log_view import LogView
 from ringmq.services.service_requests import ServiceRequests
@@ -45,7 +45,7 @@ class ServiceLoop:
         role: int,
         inbox: Inbox,
         services: Sequence[HostedService],
-        topic_creator: ControlTopics,
+        topic_creator: ControlAsks,
         outbox: Outbox,
         config: Callable[[], BrokerConfig],
         log_view: LogView,

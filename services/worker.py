@@ -17,7 +17,7 @@ from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
 from ringmq.services.appends import Appends
 from ringmq.services.config_watcher import ConfigWatcher
-from ringmq.services.control_topics import ControlTopics
+from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.loop import ServiceLoop
 from ringmq.services.staged.events import Effect
@@ -46,7 +46,7 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appen
     plane.map_arena(port)
     log_view = LogView(plane, MessageStore(store_config(config())))
     outbox, inbox = Outbox(), Inbox(plane, spec.role)
-    topic_creator = ControlTopics(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
+    topic_creator = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
     appends: Appends[Effect] = Appends(plane, port)
     staged = StagedWrites(
         plane=plane,

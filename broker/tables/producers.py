@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 from ringmq.broker.requests.request import Connection
 from ringmq.broker.requests.turns import Steps
@@ -21,6 +22,7 @@ class ProducerTable:
         self.memberships = 0
         """Members of all groups."""
         self._of_connection: dict[Connection, dict[str, None]] = {}
+        self._turns = 0
 
     def __iter__(self) -> Iterator[tuple[str, Members]]:
         return iter(self._groups.items())
@@ -35,6 +37,14 @@ class ProducerTable:
     def get(self, group: str) -> Members | None:
         """Members of the group. None if there are none."""
         return self._groups.get(group)
+
+    def next_of(self, group: str) -> Connection | None:
+        """A member of the group, each call the next one, as stock (`ProducerManager.getAvailableChannel`)."""
+        members = self._groups.get(group)
+        if members is None:
+            return None
+        self._turns += 1
+        return next(islice(members, self._turns % len(members), None))
 
     def register(self, group: str, connection: Connection, member: Member) -> None:
         """Register one group of a heartbeat."""

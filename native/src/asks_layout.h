@@ -45,6 +45,8 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_JUNK 6         /* payload: at most RMQ_JUNK_BYTES that are no frame; the connection is closed */
 #define RMQ_INBOX_TOPICS 7       /* a service -> control: {"topics": [...]}, the topics to make if they are missing. Answer:
                                   * empty once the plane has them, else the reason */
+#define RMQ_INBOX_CHECK 8        /* a service -> control: length of a producer group as u16, big-endian; the group; a oneway request,
+                                  * for one client of the group. Answer: empty once it is on its way, else the reason */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */

@@ -18,7 +18,7 @@ from ringmq.remoting import names
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
-from ringmq.services.control_topics import ControlTopics
+from ringmq.services.control_asks import ControlAsks
 from ringmq.services.delay.arrivals import Arrivals
 from ringmq.services.delay.progress import Progress, following_marks, load_progress, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
@@ -42,7 +42,7 @@ class Delivery:
         levels: list[Level],
         root: Path,
         log_view: LogView,
-        topics: ControlTopics,
+        topics: ControlAsks,
         say: Callable[[str], None],
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:

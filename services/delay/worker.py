@@ -13,7 +13,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
-from ringmq.services.control_topics import ControlTopics
+from ringmq.services.control_asks import ControlAsks
 from ringmq.services.delay.delivery import Delivery
 from ringmq.services.delay.levels import schedule_slots
 from ringmq.services.delay.schedule import Level
@@ -37,7 +37,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     slots = schedule_slots(plane, len(delays))
     levels = [Level(delay_ms, slot) for delay_ms, slot in zip(delays, slots, strict=True)]
     log_view = LogView(plane, MessageStore(store_config(config)))
-    topics = ControlTopics(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
+    topics = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
     delivery = Delivery(plane, spec.role, levels, Path(config.store_path_root_dir), log_view, topics, log)
     bound_collections()
     role.state = STATE_SERVING

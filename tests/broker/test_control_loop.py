@@ -20,6 +20,8 @@ from ringmq.broker.control_report import read_report
 from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.core import Broker
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
+from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
@@ -730,3 +732,52 @@ def test_topics_that_are_not_on_disk_are_not_told_as_made(rig: Rig) -> None:
     (rig.root / "config").write_text("in the way")
     told = told_topics(rig, write_body({"topics": [TopicConfig("rmq_sys_one", 4, 4, 2).to_json()]}))
     assert told == "config files cannot be written: a restart would lose the topics"
+
+
+def told_check(rig: Rig, payload: bytes) -> str:
+    """Control's answer to a service that sends a check."""
+    asker = Asker(rig.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
+    assert asker.ask(lib.RMQ_INBOX_CHECK, 7, payload)
+    rig.loop.turn(10_000)
+    (told,) = asker.answers()
+    assert told.pending == 7
+    return told.payload.decode()
+
+
+def check_frame(number: int) -> bytes:
+    ext = {"commitLogOffset": str(number)}
+    return encode_frame(RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, ext, b"half", oneway=True))
+
+
+def test_checks_go_to_the_clients_of_the_group_in_turn(rig: Rig) -> None:
+    for number, group in enumerate(("PG", "PG", "Other"), 1):
+        body = HeartbeatData(f"c{number}", producer_groups=[group]).encode()
+        rig.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), pending=number, connection=number)
+    assert [answer.code for answer in rig.answers()] == [0, 0, 0]
+    for number in range(4):
+        assert told_check(rig, ProducerCheck("PG", check_frame(number)).encode()) == ""
+    sent = rig.verdicts()
+    connections = [connection for _, connection, _, _, _ in sent]
+    assert connections[:2] == connections[2:] and sorted(connections) == [1, 1, 2, 2]
+    assert {(kind, pending) for kind, _, pending, _, _ in sent} == {(lib.RMQ_VERDICT_SEND, NONE)}
+    commands = [decode_frame(payload) for _, _, _, payload, _ in sent]
+    assert [command.ext_fields["commitLogOffset"] for command in commands] == ["0", "1", "2", "3"]
+    assert all(command.is_oneway and command.body == b"half" for command in commands)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (ProducerCheck("Nobody", check_frame(0)).encode(), "producer group Nobody has no client"),
+        (b"", "a check of 0 bytes names no producer group"), (b"\x00\x01\xff", "codec can't decode"),
+        (ProducerCheck("PG", b"\0\0").encode(), "shorter than its 8-byte prefix"),
+    ],
+)  # fmt: skip
+def test_a_check_that_cannot_be_sent_has_a_reason(rig: Rig, payload: bytes, reason: str) -> None:
+    assert reason in told_check(rig, payload)
+    assert rig.verdicts() == []
+
+
+def test_a_check_waits_for_a_reader_with_a_long_backlog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rig.loop._replies, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
+    assert "bytes wait for a read worker" in told_check(rig, ProducerCheck("Nobody", check_frame(0)).encode())

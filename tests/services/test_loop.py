@@ -20,7 +20,7 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
 from ringmq.services import worker
-from ringmq.services.control_topics import ControlTopics
+from ringmq.services.control_asks import ControlAsks
 from ringmq.services.loop import LINES_PER_MINUTE, TICK_MS, ServiceLoop
 
 CODE, READER, ROLE = 270001, lib.RMQ_ROLE_READ, lib.RMQ_ROLE_SERVICES
@@ -112,7 +112,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     inbox = Inbox(plane, ROLE)
     inbox.begin()
     view = cast(Any, SimpleNamespace(look_again=lambda: None))
-    topic_creator = ControlTopics(Asker(plane, ROLE, lib.RMQ_ROLE_CONTROL))
+    topic_creator = ControlAsks(Asker(plane, ROLE, lib.RMQ_ROLE_CONTROL))
     config = BrokerConfig(slow_request_ms=500)
     loop = ServiceLoop(
         plane,

@@ -1,12 +1,11 @@
-"""Asks control for topics that services need (`TopicCreator`). Control answers when the plane has them, or with a
-refusal.
-"""
+"""Asks of services to control: topics that services need (`TopicCreator`), and checks of transactions for producers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
+from ringmq.broker.requests.producer_check import ProducerCheck
 from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
 from ringmq.remoting import json_body
@@ -16,7 +15,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.services.topic_creator import Then
 
 PATIENCE_MS = 2000
-LATE = "[OVERLOAD]the broker's control process does not make topics now, try again later"
+LATE = "[OVERLOAD]the broker's control process does not answer services now, try again later"
 TOKENS = 1 << 31
 
 
@@ -29,9 +28,8 @@ class ControlAsker(Protocol):
     def answers(self) -> list[AskAnswer]: ...
 
 
-class ControlTopics:
-    """The topics that services have asked control for. An ask without an answer after PATIENCE_MS is refused as
-    busy."""
+class ControlAsks:
+    """The asks of one worker to control. An ask without an answer after PATIENCE_MS is refused as busy."""
 
     def __init__(self, asker: ControlAsker) -> None:
         self._asker = asker
@@ -51,9 +49,21 @@ class ControlTopics:
 
     def create(self, topics: Sequence[TopicConfig], now_ms: int, then: Then) -> None:
         """See TopicCreator."""
-        self._token = (self._token + 1) % TOKENS
         payload = json_body.write_body({"topics": [topic.to_json() for topic in topics]})
-        if self._asker.ask(lib.RMQ_INBOX_TOPICS, self._token, payload):
+        self._ask(lib.RMQ_INBOX_TOPICS, payload, now_ms, then)
+
+    def check(self, group: str, frame: bytes, now_ms: int, then: Then) -> None:
+        """Send a oneway request to one live client of a producer group. Each call takes the group's next client.
+
+        `frame` begins with its length. `then` gets None once control has the request on its way to the client. It gets
+        a refusal if the group has no client, or if control is too busy. A client that ends now gets nothing. Raises
+        ValueError if the frame is too large for the inbox of control.
+        """
+        self._ask(lib.RMQ_INBOX_CHECK, ProducerCheck(group, frame).encode(), now_ms, then)
+
+    def _ask(self, kind: int, payload: bytes, now_ms: int, then: Then) -> None:
+        self._token = (self._token + 1) % TOKENS
+        if self._asker.ask(kind, self._token, payload):
             self._waiting[self._token] = now_ms + PATIENCE_MS, then
         else:
             then(_refusal(ResponseCode.SYSTEM_BUSY, LATE))

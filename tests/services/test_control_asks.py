@@ -1,14 +1,15 @@
-"""Topics that a service asks control for: each ask ends once, whatever control does."""
+"""Asks of a service to control: each ask ends once, whatever control does."""
 
 from typing import Any
 
+from ringmq.broker.requests.producer_check import ProducerCheck
 from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
-from ringmq.services.control_topics import PATIENCE_MS, ControlTopics
+from ringmq.services.control_asks import PATIENCE_MS, ControlAsks
 
 NOW = 1000
 TOPICS = (TopicConfig("A", 4, 4, 2), TopicConfig("B", 1, 1, 4))
@@ -34,9 +35,9 @@ class FakeControl:
         return told
 
 
-def made() -> tuple[FakeControl, ControlTopics, list[RequestError | None]]:
+def made() -> tuple[FakeControl, ControlAsks, list[RequestError | None]]:
     control, ended = FakeControl(), list[RequestError | None]()
-    topics = ControlTopics(control)
+    topics = ControlAsks(control)
     topics.create(TOPICS, NOW, ended.append)
     return control, topics, ended
 
@@ -74,6 +75,21 @@ def test_a_control_that_does_not_answer_is_busy() -> None:
 def test_a_full_inbox_is_busy_at_once() -> None:
     control, ended = FakeControl(), list[RequestError | None]()
     control.has_room = False
-    topics = ControlTopics(control)
+    topics = ControlAsks(control)
     topics.create(TOPICS, NOW, ended.append)
     assert ended[0] is not None and ended[0].code == ResponseCode.SYSTEM_BUSY and not topics.is_waiting
+
+
+def test_a_check_goes_out_as_control_reads_it() -> None:
+    control, ended = FakeControl(), list[RequestError | None]()
+    asks = ControlAsks(control)
+    asks.check("Gruppe-ä", b"frame", NOW, ended.append)
+    asks.create(TOPICS, NOW, ended.append)
+    (kind, token, payload), (_, other, _) = control.asked
+    assert kind == lib.RMQ_INBOX_CHECK and token != other
+    assert ProducerCheck.decode(payload) == ProducerCheck("Gruppe-ä", b"frame")
+    control.tells = [AskAnswer(token, b"producer group Gruppe has no client")]
+    asks.turn(NOW)
+    (refusal,) = ended
+    assert refusal is not None and "has no client" in str(refusal)
+    assert asks.is_waiting, "the other ask still waits"
