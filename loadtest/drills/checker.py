@@ -1,4 +1,4 @@
-"""Finds broken promises from a client's own record of its sends and reads. No IO.
+"""Finds violated guarantees in a client's own record of its sends and reads. No IO.
 
 Kinds of violation (each has a planted example in tests/loadtest/test_checker.py):
 
@@ -14,13 +14,13 @@ A send without an answer may be in the queue once, more than once (the client re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 """(topic, queue id, queue offset)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise, in words."""
+    """One violated guarantee, in words."""
 
     kind: str
     text: str
@@ -31,7 +31,7 @@ class _Send:
     began: int
     producer: str
     acknowledged: int = -1
-    place: Place | None = None
+    position: Position | None = None
 
 
 @dataclass(slots=True)
@@ -43,8 +43,8 @@ class Checker:
 
     _clock: int = 0
     _sends: dict[str, _Send] = field(default_factory=dict)
-    _reads: list[tuple[Place, str]] = field(default_factory=list)
-    _final: dict[Place, str] = field(default_factory=dict)
+    _reads: list[tuple[Position, str]] = field(default_factory=list)
+    _final: dict[Position, str] = field(default_factory=dict)
 
     def began(self, producer: str, message_id: str) -> None:
         """Record that a producer is about to send a message with an id of its own."""
@@ -56,7 +56,7 @@ class Checker:
         """Record that the broker acknowledged the message at this position."""
         self._clock += 1
         send = self._sends[message_id]
-        send.acknowledged, send.place = self._clock, (topic, queue_id, queue_offset)
+        send.acknowledged, send.position = self._clock, (topic, queue_id, queue_offset)
 
     def read(self, topic: str, queue_id: int, queue_offset: int, message_id: str) -> None:
         """Record that a consumer got a message while the drill ran."""
@@ -69,63 +69,69 @@ class Checker:
     @property
     def acknowledged_count(self) -> int:
         """The number of acknowledged sends."""
-        return sum(1 for send in self._sends.values() if send.place)
+        return sum(1 for send in self._sends.values() if send.position)
 
     def verdict(self) -> list[Violation]:
-        """Return all violations, none if every promise was kept."""
+        """Return all violations, none if every guarantee held."""
         return [*self._lost(), *self._doubled(), *self._reordered(), *self._read_early(), *self._gaps()]
 
     def _lost(self) -> list[Violation]:
         found = []
         for message_id, send in self._sends.items():
-            if send.place is None:
+            if send.position is None:
                 continue
-            there = self._final.get(send.place)
+            there = self._final.get(send.position)
             if there != message_id:
                 holds = "nothing" if there is None else there
-                found.append(Violation("loss", f"{message_id} was acknowledged at {send.place}, which holds {holds}"))
+                found.append(
+                    Violation("loss", f"{message_id} was acknowledged at {send.position}, which holds {holds}")
+                )
         return found
 
     def _doubled(self) -> list[Violation]:
-        by_place: dict[Place, list[str]] = defaultdict(list)
+        by_position: dict[Position, list[str]] = defaultdict(list)
         for message_id, send in self._sends.items():
-            if send.place is not None:
-                by_place[send.place].append(message_id)
+            if send.position is not None:
+                by_position[send.position].append(message_id)
         return [
-            Violation("double offset", f"{place} was given to {', '.join(ids)}")
-            for place, ids in by_place.items()
+            Violation("double offset", f"{position} was given to {', '.join(ids)}")
+            for position, ids in by_position.items()
             if len(ids) > 1
         ]
 
     def _reordered(self) -> list[Violation]:
         lanes: dict[tuple[str, str, int], list[tuple[str, _Send]]] = defaultdict(list)
         for message_id, send in self._sends.items():
-            if send.place is not None:
-                lanes[(send.producer, send.place[0], send.place[1])].append((message_id, send))
+            if send.position is not None:
+                lanes[(send.producer, send.position[0], send.position[1])].append((message_id, send))
         found = []
         for lane in lanes.values():
             # Sweep by begin time; remember the highest offset among sends acknowledged before this one began.
             finished = sorted(lane, key=lambda pair: pair[1].acknowledged)
-            highest, highest_id, position = -1, "", 0
+            highest, highest_id, index = -1, "", 0
             for message_id, send in sorted(lane, key=lambda pair: pair[1].began):
-                while position < len(finished) and finished[position][1].acknowledged < send.began:
-                    earlier_id, earlier = finished[position]
-                    assert earlier.place is not None
-                    if earlier.place[2] > highest:
-                        highest, highest_id = earlier.place[2], earlier_id
-                    position += 1
-                assert send.place is not None
-                if send.place[2] <= highest and send.place[2] != -1:
+                while index < len(finished) and finished[index][1].acknowledged < send.began:
+                    earlier_id, earlier = finished[index]
+                    assert earlier.position is not None
+                    if earlier.position[2] > highest:
+                        highest, highest_id = earlier.position[2], earlier_id
+                    index += 1
+                assert send.position is not None
+                if send.position[2] <= highest and send.position[2] != -1:
                     found.append(
-                        Violation("reorder", f"{message_id} at {send.place} began after {highest_id} was at {highest}")
+                        Violation(
+                            "reorder", f"{message_id} at {send.position} began after {highest_id} was at {highest}"
+                        )
                     )
         return found
 
     def _read_early(self) -> list[Violation]:
         return [
-            Violation("early read", f"{message_id} was shown at {place}, which holds {self._final.get(place)} now")
-            for place, message_id in self._reads
-            if self._final.get(place) != message_id
+            Violation(
+                "early read", f"{message_id} was shown at {position}, which holds {self._final.get(position)} now"
+            )
+            for position, message_id in self._reads
+            if self._final.get(position) != message_id
         ]
 
     def _gaps(self) -> list[Violation]:

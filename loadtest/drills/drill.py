@@ -1,4 +1,4 @@
-"""The drill: kills and stops workers of a broker under load, then has the checker find broken promises.
+"""The drill: kills and stops workers of a broker under load, then the checker looks for violated guarantees.
 
     python -m ringmq.loadtest.drills.drill --seed 1 --blows 1000
 
@@ -117,8 +117,8 @@ class Drill:
         self._acknowledged = asyncio.Event()
         self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
 
-    async def run(self, faults: list[Fault], tell: Callable[[str], None] | None = None) -> DrillReport:
-        """Load, strike, settle, check. `tell` gets a line now and then."""
+    async def run(self, faults: list[Fault], log_line: Callable[[str], None] | None = None) -> DrillReport:
+        """Load, inject, settle, check. `log_line` gets a line of progress now and then."""
         began = time.monotonic()
         client = RemotingClient()
         retry = RetryPolicy(attempts=1, budget_ms=3000)
@@ -133,11 +133,11 @@ class Drill:
                 load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
                 await self._service_returns()
                 for number, fault in enumerate(faults, 1):
-                    await self.strike(fault)
+                    await self.inject(fault)
                     await self._service_returns()
                     self._report.faults = number
-                    if tell and number % FAULTS_PER_LINE == 0:
-                        tell(self._progress(len(faults), began))
+                    if log_line and number % FAULTS_PER_LINE == 0:
+                        log_line(self._progress(len(faults), began))
                 self._running = False
                 await asyncio.gather(*load)
             await self._read_all(client)
@@ -205,7 +205,7 @@ class Drill:
         """The current broker."""
         return self._broker
 
-    async def strike(self, fault: Fault) -> None:
+    async def inject(self, fault: Fault) -> None:
         """Carry out one fault."""
         match fault.kind:
             case "kill":
@@ -292,12 +292,12 @@ async def run_drill(
     seed: int,
     faults: list[Fault],
     settings: Mapping[str, object],
-    tell: Callable[[str], None] | None = None,
+    log_line: Callable[[str], None] | None = None,
 ) -> DrillReport:
     """Run one drill over `store`. Raises RuntimeError if the service does not come back."""
     drill = Drill(store, seed, settings)
     try:
-        return await drill.run(faults, tell)
+        return await drill.run(faults, log_line)
     finally:
         drill.abandon()
 
@@ -309,13 +309,13 @@ async def run_drill(
 @click.option("--store", type=click.Path(path_type=Path), help="Store folder; default: a temporary one.")
 @ended_by_sigterm()
 def main(seed: int, faults: int, sync: bool, store: Path | None) -> None:
-    """Kill and stop workers under load. Exit status 1 if a promise was broken."""
+    """Kill and stop workers under load. Exit status 1 if a guarantee was violated."""
     flush = "SYNC_FLUSH" if sync else "ASYNC_FLUSH"
     click.echo(f"drill with seed {seed}, {faults} faults, {flush}")
-    tell = partial(click.echo, err=True)
+    log_line = partial(click.echo, err=True)
     with tempfile.TemporaryDirectory(prefix="ringmq-drill-") as folder:
         root = store or Path(folder) / "store"
-        report = asyncio.run(run_drill(root, seed, plan_faults(seed, faults), {"flushDiskType": flush}, tell))
+        report = asyncio.run(run_drill(root, seed, plan_faults(seed, faults), {"flushDiskType": flush}, log_line))
     click.echo(report.text())
     sys.exit(1 if report.violations else 0)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 import click
 
 from ringmq.loadtest.drills.checker import Violation
-from ringmq.loadtest.drills.ha_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, Fault, Striker, plan_faults
+from ringmq.loadtest.drills.ha_faults import NEEDS_DISK, NEEDS_NETWORK, WEIGHTS, Fault, FaultInjector, plan_faults
 from ringmq.loadtest.drills.ha_group import HaGroup, Node
 from ringmq.loadtest.drills.ha_load import HaLoad
 from ringmq.loadtest.drills.ha_net import Network, missing_for_network
@@ -96,23 +96,25 @@ async def run_rounds(
     report: HaDrillReport,
     folder: Path,
     disk: Path | None,
-    tell: Callable[[str], None],
+    log_line: Callable[[str], None],
 ) -> None:
-    """Load, strike round after round, settle, check. Raises RuntimeError if the service does not come back."""
+    """Load, inject round after round, settle, check. Raises RuntimeError if the service does not come back."""
     began = time.monotonic()
     async with HaLoad(group, must_hold=AUTO not in group.settings) as load:
-        striker = Striker(group, load, folder, disk, report.seed)
+        injector = FaultInjector(group, load, folder, disk, report.seed)
         try:
             await load.service(RETURN_TIMEOUT_S)
             for number, fault in enumerate(faults, 1):
-                await striker.strike(fault)
+                await injector.inject(fault)
                 await load.service(RETURN_TIMEOUT_S)
                 report.rounds[fault.kind] += 1
                 if number % ROUNDS_PER_LINE == 0:
                     seconds = time.monotonic() - began
-                    tell(f"{number} of {len(faults)} rounds, {load.report.acknowledged} acknowledged, {seconds:.0f} s")
+                    log_line(
+                        f"{number} of {len(faults)} rounds, {load.report.acknowledged} acknowledged, {seconds:.0f} s"
+                    )
             report.violations += await load.finish()
-            if not await striker.degraded_mode_ends(RETURN_TIMEOUT_S):
+            if not await injector.degraded_mode_ends(RETURN_TIMEOUT_S):
                 report.violations.append(Violation("degraded", "the slave has all, and its master is in degraded mode"))
         except TimeoutError:
             state = "\n".join(f"--- {node.store.name}\n{node.broker.log_tail()}" for node in group.nodes)
@@ -121,7 +123,7 @@ async def run_rounds(
                 f"the service did not return within {RETURN_TIMEOUT_S:.0f} s of: {kind}\n{state}"
             ) from None
         finally:
-            await striker.close()
+            await injector.close()
             report.sent, report.acknowledged = load.report.sent, load.report.acknowledged
             report.read, report.answers = load.report.read, load.report.answers
 
@@ -165,7 +167,7 @@ def _log_of(node: Node) -> bytes:
 
 def run_drill(
     folder: Path, seed: int, faults: list[Fault], settings: dict[str, object], network: Network | None,
-    tell: Callable[[str], None] = lambda text: None,
+    log_line: Callable[[str], None] = lambda text: None,
 ) -> HaDrillReport:  # fmt: skip
     """Run one drill in `folder`."""
     report = HaDrillReport(seed)
@@ -177,7 +179,7 @@ def run_drill(
         allowed = {"haAllowedReplicas": "1", **settings}  # a lying peer that says it is new must not count
         group = HaGroup(folder, allowed, [slave_store], network)
         stack.callback(group.close)
-        asyncio.run(run_rounds(group, faults, report, folder, disk, tell))
+        asyncio.run(run_rounds(group, faults, report, folder, disk, log_line))
         for node in reversed(group.nodes):
             status = node.broker.stop()
             if status != 0:
@@ -200,7 +202,7 @@ def run_drill(
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the stores go; default: a temporary folder.")
 @ended_by_sigterm()
 def main(seed: int, rounds: int, sync: bool, auto: bool, only: tuple[str, ...], folder: Path | None) -> None:
-    """Hurt a master and its slave under load. Exit status 1 if a promise was broken."""
+    """Inject faults into a master and its slave under load. Exit status 1 if a guarantee was violated."""
     possible = tuple(kind for kind in kinds_possible() if not (auto and kind == "master loses tail"))
     kinds = tuple(kind for kind in possible if not only or kind in only)
     settings: dict[str, object] = {"flushDiskType": "SYNC_FLUSH" if sync else "ASYNC_FLUSH"}

@@ -74,8 +74,8 @@ def plan_faults(seed: int, count: int, kinds: tuple[str, ...] = tuple(WEIGHTS)) 
     return plan
 
 
-class Striker:
-    """Carries out faults. Each ends with the group as it was."""
+class FaultInjector:
+    """Injects faults. Each ends with the group as it was."""
 
     def __init__(self, group: HaGroup, load: HaLoad, spare_folder: Path, disk: Path | None, seed: int) -> None:
         self._group = group
@@ -84,7 +84,7 @@ class Striker:
         self._disk = disk
         self._dice = random.Random(seed)
         self._client = RemotingClient()
-        self._ways: dict[str, Callable[[Fault], Awaitable[None]]] = {
+        self._handlers: dict[str, Callable[[Fault], Awaitable[None]]] = {
             "kill master worker": lambda fault: self._kill_worker(group.master, fault.worker),
             "kill slave worker": lambda fault: self._kill_worker(group.slaves[0], fault.worker),
             "kill HA writer": lambda fault: self._kill_worker(group.master, "ha"),
@@ -108,9 +108,9 @@ class Striker:
             "disk read-only": self._disk_read_only,
         }
 
-    async def strike(self, fault: Fault) -> None:
-        """Return when the struck process runs again. The service may need some more time."""
-        await self._ways[fault.kind](fault)
+    async def inject(self, fault: Fault) -> None:
+        """Return when the process runs again. The service may need some more time."""
+        await self._handlers[fault.kind](fault)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -215,14 +215,16 @@ class Striker:
         """Send random bytes, and ends in the middle of a report."""
         for _ in range(20):
             length = self._dice.randrange(1, 4096)
-            await asyncio.to_thread(_say, self._group.ha_address, [self._dice.randbytes(length)], 0.02)
+            await asyncio.to_thread(_send_parts, self._group.ha_address, [self._dice.randbytes(length)], 0.02)
 
     async def _lies(self, fault: Fault) -> None:
         """Send false reports: bytes never sent, steps back, a new slave that claims everything and stores nothing."""
         status = await self.status()
         end = status.append_offset
         for reports in ([0, end + 10_000_000], [end, end - 1], [end, end + (1 << 40)], [0, -1], [1 << 62]):
-            await asyncio.to_thread(_say, self._group.ha_address, [struct.pack(">q", value) for value in reports], 0.1)
+            await asyncio.to_thread(
+                _send_parts, self._group.ha_address, [struct.pack(">q", value) for value in reports], 0.1
+            )
         await asyncio.to_thread(_claim_everything, self._group.ha_address, fault.span_s)
 
     async def _same_id(self, fault: Fault) -> None:
@@ -263,7 +265,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _say(address: tuple[str, int], parts: list[bytes], pause_s: float) -> None:
+def _send_parts(address: tuple[str, int], parts: list[bytes], pause_s: float) -> None:
     """Connect to the HA port, send each part, and read for `pause_s` after each. The peer may close."""
     with contextlib.suppress(OSError), socket.create_connection(address, timeout=2) as peer:
         for part in parts:

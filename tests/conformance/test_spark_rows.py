@@ -20,7 +20,7 @@ from tests.spark_bridge.golden_broker import GOLDEN, golden_settings
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "born_timestamp", "tags", "properties")
 INNER_BATCH_TOPIC = "GoldBatchCQ"
-Place = tuple[str, int, int]
+Position = tuple[str, int, int]
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +32,14 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target / "store-basic"
 
 
-def rows_of(store: Path, **options: str) -> dict[Place, dict[str, Any]]:
+def rows_of(store: Path, **options: str) -> dict[Position, dict[str, Any]]:
     parsed = parse_options({"store": str(store)} | options)
     parts = plan_batch(open_catalog(parsed), parsed)
     batches = [batch for part in parts for batch in read_slice(part, COLUMNS, ReadSettings(verify_crc=True))]
     rows = [row for batch in batches for row in batch.to_pylist()]
-    by_place = {(row["topic"], row["partition"], row["offset"]): row for row in rows}
-    assert len(by_place) == len(rows), "no row comes twice"
-    return by_place
+    by_position = {(row["topic"], row["partition"], row["offset"]): row for row in rows}
+    assert len(by_position) == len(rows), "no row comes twice"
+    return by_position
 
 
 def test_the_stock_consumer_gets_the_same_messages(
@@ -55,9 +55,9 @@ def test_the_stock_consumer_gets_the_same_messages(
     for topic, queue_id, offset in rows:
         ends[topic, queue_id] = max(ends.get((topic, queue_id), 0), offset + 1)
     # the running broker delivers what was waiting for its time: only that lies behind the golden ends
-    assert {place for place in messages if place[2] < ends.get(place[:2], 0)} == rows.keys()
-    for place, row in rows.items():
-        check_row(row, messages[place])
+    assert {position for position in messages if position[2] < ends.get(position[:2], 0)} == rows.keys()
+    for position, row in rows.items():
+        check_row(row, messages[position])
 
 
 def check_row(row: dict[str, Any], message: dict[str, Any]) -> None:

@@ -92,7 +92,7 @@ class CrashDrill(Drill):
             self._join_and_leave(),
         ]
 
-    async def strike(self, fault: Fault) -> None:
+    async def inject(self, fault: Fault) -> None:
         (name,) = fault.workers
         starts = self._starts()
         with self._file.open("r+b", buffering=0) as file:
