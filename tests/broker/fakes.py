@@ -282,8 +282,8 @@ class FakeStore:
 
 
 @dataclass
-class Lab:
-    """A broker over fakes; `ask` runs one request."""
+class Harness:
+    """A broker core over fakes. `ask` runs one request."""
 
     broker: Broker
     plane: FakePlane
@@ -296,7 +296,7 @@ class Lab:
         self.handlers = handlers_of(self.broker)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Everything that is due."""
+        """Run everything that is due."""
         return [*self.broker.on_tick(now_ms), *self.handlers.run_due(now_ms)]
 
     def effects(self, command: RemotingCommand, connection: Connection, body_length: int | None = None) -> list[Effect]:
@@ -369,9 +369,9 @@ def peer(number: int, *, vip: bool = False, reader: int = 0, reader_generation: 
     return Connection(reader, reader_generation, number, 1, "127.0.0.1", 40_000 + number, vip)
 
 
-def make_lab(
+def make_harness(
     settings: dict[str, str] | None = None, *, plane: FakePlane | None = None, identity: Identity = IDENTITY
-) -> Lab:
+) -> Harness:
     """A broker `wire-a` of cluster `GoldCluster` that has just started on an empty store."""
     names = {"brokerName": "wire-a", "brokerClusterName": "GoldCluster", "brokerIP1": "127.0.0.2"}
     config = changed(BrokerConfig(), {**names, **(settings or {})})
@@ -382,4 +382,4 @@ def make_lab(
     broker.groups.load({}, START_MS)
     broker.offsets.load({}, START_MS, into_plane=True)
     broker.outbox.take()
-    return Lab(broker, plane, store)
+    return Harness(broker, plane, store)

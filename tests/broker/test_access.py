@@ -9,7 +9,7 @@ from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Connection, Release
 from ringmq.remoting.access import BROKER, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from tests.broker.fakes import make_lab, peer
+from tests.broker.fakes import make_harness, peer
 
 FAR = peer(1)._replace(host="10.0.0.7")
 FAR_V6 = peer(1)._replace(host="::ffff:10.0.0.7")
@@ -63,47 +63,47 @@ def test_each_code_is_bounded_by_the_list_of_its_class(code: int) -> None:
 
 
 def test_a_refused_request_is_answered_and_counted_and_changes_nothing() -> None:
-    lab = make_lab({"adminAddresses": "192.0.2.1"})
+    harness = make_harness({"adminAddresses": "192.0.2.1"})
     topic = {"topic": "T", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6"}
-    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic, connection=FAR)
+    answer = harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic, connection=FAR)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark == (
         "code 17 (UPDATE_AND_CREATE_TOPIC) from host 10.0.0.7 is refused: adminAddresses does not name this host"
     )
-    assert "T" not in lab.broker.topics
-    assert lab.broker.refusals.take_lines() == [answer.remark]
-    assert lab.broker.refusals.take_lines() == []
-    assert dict(lab.broker.refusals.counts()) == {"change admin": 1, "replication": 0}
+    assert "T" not in harness.broker.topics
+    assert harness.broker.refusals.take_lines() == [answer.remark]
+    assert harness.broker.refusals.take_lines() == []
+    assert dict(harness.broker.refusals.counts()) == {"change admin": 1, "replication": 0}
 
 
 def test_a_refused_oneway_request_is_dropped_with_the_count() -> None:
-    lab = make_lab({"adminAddresses": "192.0.2.1"})
-    verdict = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4", connection=FAR, oneway=True)
+    harness = make_harness({"adminAddresses": "192.0.2.1"})
+    verdict = harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4", connection=FAR, oneway=True)
     assert isinstance(verdict, Release)
-    assert lab.broker.config.broker_permission == 6
-    assert dict(lab.broker.refusals.counts())["change admin"] == 1
+    assert harness.broker.config.broker_permission == 6
+    assert dict(harness.broker.refusals.counts())["change admin"] == 1
 
 
 def test_a_oneway_question_is_dropped_before_it_costs_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = make_lab()
-    assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
+    harness = make_harness()
+    assert harness.ask(RequestCode.GET_BROKER_RUNTIME_INFO).code == 0
     questions = [code for code, kind in BROKER.items() if kind is Access.READ_ADMIN]
     for code in questions:
-        monkeypatch.setitem(lab.handlers.codes, code, lambda request: pytest.fail("it ran"))
-        assert isinstance(lab.ask(code, {"topic": "TBW102", "group": "G"}, oneway=True), Release), code
+        monkeypatch.setitem(harness.handlers.codes, code, lambda request: pytest.fail("it ran"))
+        assert isinstance(harness.ask(code, {"topic": "TBW102", "group": "G"}, oneway=True), Release), code
 
 
 def test_a_decision_from_another_host_names_what_would_allow_it() -> None:
-    lab = make_lab()
-    answer = lab.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}, connection=FAR)
+    harness = make_harness()
+    answer = harness.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}, connection=FAR)
     assert answer.code == ResponseCode.NO_PERMISSION
     assert answer.remark.endswith("only loopback and networks of adminAddresses may send it")
 
 
 def test_data_that_makes_topics_and_groups_is_no_change_admin() -> None:
-    lab = make_lab({"adminAddresses": "192.0.2.1"})
-    assert lab.join("G", {"T": "*"}, connection=FAR).code == ResponseCode.SUCCESS
-    assert "G" in lab.broker.groups
+    harness = make_harness({"adminAddresses": "192.0.2.1"})
+    assert harness.join("G", {"T": "*"}, connection=FAR).code == ResponseCode.SUCCESS
+    assert "G" in harness.broker.groups
 
 
 def test_lines_between_two_turns_are_bounded() -> None:
@@ -115,7 +115,7 @@ def test_lines_between_two_turns_are_bounded() -> None:
 
 
 def test_the_policy_follows_a_changed_configuration() -> None:
-    lab = make_lab()
-    assert lab.ask(RequestCode.CLEAN_UNUSED_TOPIC, connection=FAR).code == ResponseCode.SUCCESS
-    lab.broker.apply_config(replace(lab.broker.config, admin_addresses="192.0.2.1"))
-    assert lab.ask(RequestCode.CLEAN_UNUSED_TOPIC, connection=FAR).code == ResponseCode.NO_PERMISSION
+    harness = make_harness()
+    assert harness.ask(RequestCode.CLEAN_UNUSED_TOPIC, connection=FAR).code == ResponseCode.SUCCESS
+    harness.broker.apply_config(replace(harness.broker.config, admin_addresses="192.0.2.1"))
+    assert harness.ask(RequestCode.CLEAN_UNUSED_TOPIC, connection=FAR).code == ResponseCode.NO_PERMISSION

@@ -28,7 +28,7 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import encode_config
 from ringmq.store.markers import BOOT_ID
-from tests.broker.fakes import IDENTITY, START_MS, Lab, make_lab, peer
+from tests.broker.fakes import IDENTITY, START_MS, Harness, make_harness, peer
 
 RECORDED_RUNTIME_KEYS = frozenset(
     """msgPutTotalTodayNow brokerActive sendThreadPoolQueueHeadWaitTimeMills putMessageDistributeTime
@@ -49,7 +49,7 @@ RECORDED_RUNTIME_KEYS = frozenset(
 """Keys of stock's recorded answer to 28, without those of a path or of delay levels."""
 
 
-def update_topic(lab: Lab, topic: str, **fields: Any) -> Any:
+def update_topic(harness: Harness, topic: str, **fields: Any) -> Any:
     ext = {
         "topic": topic,
         "defaultTopic": "TBW102",
@@ -60,22 +60,22 @@ def update_topic(lab: Lab, topic: str, **fields: Any) -> Any:
         "order": "false",
     }
     ext |= {name: str(value) for name, value in fields.items()}
-    return lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
+    return harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, ext)
 
 
 def test_a_topic_is_made_changed_and_read() -> None:
-    lab = make_lab()
-    assert update_topic(lab, "T", attributes="+message.type=FIFO").code == 0
-    assert lab.plane.word("T") == (6, 4, 4, 1)
-    version = lab.broker.topics.data_version.counter
-    assert update_topic(lab, "T", attributes="+message.type=FIFO").code == 0
-    assert lab.broker.topics.data_version.counter == version, "the same again changes nothing"
-    assert update_topic(lab, "T", perm=4, writeQueueNums=2, readQueueNums=8).code == 0
-    assert lab.plane.word("T") == (4, 8, 2, 1)
-    answer = lab.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})
+    harness = make_harness()
+    assert update_topic(harness, "T", attributes="+message.type=FIFO").code == 0
+    assert harness.plane.word("T") == (6, 4, 4, 1)
+    version = harness.broker.topics.data_version.counter
+    assert update_topic(harness, "T", attributes="+message.type=FIFO").code == 0
+    assert harness.broker.topics.data_version.counter == version, "the same again changes nothing"
+    assert update_topic(harness, "T", perm=4, writeQueueNums=2, readQueueNums=8).code == 0
+    assert harness.plane.word("T") == (4, 8, 2, 1)
+    answer = harness.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})
     config = TopicConfig.from_json(read_object(answer.body, "TopicConfig"))
     assert (config.read_queue_nums, config.attributes) == (8, {"message.type": "FIFO"})
-    assert lab.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Nope"}).code == 17
+    assert harness.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Nope"}).code == 17
 
 
 @pytest.mark.parametrize(
@@ -97,21 +97,21 @@ def test_a_topic_is_made_changed_and_read() -> None:
     ],
 )
 def test_impossible_topics_are_refused(topic: str, fields: dict[str, Any], code: int, text: str) -> None:
-    lab = make_lab()
-    answer = update_topic(lab, topic, **fields)
+    harness = make_harness()
+    answer = update_topic(harness, topic, **fields)
     assert answer.code == code
     assert text in answer.remark
-    assert topic == "TBW102" or topic == "wire-a" or topic not in lab.broker.topics
+    assert topic == "TBW102" or topic == "wire-a" or topic not in harness.broker.topics
 
 
 def test_a_list_of_topics_is_made_whole_or_not_at_all() -> None:
-    lab = make_lab()
+    harness = make_harness()
     good, bad = TopicConfig("Good", 2, 2).to_json(), TopicConfig("bad name", 2, 2).to_json()
     body = write_body({"topicConfigList": [good, bad]})
-    assert lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body).code == 29
-    assert "Good" not in lab.broker.topics
-    assert lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=write_body({"topicConfigList": [good]})).code == 0
-    assert "Good" in lab.broker.topics
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body).code == 29
+    assert "Good" not in harness.broker.topics
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=write_body({"topicConfigList": [good]})).code == 0
+    assert "Good" in harness.broker.topics
 
 
 @pytest.mark.parametrize(
@@ -125,40 +125,40 @@ def test_a_list_of_topics_is_made_whole_or_not_at_all() -> None:
     ],
 )
 def test_no_topic_of_a_list_is_made_where_one_of_them_is_refused(bad: TopicConfig, code: int) -> None:
-    lab = make_lab()
+    harness = make_harness()
     for topic in ("Known", "Going"):
-        lab.make_topic(topic)
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Going"})
+        harness.make_topic(topic)
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Going"})
     good = TopicConfig("Good", 2, 2, attributes={"+queue.type": "SimpleCQ"}).to_json()
     listed = write_body({"topicConfigList": [good, bad.to_json()]})
-    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=listed)
+    answer = harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=listed)
     assert answer.code == code, answer.remark
-    assert "Good" not in lab.broker.topics
+    assert "Good" not in harness.broker.topics
 
 
 def test_a_name_that_stands_twice_in_a_list_is_made_and_changed() -> None:
-    lab = make_lab()
+    harness = make_harness()
     made = TopicConfig("T", 2, 2, attributes={"+message.type": "FIFO"}).to_json()
     altered = TopicConfig("T", 4, 4, attributes={"-message.type": "", "+reserve.time": "5"}).to_json()
     listed = write_body({"topicConfigList": [made, altered]})
-    assert lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=listed).code == 0
-    config = lab.broker.topics.get("T")
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=listed).code == 0
+    config = harness.broker.topics.get("T")
     assert config is not None
     assert (config.read_queue_nums, config.attributes) == (4, {"reserve.time": "5"})
 
 
 def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.store.appended, lab.store.dispatched = 100, 40
-    assert lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
-    assert lab.plane.topic_find("T") is None
-    assert update_topic(lab, "T").code == 2
-    log = lab.store.log_state
-    deletions = lab.broker.deletions
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.store.appended, harness.store.dispatched = 100, 40
+    assert harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"}).code == 0
+    assert harness.plane.topic_find("T") is None
+    assert update_topic(harness, "T").code == 2
+    log = harness.store.log_state
+    deletions = harness.broker.deletions
     assert deletions.due(START_MS + 199, log().append_offset, log().dispatched_offset) == []
     assert deletions.due(START_MS + 200, log().append_offset, log().dispatched_offset) == []
-    lab.store.appended, lab.store.dispatched = 300, 100
+    harness.store.appended, harness.store.dispatched = 300, 100
     assert deletions.due(START_MS + 201, log().append_offset, log().dispatched_offset) == ["T"]
     deletions.done("T")
     turns = [7]
@@ -170,52 +170,52 @@ def test_a_deleted_name_is_free_when_its_queues_are_gone() -> None:
     assert deletions.due(START_MS + 9200, 400, 300) == [], "what it appended is not dispatched yet"
     assert deletions.due(START_MS + 9300, 400, 400) == ["Slow"]
     deletions.done("Slow")
-    assert update_topic(lab, "T").code == 0
-    assert lab.plane.topic_find("T") == lab.plane.header.tables.topic_count, "a new id"
+    assert update_topic(harness, "T").code == 0
+    assert harness.plane.topic_find("T") == harness.plane.header.tables.topic_count, "a new id"
 
 
 @pytest.mark.parametrize(("topic", "code"), [("", 1), (" ", 29), ("TBW102", 29), ("Nope", 0)])
 def test_deletes_that_do_nothing(topic: str, code: int) -> None:
     ext = {"topic": topic} if topic else {}
-    assert make_lab().ask(RequestCode.DELETE_TOPIC_IN_BROKER, ext).code == code
+    assert make_harness().ask(RequestCode.DELETE_TOPIC_IN_BROKER, ext).code == code
 
 
 def test_pop_retry_topics_go_with_their_topic() -> None:
-    lab = make_lab()
+    harness = make_harness()
     for name in ("T", "%RETRY%G_T", "%RETRY%G"):
-        lab.broker.topics.put(TopicConfig(name, 1, 1), START_MS)
-    lab.broker.offsets.put("G", "T", 0, 1, START_MS)
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
-    assert "%RETRY%G_T" not in lab.broker.topics
-    assert "%RETRY%G" in lab.broker.topics
+        harness.broker.topics.put(TopicConfig(name, 1, 1), START_MS)
+    harness.broker.offsets.put("G", "T", 0, 1, START_MS)
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert "%RETRY%G_T" not in harness.broker.topics
+    assert "%RETRY%G" in harness.broker.topics
 
 
 def test_all_topics_and_system_topics() -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    answer = lab.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+    harness = make_harness()
+    harness.make_topic("T")
+    answer = harness.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
     table = TopicConfigTable.from_json(read_object(answer.body, "TopicConfigTable"))
     assert table.topics["T"].queue_count == 4
     assert table.topics["BenchmarkTest"].queue_count == 1024
     assert answer.ext_fields == {}
-    system = decode_topic_list(lab.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)
+    system = decode_topic_list(harness.ask(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER).body)
     assert {"TBW102", "wire-a", "GoldCluster", "GoldCluster_REPLY_TOPIC", "rmq_sys_wheel_timer"} <= set(system)
 
 
 def test_groups_are_made_read_and_deleted() -> None:
-    lab = make_lab()
+    harness = make_harness()
     body = write_body(SubscriptionGroupConfig("G", retry_max_times=3).to_json())
-    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
-    answer = lab.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"})
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body).code == 0
+    answer = harness.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"})
     assert read_object(answer.body, "x")["retryMaxTimes"] == 3
-    table = read_object(lab.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body, "x")
+    table = read_object(harness.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG).body, "x")
     assert {"G", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
-    lab.broker.offsets.put("G", "TBW102", 0, 7, START_MS)
+    harness.broker.offsets.put("G", "TBW102", 0, 7, START_MS)
     ext = {"groupName": "G", "cleanOffset": "true"}
-    assert lab.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == 0
-    assert lab.plane.group_flags("G") == 0
-    assert lab.broker.offsets.get("G", "TBW102", 0) == -1
-    assert lab.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"}).code == 26
+    assert harness.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == 0
+    assert harness.plane.group_flags("G") == 0
+    assert harness.broker.offsets.get("G", "TBW102", 0) == -1
+    assert harness.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"}).code == 26
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("is_list", [False, True])
 def test_of_a_groups_beans_the_known_members_are_kept(is_list: bool) -> None:
-    lab = make_lab()
+    harness = make_harness()
     policy = {
         "type": "X",
         "more": nested(80),
@@ -234,15 +234,15 @@ def test_of_a_groups_beans_the_known_members_are_kept(is_list: bool) -> None:
     subscription = {"topic": "T", "version": 3, "expression": None, "more": nested(80)}
     bean = {"groupName": "G", "groupRetryPolicy": policy, "subscriptionDataSet": [subscription]}
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP + 25 * is_list
-    assert lab.ask(code, body=write_body({"groupConfigList": [bean]} if is_list else bean)).code == 0
-    config = lab.broker.groups.get("G")
+    assert harness.ask(code, body=write_body({"groupConfigList": [bean]} if is_list else bean)).code == 0
+    config = harness.broker.groups.get("G")
     assert config is not None
     assert len(config.group_retry_policy["customizedRetryPolicy"]["next"]) == 18
     assert config.group_retry_policy["exponentialRetryPolicy"] == {"initial": 5000, "max": 9, "multiplier": 2}
     assert sorted(config.group_retry_policy) == ["customizedRetryPolicy", "exponentialRetryPolicy", "type"]
     assert config.group_retry_policy["type"] == "CUSTOMIZED"
     assert config.subscription_data_set == ({"topic": "T", "version": 3},)
-    read_config(encode_config("subscriptionGroup.json", lab.broker.groups.body()))
+    read_config(encode_config("subscriptionGroup.json", harness.broker.groups.body()))
 
 
 @pytest.mark.parametrize(
@@ -258,39 +258,39 @@ def test_of_a_groups_beans_the_known_members_are_kept(is_list: bool) -> None:
     ],
 )
 def test_groups_whose_beans_do_not_read_are_refused(bean: dict[str, Any], field: str) -> None:
-    lab = make_lab()
-    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body({"groupName": "G"} | bean))
-    assert (answer.code, field in answer.remark, "G" in lab.broker.groups) == (1, True, False)
+    harness = make_harness()
+    answer = harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body({"groupName": "G"} | bean))
+    assert (answer.code, field in answer.remark, "G" in harness.broker.groups) == (1, True, False)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "g" * 121])
 def test_bad_group_names_are_refused(name: str) -> None:
-    lab = make_lab()
+    harness = make_harness()
     one = SubscriptionGroupConfig(name).to_json()
-    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body(one)).code == 29
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=write_body(one)).code == 29
     many = write_body({"groupConfigList": [SubscriptionGroupConfig("ok").to_json(), one]})
-    assert lab.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=many).code == 29
-    assert "ok" not in lab.broker.groups
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=many).code == 29
+    assert "ok" not in harness.broker.groups
 
 
 def test_forbidding_a_topic() -> None:
-    lab = make_lab()
+    harness = make_harness()
     code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
-    lab.broker.groups.put(SubscriptionGroupConfig("G"), START_MS)
-    answer = lab.ask(code, {"group": "G", "topic": "T", "readable": "false"})
+    harness.broker.groups.put(SubscriptionGroupConfig("G"), START_MS)
+    answer = harness.ask(code, {"group": "G", "topic": "T", "readable": "false"})
     assert read_object(answer.body, "x") == {"group": "G", "readable": False, "topic": "T"}
-    assert lab.plane.group_flags("G") & 0x20
-    lab.ask(code, {"group": "G", "topic": "T", "readable": "true"})
-    assert not lab.plane.group_flags("G") & 0x20
-    assert read_object(lab.ask(code, {"group": "G", "topic": "T"}).body, "x")["readable"] is True
+    assert harness.plane.group_flags("G") & 0x20
+    harness.ask(code, {"group": "G", "topic": "T", "readable": "true"})
+    assert not harness.plane.group_flags("G") & 0x20
+    assert read_object(harness.ask(code, {"group": "G", "topic": "T"}).body, "x")["readable"] is True
 
 
 @pytest.mark.parametrize(("group", "topic"), [("a b", "T"), ("g" * 121, "T"), ("G", "a\n"), ("G", "t" * 128)])
 def test_impossible_names_are_not_forbidden(group: str, topic: str) -> None:
-    lab = make_lab()
+    harness = make_harness()
     ext = {"group": group, "topic": topic, "readable": "false"}
-    assert lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext).code == 29
-    assert lab.broker.groups.body()["forbiddenTable"] == {}
+    assert harness.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, ext).code == 29
+    assert harness.broker.groups.body()["forbiddenTable"] == {}
 
 
 @pytest.mark.parametrize(
@@ -312,21 +312,21 @@ def test_impossible_names_are_not_forbidden(group: str, topic: str) -> None:
     ],
 )
 def test_configuration_changes(body: bytes, code: int, text: str | None) -> None:
-    lab = make_lab()
-    answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+    harness = make_harness()
+    answer = harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
     assert answer.code == code
     assert text is None or text in answer.remark
 
 
 @pytest.mark.parametrize("policy", ["COMPACTION", "DELETE"])
 def test_a_list_of_topics_may_not_ask_for_compaction(policy: str) -> None:
-    lab = make_lab()
+    harness = make_harness()
     wanted = [TopicConfig("A"), TopicConfig("B", attributes={"+cleanup.policy": policy})]
     body = write_body({"topicConfigList": [config.to_json() for config in wanted]})
-    answer = lab.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
+    answer = harness.ask(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, body=body)
     refused = policy == "COMPACTION"
     assert answer.code == (29 if refused else 0)
-    assert ("A" in lab.broker.topics) is not refused
+    assert ("A" in harness.broker.topics) is not refused
 
 
 def test_compaction_of_an_existing_store_is_told() -> None:
@@ -337,24 +337,24 @@ def test_compaction_of_an_existing_store_is_told() -> None:
 
 
 def test_a_change_is_seen_shown_and_told() -> None:
-    lab = make_lab()
+    harness = make_harness()
     shown = []
-    lab.broker.on_config = shown.append
-    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
-    assert lab.broker.config.broker_permission == 4
+    harness.broker.on_config = shown.append
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
+    assert harness.broker.config.broker_permission == 4
     assert [config.broker_permission for config in shown] == [4]
-    assert lab.broker.outbox.register
-    answer = lab.ask(RequestCode.GET_BROKER_CONFIG)
+    assert harness.broker.outbox.register
+    answer = harness.ask(RequestCode.GET_BROKER_CONFIG)
     assert b"brokerPermission=4\n" in answer.body
     assert read_object(answer.ext_fields["version"].encode(), "x")["counter"] == 1
 
 
 def test_a_change_and_a_name_without_meaning_are_told_with_the_peer() -> None:
-    lab = make_lab()
-    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\nmaxMsgsNumBatch=64")
-    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
-    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7")
-    changed_line, ignored_line = lab.broker.outbox.lines
+    harness = make_harness()
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\nmaxMsgsNumBatch=64")
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4")
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7")
+    changed_line, ignored_line = harness.broker.outbox.lines
     assert changed_line == f"request 25 from {peer(1).address} sets brokerPermission = 4 (was 6)"
     assert ignored_line.startswith(f"request 25 from {peer(1).address} sets sendMessageThreadPoolNums: no effect in")
 
@@ -364,21 +364,21 @@ def test_a_change_and_a_name_without_meaning_are_told_with_the_peer() -> None:
     [(0, True), (START_MS + 86_400_000, True), (START_MS + 86_400_001, False), (1 << 62, False)],
 )
 def test_sends_may_be_refused_for_a_day_at_most(value: int, accepted: bool) -> None:
-    lab = make_lab()
-    answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"startAcceptSendRequestTimeStamp={value}".encode())
+    harness = make_harness()
+    answer = harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=f"startAcceptSendRequestTimeStamp={value}".encode())
     assert answer.code == (0 if accepted else 1)
-    assert lab.broker.config.start_accept_send_request_time_stamp == (value if accepted else 0)
+    assert harness.broker.config.start_accept_send_request_time_stamp == (value if accepted else 0)
     if not accepted:
         limit = f"at most {START_MS + 86_400_000}"
         assert answer.remark.startswith(f"startAcceptSendRequestTimeStamp = {value} ") and limit in answer.remark
-        assert lab.broker.outbox.lines == []
+        assert harness.broker.outbox.lines == []
 
 
 def test_a_far_time_of_the_start_does_not_keep_other_settings_from_being_changed() -> None:
-    lab = make_lab({"startAcceptSendRequestTimeStamp": str(1 << 62)})
+    harness = make_harness({"startAcceptSendRequestTimeStamp": str(1 << 62)})
     body = f"startAcceptSendRequestTimeStamp={1 << 62}\nbrokerPermission=4".encode()
-    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
-    assert lab.broker.config.broker_permission == 4
+    assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body).code == 0
+    assert harness.broker.config.broker_permission == 4
 
 
 @pytest.mark.parametrize("name", sorted(RETENTION))
@@ -387,14 +387,14 @@ def test_what_deletes_log_files_is_taken_from_loopback_and_named_networks(name: 
     value = "false" if name == "cleanFileForciblyEnable" else "50" if "Ratio" in name else "7"
     body = f"{name}={value}".encode()
     far = peer(1)._replace(host="192.0.2.7")
-    lab = make_lab()
-    answer = lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=far)
+    harness = make_harness()
+    answer = harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=far)
     assert (answer.code, answer.remark.split()[0]) == (16, name)
     unchanged = f"{name}={table[name][1].text(table[name][1].default)}".encode()
-    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=unchanged, connection=far).code == 0
+    assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=unchanged, connection=far).code == 0
     near = peer(1)._replace(host="127.0.0.1")
-    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=near).code == 0
-    named = make_lab({"adminAddresses": "192.0.2.0/24"})
+    assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=near).code == 0
+    named = make_harness({"adminAddresses": "192.0.2.0/24"})
     assert named.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body, connection=far).code == 0
     assert table[name][1].text(getattr(named.broker.config, table[name][0])) == value
 
@@ -405,34 +405,34 @@ def test_a_point_in_time_is_told_in_words() -> None:
 
 
 def test_topic_stats() -> None:
-    lab = make_lab()
-    lab.make_topic("T", 2)
-    lab.plane.set_bounds("T", 1, 1, 3)
-    lab.store.times["T", 1] = [10, 20, 30]
-    stats = TopicStats.decode(lab.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}).body)
+    harness = make_harness()
+    harness.make_topic("T", 2)
+    harness.plane.set_bounds("T", 1, 1, 3)
+    harness.store.times["T", 1] = [10, 20, 30]
+    stats = TopicStats.decode(harness.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "T"}).body)
     entry = stats.offsets[MessageQueue("T", "wire-a", 1)]
     assert (entry.min_offset, entry.max_offset, entry.last_update_ms) == (1, 3, 30)
     assert stats.offsets[MessageQueue("T", "wire-a", 0)].last_update_ms == 0
-    assert lab.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Nope"}).code == 17
+    assert harness.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Nope"}).code == 17
 
 
 def test_consume_stats_and_time_span() -> None:
-    lab = make_lab()
-    lab.make_topic("T", 1)
-    lab.plane.set_bounds("T", 0, 0, 3)
-    lab.store.times["T", 0] = [START_MS - 300, START_MS - 200, START_MS - 100]
-    lab.broker.offsets.put("G", "T", 0, 2, START_MS)
+    harness = make_harness()
+    harness.make_topic("T", 1)
+    harness.plane.set_bounds("T", 0, 0, 3)
+    harness.store.times["T", 0] = [START_MS - 300, START_MS - 200, START_MS - 100]
+    harness.broker.offsets.put("G", "T", 0, 2, START_MS)
     for ext in ({}, {"topic": "T"}, {"topicList": "T;Nope"}):
-        stats = ConsumeStats.decode(lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body)
+        stats = ConsumeStats.decode(harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body)
         entry = stats.offsets[MessageQueue("T", "wire-a", 0)]
         assert (entry.broker_offset, entry.consumer_offset, entry.last_ms) == (3, 2, START_MS - 200)
         assert entry.pull_offset == 2, "nothing was pulled since the start"
-    group_id, slot = lab.plane.group_find("G"), lab.broker.tables.slot("T", 0)
+    group_id, slot = harness.plane.group_find("G"), harness.broker.tables.slot("T", 0)
     for following, shown in ((1, 2), (3, 3)):
-        lab.plane.pulled_table[group_id, slot] = following
-        stats = ConsumeStats.decode(lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G"}).body)
+        harness.plane.pulled_table[group_id, slot] = following
+        stats = ConsumeStats.decode(harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G"}).body)
         assert stats.offsets[MessageQueue("T", "wire-a", 0)].pull_offset == shown
-    spans = read_object(lab.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "G"}).body, "x")
+    spans = read_object(harness.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "T", "group": "G"}).body, "x")
     assert spans["consumeTimeSpanSet"] == [
         {
             "consumeTimeStamp": START_MS - 200,
@@ -446,93 +446,93 @@ def test_consume_stats_and_time_span() -> None:
 
 def test_a_topic_that_a_list_names_again_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A header has room for one name thousands of times."""
-    lab = make_lab()
-    lab.make_topic("T", 1)
-    lab.plane.set_bounds("T", 0, 0, 3)
-    lab.store.times["T", 0] = [START_MS] * 3
-    lab.broker.offsets.put("G", "T", 0, 2, START_MS)
+    harness = make_harness()
+    harness.make_topic("T", 1)
+    harness.plane.set_bounds("T", 0, 0, 3)
+    harness.store.times["T", 0] = [START_MS] * 3
+    harness.broker.offsets.put("G", "T", 0, 2, START_MS)
     looks: list[tuple[str, int, int]] = []
-    store_time = lab.store.store_time
+    store_time = harness.store.store_time
 
     def counted(topic: str, queue_id: int, offset: int) -> int:
         looks.append((topic, queue_id, offset))
         return store_time(topic, queue_id, offset)
 
-    monkeypatch.setattr(lab.store, "store_time", counted)
-    lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", "topicList": "T;" * 5000})
+    monkeypatch.setattr(harness.store, "store_time", counted)
+    harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", "topicList": "T;" * 5000})
     assert looks == [("T", 0, 1)]
 
 
 def test_progress_on_topics_that_are_no_longer_subscribed_to_is_left_out() -> None:
     """What a group has left behind would be shown as a growing backlog. Nobody online: everything counts."""
-    lab = make_lab()
+    harness = make_harness()
     for topic in ("Now", "Once"):
-        lab.make_topic(topic, 1)
-        lab.broker.offsets.put("G", topic, 0, 2, START_MS)
+        harness.make_topic(topic, 1)
+        harness.broker.offsets.put("G", topic, 0, 2, START_MS)
 
     def topics(**ext: str) -> list[str]:
-        body = lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body
+        body = harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body
         return sorted(queue.topic for queue in ConsumeStats.decode(body).offsets)
 
     assert topics() == ["Now", "Once"]
-    lab.join("G", {"Now": "*"})
+    harness.join("G", {"Now": "*"})
     assert topics() == ["Now"]
     assert topics(topic="Once") == []
     assert topics(topicList="Now;Once") == ["Now", "Once"], "a list is taken as it is"
 
 
 def test_the_rate_of_consumption_does_not_depend_on_what_was_asked_before() -> None:
-    lab = make_lab()
+    harness = make_harness()
     for topic, offset in (("A", 10), ("B", 1_000_000)):
-        lab.make_topic(topic, 1)
-        lab.broker.offsets.put("G", topic, 0, offset, START_MS)
+        harness.make_topic(topic, 1)
+        harness.broker.offsets.put("G", topic, 0, offset, START_MS)
 
     def rate(**ext: str) -> float:
-        body = lab.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body
+        body = harness.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "G", **ext}).body
         return ConsumeStats.decode(body).consume_tps
 
     assert rate(topic="A") == 0
-    lab.now_ms += 1000
+    harness.now_ms += 1000
     assert rate() == 0, "nothing was consumed since"
-    lab.broker.offsets.put("G", "A", 0, 30, lab.now_ms)
-    lab.now_ms += 1000
+    harness.broker.offsets.put("G", "A", 0, 30, harness.now_ms)
+    harness.now_ms += 1000
     assert rate() == 10
 
 
 def test_who_consumes_what() -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.join("Online", {"T": "a"})
-    lab.broker.offsets.put("Offline", "T", 0, 2, START_MS)
-    groups = decode_group_list(lab.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"}).body)
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.join("Online", {"T": "a"})
+    harness.broker.offsets.put("Offline", "T", 0, 2, START_MS)
+    groups = decode_group_list(harness.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"}).body)
     assert groups == ["Offline", "Online", "T"]
-    body = lab.ask(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "Offline"}).body
+    body = harness.ask(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "Offline"}).body
     assert decode_topic_list(body) == ["T"]
-    assert read_object(body, "x")["brokerAddr"] == lab.broker.identity.address
+    assert read_object(body, "x")["brokerAddr"] == harness.broker.identity.address
     ask = RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER
-    bean = read_object(lab.ask(ask, {"group": "Online", "topic": "T"}).body, "x")
+    bean = read_object(harness.ask(ask, {"group": "Online", "topic": "T"}).body, "x")
     assert bean["subscriptionData"]["subString"] == "a"
-    assert lab.ask(ask, {"group": "Online"}).code == 1
+    assert harness.ask(ask, {"group": "Online"}).code == 1
 
 
 def test_connections() -> None:
-    lab = make_lab()
-    lab.join("G", {"T": "*"}, peer(5), "c5", producer_groups=["P"])
-    answer = lab.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"})
+    harness = make_harness()
+    harness.join("G", {"T": "*"}, peer(5), "c5", producer_groups=["P"])
+    answer = harness.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"})
     body = ConsumerConnection.decode(answer.body)
     assert [(entry.client_id, entry.client_addr) for entry in body.connections] == [("c5", "127.0.0.1:40005")]
     assert body.subscriptions["T"].is_all
-    assert lab.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "N"}).code == 206
-    assert lab.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}).code == 0
-    assert lab.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "N"}).code == 1
-    data = read_object(lab.ask(RequestCode.GET_ALL_PRODUCER_INFO).body, "x")["data"]
+    assert harness.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "N"}).code == 206
+    assert harness.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "P"}).code == 0
+    assert harness.ask(RequestCode.GET_PRODUCER_CONNECTION_LIST, {"producerGroup": "N"}).code == 1
+    data = read_object(harness.ask(RequestCode.GET_ALL_PRODUCER_INFO).body, "x")["data"]
     assert data["P"][0]["remoteIP"] == "127.0.0.1"
 
 
 def test_runtime_info_has_stocks_keys() -> None:
-    lab = make_lab()
-    lab.now_ms += 90_061_000
-    table = decode_kv_table(lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
+    harness = make_harness()
+    harness.now_ms += 90_061_000
+    table = decode_kv_table(harness.ask(RequestCode.GET_BROKER_RUNTIME_INFO).body)
     own = {key for key in table if key.startswith("ha")}
     assert set(table) - own == RECORDED_RUNTIME_KEYS | {"commitLogDiskRatio_/store/commitlog"}
     assert (table["haRole"], table["haDegraded"], table["haWriteHold"]) == ("master", "false", "none")
@@ -542,13 +542,13 @@ def test_runtime_info_has_stocks_keys() -> None:
 
 
 def test_runtime_info_says_which_folder_the_store_is(tmp_path: Path) -> None:
-    lab = make_lab()
-    assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {}
+    harness = make_harness()
+    assert harness.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {}
     log = tmp_path / "commitlog"
     log.mkdir()
     folder = store_folder(StoreConfig(tmp_path))
-    lab = make_lab(identity=replace(IDENTITY, store_folder=folder))
-    assert lab.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {
+    harness = make_harness(identity=replace(IDENTITY, store_folder=folder))
+    assert harness.ask(RequestCode.GET_BROKER_RUNTIME_INFO).ext_fields == {
         "ringmqStoreRoot": str(tmp_path),
         "ringmqBootId": BOOT_ID.read_text().strip(),
         "ringmqCommitLogDevice": str(log.stat().st_dev),
@@ -567,34 +567,34 @@ def test_sizes_as_stock_prints_them(count: int, text: str) -> None:
 
 
 def test_queries() -> None:
-    lab = make_lab()
-    lab.store.by_key["T", "k"] = KeyQuery([b"a", b"b", b"c"], 77, 88)
+    harness = make_harness()
+    harness.store.by_key["T", "k"] = KeyQuery([b"a", b"b", b"c"], 77, 88)
     ext = {"topic": "T", "key": "k", "maxNum": "2", "beginTimestamp": "0", "endTimestamp": "9"}
-    answer = lab.ask(RequestCode.QUERY_MESSAGE, ext)
+    answer = harness.ask(RequestCode.QUERY_MESSAGE, ext)
     assert answer.body == b"bc"
     assert answer.ext_fields == {"indexLastUpdateTimestamp": "77", "indexLastUpdatePhyoffset": "88"}
-    assert lab.ask(RequestCode.QUERY_MESSAGE, ext | {"_UNIQUE_KEY_QUERY": "true"}).body == b"abc"
-    assert lab.ask(RequestCode.QUERY_MESSAGE, ext | {"key": "none"}).code == 22
-    lab.store.messages[5] = b"stored"
-    assert lab.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "5"}).body == b"stored"
-    assert lab.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6"}).code == 1
+    assert harness.ask(RequestCode.QUERY_MESSAGE, ext | {"_UNIQUE_KEY_QUERY": "true"}).body == b"abc"
+    assert harness.ask(RequestCode.QUERY_MESSAGE, ext | {"key": "none"}).code == 22
+    harness.store.messages[5] = b"stored"
+    assert harness.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "5"}).body == b"stored"
+    assert harness.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6"}).code == 1
 
 
 @pytest.mark.parametrize("code", [306, 316, 329])
 def test_cleaning_commands_succeed(code: int) -> None:
-    assert make_lab().ask(code).code == 0
+    assert make_harness().ask(code).code == 0
 
 
 @pytest.mark.parametrize(("role", "gone"), [("ASYNC_MASTER", {"Lost"}), ("SLAVE", set())])
 def test_queues_of_topics_that_are_in_no_configuration_go(role: str, gone: set[str]) -> None:
-    lab = make_lab({"brokerRole": role, "brokerId": "1" if role == "SLAVE" else "0"})
-    lab.broker.tables.remember({("Lost", 0): (0, 5, 0)})
-    lab.broker.tables.publish_remembered()
-    lab.store.on_disk = {"TBW102", "wire-a", "Lost", "%LMQ%light", "rmq_sys_REVIVE_LOG_x", "SCHEDULE_TOPIC_XXXX"}
-    assert lab.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
-    assert lab.broker.deletions.topics() == gone
-    assert (lab.plane.topic_find("Lost") is None) == bool(gone)
-    assert lab.plane.topic_find("wire-a") is not None
+    harness = make_harness({"brokerRole": role, "brokerId": "1" if role == "SLAVE" else "0"})
+    harness.broker.tables.remember({("Lost", 0): (0, 5, 0)})
+    harness.broker.tables.publish_remembered()
+    harness.store.on_disk = {"TBW102", "wire-a", "Lost", "%LMQ%light", "rmq_sys_REVIVE_LOG_x", "SCHEDULE_TOPIC_XXXX"}
+    assert harness.ask(RequestCode.CLEAN_UNUSED_TOPIC).code == 0
+    assert harness.broker.deletions.topics() == gone
+    assert (harness.plane.topic_find("Lost") is None) == bool(gone)
+    assert harness.plane.topic_find("wire-a") is not None
 
 
 def test_attribute_rules() -> None:

@@ -14,50 +14,50 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.store.config_files import load_config
 from ringmq.store.pending_deletions import write_deletions
-from tests.broker.fakes import START_MS, Lab, make_lab
+from tests.broker.fakes import START_MS, Harness, make_harness
 
 ADDRESS = "10.0.0.2:10911"
 
 
-def made(root: Path, topic: str, group: str, offset: int, queues: int) -> Lab:
+def made(root: Path, topic: str, group: str, offset: int, queues: int) -> Harness:
     """A broker with a topic, a group and its offset, saved in `root`."""
-    lab = make_lab()
-    lab.make_topic("Both", queues)
-    lab.make_topic(topic, queues)
+    harness = make_harness()
+    harness.make_topic("Both", queues)
+    harness.make_topic(topic, queues)
     for name in ("Both", group):
-        lab.broker.groups.put(SubscriptionGroupConfig(name), START_MS)
+        harness.broker.groups.put(SubscriptionGroupConfig(name), START_MS)
         fields = {"consumerGroup": name, "topic": "Both", "queueId": "0", "commitOffset": str(offset)}
-        assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
-    persistence = Persistence(root, saved_by(lab.broker))
+        assert harness.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    persistence = Persistence(root, saved_by(harness.broker))
     persistence.save_tables()
     persistence.save_offsets()
-    return lab
+    return harness
 
 
 @pytest.fixture
-def slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    lab = made(tmp_path / "slave", "Theirs", "G_theirs", 7, 2)
+def slave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Harness:
+    harness = made(tmp_path / "slave", "Theirs", "G_theirs", 7, 2)
 
     class Line:
         def __init__(self, address: str) -> None:
             assert address == ADDRESS
 
         def ask(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-            answer: RemotingCommand = lab.ask(command.code, dict(command.ext_fields or {}))
+            answer: RemotingCommand = harness.ask(command.code, dict(command.ext_fields or {}))
             return answer
 
         def close(self) -> None:
             pass
 
     monkeypatch.setattr(adopted_tables, "BrokerClient", Line)
-    return lab
+    return harness
 
 
-def test_an_empty_master_gets_everything(slave: Lab, tmp_path: Path) -> None:
+def test_an_empty_master_gets_everything(slave: Harness, tmp_path: Path) -> None:
     told = take_tables(tmp_path, ADDRESS)
     assert [line.split()[0] for line in told] == ["topics", "offsets", "groups"]
     assert "Theirs" in told[0] and ADDRESS in told[0]
-    again = make_lab().broker
+    again = make_harness().broker
     again.topics.load(load_config(tmp_path, "topics.json"), again.config, START_MS)
     again.groups.load(load_config(tmp_path, "subscriptionGroup.json"), START_MS)
     again.offsets.load(load_config(tmp_path, "consumerOffset.json"), START_MS, into_plane=True)
@@ -67,7 +67,7 @@ def test_an_empty_master_gets_everything(slave: Lab, tmp_path: Path) -> None:
     assert take_tables(tmp_path, ADDRESS) == [], "nothing is new the second time"
 
 
-def test_what_clients_have_made_meanwhile_does_not_hide_what_the_slave_has(slave: Lab, tmp_path: Path) -> None:
+def test_what_clients_have_made_meanwhile_does_not_hide_what_the_slave_has(slave: Harness, tmp_path: Path) -> None:
     system = names.SELF_TEST_TOPIC
     own = made(tmp_path, "Own", "G_own", 0, 4)
     version = own.broker.topics.data_version.counter
@@ -88,15 +88,15 @@ def test_what_clients_have_made_meanwhile_does_not_hide_what_the_slave_has(slave
     assert take_tables(tmp_path, ADDRESS) == [], "nothing is new the second time"
 
 
-def test_what_groups_may_not_read_they_may_not_read_afterwards(slave: Lab, tmp_path: Path) -> None:
+def test_what_groups_may_not_read_they_may_not_read_afterwards(slave: Harness, tmp_path: Path) -> None:
     slave.broker.groups.set_forbidden("G_theirs", "Both", True, START_MS)
     take_tables(tmp_path, ADDRESS)
-    again = make_lab().broker
+    again = make_harness().broker
     again.groups.load(load_config(tmp_path, "subscriptionGroup.json"), START_MS)
     assert again.groups.is_forbidden("G_theirs", "Both")
 
 
-def test_a_deletion_that_was_answered_is_not_undone(slave: Lab, tmp_path: Path) -> None:
+def test_a_deletion_that_was_answered_is_not_undone(slave: Harness, tmp_path: Path) -> None:
     write_deletions(tmp_path, ["Both"])
     take_tables(tmp_path, ADDRESS)
     assert "Both" not in load_config(tmp_path, "topics.json")["topicConfigTable"]
@@ -104,7 +104,9 @@ def test_a_deletion_that_was_answered_is_not_undone(slave: Lab, tmp_path: Path) 
     assert not load_config(tmp_path, "consumerOffset.json").get("offsetTable")
 
 
-def test_a_slave_that_does_not_say_all_is_an_error(slave: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slave_that_does_not_say_all_is_an_error(
+    slave: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = slave.ask
 
     def refuse(code: int, ext: dict[str, str]) -> RemotingCommand:

@@ -10,76 +10,76 @@ from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch, de
 from ringmq.remoting.json_body import write_body
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData, build_subscription
-from tests.broker.fakes import Lab, make_lab, peer
+from tests.broker.fakes import Harness, make_harness, peer
 
 BUSY = ResponseCode.SYSTEM_BUSY
 
 
 def beat(
-    lab: Lab, client: int, groups: int = 0, topics: int = 0, producers: int = 0, name: str = ""
+    harness: Harness, client: int, groups: int = 0, topics: int = 0, producers: int = 0, name: str = ""
 ) -> tuple[int, str]:
     wanted = [build_subscription(f"{name}T{number}", "*") for number in range(topics)]
     consumers = [ConsumerData(f"{name}G{number}", subscriptions=wanted) for number in range(groups)]
     data = HeartbeatData(f"c{client}", [f"{name}P{number}" for number in range(producers)], consumers)
-    answer = lab.ask(RequestCode.HEART_BEAT, body=data.encode(), connection=peer(client))
+    answer = harness.ask(RequestCode.HEART_BEAT, body=data.encode(), connection=peer(client))
     return answer.code, answer.remark or ""
 
 
 def test_groups_and_subscriptions_of_one_heartbeat() -> None:
-    lab = make_lab({"ringmqHeartbeatGroupsMax": "5", "ringmqHeartbeatSubscriptionsMax": "8"})
-    assert beat(lab, 1, groups=3, producers=2) == (0, "")
-    assert beat(lab, 1, groups=3, producers=3) == (
+    harness = make_harness({"ringmqHeartbeatGroupsMax": "5", "ringmqHeartbeatSubscriptionsMax": "8"})
+    assert beat(harness, 1, groups=3, producers=2) == (0, "")
+    assert beat(harness, 1, groups=3, producers=3) == (
         1, "a heartbeat with 6 groups is refused, the limit is 5 (ringmqHeartbeatGroupsMax)",
     )  # fmt: skip
-    assert beat(lab, 1, groups=2, topics=4) == (0, "")
-    assert beat(lab, 1, groups=3, topics=3) == (
+    assert beat(harness, 1, groups=2, topics=4) == (0, "")
+    assert beat(harness, 1, groups=3, topics=3) == (
         1, "a heartbeat with 9 subscriptions is refused, the limit is 8 (ringmqHeartbeatSubscriptionsMax)",
     )  # fmt: skip
 
 
 def test_memberships_in_all() -> None:
-    lab = make_lab({"ringmqMembershipsMax": "6"})
-    assert beat(lab, 1, groups=2, producers=2) == (0, "")
-    assert beat(lab, 2, groups=2) == (0, "")
-    code, remark = beat(lab, 3, groups=1)
+    harness = make_harness({"ringmqMembershipsMax": "6"})
+    assert beat(harness, 1, groups=2, producers=2) == (0, "")
+    assert beat(harness, 2, groups=2) == (0, "")
+    code, remark = beat(harness, 3, groups=1)
     assert (code, "keeps 6 of at most 6 (ringmqMembershipsMax)" in remark) == (BUSY, True)
-    assert beat(lab, 3, producers=1)[0] == BUSY
-    assert beat(lab, 1, groups=2, producers=2) == (0, ""), "who is there stays"
-    lab.broker.on_close(peer(2))
-    assert beat(lab, 3, groups=1, producers=1) == (0, "")
+    assert beat(harness, 3, producers=1)[0] == BUSY
+    assert beat(harness, 1, groups=2, producers=2) == (0, ""), "who is there stays"
+    harness.broker.on_close(peer(2))
+    assert beat(harness, 3, groups=1, producers=1) == (0, "")
     for client in (1, 3):
-        lab.broker.on_close(peer(client))
-    assert (lab.broker.consumers.memberships, lab.broker.producers.memberships) == (0, 0)
+        harness.broker.on_close(peer(client))
+    assert (harness.broker.consumers.memberships, harness.broker.producers.memberships) == (0, 0)
 
 
 def test_producer_groups_in_all() -> None:
-    lab = make_lab({"ringmqProducerGroupsMax": "2"})
-    assert beat(lab, 1, producers=2) == (0, "")
-    code, remark = beat(lab, 2, producers=1, name="Other")
+    harness = make_harness({"ringmqProducerGroupsMax": "2"})
+    assert beat(harness, 1, producers=2) == (0, "")
+    code, remark = beat(harness, 2, producers=1, name="Other")
     assert (code, "producer groups: the broker keeps 2 of at most 2 (ringmqProducerGroupsMax)" in remark) == (
         BUSY,
         True,
     )
-    assert beat(lab, 2, producers=2) == (0, "")
-    lab.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "producerGroup": "P1"}, connection=peer(1))
-    lab.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "producerGroup": "P1"}, connection=peer(2))
-    assert beat(lab, 2, producers=1, name="Other") == (0, "")
+    assert beat(harness, 2, producers=2) == (0, "")
+    harness.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c1", "producerGroup": "P1"}, connection=peer(1))
+    harness.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "producerGroup": "P1"}, connection=peer(2))
+    assert beat(harness, 2, producers=1, name="Other") == (0, "")
 
 
 def test_subscriptions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = make_lab({"ringmqSubscriptionsMax": "1024"})
-    assert beat(lab, 1, groups=2, topics=500) == (0, "")
-    code, remark = beat(lab, 2, groups=1, topics=30, name="Other")
+    harness = make_harness({"ringmqSubscriptionsMax": "1024"})
+    assert beat(harness, 1, groups=2, topics=500) == (0, "")
+    code, remark = beat(harness, 2, groups=1, topics=30, name="Other")
     assert (code, "subscriptions: the broker keeps 1000 of at most 1024" in remark) == (BUSY, True)
-    assert beat(lab, 1, groups=2, topics=500) == (0, ""), "nothing is new"
-    assert beat(lab, 1, groups=1, topics=400) == (0, "")
-    assert beat(lab, 2, groups=1, topics=30, name="Other") == (0, "")
-    consumers = lab.broker.consumers
+    assert beat(harness, 1, groups=2, topics=500) == (0, ""), "nothing is new"
+    assert beat(harness, 1, groups=1, topics=400) == (0, "")
+    assert beat(harness, 2, groups=1, topics=30, name="Other") == (0, "")
+    consumers = harness.broker.consumers
     monkeypatch.setattr("ringmq.broker.handlers.client_limits.SUBSCRIPTION_CHARS_IN_ALL", consumers.subscription_chars)
-    code, remark = beat(lab, 3, groups=1, topics=1, name="Third")
+    code, remark = beat(harness, 3, groups=1, topics=1, name="Third")
     assert (code, "characters of subscriptions" in remark) == (BUSY, True)
     for client in (1, 2, 3):
-        lab.broker.on_close(peer(client))
+        harness.broker.on_close(peer(client))
     assert (consumers.subscriptions, consumers.subscription_chars) == (0, 0)
 
 
@@ -107,78 +107,80 @@ def test_subscriptions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_text_of_heartbeats_is_bounded(bean: dict[str, object], field: str) -> None:
-    lab = make_lab()
-    answer = lab.ask(RequestCode.HEART_BEAT, body=write_body({"clientID": "c"} | bean))
+    harness = make_harness()
+    answer = harness.ask(RequestCode.HEART_BEAT, body=write_body({"clientID": "c"} | bean))
     assert (answer.code, field in answer.remark) == (1, True)
-    assert lab.broker.membership.connections() == set()
+    assert harness.broker.membership.connections() == set()
 
 
-def lock(lab: Lab, client: str, queues: range, group: str = "G") -> tuple[int, int, str]:
+def lock(harness: Harness, client: str, queues: range, group: str = "G") -> tuple[int, int, str]:
     """(code, queues held, remark)"""
     batch = LockBatch(group, client, [MessageQueue("T", "b", number) for number in queues])
-    answer = lab.ask(RequestCode.LOCK_BATCH_MQ, body=batch.encode())
+    answer = harness.ask(RequestCode.LOCK_BATCH_MQ, body=batch.encode())
     return answer.code, len(decode_locked(answer.body)) if answer.code == 0 else 0, answer.remark or ""
 
 
 def test_locks_of_a_client_and_in_all() -> None:
-    lab = make_lab({"ringmqLocksMax": "10", "ringmqClientLocksMax": "6"})
-    assert lock(lab, "a", range(6)) == (0, 6, "")
-    code, _, remark = lock(lab, "a", range(6, 7))
+    harness = make_harness({"ringmqLocksMax": "10", "ringmqClientLocksMax": "6"})
+    assert lock(harness, "a", range(6)) == (0, 6, "")
+    code, _, remark = lock(harness, "a", range(6, 7))
     assert (code, "of client a: the broker keeps 6 of at most 6 (ringmqClientLocksMax)" in remark) == (BUSY, True)
-    assert lock(lab, "a", range(6)) == (0, 6, ""), "renewed"
-    assert lock(lab, "b", range(4), group="Other") == (0, 4, "")
-    code, _, remark = lock(lab, "b", range(4, 5), group="Other")
+    assert lock(harness, "a", range(6)) == (0, 6, ""), "renewed"
+    assert lock(harness, "b", range(4), group="Other") == (0, 4, "")
+    code, _, remark = lock(harness, "b", range(4, 5), group="Other")
     assert (code, "queue locks: the broker keeps 10 of at most 10 (ringmqLocksMax)" in remark) == (BUSY, True)
     unlock = LockBatch("Other", "b", [MessageQueue("T", "b", 0)])
-    lab.ask(RequestCode.UNLOCK_BATCH_MQ, body=unlock.encode())
-    assert lock(lab, "c", range(4, 5), group="Other") == (0, 1, "")
+    harness.ask(RequestCode.UNLOCK_BATCH_MQ, body=unlock.encode())
+    assert lock(harness, "c", range(4, 5), group="Other") == (0, 1, "")
 
 
 def test_dead_locks_are_forgotten_some_at_a_time() -> None:
-    lab = make_lab()
+    harness = make_harness()
     queues = FORGET_MAX + 10
     for first in range(0, queues, 2000):
-        assert lock(lab, "a", range(first, min(first + 2000, queues)))[0] == 0
-    lab.now_ms += 30_000
-    assert lock(lab, "a", range(5))[1] == 5
-    lab.now_ms += 30_001
-    lab.broker.locks.expire(lab.now_ms)
-    assert len(lab.broker.locks) == queues - FORGET_MAX
-    lab.broker.locks.expire(lab.now_ms)
-    assert len(lab.broker.locks) == lab.broker.locks.count_of("a") == 5, "the renewed ones"
-    assert lab.broker.locks.is_any_live("G", lab.now_ms)
+        assert lock(harness, "a", range(first, min(first + 2000, queues)))[0] == 0
+    harness.now_ms += 30_000
+    assert lock(harness, "a", range(5))[1] == 5
+    harness.now_ms += 30_001
+    harness.broker.locks.expire(harness.now_ms)
+    assert len(harness.broker.locks) == queues - FORGET_MAX
+    harness.broker.locks.expire(harness.now_ms)
+    assert len(harness.broker.locks) == harness.broker.locks.count_of("a") == 5, "the renewed ones"
+    assert harness.broker.locks.is_any_live("G", harness.now_ms)
 
 
 def test_silent_clients_are_found_and_ended_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.broker.core.EXPIRY_LOOKS", 7)
     monkeypatch.setattr("ringmq.broker.core.EXPIRY_ENDS", 4)
-    lab = make_lab()
+    harness = make_harness()
     for client in range(10):
-        assert beat(lab, client, groups=2, producers=1) == (0, "")
-    lab.now_ms += 60_000
+        assert beat(harness, client, groups=2, producers=1) == (0, "")
+    harness.now_ms += 60_000
     for client in range(3):
-        assert beat(lab, client, groups=2, producers=1) == (0, "")
+        assert beat(harness, client, groups=2, producers=1) == (0, "")
     ended = []
     for _ in range(20):
-        hangups = lab.broker.on_tick(lab.now_ms + 65_000)
+        hangups = harness.broker.on_tick(harness.now_ms + 65_000)
         ended.append(len([effect for effect in hangups if isinstance(effect, Hangup)]))
     assert sum(ended) == 7
     assert max(ended) <= 2
-    assert lab.broker.membership.connections() == {peer(0), peer(1), peer(2)}
-    assert not lab.broker.on_tick(lab.now_ms + 75_000)
+    assert harness.broker.membership.connections() == {peer(0), peer(1), peer(2)}
+    assert not harness.broker.on_tick(harness.now_ms + 75_000)
 
 
 def test_clients_that_come_and_go_do_not_use_up_the_shared_subscriptions() -> None:
     """Their entries are used again; a group that is online keeps its own."""
-    lab = make_lab()
-    lab.plane.subscriptions_max = 6
+    harness = make_harness()
+    harness.plane.subscriptions_max = 6
     for number in range(4):
-        lab.make_topic(f"T{number}")
-    lab.join("stays", {"T0": "a", "T1": "b"}, connection=peer(1))
+        harness.make_topic(f"T{number}")
+    harness.join("stays", {"T0": "a", "T1": "b"}, connection=peer(1))
     for number in range(40):
-        answer = lab.join(f"G{number}", {f"T{number % 4}": "*", "T1": "*"}, connection=peer(2), client_id="c2")
+        answer = harness.join(f"G{number}", {f"T{number % 4}": "*", "T1": "*"}, connection=peer(2), client_id="c2")
         assert answer.code == 0, (number, answer.remark)
-        lab.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "consumerGroup": f"G{number}"}, connection=peer(2))
-    assert [lab.plane.subscription("stays", topic)[0] for topic in ("T0", "T1")] == [SUBSCRIPTION_TAGS] * 2
-    lab.join("last", {"T0": "*", "T1": "*", "T2": "*", "T3": "*"}, connection=peer(3), client_id="c3")
-    assert [lab.plane.subscription("last", f"T{number}")[0] for number in range(4)] == [SUBSCRIPTION_ALL] * 4
+        harness.ask(
+            RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "consumerGroup": f"G{number}"}, connection=peer(2)
+        )
+    assert [harness.plane.subscription("stays", topic)[0] for topic in ("T0", "T1")] == [SUBSCRIPTION_TAGS] * 2
+    harness.join("last", {"T0": "*", "T1": "*", "T2": "*", "T3": "*"}, connection=peer(3), client_id="c3")
+    assert [harness.plane.subscription("last", f"T{number}")[0] for number in range(4)] == [SUBSCRIPTION_ALL] * 4

@@ -20,7 +20,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.subscription import build_subscription
-from tests.broker.fakes import START_MS, FakeStore, Lab, peer
+from tests.broker.fakes import START_MS, FakeStore, Harness, peer
 from tests.operations import operations
 
 LINEAR = 2.3
@@ -28,7 +28,7 @@ LINEAR = 2.3
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     """A broker over a real plane: the fake one searches its tables from end to end."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     plane = Plane.create(name, Capacity(), tmp_path.stat(), 1)
@@ -39,7 +39,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     broker = Broker(config, Identity("127.0.0.1", 1, "127.0.0.1", START_MS), plane, store)
     broker.prepare(START_MS)
     load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, START_MS, fresh=False)
-    yield Lab(broker, plane, store)  # type: ignore[arg-type]
+    yield Harness(broker, plane, store)  # type: ignore[arg-type]
     remove_segments(name)
 
 
@@ -49,78 +49,80 @@ def heartbeat(client: str, groups: int, topics: int = 0, producers: int = 0) -> 
     return HeartbeatData(client, [f"{client}-P{number}" for number in range(producers)], consumers).encode()
 
 
-def cost_of_heartbeat(lab: Lab, client: int, **sizes: int) -> int:
+def cost_of_heartbeat(harness: Harness, client: int, **sizes: int) -> int:
     body = heartbeat(f"c{client}", **sizes)
 
     def beat() -> None:
-        assert lab.ask(RequestCode.HEART_BEAT, body=body, connection=peer(client)).code == 0
+        assert harness.ask(RequestCode.HEART_BEAT, body=body, connection=peer(client)).code == 0
 
     return operations(beat)
 
 
 @pytest.mark.parametrize("what", ["groups", "producers"])
-def test_a_heartbeat_costs_what_it_names(lab: Lab, what: str) -> None:
+def test_a_heartbeat_costs_what_it_names(harness: Harness, what: str) -> None:
     sizes = {"groups": 0, "producers": 0}
-    cost_of_heartbeat(lab, 1, **(sizes | {what: 3}))
-    once = cost_of_heartbeat(lab, 2, **(sizes | {what: 200}))
-    twice = cost_of_heartbeat(lab, 3, **(sizes | {what: 400}))
-    again = cost_of_heartbeat(lab, 4, **(sizes | {what: 200}))
+    cost_of_heartbeat(harness, 1, **(sizes | {what: 3}))
+    once = cost_of_heartbeat(harness, 2, **(sizes | {what: 200}))
+    twice = cost_of_heartbeat(harness, 3, **(sizes | {what: 400}))
+    again = cost_of_heartbeat(harness, 4, **(sizes | {what: 200}))
     assert twice < LINEAR * once
     assert again < 1.1 * once, "clients that are there already cost nothing"
 
 
-def test_a_connection_that_ends_costs_what_it_named(lab: Lab) -> None:
+def test_a_connection_that_ends_costs_what_it_named(harness: Harness) -> None:
     costs = []
     for client, size in enumerate([200, 400, 200]):
-        cost_of_heartbeat(lab, client, groups=size, producers=size)
-        cost_of_heartbeat(lab, 10 + client, groups=size, producers=size)
-        costs.append(operations(partial(lab.broker.on_close, peer(client))))
+        cost_of_heartbeat(harness, client, groups=size, producers=size)
+        cost_of_heartbeat(harness, 10 + client, groups=size, producers=size)
+        costs.append(operations(partial(harness.broker.on_close, peer(client))))
     assert costs[1] < LINEAR * costs[0]
     assert costs[2] < 1.1 * costs[0]
 
 
-def test_a_new_topic_costs_what_subscribes_to_it(lab: Lab) -> None:
+def test_a_new_topic_costs_what_subscribes_to_it(harness: Harness) -> None:
     def make(name: str) -> int:
-        return operations(lambda: lab.make_topic(name, queues=1))
+        return operations(lambda: harness.make_topic(name, queues=1))
 
     alone = make("Alone")
-    cost_of_heartbeat(lab, 1, groups=20, topics=200)
+    cost_of_heartbeat(harness, 1, groups=20, topics=200)
     for number in range(50):
-        lab.broker.offsets.put(f"c1-G{number % 20}", f"Stray{number}", 0, 7, START_MS)
-        lab.broker.offsets.set_reset(f"c1-G{number % 20}", "TBW102", number % 8, 7, START_MS)
+        harness.broker.offsets.put(f"c1-G{number % 20}", f"Stray{number}", 0, 7, START_MS)
+        harness.broker.offsets.set_reset(f"c1-G{number % 20}", "TBW102", number % 8, 7, START_MS)
     assert make("Other") < 1.1 * alone, "none of the groups wants it"
     assert make("T7") < alone + 20 * 1000, "each of the 20 groups has one subscription published, not all 200"
 
 
-def test_questions_about_one_group_or_topic_look_at_no_other_offsets(lab: Lab) -> None:
-    lab.make_topic("Asked", queues=1)
+def test_questions_about_one_group_or_topic_look_at_no_other_offsets(harness: Harness) -> None:
+    harness.make_topic("Asked", queues=1)
 
     def ask() -> int:
         def both() -> None:
-            lab.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "Asked"})
-            lab.ask(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "G"})
+            harness.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "Asked"})
+            harness.ask(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "G"})
 
         return operations(both)
 
-    lab.broker.offsets.put("G", "Asked", 0, 7, START_MS)
+    harness.broker.offsets.put("G", "Asked", 0, 7, START_MS)
     first = ask()
     for number in range(300):
-        lab.make_topic(f"Other{number}", queues=1)
-        lab.broker.offsets.put(f"Other{number}", f"Other{number}", 0, 7, START_MS)
-        lab.broker.offsets.put("Other", f"Stray{number}", 0, 7, START_MS)
+        harness.make_topic(f"Other{number}", queues=1)
+        harness.broker.offsets.put(f"Other{number}", f"Other{number}", 0, 7, START_MS)
+        harness.broker.offsets.put("Other", f"Stray{number}", 0, 7, START_MS)
     ask()
     assert ask() < 1.1 * first
-    assert lab.broker.offsets.topics_of("G") == ["Asked"]
-    assert lab.broker.offsets.groups_on("Asked") == ["G"]
+    assert harness.broker.offsets.topics_of("G") == ["Asked"]
+    assert harness.broker.offsets.groups_on("Asked") == ["G"]
 
 
 @pytest.mark.parametrize("what", ["groups", "topics", "producers"])
-def test_no_step_of_a_large_heartbeat_is_long(lab: Lab, what: str) -> None:
+def test_no_step_of_a_large_heartbeat_is_long(harness: Harness, what: str) -> None:
     """A turn looks at the clock between steps, so the cost of the largest step bounds the time of a turn."""
     for number in range(0 if what != "topics" else 900):
-        lab.make_topic(f"T{number}", queues=1)
+        harness.make_topic(f"T{number}", queues=1)
     body = heartbeat("c", **{"groups": 1, "topics": 0} | {what: 900})
-    begun = lab.handlers.begin(Request(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), peer(1), START_MS))
+    begun = harness.handlers.begin(
+        Request(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), peer(1), START_MS)
+    )
     assert isinstance(begun, Slices)
     steps: list[int] = []
     answers: list[Any] = []

@@ -50,7 +50,7 @@ class Nothing:
 
 
 @dataclass
-class Rig:
+class Harness:
     """A plane, the loop over it, and the reader's side of both rings."""
 
     plane: Plane
@@ -109,7 +109,7 @@ SMALL = Capacity(
 
 
 @contextmanager
-def made_rig(root: Path, capacity: Capacity) -> Iterator[Rig]:
+def made_harness(root: Path, capacity: Capacity) -> Iterator[Harness]:
     """A loop that has not turned yet, over a plane of its own."""
     name = f"test-{uuid.uuid4().hex[:12]}"
     plane = Plane.create(name, capacity, root.stat(), 1)
@@ -121,13 +121,13 @@ def made_rig(root: Path, capacity: Capacity) -> Iterator[Rig]:
     broker.prepare(now())
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now(), fresh=False)
     loop = ControlLoop(plane, broker, Persistence(root, saved_by(broker)), OutboundCalls(lambda: None))
-    yield Rig(plane, loop, root)
+    yield Harness(plane, loop, root)
     remove_segments(name)
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with made_rig(tmp_path, SMALL) as made:
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    with made_harness(tmp_path, SMALL) as made:
         yield made
 
 
@@ -142,69 +142,71 @@ def heartbeat(group: str = "G") -> RemotingCommand:
     return RemotingCommand.request(RequestCode.HEART_BEAT, body=body, opaque=8)
 
 
-def test_a_request_is_answered_to_its_pending_entry(rig: Rig) -> None:
-    rig.put(RemotingCommand.request(9999, opaque=77), pending=42, connection=6)
-    assert rig.loop.turn(now())
-    ((kind, connection, pending, payload, last),) = rig.verdicts()
+def test_a_request_is_answered_to_its_pending_entry(harness: Harness) -> None:
+    harness.put(RemotingCommand.request(9999, opaque=77), pending=42, connection=6)
+    assert harness.loop.turn(now())
+    ((kind, connection, pending, payload, last),) = harness.verdicts()
     assert (kind, connection, pending, last) == (lib.RMQ_VERDICT_SEND, 6, 42, True)
     assert (decode_frame(payload).code, decode_frame(payload).opaque) == (3, 77)
 
 
-def test_a_slow_request_gets_a_line_unless_a_reader_runs_it_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slow_request_gets_a_line_unless_a_reader_runs_it_again(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
     ext = {"a": "P", "b": "Late", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
-    rig.put(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 100), pending=2, cut=100, age_ms=5000)
-    rig.put(RemotingCommand.request(9999), age_ms=5000)
-    rig.put(RemotingCommand.request(9998), age_ms=1)
+    harness.put(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 100), pending=2, cut=100, age_ms=5000)
+    harness.put(RemotingCommand.request(9999), age_ms=5000)
+    harness.put(RemotingCommand.request(9998), age_ms=1)
     for _ in range(12):
-        rig.put(RemotingCommand.request(9997), age_ms=5000)
-    rig.loop.turn(now())
+        harness.put(RemotingCommand.request(9997), age_ms=5000)
+    harness.loop.turn(now())
     lines = [line for line in capsys.readouterr().err.splitlines() if "slow request" in line]
     assert len(lines) == 10
     assert re.match(r"ringmq: control: slow request: 5\d{3}\.\d ms, code 9999, ", lines[0])
     assert "from 127.0.0.9:4567" in lines[0] and not [line for line in lines if "9998" in line]
-    assert rig.plane.role(lib.RMQ_ROLE_CONTROL).counters[DROPPED_COUNTER] == 3
-    rig.loop.broker.apply_config(changed(rig.loop.broker.config, {"ringmqSlowRequestMs": "0"}))
-    rig.put(RemotingCommand.request(9999), age_ms=5000)
-    rig.loop.turn(now() + 2000)
+    assert harness.plane.role(lib.RMQ_ROLE_CONTROL).counters[DROPPED_COUNTER] == 3
+    harness.loop.broker.apply_config(changed(harness.loop.broker.config, {"ringmqSlowRequestMs": "0"}))
+    harness.put(RemotingCommand.request(9999), age_ms=5000)
+    harness.loop.turn(now() + 2000)
     assert "slow request" not in capsys.readouterr().err
 
 
-def test_what_a_change_means_for_health_is_reported(rig: Rig) -> None:
+def test_what_a_change_means_for_health_is_reported(harness: Harness) -> None:
     later = {"startAcceptSendRequestTimeStamp": str(1 << 60), "brokerPermission": "4"}
-    rig.loop.broker.apply_config(changed(rig.loop.broker.config, later))
-    rig.loop.turn(now())
-    report = read_report(rig.plane.name)
+    harness.loop.broker.apply_config(changed(harness.loop.broker.config, later))
+    harness.loop.turn(now())
+    report = read_report(harness.plane.name)
     assert report is not None and (report.sends_from_ms, report.permission) == (1 << 60, 4)
 
 
-def test_a_send_without_its_body_makes_the_topic_and_runs_again(rig: Rig) -> None:
+def test_a_send_without_its_body_makes_the_topic_and_runs_again(harness: Harness) -> None:
     ext = {"a": "P", "b": "Fresh", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0"}
-    rig.put(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 100), pending=2, cut=100)
-    rig.loop.turn(now())
-    assert [verdict[:3] for verdict in rig.verdicts()] == [(lib.RMQ_VERDICT_REDO, 3, 2)]
-    topic_id = rig.plane.topic_find("Fresh")
+    harness.put(RemotingCommand.request(RequestCode.SEND_MESSAGE_V2, ext, b"x" * 100), pending=2, cut=100)
+    harness.loop.turn(now())
+    assert [verdict[:3] for verdict in harness.verdicts()] == [(lib.RMQ_VERDICT_REDO, 3, 2)]
+    topic_id = harness.plane.topic_find("Fresh")
     assert topic_id is not None
-    assert rig.plane.queue_find(topic_id, 3) is not None
-    assert '"Fresh"' in (rig.root / "config" / "topics.json").read_text(), "saved before the verdict"
+    assert harness.plane.queue_find(topic_id, 3) is not None
+    assert '"Fresh"' in (harness.root / "config" / "topics.json").read_text(), "saved before the verdict"
 
 
-def test_notices_go_out_before_the_answer(rig: Rig) -> None:
-    rig.put(heartbeat(), pending=9)
-    rig.loop.turn(now())
-    verdicts = rig.verdicts()
+def test_notices_go_out_before_the_answer(harness: Harness) -> None:
+    harness.put(heartbeat(), pending=9)
+    harness.loop.turn(now())
+    verdicts = harness.verdicts()
     codes = [decode_frame(payload).code for _, _, _, payload, _ in verdicts]
     assert codes == [RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, 0]
     assert [pending for _, _, pending, _, _ in verdicts] == [NONE, 9]
 
 
-def test_oneway_requests_are_released_and_junk_closes(rig: Rig) -> None:
-    rig.put(RemotingCommand.request(9999, oneway=True), pending=4)
+def test_oneway_requests_are_released_and_junk_closes(harness: Harness) -> None:
+    harness.put(RemotingCommand.request(9999, oneway=True), pending=4)
     bad = encode_frame(RemotingCommand.request(1))
     head_length = struct.unpack(">I", bad[4:8])[0] & 0xFFFFFF
     command = RemotingCommand.request(1)
-    rig.put(command, pending=5, cut=head_length)
-    rig.loop.turn(now())
-    kinds = [(kind, pending) for kind, _, pending, _, _ in rig.verdicts()]
+    harness.put(command, pending=5, cut=head_length)
+    harness.loop.turn(now())
+    kinds = [(kind, pending) for kind, _, pending, _, _ in harness.verdicts()]
     assert kinds == [(lib.RMQ_VERDICT_DROP, 4), (lib.RMQ_VERDICT_CLOSE, 5)]
 
 
@@ -213,103 +215,103 @@ NESTED = "[" * 990 + "]" * 990
 
 
 @pytest.mark.parametrize("topic", ['"\\ud800"', NESTED])
-def test_a_header_that_does_not_decode_closes_its_connection_alone(rig: Rig, topic: str) -> None:
-    rig.put(json_frame(f'{{"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'), pending=5)
-    rig.put(RemotingCommand.request(9999), pending=6)
-    rig.loop.turn(now())
-    kinds = [(kind, pending) for kind, _, pending, _, _ in rig.verdicts()]
+def test_a_header_that_does_not_decode_closes_its_connection_alone(harness: Harness, topic: str) -> None:
+    harness.put(json_frame(f'{{"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'), pending=5)
+    harness.put(RemotingCommand.request(9999), pending=6)
+    harness.loop.turn(now())
+    kinds = [(kind, pending) for kind, _, pending, _, _ in harness.verdicts()]
     assert kinds == [(lib.RMQ_VERDICT_CLOSE, 5), (lib.RMQ_VERDICT_SEND, 6)]
-    assert rig.loop.broker.groups.body()["forbiddenTable"] == {}
+    assert harness.loop.broker.groups.body()["forbiddenTable"] == {}
 
 
-def test_a_closed_connection_leaves_its_groups(rig: Rig) -> None:
-    rig.put(heartbeat())
-    rig.loop.turn(now())
-    rig.put(RemotingCommand.request(0), kind=lib.RMQ_INBOX_CLOSED)
-    rig.loop.turn(now())
-    assert rig.loop.broker.consumers.get("G") is None
+def test_a_closed_connection_leaves_its_groups(harness: Harness) -> None:
+    harness.put(heartbeat())
+    harness.loop.turn(now())
+    harness.put(RemotingCommand.request(0), kind=lib.RMQ_INBOX_CLOSED)
+    harness.loop.turn(now())
+    assert harness.loop.broker.consumers.get("G") is None
 
 
-def test_control_lets_go_of_what_retention_took(rig: Rig) -> None:
-    store = rig.loop.broker.store
+def test_control_lets_go_of_what_retention_took(harness: Harness) -> None:
+    store = harness.loop.broker.store
     assert isinstance(store, FakeStore)
     for later_ms in (0, TICK_MS, STORE_LOOK_MS):
-        rig.loop.turn(now() + later_ms)
+        harness.loop.turn(now() + later_ms)
     assert store.looks == 2
 
 
-def test_a_restarted_reader_has_none_of_its_connections(rig: Rig) -> None:
-    rig.put(heartbeat())
-    rig.loop.turn(now())
-    rig.verdicts()
-    rig.generation = 2
-    rig.plane.role(lib.RMQ_ROLE_READ).generation = 2
-    rig.put(RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}))
-    assert [answer.code for answer in rig.answers()] == [1]
-    assert rig.loop.broker.membership.connections() == set()
+def test_a_restarted_reader_has_none_of_its_connections(harness: Harness) -> None:
+    harness.put(heartbeat())
+    harness.loop.turn(now())
+    harness.verdicts()
+    harness.generation = 2
+    harness.plane.role(lib.RMQ_ROLE_READ).generation = 2
+    harness.put(RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}))
+    assert [answer.code for answer in harness.answers()] == [1]
+    assert harness.loop.broker.membership.connections() == set()
 
 
-def test_records_that_a_dead_reader_left_behind_are_nobodys(rig: Rig) -> None:
-    rig.plane.role(lib.RMQ_ROLE_READ).generation = 2
-    rig.generation = 2
-    rig.put(heartbeat())
-    rig.loop.turn(now())
-    rig.verdicts()
-    rig.generation = 1
-    rig.put(heartbeat("Old"), connection=9)
-    rig.loop.turn(now())
-    assert rig.verdicts() == []
-    assert rig.loop.broker.consumers.get("Old") is None
-    assert rig.loop.broker.consumers.get("G") is not None
+def test_records_that_a_dead_reader_left_behind_are_nobodys(harness: Harness) -> None:
+    harness.plane.role(lib.RMQ_ROLE_READ).generation = 2
+    harness.generation = 2
+    harness.put(heartbeat())
+    harness.loop.turn(now())
+    harness.verdicts()
+    harness.generation = 1
+    harness.put(heartbeat("Old"), connection=9)
+    harness.loop.turn(now())
+    assert harness.verdicts() == []
+    assert harness.loop.broker.consumers.get("Old") is None
+    assert harness.loop.broker.consumers.get("G") is not None
 
 
-def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(rig: Rig) -> None:
+def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(harness: Harness) -> None:
     topics = {f"T{index:03}": 1 for index in range(600)}
     for topic in topics:
-        rig.loop.broker.topics.create_for_group(topic, 1, 0, False, now())
+        harness.loop.broker.topics.create_for_group(topic, 1, 0, False, now())
     for opaque in range(3):
-        rig.put(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG, opaque=opaque), pending=opaque)
+        harness.put(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG, opaque=opaque), pending=opaque)
     bodies: dict[int, bytes] = {}
     order: list[int] = []
     for _ in range(200):
-        rig.loop.turn(now())
-        for _, _, pending, payload, last in rig.verdicts():
-            assert len(payload) <= Inbox(rig.plane).chunk_bytes
+        harness.loop.turn(now())
+        for _, _, pending, payload, last in harness.verdicts():
+            assert len(payload) <= Inbox(harness.plane).chunk_bytes
             bodies[pending] = bodies.get(pending, b"") + payload
             if last:
                 order.append(pending)
         if len(order) == 3:
             break
     assert order == [0, 1, 2]
-    assert len(bodies[0]) > rig.plane.header.asks.answerer[0].answers[lib.RMQ_ROLE_READ + READER].capacity
+    assert len(bodies[0]) > harness.plane.header.asks.answerer[0].answers[lib.RMQ_ROLE_READ + READER].capacity
     assert [decode_frame(bodies[opaque]).opaque for opaque in order] == order
 
 
-def test_a_defect_in_a_handler_costs_one_answer(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_in_a_handler_costs_one_answer(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(rig.loop.broker.locks, "lock", broken)
-    rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"mqSet":[{}]}'))
-    rig.put(RemotingCommand.request(9999))
-    answers = rig.answers()
+    monkeypatch.setattr(harness.loop.broker.locks, "lock", broken)
+    harness.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"mqSet":[{}]}'))
+    harness.put(RemotingCommand.request(9999))
+    answers = harness.answers()
     assert [answer.code for answer in answers] == [1, 3]
     assert answers[0].remark == "ZeroDivisionError: planted"
 
 
-def test_files_that_cannot_be_written_stay_dirty(rig: Rig) -> None:
-    config = rig.root / "config"
-    rig.loop.turn(now())
+def test_files_that_cannot_be_written_stay_dirty(harness: Harness) -> None:
+    config = harness.root / "config"
+    harness.loop.turn(now())
     for file in config.iterdir():
         file.unlink()
     config.rmdir()
     config.write_text("in the way")
-    rig.put(heartbeat())
-    rig.loop.turn(now())
-    assert rig.loop.broker.topics.dirty
+    harness.put(heartbeat())
+    harness.loop.turn(now())
+    assert harness.loop.broker.topics.dirty
     config.unlink()
-    rig.loop.turn(now())
-    assert not rig.loop.broker.topics.dirty
+    harness.loop.turn(now())
+    assert not harness.loop.broker.topics.dirty
 
 
 def change(code: int, ext: dict[str, str], opaque: int = 1) -> RemotingCommand:
@@ -323,87 +325,87 @@ MAKE = {
 
 
 def test_a_change_that_is_not_on_disk_is_not_answered_as_if_it_were(
-    rig: Rig, capsys: pytest.CaptureFixture[str]
+    harness: Harness, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = rig.root / "config"
-    kept = rig.root / "kept"
-    rig.loop.turn(now())
+    config = harness.root / "config"
+    kept = harness.root / "kept"
+    harness.loop.turn(now())
     for topic in ("Once", "Twice"):
         config.rename(kept)
         config.write_text("in the way")
-        rig.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE | {"topic": topic}, opaque=1))
-        rig.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, opaque=2))
-        rig.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE | {"topic": "a b"}, opaque=3))
-        rig.put(heartbeat())
-        answers = {answer.opaque: answer for answer in rig.answers() if answer.is_response}
+        harness.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE | {"topic": topic}, opaque=1))
+        harness.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}, opaque=2))
+        harness.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE | {"topic": "a b"}, opaque=3))
+        harness.put(heartbeat())
+        answers = {answer.opaque: answer for answer in harness.answers() if answer.is_response}
         assert {opaque: answer.code for opaque, answer in answers.items()} == {1: 1, 2: 1, 3: 29, 8: 0}
         assert "a restart may lose it" in (answers[2].remark or "")
         assert "File exists" in (answers[2].remark or "")
-        rig.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}))
-        assert [answer.code for answer in rig.answers()] == [1], "nothing to change, and still not on disk"
+        harness.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}))
+        assert [answer.code for answer in harness.answers()] == [1], "nothing to change, and still not on disk"
         said = [line.split(": ")[2] for line in capsys.readouterr().err.splitlines() if "config files" in line]
         assert said == ["config files"]
         config.unlink()
         kept.rename(config)
-        rig.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}))
-        assert [answer.code for answer in rig.answers()] == [0]
+        harness.put(change(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}))
+        assert [answer.code for answer in harness.answers()] == [0]
         assert "config files are written again" in capsys.readouterr().err
 
 
-def test_a_made_topic_that_is_not_on_disk_says_so_when_the_name_server_knows_it(rig: Rig) -> None:
-    registrar = with_name_server(rig)
+def test_a_made_topic_that_is_not_on_disk_says_so_when_the_name_server_knows_it(harness: Harness) -> None:
+    registrar = with_name_server(harness)
     registrar.ended.append(Outcome("ns:1", None))
-    rig.loop.turn(now())
-    config = rig.root / "config"
-    config.rename(rig.root / "kept")
+    harness.loop.turn(now())
+    config = harness.root / "config"
+    config.rename(harness.root / "kept")
     config.write_text("in the way")
-    rig.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE))
-    assert rig.answers() == []
+    harness.put(change(RequestCode.UPDATE_AND_CREATE_TOPIC, MAKE))
+    assert harness.answers() == []
     registrar.ended.append(Outcome("ns:1", None))
-    assert [answer.code for answer in rig.answers()] == [1]
+    assert [answer.code for answer in harness.answers()] == [1]
 
 
 def test_a_defect_in_saving_is_told_and_ends_nothing(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken() -> Iterator[None]:
         yield
         raise ZeroDivisionError("planted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rig.loop._persistence, "saving_tables", broken)
-        rig.put(heartbeat())
-        rig.loop.turn(now())
-        rig.loop.turn(now())
+        patch.setattr(harness.loop._persistence, "saving_tables", broken)
+        harness.put(heartbeat())
+        harness.loop.turn(now())
+        harness.loop.turn(now())
     assert capsys.readouterr().err.count("ZeroDivisionError: planted") == 1
-    assert rig.loop.broker.topics.dirty
-    rig.loop.turn(now())
-    assert not rig.loop.broker.topics.dirty
+    assert harness.loop.broker.topics.dirty
+    harness.loop.turn(now())
+    assert not harness.loop.broker.topics.dirty
 
 
 def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(*arguments: object) -> None:
         raise OSError(f"planted {arguments}")
 
     began = now()
-    rig.loop.turn(began)
-    monkeypatch.setattr(rig.loop.broker.locks, "lock", broken)
+    harness.loop.turn(began)
+    monkeypatch.setattr(harness.loop.broker.locks, "lock", broken)
     capsys.readouterr()
     for number in range(1200):
-        rig.put(json_frame(f'{{"code":"x{number}"}}'))
-        rig.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"clientId":"%d","mqSet":[{}]}' % number))
-        rig.loop.turn(began)
-        rig.verdicts()
+        harness.put(json_frame(f'{{"code":"x{number}"}}'))
+        harness.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"clientId":"%d","mqSet":[{}]}' % number))
+        harness.loop.turn(began)
+        harness.verdicts()
     said = capsys.readouterr().err
     assert said.count("junk from 127.0.0.9: header field code = 'x") == PEER_LINES_PER_MINUTE
     assert said.count("request 41 failed:") == PEER_LINES_PER_MINUTE
-    monkeypatch.setattr(rig.loop.broker.offsets, "drain", lambda now_ms: broken("disk"))
-    rig.loop.turn(began + TICK_MS)
+    monkeypatch.setattr(harness.loop.broker.offsets, "drain", lambda now_ms: broken("disk"))
+    harness.loop.turn(began + TICK_MS)
     assert "consumer offsets: planted ('disk',)" in capsys.readouterr().err
-    rig.put(json_frame('{"code":"late"}'))
-    rig.loop.turn(began + 60_000)
+    harness.put(json_frame('{"code":"late"}'))
+    harness.loop.turn(began + 60_000)
     assert (
         f"'late' is not an integer; {1200 - PEER_LINES_PER_MINUTE} more lines were dropped" in capsys.readouterr().err
     )
@@ -418,89 +420,91 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
     ],
 )
 def test_junk_that_a_reader_reports_gets_one_line(
-    rig: Rig, capsys: pytest.CaptureFixture[str], first: bytes, spoken: str
+    harness: Harness, capsys: pytest.CaptureFixture[str], first: bytes, spoken: str
 ) -> None:
-    rig.plane.header.settings.frame_bytes_max = 16 << 20
+    harness.plane.header.settings.frame_bytes_max = 16 << 20
     for _ in range(30):
-        rig.put(first, kind=lib.RMQ_INBOX_JUNK)
-    assert rig.answers() == []
+        harness.put(first, kind=lib.RMQ_INBOX_JUNK)
+    assert harness.answers() == []
     assert capsys.readouterr().err.count(f"junk from 127.0.0.9: {spoken}") == 1
 
 
-def test_a_refusal_gets_one_line_and_is_reported(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    rig.loop.broker.config = changed(rig.loop.broker.config, {"adminAddresses": "192.0.2.1"})
+def test_a_refusal_gets_one_line_and_is_reported(harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    harness.loop.broker.config = changed(harness.loop.broker.config, {"adminAddresses": "192.0.2.1"})
     for pending in range(30):
-        rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4"), pending)
-    assert {answer.code for answer in rig.answers()} == {ResponseCode.NO_PERMISSION}
+        harness.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4"), pending)
+    assert {answer.code for answer in harness.answers()} == {ResponseCode.NO_PERMISSION}
     assert capsys.readouterr().err.count("code 25 (UPDATE_BROKER_CONFIG) from host 127.0.0.9 is refused") == 1
-    rig.loop.turn(now() + 10 * TICK_MS)
-    report = read_report(rig.plane.name)
+    harness.loop.turn(now() + 10 * TICK_MS)
+    report = read_report(harness.plane.name)
     assert report is not None
     assert dict(report.refused) == {"change admin": 30, "replication": 0}
 
 
-def test_changed_settings_are_told_in_bounded_lines(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_settings_are_told_in_bounded_lines(harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
     began = now()
     for number in range(2 * PEER_LINES_PER_MINUTE):
-        rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxMsgsNumBatch=%d" % (number + 1)))
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerRocketProperty=1"))
-    rig.loop.turn(began)
+        harness.put(
+            RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"maxMsgsNumBatch=%d" % (number + 1))
+        )
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerRocketProperty=1"))
+    harness.loop.turn(began)
     said = capsys.readouterr().err
     assert "request 25 from 127.0.0.9:4567 sets maxMsgsNumBatch = 1 (was 64)" in said
     assert said.count("request 25 from") == PEER_LINES_PER_MINUTE
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7"))
-    rig.loop.turn(began + 60_000)
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=b"sendMessageThreadPoolNums=7"))
+    harness.loop.turn(began + 60_000)
     said = capsys.readouterr().err
     assert "sets sendMessageThreadPoolNums: no effect in RingMQ" in said
     assert f"{PEER_LINES_PER_MINUTE} more lines were dropped" in said
 
 
-def test_a_clean_stop_answers_and_saves(rig: Rig) -> None:
-    rig.put(RemotingCommand.request(9999, opaque=5))
-    rig.loop.broker.offsets.put("G", "TBW102", 0, 6, now())
-    rig.loop.close(now())
-    assert [verdict[0] for verdict in rig.verdicts()] == [lib.RMQ_VERDICT_SEND]
-    assert "0:6" in (rig.root / "config" / "consumerOffset.json").read_text()
+def test_a_clean_stop_answers_and_saves(harness: Harness) -> None:
+    harness.put(RemotingCommand.request(9999, opaque=5))
+    harness.loop.broker.offsets.put("G", "TBW102", 0, 6, now())
+    harness.loop.close(now())
+    assert [verdict[0] for verdict in harness.verdicts()] == [lib.RMQ_VERDICT_SEND]
+    assert "0:6" in (harness.root / "config" / "consumerOffset.json").read_text()
 
 
 @pytest.mark.timed
-def test_parking_ends_at_the_bell_and_at_the_next_tick(rig: Rig) -> None:
+def test_parking_ends_at_the_bell_and_at_the_next_tick(harness: Harness) -> None:
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    rig.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})
-    rig.loop.turn(now())
+    harness.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})
+    harness.loop.turn(now())
     began = time.monotonic()
-    rig.loop.park(now())
+    harness.loop.park(now())
     assert time.monotonic() - began < 5
-    rig.put(RemotingCommand.request(9999))
+    harness.put(RemotingCommand.request(9999))
     began = time.monotonic()
-    rig.loop.park(now())
+    harness.loop.park(now())
     assert time.monotonic() - began < 0.09, "work that is there is not slept over"
     os.close(descriptor)
 
 
-def test_a_commit_of_an_older_pull_never_undoes_a_later_request(rig: Rig) -> None:
+def test_a_commit_of_an_older_pull_never_undoes_a_later_request(harness: Harness) -> None:
     """The pull's offset lies in the commit ring while the client's UPDATE_CONSUMER_OFFSET is in the inbox."""
-    broker = rig.loop.broker
-    rig.put(heartbeat())
-    rig.loop.turn(now())
-    rig.verdicts()
-    group, slot = rig.plane.group_find("G"), broker.tables.slot("TBW102", 0)
+    broker = harness.loop.broker
+    harness.put(heartbeat())
+    harness.loop.turn(now())
+    harness.verdicts()
+    group, slot = harness.plane.group_find("G"), broker.tables.slot("TBW102", 0)
     assert group is not None
     assert slot is not None
-    ring = rig.plane.header.ports.port[READER].commit
-    entry = ffi.cast("struct rmq_offset_commit *", rig.plane.struct.base + ring.slots_at)[ring.head % ring.capacity]
+    ring = harness.plane.header.ports.port[READER].commit
+    entry = ffi.cast("struct rmq_offset_commit *", harness.plane.struct.base + ring.slots_at)[ring.head % ring.capacity]
     entry.group_id, entry.queue_slot, entry.offset = group, slot, 10
     ring.head += 1
     ext = {"consumerGroup": "G", "topic": "TBW102", "queueId": "0", "commitOffset": "12"}
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
-    assert [answer.code for answer in rig.answers()] == [0]
-    rig.loop.turn(now() + 1000)
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, ext))
+    assert [answer.code for answer in harness.answers()] == [0]
+    harness.loop.turn(now() + 1000)
     assert broker.offsets.get("G", "TBW102", 0) == 12
 
 
-def test_offsets_of_queues_that_no_record_can_name_are_kept_beside_the_plane(rig: Rig) -> None:
+def test_offsets_of_queues_that_no_record_can_name_are_kept_beside_the_plane(harness: Harness) -> None:
     """A master's table of offsets may hold any number."""
-    offsets = rig.loop.broker.offsets
+    offsets = harness.loop.broker.offsets
     for queue_id in (1 << 31, 1 << 40, -1):
         offsets.put("G", "TBW102", queue_id, 5, now())
         assert offsets.get("G", "TBW102", queue_id) == 5
@@ -533,29 +537,29 @@ class ScriptedRegistrar:
         pass
 
 
-def test_a_made_topic_is_answered_when_the_name_server_knows_it(rig: Rig, tmp_path: Path) -> None:
-    broker = rig.loop.broker
+def test_a_made_topic_is_answered_when_the_name_server_knows_it(harness: Harness, tmp_path: Path) -> None:
+    broker = harness.loop.broker
     broker.config = changed(broker.config, {"namesrvAddr": "ns:1"})
     registrar = ScriptedRegistrar()
-    rig.loop = ControlLoop(rig.plane, broker, Persistence(tmp_path, saved_by(broker)), registrar)  # type: ignore[arg-type]
-    rig.loop.turn(now())
+    harness.loop = ControlLoop(harness.plane, broker, Persistence(tmp_path, saved_by(broker)), registrar)  # type: ignore[arg-type]
+    harness.loop.turn(now())
     assert [if_connected for _, _, if_connected in registrar.calls] == [False]
     registrar.ended.append(Outcome("ns:1", None))
     ext = {
         "topic": "Made", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
         "topicFilterType": "SINGLE_TAG",
     }  # fmt: skip
-    rig.loop.turn(now())
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
-    assert rig.answers() == []
+    harness.loop.turn(now())
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+    assert harness.answers() == []
     address, command, if_connected = registrar.calls[-1]
     assert (address, command.code, command.ext_fields, if_connected) == ("ns:1", 217, {"topic": "Made"}, True)
     registrar.ended.append(Outcome("ns:1", None))
-    assert [answer.code for answer in rig.answers()] == [0]
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext | {"perm": "4"}))
-    assert rig.answers() == []
-    rig.loop.turn(now() + 3100)
-    assert rig.verdicts(), "a name server that does not answer is not waited for longer"
+    assert [answer.code for answer in harness.answers()] == [0]
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext | {"perm": "4"}))
+    assert harness.answers() == []
+    harness.loop.turn(now() + 3100)
+    assert harness.verdicts(), "a name server that does not answer is not waited for longer"
 
 
 def announced_topics(command: RemotingCommand) -> set[str]:
@@ -564,181 +568,185 @@ def announced_topics(command: RemotingCommand) -> set[str]:
 
 
 def test_a_name_server_that_refuses_single_topics_gets_the_whole_table(
-    rig: Rig, capsys: pytest.CaptureFixture[str]
+    harness: Harness, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    registrar = with_name_server(rig)
+    registrar = with_name_server(harness)
     registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
-    rig.loop.turn(now())
+    harness.loop.turn(now())
     for topic in ("First", "Second"):
         ext = {
             "topic": topic, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
             "topicFilterType": "SINGLE_TAG",
         }  # fmt: skip
-        rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
-        assert rig.answers() == []
+        harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext))
+        assert harness.answers() == []
         if topic == "First":
             error = "answered 3: request type 217 not supported"
             registrar.ended.append(Outcome("ns:1", error, RemotingCommand(3), 217))
-            assert rig.answers() == []
+            assert harness.answers() == []
         assert {topic, "TBW102"} <= announced_topics(registrar.calls[-1][1])
         registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
-        assert [answer.code for answer in rig.answers()] == [0]
+        assert [answer.code for answer in harness.answers()] == [0]
     assert [command.code for _, command, _ in registrar.calls] == [103, 217, 103, 103]
     assert capsys.readouterr().err.count("refuses a single topic (request 217), answered 3: request type 217") == 1
 
 
-def test_another_broker_of_the_same_name_is_told_and_reported(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    registrar = with_name_server(rig)
+def test_another_broker_of_the_same_name_is_told_and_reported(
+    harness: Harness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registrar = with_name_server(harness)
     assert [command.ext_fields["topic"] for _, command, _ in registrar.looks] == ["wire-a"]
     route = TopicRouteData(broker_datas=[BrokerData("DefaultCluster", "wire-a", {0: "10.0.0.2:10911"})])
     answer = RemotingCommand(0, body=route.encode(standard_json=True))
     registrar.ended.append(Outcome("ns:1", None, answer, RequestCode.GET_ROUTEINFO_BY_TOPIC))
     registrar.ended.append(Outcome("ns:1", None, RemotingCommand(0), RequestCode.REGISTER_BROKER))
     for ticks in (10, 100):
-        rig.loop.turn(now() + ticks * TICK_MS)
+        harness.loop.turn(now() + ticks * TICK_MS)
     said = capsys.readouterr().err
     assert said.count("another broker is registered as wire-a:0 at 10.0.0.2:10911") == 1
-    report = read_report(rig.plane.name)
+    report = read_report(harness.plane.name)
     assert report is not None
     assert [(server.registered, server.other) for server in report.name_servers] == [(True, "10.0.0.2:10911")]
 
 
-def test_a_deleted_topic_is_announced_by_the_whole_table(rig: Rig) -> None:
-    registrar = with_name_server(rig)
+def test_a_deleted_topic_is_announced_by_the_whole_table(harness: Harness) -> None:
+    registrar = with_name_server(harness)
     registrar.ended.append(Outcome("ns:1", None))
-    rig.loop.broker.topics.put(TopicConfig("Gone"), now())
-    rig.loop.turn(now())
+    harness.loop.broker.topics.put(TopicConfig("Gone"), now())
+    harness.loop.turn(now())
     assert registrar.calls[-1][1].ext_fields == {"topic": "Gone"}
     registrar.ended.append(Outcome("ns:1", None))
-    rig.loop.turn(now())
-    rig.put(RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}))
-    rig.loop.turn(now())
+    harness.loop.turn(now())
+    harness.put(RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}))
+    harness.loop.turn(now())
     announced = announced_topics(registrar.calls[-1][1])
     assert "Gone" not in announced and "TBW102" in announced
 
 
-def test_a_topic_that_is_deleted_before_its_turn_makes_the_whole_table_go(rig: Rig) -> None:
-    registrar = with_name_server(rig)
-    rig.loop.broker.topics.put(TopicConfig("Gone"), now())
-    rig.loop.turn(now())
-    rig.loop.broker.topics.delete("Gone", now())
+def test_a_topic_that_is_deleted_before_its_turn_makes_the_whole_table_go(harness: Harness) -> None:
+    registrar = with_name_server(harness)
+    harness.loop.broker.topics.put(TopicConfig("Gone"), now())
+    harness.loop.turn(now())
+    harness.loop.broker.topics.delete("Gone", now())
     registrar.ended.append(Outcome("ns:1", None))
-    rig.loop.turn(now())
+    harness.loop.turn(now())
     assert "TBW102" in announced_topics(registrar.calls[-1][1])
 
 
-def test_subscriptions_of_the_process_before_are_withdrawn(rig: Rig) -> None:
+def test_subscriptions_of_the_process_before_are_withdrawn(harness: Harness) -> None:
     data = ConsumerData("G", subscriptions=[SubscriptionData("TBW102")])
-    rig.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=HeartbeatData("c", consumers=[data]).encode()))
-    rig.loop.turn(now())
-    group, topic = rig.plane.group_find("G"), rig.plane.topic_find("TBW102")
+    harness.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=HeartbeatData("c", consumers=[data]).encode()))
+    harness.loop.turn(now())
+    group, topic = harness.plane.group_find("G"), harness.plane.topic_find("TBW102")
     copy = ffi.new("struct rmq_subscription_copy *")
-    lib.rmq_subscription_get(rig.plane.struct, group, topic, copy)
+    lib.rmq_subscription_get(harness.plane.struct, group, topic, copy)
     assert copy.kind == lib.RMQ_SUBSCRIPTION_ALL
-    rig.plane.subscriptions_clear()
-    lib.rmq_subscription_get(rig.plane.struct, group, topic, copy)
+    harness.plane.subscriptions_clear()
+    lib.rmq_subscription_get(harness.plane.struct, group, topic, copy)
     assert copy.kind == lib.RMQ_SUBSCRIPTION_NONE
 
 
-def test_a_record_whose_writer_stands_still_is_not_spun_on(rig: Rig) -> None:
-    rig.loop.turn(now())
-    inbox = rig.plane.header.asks.answerer[0].inbox
-    record = ffi.cast("struct rmq_inbox_record *", rig.plane.struct.base + inbox.slots_at + inbox.head % inbox.capacity)
-    rig.plane.role(lib.RMQ_ROLE_READ).claim_position = inbox.head
+def test_a_record_whose_writer_stands_still_is_not_spun_on(harness: Harness) -> None:
+    harness.loop.turn(now())
+    inbox = harness.plane.header.asks.answerer[0].inbox
+    record = ffi.cast(
+        "struct rmq_inbox_record *", harness.plane.struct.base + inbox.slots_at + inbox.head % inbox.capacity
+    )
+    harness.plane.role(lib.RMQ_ROLE_READ).claim_position = inbox.head
     record.length = -64  # claimed, and not filled
     inbox.head += 64
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
-    rig.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})
+    harness.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})
     began = time.process_time()
     ended = time.monotonic() + 0.3
     rounds = 0
     while time.monotonic() < ended:
-        assert not rig.loop.turn(now())
-        rig.loop.park(now())
+        assert not harness.loop.turn(now())
+        harness.loop.park(now())
         rounds += 1
     os.close(descriptor)
     assert rounds < 400, "about one look per millisecond"
     assert time.process_time() - began < 0.25
 
 
-def with_name_server(rig: Rig) -> ScriptedRegistrar:
+def with_name_server(harness: Harness) -> ScriptedRegistrar:
     registrar = ScriptedRegistrar()
-    rig.loop.broker.config = changed(rig.loop.broker.config, {"namesrvAddr": "ns:1"})
-    persistence = Persistence(rig.root, saved_by(rig.loop.broker))
-    rig.loop = ControlLoop(rig.plane, rig.loop.broker, persistence, registrar)  # type: ignore[arg-type]
-    rig.loop.turn(now())
+    harness.loop.broker.config = changed(harness.loop.broker.config, {"namesrvAddr": "ns:1"})
+    persistence = Persistence(harness.root, saved_by(harness.loop.broker))
+    harness.loop = ControlLoop(harness.plane, harness.loop.broker, persistence, registrar)  # type: ignore[arg-type]
+    harness.loop.turn(now())
     return registrar
 
 
-def test_a_name_server_that_fails_again_is_told_again(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    registrar = with_name_server(rig)
+def test_a_name_server_that_fails_again_is_told_again(harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    registrar = with_name_server(harness)
     for error in ("refused", "refused", None, "refused"):
         registrar.ended.append(Outcome("ns:1", error))
-        rig.loop.turn(now())
+        harness.loop.turn(now())
     said = [line.removeprefix("ringmq: control: ") for line in capsys.readouterr().err.splitlines()]
     assert said == ["name server ns:1: refused", "name server ns:1 answers again", "name server ns:1: refused"]
 
 
-def test_the_registration_period_is_live(rig: Rig) -> None:
-    registrar = with_name_server(rig)
-    rig.loop.broker.apply_config(changed(rig.loop.broker.config, {"registerNameServerPeriod": "10000"}))
+def test_the_registration_period_is_live(harness: Harness) -> None:
+    registrar = with_name_server(harness)
+    harness.loop.broker.apply_config(changed(harness.loop.broker.config, {"registerNameServerPeriod": "10000"}))
     registrar.ended.append(Outcome("ns:1", None))
     began = now()
-    rig.loop.turn(began)
-    due = rig.loop._registrar._registration.servers["ns:1"].next_ms
+    harness.loop.turn(began)
+    due = harness.loop._registrar._registration.servers["ns:1"].next_ms
     assert due == began + 10_000
 
 
-def test_a_fault_is_told_in_words(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
-    rig.plane.watermarks.store_fault_errno = 28
+def test_a_fault_is_told_in_words(harness: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    harness.plane.watermarks.store_fault_errno = 28
     for fault in (lib.RMQ_FAULT_CREATE_FILE, lib.RMQ_FAULT_FSYNC, lib.RMQ_FAULT_NONE):
-        rig.plane.watermarks.store_fault = fault
-        rig.loop.turn(now() + 1000 * (fault + 1))
-        rig.loop._next_tick_ms = 0
+        harness.plane.watermarks.store_fault = fault
+        harness.loop.turn(now() + 1000 * (fault + 1))
+        harness.loop._next_tick_ms = 0
     said = capsys.readouterr().err.splitlines()
     assert "the next log file cannot be made" in said[0] and "No space left" in said[0]
     assert "fsync" in said[1] and "docs/operating.md" in said[1]
     assert said[2].endswith("the store accepts writes again")
 
 
-def told_topics(rig: Rig, body: bytes) -> str:
+def told_topics(harness: Harness, body: bytes) -> str:
     """What control tells a service that asks for topics."""
-    asker = Asker(rig.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
+    asker = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
     assert asker.ask(lib.RMQ_INBOX_TOPICS, 7, body)
-    rig.loop.turn(10_000)
+    harness.loop.turn(10_000)
     (told,) = asker.answers()
     assert told.pending == 7
     return told.payload.decode()
 
 
-def test_topics_that_a_service_asks_for_are_made_where_they_are_not_there(rig: Rig) -> None:
-    topics = rig.loop.broker.topics
+def test_topics_that_a_service_asks_for_are_made_where_they_are_not_there(harness: Harness) -> None:
+    topics = harness.loop.broker.topics
     topics.put(TopicConfig("There", 8, 8), 10_000)
     wanted = [TopicConfig("rmq_sys_one", 4, 4, 2), TopicConfig("There", 1, 1)]
-    assert told_topics(rig, write_body({"topics": [config.to_json() for config in wanted]})) == ""
-    assert rig.plane.topic_find("rmq_sys_one") is not None, "the answer comes behind the entry in the plane"
+    assert told_topics(harness, write_body({"topics": [config.to_json() for config in wanted]})) == ""
+    assert harness.plane.topic_find("rmq_sys_one") is not None, "the answer comes behind the entry in the plane"
     there = topics.get("There")
     assert there is not None and there.read_queue_nums == 8, "an operator's settings stay"
 
 
-def test_topics_that_cannot_be_made_are_told_with_the_cause(rig: Rig) -> None:
+def test_topics_that_cannot_be_made_are_told_with_the_cause(harness: Harness) -> None:
     too_many = write_body({"topics": [TopicConfig("One", 70_000, 4).to_json()]})
-    assert "readQueueNums = 70000 is outside" in told_topics(rig, too_many)
-    assert told_topics(rig, b"not json") and rig.plane.topic_find("One") is None
+    assert "readQueueNums = 70000 is outside" in told_topics(harness, too_many)
+    assert told_topics(harness, b"not json") and harness.plane.topic_find("One") is None
 
 
-def test_topics_that_are_not_on_disk_are_not_told_as_made(rig: Rig) -> None:
+def test_topics_that_are_not_on_disk_are_not_told_as_made(harness: Harness) -> None:
     """A start would not know a topic in which the service has decided something."""
-    (rig.root / "config").write_text("in the way")
-    told = told_topics(rig, write_body({"topics": [TopicConfig("rmq_sys_one", 4, 4, 2).to_json()]}))
+    (harness.root / "config").write_text("in the way")
+    told = told_topics(harness, write_body({"topics": [TopicConfig("rmq_sys_one", 4, 4, 2).to_json()]}))
     assert told == "config files cannot be written: a restart would lose the topics"
 
 
-def told_check(rig: Rig, payload: bytes) -> str:
+def told_check(harness: Harness, payload: bytes) -> str:
     """Control's answer to a service that sends a check."""
-    asker = Asker(rig.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
+    asker = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
     assert asker.ask(lib.RMQ_INBOX_CHECK, 7, payload)
-    rig.loop.turn(10_000)
+    harness.loop.turn(10_000)
     (told,) = asker.answers()
     assert told.pending == 7
     return told.payload.decode()
@@ -749,14 +757,14 @@ def check_frame(number: int) -> bytes:
     return encode_frame(RemotingCommand.request(RequestCode.CHECK_TRANSACTION_STATE, ext, b"half", oneway=True))
 
 
-def test_checks_go_to_the_clients_of_the_group_in_turn(rig: Rig) -> None:
+def test_checks_go_to_the_clients_of_the_group_in_turn(harness: Harness) -> None:
     for number, group in enumerate(("PG", "PG", "Other"), 1):
         body = HeartbeatData(f"c{number}", producer_groups=[group]).encode()
-        rig.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), pending=number, connection=number)
-    assert [answer.code for answer in rig.answers()] == [0, 0, 0]
+        harness.put(RemotingCommand.request(RequestCode.HEART_BEAT, body=body), pending=number, connection=number)
+    assert [answer.code for answer in harness.answers()] == [0, 0, 0]
     for number in range(4):
-        assert told_check(rig, ProducerCheck("PG", check_frame(number)).encode()) == ""
-    sent = rig.verdicts()
+        assert told_check(harness, ProducerCheck("PG", check_frame(number)).encode()) == ""
+    sent = harness.verdicts()
     connections = [connection for _, connection, _, _, _ in sent]
     assert connections[:2] == connections[2:] and sorted(connections) == [1, 1, 2, 2]
     assert {(kind, pending) for kind, _, pending, _, _ in sent} == {(lib.RMQ_VERDICT_SEND, NONE)}
@@ -773,11 +781,11 @@ def test_checks_go_to_the_clients_of_the_group_in_turn(rig: Rig) -> None:
         (ProducerCheck("PG", b"\0\0").encode(), "shorter than its 8-byte prefix"),
     ],
 )  # fmt: skip
-def test_a_check_that_cannot_be_sent_has_a_reason(rig: Rig, payload: bytes, reason: str) -> None:
-    assert reason in told_check(rig, payload)
-    assert rig.verdicts() == []
+def test_a_check_that_cannot_be_sent_has_a_reason(harness: Harness, payload: bytes, reason: str) -> None:
+    assert reason in told_check(harness, payload)
+    assert harness.verdicts() == []
 
 
-def test_a_check_waits_for_a_reader_with_a_long_backlog(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rig.loop._replies, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
-    assert "bytes wait for a read worker" in told_check(rig, ProducerCheck("Nobody", check_frame(0)).encode())
+def test_a_check_waits_for_a_reader_with_a_long_backlog(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness.loop._replies, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
+    assert "bytes wait for a read worker" in told_check(harness, ProducerCheck("Nobody", check_frame(0)).encode())

@@ -6,17 +6,17 @@ from ringmq.broker.requests.request import Push, Release, Reply
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_id import encode_offset_id
-from tests.broker.fakes import START_MS, Lab, make_lab, peer
+from tests.broker.fakes import START_MS, Harness, make_harness, peer
 
 EXT = {"consumerGroup": "G", "clientId": "c1", "x": "kept"}
 
 
-def waiting_lab(**member: Any) -> tuple[Lab, Push]:
-    lab = make_lab()
-    lab.join("G", {"T": "*"}, peer(1), "c1", **member)
-    assert lab.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, EXT, connection=peer(2)) is None
-    assert [push.connection for push in lab.pushed] == [peer(1)]
-    return lab, lab.pushed[0]
+def waiting_harness(**member: Any) -> tuple[Harness, Push]:
+    harness = make_harness()
+    harness.join("G", {"T": "*"}, peer(1), "c1", **member)
+    assert harness.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, EXT, connection=peer(2)) is None
+    assert [push.connection for push in harness.pushed] == [peer(1)]
+    return harness, harness.pushed[0]
 
 
 def answer_of(push: Push, code: int = 5) -> RemotingCommand:
@@ -24,10 +24,10 @@ def answer_of(push: Push, code: int = 5) -> RemotingCommand:
 
 
 def test_code_ext_and_body_go_back_unparsed() -> None:
-    lab, push = waiting_lab()
+    harness, push = waiting_harness()
     assert push.command.code == 307
     assert push.command.ext_fields == EXT
-    effects = lab.effects(answer_of(push), peer(1))
+    effects = harness.effects(answer_of(push), peer(1))
     assert isinstance(effects[0], Reply)
     assert isinstance(effects[1], Release)
     reply = effects[0]
@@ -36,62 +36,62 @@ def test_code_ext_and_body_go_back_unparsed() -> None:
 
 
 def test_only_the_client_that_was_asked_can_answer() -> None:
-    lab, push = waiting_lab()
-    assert [type(effect) for effect in lab.effects(answer_of(push), peer(9))] == [Release]
-    assert len(lab.broker.forwards) == 1
+    harness, push = waiting_harness()
+    assert [type(effect) for effect in harness.effects(answer_of(push), peer(9))] == [Release]
+    assert len(harness.broker.forwards) == 1
 
 
 def test_no_answer_within_10_s_is_207() -> None:
-    lab, push = waiting_lab()
-    assert lab.broker.on_tick(START_MS + 9_999) == []
-    (reply,) = lab.broker.on_tick(START_MS + 10_000)
+    harness, push = waiting_harness()
+    assert harness.broker.on_tick(START_MS + 9_999) == []
+    (reply,) = harness.broker.on_tick(START_MS + 10_000)
     assert isinstance(reply, Reply)
     assert reply.command.code == 207
-    assert [type(effect) for effect in lab.effects(answer_of(push), peer(1))] == [Release], "too late"
+    assert [type(effect) for effect in harness.effects(answer_of(push), peer(1))] == [Release], "too late"
 
 
 def test_a_client_that_goes_away_is_1() -> None:
-    lab, _ = waiting_lab()
-    lab.broker.on_close(peer(1))
-    replies = [effect for effect in lab.broker.outbox.take() if isinstance(effect, Reply)]
+    harness, _ = waiting_harness()
+    harness.broker.on_close(peer(1))
+    replies = [effect for effect in harness.broker.outbox.take() if isinstance(effect, Reply)]
     assert [reply.command.code for reply in replies] == [1]
 
 
 def test_an_asker_that_goes_away_is_forgotten() -> None:
-    lab, _ = waiting_lab()
-    lab.broker.on_close(peer(2))
-    assert len(lab.broker.forwards) == 0
+    harness, _ = waiting_harness()
+    harness.broker.on_close(peer(2))
+    assert len(harness.broker.forwards) == 0
 
 
 def test_clients_that_cannot_be_asked() -> None:
-    lab = make_lab()
-    assert "not online" in lab.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, EXT).remark
-    lab.join("G", {}, peer(1), "c1")
-    group = lab.broker.consumers.get("G")
+    harness = make_harness()
+    assert "not online" in harness.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, EXT).remark
+    harness.join("G", {}, peer(1), "c1")
+    group = harness.broker.consumers.get("G")
     assert group is not None
     group.members[peer(1)].version = 61
-    assert "too low" in lab.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, EXT).remark
+    assert "too low" in harness.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, EXT).remark
 
 
 def test_309_brings_the_stored_message() -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.join("G", {"T": "*"}, peer(1), "c1")
-    lab.store.messages[0x40] = b"stored"
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.join("G", {"T": "*"}, peer(1), "c1")
+    harness.store.messages[0x40] = b"stored"
     ext = EXT | {"topic": "T", "msgId": encode_offset_id("127.0.0.2", 30911, 0x40)}
-    assert lab.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext, connection=peer(2)) is None
-    command = lab.pushed[0].command
+    assert harness.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext, connection=peer(2)) is None
+    command = harness.pushed[0].command
     assert command.body == b"stored"
     added = {"brokerName": "wire-a", "topicSysFlag": "0", "groupSysFlag": "0"}
     assert command.ext_fields == ext | added
-    assert lab.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext | {"msgId": "nonsense"}).code == 1
-    lab.store.messages.clear()
-    assert lab.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext).code == 1
+    assert harness.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext | {"msgId": "nonsense"}).code == 1
+    harness.store.messages.clear()
+    assert harness.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, ext).code == 1
 
 
 def test_unknown_codes_and_lonely_responses() -> None:
-    lab = make_lab()
-    answer = lab.ask(9999)
+    harness = make_harness()
+    answer = harness.ask(9999)
     assert (answer.code, answer.remark) == (3, " request type 9999 not supported")
     lonely = RemotingCommand.response_to(RemotingCommand.request(307, opaque=99), 0)
-    assert [type(effect) for effect in lab.effects(lonely, peer(1))] == [Release]
+    assert [type(effect) for effect in harness.effects(lonely, peer(1))] == [Release]

@@ -25,7 +25,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
 from ringmq.remoting.json_body import read_object
 from ringmq.store.write_hold import HeldFor, read_hold, write_hold
-from tests.broker.fakes import Lab, make_lab, peer
+from tests.broker.fakes import Harness, make_harness, peer
 
 FILE_BYTES = 65_536
 LOG = bytes(range(256)) * 40  # 10,240 bytes
@@ -37,13 +37,13 @@ SETTINGS = {
 
 
 @pytest.fixture
-def master() -> Lab:
-    lab = make_lab({**SETTINGS, "brokerRole": "SYNC_MASTER", "haListenPort": "10912", "haRoom": "east"})
-    lab.store.log = LOG
-    marks = lab.plane.watermarks
+def master() -> Harness:
+    harness = make_harness({**SETTINGS, "brokerRole": "SYNC_MASTER", "haListenPort": "10912", "haRoom": "east"})
+    harness.store.log = LOG
+    marks = harness.plane.watermarks
     marks.append_offset, marks.flushed_offset, marks.start_id = len(LOG), len(LOG), 0xABC
-    lab.plane.confirm = 9000
-    return lab
+    harness.plane.confirm = 9000
+    return harness
 
 
 def claim(log: bytes = LOG, **fields: Any) -> PeerClaim:
@@ -60,26 +60,26 @@ def claim(log: bytes = LOG, **fields: Any) -> PeerClaim:
     )  # fmt: skip
 
 
-def shake(lab: Lab, request: PeerClaim, host: str = "", *, proves: bool = True) -> HandshakeAnswer:
+def shake(harness: Harness, request: PeerClaim, host: str = "", *, proves: bool = True) -> HandshakeAnswer:
     """From the host that the claim names, or from `host`. A slave that has to prove its claim does so at once."""
     connection = peer(1)._replace(host=host or request.broker_addr.rpartition(":")[0] or "10.0.0.9")
-    answer = lab.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(request), connection=connection)
+    answer = harness.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(request), connection=connection)
     assert answer.code == 0, answer.remark
     said = handshake.answer_of(answer.body)
-    if proves and said.verdict == handshake.REFUSE and lab.broker.replication.proofs.wanted is not None:
-        lab.broker.replication.proof_ended("", 0)
-        return shake(lab, request, host, proves=False)
+    if proves and said.verdict == handshake.REFUSE and harness.broker.replication.proofs.wanted is not None:
+        harness.broker.replication.proof_ended("", 0)
+        return shake(harness, request, host, proves=False)
     return said
 
 
-def status(lab: Lab) -> HaStatus:
-    return HaStatus.decode(lab.ask(RequestCode.HA_STATUS).body)
+def status(harness: Harness) -> HaStatus:
+    return HaStatus.decode(harness.ask(RequestCode.HA_STATUS).body)
 
 
 # ---- handshake ----
 
 
-def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Lab) -> None:
+def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Harness) -> None:
     answer = shake(master, claim(LOG[:8192]))
     assert (answer.verdict, answer.offset, answer.room) == (handshake.ACCEPT, 8192, "east")
     assert (answer.start_id, answer.max_offset, answer.confirm_offset) == ("abc", len(LOG), 9000)
@@ -90,37 +90,37 @@ def test_an_equal_beginning_is_accepted_and_ha_hears_who_comes(master: Lab) -> N
     }  # fmt: skip
 
 
-def test_asking_for_the_confirm_offset_changes_nothing(master: Lab) -> None:
+def test_asking_for_the_confirm_offset_changes_nothing(master: Harness) -> None:
     answer = shake(master, claim(b"", operation="confirm"))
     assert answer.confirm_offset == 9000
     assert master.plane.ha_commands == []
 
 
 def test_a_slave_refuses_to_be_a_master() -> None:
-    slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
+    slave = make_harness({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
     answer = shake(slave, claim())
     assert answer.verdict == handshake.REFUSE
     assert "is a slave itself" in answer.reason
 
 
-def test_a_stranger_gets_no_place(master: Lab) -> None:
+def test_a_stranger_gets_no_place(master: Harness) -> None:
     assert shake(master, claim(cluster="Other")).verdict == handshake.REFUSE
     assert master.plane.ha_commands == []
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
-def test_a_slave_that_is_to_send_more_windows_is_not_judged_yet(master: Lab) -> None:
+def test_a_slave_that_is_to_send_more_windows_is_not_judged_yet(master: Harness) -> None:
     shake(master, claim(LOG + b"more"))
     blind = claim(LOG + b"more", tail=((0, len(LOG) + 4, zlib.crc32(LOG + b"more")),))
     assert shake(master, blind).verdict == handshake.COMPARE
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "as before"
 
 
-def test_junk_is_an_error_of_the_request(master: Lab) -> None:
+def test_junk_is_an_error_of_the_request(master: Harness) -> None:
     assert master.ask(RequestCode.HA_HANDSHAKE, body=b"{").code == ResponseCode.INVALID_PARAMETER
 
 
-def test_orders_without_room_are_to_be_asked_for_again(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orders_without_room_are_to_be_asked_for_again(master: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(master.plane, "ha_command_put", lambda order: False)
     answer = master.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(claim()))
     assert answer.code == ResponseCode.SYSTEM_BUSY
@@ -129,7 +129,7 @@ def test_orders_without_room_are_to_be_asked_for_again(master: Lab, monkeypatch:
 # ---- divergence ----
 
 
-def test_a_longer_slave_holds_writes_until_it_is_salvaged(master: Lab) -> None:
+def test_a_longer_slave_holds_writes_until_it_is_salvaged(master: Harness) -> None:
     answer = shake(master, claim(LOG + b"more"))
     assert answer.verdict == handshake.HOLD
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
@@ -148,7 +148,7 @@ def test_a_longer_slave_holds_writes_until_it_is_salvaged(master: Lab) -> None:
     assert shake(master, claim(LOG + b"else")).verdict == handshake.HOLD, "a decision holds for one divergence"
 
 
-def test_adopting_leaves_an_order_for_the_store(master: Lab) -> None:
+def test_adopting_leaves_an_order_for_the_store(master: Harness) -> None:
     shake(master, claim(LOG + b"more"))
     assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code == 0
     order = master.broker.replication.restart
@@ -158,11 +158,11 @@ def test_adopting_leaves_an_order_for_the_store(master: Lab) -> None:
 
 
 def test_the_rule_adopt_needs_no_operator() -> None:
-    lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
-    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
-    shake(lab, claim(LOG + b"more"))
-    assert lab.broker.replication.restart is not None
-    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "until the store is opened again"
+    harness = make_harness({**SETTINGS, "haDivergenceRule": "adopt"})
+    harness.store.log, harness.plane.watermarks.append_offset = LOG, len(LOG)
+    shake(harness, claim(LOG + b"more"))
+    assert harness.broker.replication.restart is not None
+    assert harness.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "until the store is opened again"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_the_rule_adopt_needs_no_operator() -> None:
         ({"choice": "adopt"}, ResponseCode.SYSTEM_ERROR),
     ],
 )
-def test_an_impossible_decision_says_why(master: Lab, fields: dict[str, str], code: int) -> None:
+def test_an_impossible_decision_says_why(master: Harness, fields: dict[str, str], code: int) -> None:
     shake(master, claim(LOG + b"more"))
     answer = master.ask(RequestCode.HA_DECIDE, fields)
     assert answer.code == code
@@ -181,7 +181,7 @@ def test_an_impossible_decision_says_why(master: Lab, fields: dict[str, str], co
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
 
 
-def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master: Lab) -> None:
+def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master: Harness) -> None:
     replication = master.broker.replication
     news = LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG))
     replication.take_news(news)
@@ -200,7 +200,7 @@ def test_a_stock_slave_beyond_the_end_holds_writes_and_cannot_be_adopted(master:
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE, "a decision holds for one divergence"
 
 
-def test_a_stock_slave_that_comes_back_with_a_fitting_log_lets_writes_go_on(master: Lab) -> None:
+def test_a_stock_slave_that_comes_back_with_a_fitting_log_lets_writes_go_on(master: Harness) -> None:
     replication = master.broker.replication
     replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
     replication.take_news(PeerNews("10.0.0.8", 4444, "transfer", is_named=True))
@@ -223,7 +223,7 @@ def test_a_stock_slave_that_comes_back_with_a_fitting_log_lets_writes_go_on(mast
         {"broker_addr": "10.0.0.8:10911", "min_offset": 0, "max_offset": 0, "tail": ()},
     ],
 )
-def test_only_the_slave_that_caused_a_hold_lifts_it(master: Lab, other: dict[str, Any]) -> None:
+def test_only_the_slave_that_caused_a_hold_lifts_it(master: Harness, other: dict[str, Any]) -> None:
     """Its data is acknowledged: a stranger, or a healthy one under the same id, says nothing about it."""
     shake(master, claim(LOG + b"more"))
     assert shake(master, claim(LOG, **other)).verdict != handshake.HOLD
@@ -233,7 +233,7 @@ def test_only_the_slave_that_caused_a_hold_lifts_it(master: Lab, other: dict[str
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
-def test_two_slaves_with_one_id_are_decided_about_one_by_one(master: Lab) -> None:
+def test_two_slaves_with_one_id_are_decided_about_one_by_one(master: Harness) -> None:
     shake(master, claim(LOG + b"more"))
     shake(master, claim(LOG + b"else!", broker_addr="10.0.0.8:10911"))
     assert [entry.address for entry in status(master).divergences] == ["10.0.0.9:10911", "10.0.0.8:10911"]
@@ -250,7 +250,7 @@ def test_two_slaves_with_one_id_are_decided_about_one_by_one(master: Lab) -> Non
 
 
 @pytest.mark.parametrize("known_as", ["1", "-1"])
-def test_a_decision_finds_the_slave_at_its_new_address(master: Lab, known_as: str) -> None:
+def test_a_decision_finds_the_slave_at_its_new_address(master: Harness, known_as: str) -> None:
     """By the end of its log: a slave that is held off takes nothing. Without a handshake only its host is known."""
     moved = {"broker_addr": "10.0.0.9:40000"}
     if known_as == "1":
@@ -269,7 +269,7 @@ def test_a_decision_finds_the_slave_at_its_new_address(master: Lab, known_as: st
     assert shake(master, claim(LOG + b"more", **moved)).verdict == handshake.HOLD, "a decision holds for one divergence"
 
 
-def test_a_slave_that_waits_itself_is_not_decided_about_by_another_ones_name(master: Lab) -> None:
+def test_a_slave_that_waits_itself_is_not_decided_about_by_another_ones_name(master: Harness) -> None:
     other = {"broker_addr": "10.0.0.8:10911"}
     shake(master, claim(LOG + b"more"))
     shake(master, claim(LOG + b"more", **other))
@@ -278,25 +278,25 @@ def test_a_slave_that_waits_itself_is_not_decided_about_by_another_ones_name(mas
     assert shake(master, claim(LOG + b"more", **other)).verdict == handshake.HOLD
 
 
-def test_an_address_that_nobody_can_be_reached_at_is_no_claim(master: Lab) -> None:
+def test_an_address_that_nobody_can_be_reached_at_is_no_claim(master: Harness) -> None:
     for address in ("junk", ":1", "host:", "host:70000", "h" * 300 + ":1"):
         answer = master.ask(RequestCode.HA_HANDSHAKE, body=handshake.body(claim(broker_addr=address)))
         assert answer.code == ResponseCode.INVALID_PARAMETER, address
-    lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
-    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
-    assert shake(lab, claim(LOG + b"more", broker_addr="")).verdict == handshake.REFUSE
-    assert lab.broker.replication.restart is None, "nothing can be fetched from nowhere"
-    assert lab.plane.watermarks.write_hold == HOLD_NONE
+    harness = make_harness({**SETTINGS, "haDivergenceRule": "adopt"})
+    harness.store.log, harness.plane.watermarks.append_offset = LOG, len(LOG)
+    assert shake(harness, claim(LOG + b"more", broker_addr="")).verdict == handshake.REFUSE
+    assert harness.broker.replication.restart is None, "nothing can be fetched from nowhere"
+    assert harness.plane.watermarks.write_hold == HOLD_NONE
 
 
-def test_claims_do_not_pile_up(master: Lab) -> None:
+def test_claims_do_not_pile_up(master: Harness) -> None:
     for number in range(DIVERGENCES_MAX + 10):
         verdict = shake(master, claim(LOG + b"more", broker_id=number + 1)).verdict
         assert verdict == (handshake.HOLD if number < DIVERGENCES_MAX else handshake.REFUSE)
     assert len(status(master).divergences) == DIVERGENCES_MAX
 
 
-def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> None:
+def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Harness) -> None:
     master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
     master.broker.replication.resume()
     (unknown,) = status(master).divergences
@@ -310,7 +310,7 @@ def test_a_hold_whose_reason_died_with_control_can_be_lifted(master: Lab) -> Non
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
-def test_a_hold_for_nobody_ends_when_the_slave_shows_itself(master: Lab) -> None:
+def test_a_hold_for_nobody_ends_when_the_slave_shows_itself(master: Harness) -> None:
     master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
     master.broker.replication.resume()
     shake(master, claim(LOG + b"more"))
@@ -320,7 +320,7 @@ def test_a_hold_for_nobody_ends_when_the_slave_shows_itself(master: Lab) -> None
     assert master.plane.watermarks.write_hold == HOLD_NONE
 
 
-def test_what_writes_are_held_for_is_kept_until_it_is_over(master: Lab, tmp_path: Path) -> None:
+def test_what_writes_are_held_for_is_kept_until_it_is_over(master: Harness, tmp_path: Path) -> None:
     def saved() -> tuple[HeldFor, ...]:
         Persistence(tmp_path, saved_by(master.broker)).save_tables()
         return read_hold(tmp_path)
@@ -341,7 +341,7 @@ def test_what_writes_are_held_for_is_kept_until_it_is_over(master: Lab, tmp_path
     assert saved() == ()
 
 
-def test_a_hold_of_the_run_before_goes_on_and_is_decided_without_the_slave(master: Lab, tmp_path: Path) -> None:
+def test_a_hold_of_the_run_before_goes_on_and_is_decided_without_the_slave(master: Harness, tmp_path: Path) -> None:
     write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
     resume_hold(tmp_path, master.broker.replication)
     assert master.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
@@ -354,7 +354,7 @@ def test_a_hold_of_the_run_before_goes_on_and_is_decided_without_the_slave(maste
     assert read_hold(tmp_path) == ()
 
 
-def test_a_file_that_was_damaged_meanwhile_lifts_no_hold(master: Lab, tmp_path: Path) -> None:
+def test_a_file_that_was_damaged_meanwhile_lifts_no_hold(master: Harness, tmp_path: Path) -> None:
     write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
     (tmp_path / "config" / "ringmqWriteHold.json").write_text("{")
     master.plane.watermarks.write_hold = HOLD_LONGER_SLAVE
@@ -365,7 +365,7 @@ def test_a_file_that_was_damaged_meanwhile_lifts_no_hold(master: Lab, tmp_path: 
 
 def test_a_broker_that_follows_another_one_holds_for_nobody(tmp_path: Path) -> None:
     write_hold(tmp_path, [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000)])
-    slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
+    slave = make_harness({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "2"})
     persistence = Persistence(tmp_path, saved_by(slave.broker))
     persistence.save_tables()
     assert read_hold(tmp_path), "nobody to follow yet"
@@ -374,7 +374,7 @@ def test_a_broker_that_follows_another_one_holds_for_nobody(tmp_path: Path) -> N
     assert read_hold(tmp_path) == ()
 
 
-def test_stock_slaves_are_told_apart_by_their_hosts(master: Lab) -> None:
+def test_stock_slaves_are_told_apart_by_their_hosts(master: Harness) -> None:
     replication = master.broker.replication
     replication.take_news(LongerSlave("10.0.0.7", 4444, len(LOG) + 100, len(LOG)))
     replication.take_news(LongerSlave("10.0.0.8", 4444, len(LOG) + 50, len(LOG)))
@@ -387,7 +387,7 @@ def test_stock_slaves_are_told_apart_by_their_hosts(master: Lab) -> None:
 # ---- reading the log ----
 
 
-def test_the_log_is_read_in_bounded_pieces(master: Lab) -> None:
+def test_the_log_is_read_in_bounded_pieces(master: Harness) -> None:
     answer = master.ask(RequestCode.HA_READ_LOG, {"offset": "10000", "maxBytes": "4096"})
     header = HaReadLogResponseHeader.decode(answer.ext_fields)
     assert (header.offset, header.max_offset, answer.body) == (10_000, len(LOG), LOG[10_000:])
@@ -398,7 +398,7 @@ def test_the_log_is_read_in_bounded_pieces(master: Lab) -> None:
     assert len(answer.body) == ha_bodies.READ_LOG_BYTES_MAX
 
 
-def test_a_step_reads_little_of_the_log(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_reads_little_of_the_log(master: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page may come from the disk: 1 MiB in one go would hold control up for 256 of them."""
     read: list[int] = []
     monkeypatch.setattr(
@@ -415,7 +415,9 @@ def test_a_step_reads_little_of_the_log(master: Lab, monkeypatch: pytest.MonkeyP
     assert sum(read) == (1 << 20) - 100
 
 
-def test_a_log_that_is_deleted_while_it_is_read_ends_the_answer(master: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_deleted_while_it_is_read_ends_the_answer(
+    master: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     master.plane.watermarks.append_offset = 1 << 20
     monkeypatch.setattr(master.store, "log_bytes", lambda offset, length: bytes(length if offset < 1 << 17 else 0))
     answer = master.ask(RequestCode.HA_READ_LOG, {"offset": "0", "maxBytes": str(1 << 20)})
@@ -424,7 +426,7 @@ def test_a_log_that_is_deleted_while_it_is_read_ends_the_answer(master: Lab, mon
 
 @pytest.mark.parametrize("offset", [-1, len(LOG), 1 << 40])
 @pytest.mark.parametrize("count", [-5, 0, 100])
-def test_nothing_outside_the_log_is_read(master: Lab, offset: int, count: int) -> None:
+def test_nothing_outside_the_log_is_read(master: Harness, offset: int, count: int) -> None:
     answer = master.ask(RequestCode.HA_READ_LOG, {"offset": str(offset), "maxBytes": str(count)})
     assert answer.code == ResponseCode.INVALID_PARAMETER
 
@@ -443,7 +445,7 @@ def slave_entry(**fields: Any) -> SimpleNamespace:
     return SimpleNamespace(**values | fields)
 
 
-def test_a_masters_status(master: Lab) -> None:
+def test_a_masters_status(master: Harness) -> None:
     free = slave_entry(state=0)
     stock = slave_entry(broker_id=-1, reported_offset=len(LOG), flags=0, room=bytes(32), state=READY)
     master.plane.header.replication.peers = [free, slave_entry(), stock]
@@ -463,17 +465,17 @@ def test_a_masters_status(master: Lab) -> None:
     )  # fmt: skip
 
 
-def test_fewer_replicas_than_wanted_is_degraded(master: Lab) -> None:
+def test_fewer_replicas_than_wanted_is_degraded(master: Harness) -> None:
     master.plane.watermarks.in_sync_replicas = 1
     master.plane.watermarks.replication_state = 11
     found = status(master)
     assert found.is_degraded
     assert found.replication_state == "lost"
-    assert not status(make_lab()).is_degraded, "who waits for nobody lacks nobody"
+    assert not status(make_harness()).is_degraded, "who waits for nobody lacks nobody"
 
 
 def test_a_slaves_status_and_stocks_view_of_it() -> None:
-    slave = make_lab({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "1"})
+    slave = make_harness({**SETTINGS, "brokerRole": "SLAVE", "brokerId": "1"})
     slave.plane.watermarks.append_offset = 500
     link = slave.plane.header.replication.link
     link.state, link.master_offset, link.bytes_per_second, link.attempts = TRANSFER, 700, 33, 2
@@ -491,7 +493,7 @@ def test_a_slaves_status_and_stocks_view_of_it() -> None:
     assert client["lastWriteTimestamp"] == 0
 
 
-def test_stocks_view_of_a_master(master: Lab) -> None:
+def test_stocks_view_of_a_master(master: Harness) -> None:
     master.plane.header.replication.peers = [slave_entry(), slave_entry(flags=0, broker_id=-1)]
     bean = read_object(master.ask(RequestCode.GET_BROKER_HA_STATUS).body, "x")
     assert (bean["master"], bean["masterCommitLogMaxOffset"], bean["inSyncSlaveNums"]) == (True, len(LOG), 1)
@@ -501,7 +503,7 @@ def test_stocks_view_of_a_master(master: Lab) -> None:
     }  # fmt: skip
 
 
-def test_a_status_of_a_newer_broker_is_read(master: Lab) -> None:
+def test_a_status_of_a_newer_broker_is_read(master: Harness) -> None:
     master.plane.header.replication.peers = [slave_entry()]
     value = status(master).to_json() | {"newField": 1}
     value["slaves"][0]["newer"] = 2
@@ -512,26 +514,26 @@ def test_a_status_of_a_newer_broker_is_read(master: Lab) -> None:
 # ---- stock ----
 
 
-def test_exchange_of_addresses(master: Lab) -> None:
+def test_exchange_of_addresses(master: Harness) -> None:
     answer = master.ask(RequestCode.EXCHANGE_BROKER_HA_INFO)
     assert answer.ext_fields == {
         "masterHaAddress": "127.0.0.1:10912", "masterFlushOffset": str(len(LOG)), "masterAddress": "127.0.0.2:30911",
     }  # fmt: skip
     told = master.ask(RequestCode.EXCHANGE_BROKER_HA_INFO, {"masterHaAddress": "x:1", "masterAddress": "y:1"})
     assert (told.code, told.ext_fields or {}) == (0, {})
-    slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+    slave = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
     assert not slave.ask(RequestCode.EXCHANGE_BROKER_HA_INFO).ext_fields
 
 
 @pytest.mark.parametrize("code", [17, 18, 215, 200, 225, 207, 353])
 def test_topics_and_groups_are_changed_on_the_master_alone(code: int) -> None:
-    slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+    slave = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
     answer = slave.ask(code, {"topic": "T", "groupName": "G"})
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "from master broker" in answer.remark
 
 
-def test_a_stock_slaves_pass_ends_well(master: Lab) -> None:
+def test_a_stock_slaves_pass_ends_well(master: Harness) -> None:
     for code in (21, 43, 45, 201, 402, 61, 60):
         assert code in master.handlers.codes
         answer = master.ask(code, connection=peer(1, vip=True))
@@ -542,7 +544,7 @@ def test_a_stock_slaves_pass_ends_well(master: Lab) -> None:
     assert master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{3:5}}'
 
 
-def test_topics_and_groups_come_in_pages_when_asked_for(master: Lab) -> None:
+def test_topics_and_groups_come_in_pages_when_asked_for(master: Harness) -> None:
     whole = read_object(master.ask(RequestCode.GET_ALL_TOPIC_CONFIG).body, "x")
     names = sorted(whole["topicConfigTable"])
     first = master.ask(RequestCode.GET_ALL_TOPIC_CONFIG, {"topicSeq": "0", "maxTopicNum": "3", "dataVersion": ""})
@@ -562,37 +564,37 @@ def test_topics_and_groups_come_in_pages_when_asked_for(master: Lab) -> None:
 # ---- claims of unnamed slaves ----
 
 
-def unnamed(settings: dict[str, str] | None = None) -> Lab:
+def unnamed(settings: dict[str, str] | None = None) -> Harness:
     """A master whose haAllowedNetworks is empty."""
-    lab = make_lab({**SETTINGS, "haAllowedNetworks": "", **(settings or {})})
-    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
-    return lab
+    harness = make_harness({**SETTINGS, "haAllowedNetworks": "", **(settings or {})})
+    harness.store.log, harness.plane.watermarks.append_offset = LOG, len(LOG)
+    return harness
 
 
 @pytest.mark.parametrize("rule", ["refuse", "adopt"])
 def test_a_longer_log_of_a_network_that_is_not_named_changes_nothing(rule: str, tmp_path: Path) -> None:
-    lab = unnamed({"haDivergenceRule": rule})
+    harness = unnamed({"haDivergenceRule": rule})
     for longer in (claim(LOG + b"more"), claim(LOG + b"more", tail=((0, len(LOG), 1),))):
-        answer = shake(lab, longer)
+        answer = shake(harness, longer)
         assert answer.verdict == handshake.REFUSE
         assert answer.reason.startswith("haAllowedNetworks of the master does not name 10.0.0.9")
-    replication = lab.broker.replication
-    assert lab.plane.watermarks.write_hold == HOLD_NONE
+    replication = harness.broker.replication
+    assert harness.plane.watermarks.write_hold == HOLD_NONE
     assert (replication.divergences, replication.restart, replication.said) == ({}, None, [])
     assert replication.refusals.take_counts() == {refusals.UNNAMED: 2}
     assert all("sends go on" in line for line in replication.refusals.take_lines())
-    Persistence(tmp_path, saved_by(lab.broker)).save_tables()
+    Persistence(tmp_path, saved_by(harness.broker)).save_tables()
     assert read_hold(tmp_path) == ()
 
 
 def test_a_pair_with_an_empty_list_goes_on() -> None:
-    lab = unnamed()
-    assert shake(lab, claim(LOG[:8192])).verdict == handshake.ACCEPT
-    assert shake(lab, claim(b"", broker_addr="10.0.0.77:10911"), host="10.0.0.9").verdict != handshake.REFUSE
-    assert len(lab.plane.ha_commands) >= 1
+    harness = unnamed()
+    assert shake(harness, claim(LOG[:8192])).verdict == handshake.ACCEPT
+    assert shake(harness, claim(b"", broker_addr="10.0.0.77:10911"), host="10.0.0.9").verdict != handshake.REFUSE
+    assert len(harness.plane.ha_commands) >= 1
 
 
-def test_a_slave_that_says_anothers_address_is_refused(master: Lab) -> None:
+def test_a_slave_that_says_anothers_address_is_refused(master: Harness) -> None:
     """With a list: a broker with several addresses says one that the list allows."""
     answer = shake(master, claim(LOG, broker_addr="192.168.7.7:10911"), host="10.0.0.9")
     assert (answer.verdict, "192.168.7.7" in answer.reason) == (handshake.REFUSE, True)
@@ -602,7 +604,7 @@ def test_a_slave_that_says_anothers_address_is_refused(master: Lab) -> None:
         assert shake(master, claim(LOG, broker_addr=said), host="10.0.0.9").verdict == handshake.ACCEPT
 
 
-def test_what_is_adopted_comes_from_where_the_connection_came_from(master: Lab) -> None:
+def test_what_is_adopted_comes_from_where_the_connection_came_from(master: Harness) -> None:
     shake(master, claim(LOG + b"more", broker_addr="10.0.0.77:12345"), host="10.0.0.9")
     assert master.ask(RequestCode.HA_DECIDE, {"brokerId": "1", "choice": "adopt"}).code == 0
     order = master.broker.replication.restart
@@ -611,25 +613,25 @@ def test_what_is_adopted_comes_from_where_the_connection_came_from(master: Lab) 
 
 
 def test_a_hold_of_before_stays_when_an_unnamed_slave_comes_back_with_a_fitting_log(tmp_path: Path) -> None:
-    lab = unnamed()
+    harness = unnamed()
     held = [HeldFor(1, "10.0.0.9:10911", 8000, 9000, 12_000), HeldFor(-1, "10.0.0.7", 8000, 9000, 12_000)]
     write_hold(tmp_path, held)
-    replication = lab.broker.replication
+    replication = harness.broker.replication
     resume_hold(tmp_path, replication)
-    assert shake(lab, claim(LOG)).verdict == handshake.ACCEPT
+    assert shake(harness, claim(LOG)).verdict == handshake.ACCEPT
     replication.take_news(PeerNews("10.0.0.7", 4446, "transfer"))
-    assert len(status(lab).divergences) == 2
-    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    assert len(status(harness).divergences) == 2
+    assert harness.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
     assert ["haAllowedNetworks" in line for line in replication.refusals.take_lines()] == [True, True]
     for number in ("1", "-1"):
-        assert lab.ask(RequestCode.HA_DECIDE, {"brokerId": number, "choice": "salvage"}).code == 0
-    assert lab.plane.watermarks.write_hold == HOLD_NONE
+        assert harness.ask(RequestCode.HA_DECIDE, {"brokerId": number, "choice": "salvage"}).code == 0
+    assert harness.plane.watermarks.write_hold == HOLD_NONE
 
 
 # ---- proofs ----
 
 
-def test_writes_are_held_when_the_slave_has_handed_its_records_over(master: Lab) -> None:
+def test_writes_are_held_when_the_slave_has_handed_its_records_over(master: Harness) -> None:
     replication, longer = master.broker.replication, claim(LOG + b"more")
     assert shake(master, longer, proves=False).verdict == handshake.REFUSE
     wanted = replication.proofs.wanted
@@ -644,7 +646,7 @@ def test_writes_are_held_when_the_slave_has_handed_its_records_over(master: Lab)
     assert shake(master, longer, proves=False).verdict == handshake.HOLD
 
 
-def test_a_slave_that_fits_before_its_turn_needs_no_proof(master: Lab) -> None:
+def test_a_slave_that_fits_before_its_turn_needs_no_proof(master: Harness) -> None:
     replication = master.broker.replication
     other = claim(LOG + b"else", broker_id=2, broker_addr="10.0.0.8:10911")
     for longer in (claim(LOG + b"more"), other):
@@ -654,7 +656,7 @@ def test_a_slave_that_fits_before_its_turn_needs_no_proof(master: Lab) -> None:
     assert replication.proofs.wanted is None
 
 
-def test_a_slave_without_its_records_holds_nobody_up(master: Lab) -> None:
+def test_a_slave_without_its_records_holds_nobody_up(master: Harness) -> None:
     replication = master.broker.replication
     shake(master, claim(LOG + b"more"), proves=False)
     replication.proof_ended("at 10240: body CRC differs", 0)
@@ -666,10 +668,10 @@ def test_a_slave_without_its_records_holds_nobody_up(master: Lab) -> None:
 
 
 def test_a_rule_adopts_only_what_the_master_has_not_written_over_meanwhile() -> None:
-    lab = make_lab({**SETTINGS, "haDivergenceRule": "adopt"})
-    lab.store.log, lab.plane.watermarks.append_offset = LOG, len(LOG)
-    shake(lab, claim(LOG + b"more"), proves=False)
-    lab.plane.watermarks.append_offset += 100
-    lab.broker.replication.proof_ended("", 0)
-    assert lab.broker.replication.restart is None
-    assert lab.plane.watermarks.write_hold == HOLD_LONGER_SLAVE
+    harness = make_harness({**SETTINGS, "haDivergenceRule": "adopt"})
+    harness.store.log, harness.plane.watermarks.append_offset = LOG, len(LOG)
+    shake(harness, claim(LOG + b"more"), proves=False)
+    harness.plane.watermarks.append_offset += 100
+    harness.broker.replication.proof_ended("", 0)
+    assert harness.broker.replication.restart is None
+    assert harness.plane.watermarks.write_hold == HOLD_LONGER_SLAVE

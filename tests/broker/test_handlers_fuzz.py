@@ -11,7 +11,7 @@ from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, encode_frame
 from ringmq.remoting.headers import wire_names
 from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.request_headers import REQUEST_HEADERS
-from tests.broker.fakes import Lab, make_lab, peer
+from tests.broker.fakes import Harness, make_harness, peer
 
 NAMES = sorted({name for cls in REQUEST_HEADERS.values() for name in wire_names(cls)} | set("abcdefghijklmn"))
 NUMBERS = st.sampled_from(["-1", "0", "1", "3", "65536", "2147483647", "-2147483648", "9223372036854775807", "1e3", ""])
@@ -39,15 +39,15 @@ BODIES = (
 )
 
 
-def lab_in_use() -> Lab:
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.join("G", {"T": "a"}, peer(1), "c1", producer_groups=["P"])
-    lab.broker.outbox.take()
-    return lab
+def harness_in_use() -> Harness:
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.join("G", {"T": "a"}, peer(1), "c1", producer_groups=["P"])
+    harness.broker.outbox.take()
+    return harness
 
 
-LAB = lab_in_use()
+HARNESS = harness_in_use()
 
 
 @settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -65,11 +65,11 @@ def test_any_request_has_one_verdict(
 ) -> None:
     if "i" in ext:
         ext["i"] = properties
-    effects: list[Any] = LAB.effects(
+    effects: list[Any] = HARNESS.effects(
         RemotingCommand(code, 1, flag, ext_fields=ext, body=body), peer(2, vip=vip), body_length
     )
     verdicts = [effect for effect in effects if not isinstance(effect, Push)]
-    waits = len(LAB.broker.forwards) > 0 and not verdicts
+    waits = len(HARNESS.broker.forwards) > 0 and not verdicts
     assert waits or [type(verdict) for verdict in verdicts] in ([Reply], [Run], [Release], [Hangup])
     for verdict in verdicts:
         if isinstance(verdict, Reply):

@@ -22,7 +22,7 @@ from ringmq.remoting.heartbeat import HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.services import appends, republisher
 from tests.broker.exporter_kit import value
-from tests.broker.fakes import make_lab, peer
+from tests.broker.fakes import make_harness, peer
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -69,31 +69,32 @@ def test_a_sample_is_taken_four_times_a_second() -> None:
 
 
 def test_near_the_limit_clients_add_nothing_and_go_on() -> None:
-    lab = make_lab()
+    harness = make_harness()
     producer = HeartbeatData("p1", producer_groups=["makers"]).encode()
     locks = LockBatch("group", "c1", [MessageQueue("T", "wire-a", 0)]).encode()
-    lab.make_topic("T")
-    assert lab.join("group", {"T": "*"}).code == 0
-    assert lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
-    assert lab.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
-    lab.plane.header.memory.level = 1
+    harness.make_topic("T")
+    assert harness.join("group", {"T": "*"}).code == 0
+    assert harness.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
+    assert harness.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
+    harness.plane.header.memory.level = 1
 
-    assert lab.join("group", {"T": "*"}).code == 0
-    assert lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
-    assert lab.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
-    lab.make_topic("ByAnOperator")
+    assert harness.join("group", {"T": "*"}).code == 0
+    assert harness.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(2)).code == 0
+    assert harness.ask(RequestCode.LOCK_BATCH_MQ, body=locks).code == 0
+    harness.make_topic("ByAnOperator")
 
+    others_locks = LockBatch("other", "c1", [MessageQueue("T", "wire-a", 0)]).encode()
     refused = [
-        lab.join("group", {"T": "*"}, connection=peer(3)),
-        lab.join("another", {"T": "*"}),
-        lab.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(3)),
-        lab.ask(RequestCode.LOCK_BATCH_MQ, body=LockBatch("other", "c1", [MessageQueue("T", "wire-a", 0)]).encode()),
-        lab.ask(RequestCode.SEND_MESSAGE_V2, {"a": "p", "b": "New", "c": "TBW102", "d": "4", "e": "0", "f": "0",
-                                              "g": "1", "h": "0", "i": "", "j": "0", "k": "false"}, b"x"),
+        harness.join("group", {"T": "*"}, connection=peer(3)),
+        harness.join("another", {"T": "*"}),
+        harness.ask(RequestCode.HEART_BEAT, body=producer, connection=peer(3)),
+        harness.ask(RequestCode.LOCK_BATCH_MQ, body=others_locks),
+        harness.ask(RequestCode.SEND_MESSAGE_V2, {"a": "p", "b": "New", "c": "TBW102", "d": "4", "e": "0", "f": "0",
+                                                  "g": "1", "h": "0", "i": "", "j": "0", "k": "false"}, b"x"),
     ]  # fmt: skip
     for answer in refused:
         assert answer.code == ResponseCode.SYSTEM_BUSY and "ringmqMemoryMax" in answer.remark
-    assert lab.broker.groups.get("another") is None and lab.broker.topics.get("New") is None
+    assert harness.broker.groups.get("another") is None and harness.broker.topics.get("New") is None
 
 
 def test_a_broker_near_its_limit_takes_no_connection_and_serves_those_it_has(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.notifications import Notifications
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData
-from tests.broker.fakes import START_MS, Lab, make_lab, peer
+from tests.broker.fakes import START_MS, Harness, make_harness, peer
 
 
 @pytest.fixture
@@ -93,15 +93,15 @@ def test_groups_that_want_no_notice_cost_nothing(table: ConsumerTable, model: st
 
 
 def test_members_that_leave_one_by_one_are_not_worth_a_square_of_notices() -> None:
-    lab: Lab = make_lab()
+    harness: Harness = make_harness()
     count = 300
     for number in range(count):
-        lab.join("G", {"T": "*"}, peer(number), f"c{number}")
+        harness.join("G", {"T": "*"}, peer(number), f"c{number}")
     sent = 0
     for number in range(count):
-        lab.broker.now.ms += 1
-        lab.broker.on_close(peer(number))
-        lab.broker.notifications.turn(lab.broker.now.ms)
-        effects: list[Any] = lab.broker.outbox.take()
+        harness.broker.now.ms += 1
+        harness.broker.on_close(peer(number))
+        harness.broker.notifications.turn(harness.broker.now.ms)
+        effects: list[Any] = harness.broker.outbox.take()
         sent += sum(effect.command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED for effect in effects)
     assert sent <= notifications.AT_ONCE + notifications.PER_MS * count

@@ -11,7 +11,7 @@ from ringmq.broker.tables.protocols import KeyQuery
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.request_headers import SEND_CODES, decode_send_header
-from tests.broker.fakes import Lab, make_lab, peer
+from tests.broker.fakes import Harness, make_harness, peer
 from tests.remoting.replay import differences
 from tests.remoting.scenes import SCENES, TOPIC_QUEUES, Exchange, Scene, due_exchanges
 
@@ -41,33 +41,33 @@ def cases() -> list[tuple[Scene, str]]:
 
 @pytest.mark.parametrize(("scene", "kind"), cases(), ids=lambda value: getattr(value, "name", value))
 def test_recorded_requests_get_stocks_answers(scene: Scene, kind: str) -> None:
-    lab = prepared_lab()
+    harness = prepared_harness()
     wrong = []
     for exchange in due_exchanges(scene, kind, "b", "vip"):
         if exchange.request.code in LATER_CODES:
             continue
-        wrong += [f"{exchange.label}: {text}" for text in judge(lab, exchange)]
+        wrong += [f"{exchange.label}: {text}" for text in judge(harness, exchange)]
     assert not wrong, "\n".join(wrong)
 
 
-def prepared_lab() -> Lab:
-    lab = make_lab()
-    lab.broker.admission.publish()
+def prepared_harness() -> Harness:
+    harness = make_harness()
+    harness.broker.admission.publish()
     for topic, queues in TOPIC_QUEUES.items():
-        lab.make_topic(topic, queues)
+        harness.make_topic(topic, queues)
         for queue_id in range(queues):
-            lab.store.times[topic, queue_id] = []
+            harness.store.times[topic, queue_id] = []
     for group in EARLIER_GROUPS:
-        lab.join(group, {}, client_id="earlier")
-        lab.broker.on_close(peer(1))
-    lab.broker.outbox.take()
-    return lab
+        harness.join(group, {}, client_id="earlier")
+        harness.broker.on_close(peer(1))
+    harness.broker.outbox.take()
+    return harness
 
 
-def judge(lab: Lab, exchange: Exchange) -> list[str]:
+def judge(harness: Harness, exchange: Exchange) -> list[str]:
     """Run one request; what is wrong with the answer."""
     request, stock = exchange.request, exchange.answer
-    prepare(lab, exchange)
+    prepare(harness, exchange)
     number = int(exchange.conn.split("-")[1])
     connection = peer(number + (100 if exchange.target == "vip" else 0), vip=exchange.target == "vip")
     is_send = request.code in SEND_CODES
@@ -75,10 +75,10 @@ def judge(lab: Lab, exchange: Exchange) -> list[str]:
         body_length, request.body = len(request.body), b""
     else:
         body_length = len(request.body)
-    effects = lab.effects(request, connection, body_length)
+    effects = harness.effects(request, connection, body_length)
     verdict = effects[-1]
     if isinstance(verdict, Run):
-        return judge_redo(lab, exchange)
+        return judge_redo(harness, exchange)
     if isinstance(verdict, Release):
         return [] if request.is_oneway else ["no answer"]
     answer = verdict.command  # type: ignore[union-attr]
@@ -87,11 +87,11 @@ def judge(lab: Lab, exchange: Exchange) -> list[str]:
     return differences(exchange, answer)
 
 
-def judge_redo(lab: Lab, exchange: Exchange) -> list[str]:
+def judge_redo(harness: Harness, exchange: Exchange) -> list[str]:
     request, stock = exchange.request, exchange.answer
     if request.code in SEND_CODES:
         if stock is not None and stock.code == 0:
-            note_append(lab, exchange)
+            note_append(harness, exchange)
             return []
         return [] if request.is_oneway and stock is None else [f"redo, stock answered {stock}"]
     if request.code in PULL_CODES:
@@ -99,31 +99,31 @@ def judge_redo(lab: Lab, exchange: Exchange) -> list[str]:
     return ["redo of a request that is never hot"]
 
 
-def prepare(lab: Lab, exchange: Exchange) -> None:
+def prepare(harness: Harness, exchange: Exchange) -> None:
     """Bring the store to where stock's was: what its answer shows."""
     request, stock = exchange.request, exchange.answer
     if stock is None or stock.code != 0:
         return
     ext = request.ext_fields
     if request.code == RequestCode.VIEW_MESSAGE_BY_ID:
-        lab.store.messages[int(ext["offset"])] = stock.body
+        harness.store.messages[int(ext["offset"])] = stock.body
     if request.code == RequestCode.QUERY_MESSAGE:
         answer = KeyQuery(
             [stock.body],
             int(stock.ext_fields["indexLastUpdateTimestamp"]),
             int(stock.ext_fields["indexLastUpdatePhyoffset"]),
         )
-        lab.store.by_key[ext["topic"], ext["key"]] = answer
+        harness.store.by_key[ext["topic"], ext["key"]] = answer
 
 
-def note_append(lab: Lab, exchange: Exchange) -> None:
+def note_append(harness: Harness, exchange: Exchange) -> None:
     """The hot path stored it: the queue grows."""
     assert exchange.answer is not None
     header = decode_send_header(exchange.request)
     queue_id = int(exchange.answer.ext_fields["queueId"])
     end = int(exchange.answer.ext_fields["queueOffset"]) + exchange.answer.ext_fields["msgId"].count(",") + 1
-    lab.plane.set_bounds(header.topic, queue_id, 0, end)
-    lab.store.times[header.topic, queue_id] = [lab.now_ms] * end
+    harness.plane.set_bounds(header.topic, queue_id, 0, end)
+    harness.store.times[header.topic, queue_id] = [harness.now_ms] * end
 
 
 def is_first_offset_of_empty_queue(

@@ -30,7 +30,7 @@ from ringmq.remoting.json_body import read_object
 from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
 from ringmq.remoting.register_body import body_crc32, encode_register_body
 from ringmq.remoting.route import QueueData, TopicRouteData
-from tests.broker.fakes import START_MS, make_lab
+from tests.broker.fakes import START_MS, make_harness
 from tests.waiting import wait_until
 
 CONFIG = changed(
@@ -183,9 +183,9 @@ def test_no_address_means_nothing_to_do() -> None:
 
 
 def test_what_is_told() -> None:
-    lab = make_lab()
-    lab.make_topic("T", 2)
-    command = register_command(CONFIG, IDENTITY, lab.broker.topics)
+    harness = make_harness()
+    harness.make_topic("T", 2)
+    command = register_command(CONFIG, IDENTITY, harness.broker.topics)
     header = RegisterBrokerRequestHeader.decode(command.ext_fields)
     assert command.code == RequestCode.REGISTER_BROKER
     assert (header.broker_addr, header.ha_server_addr) == ("10.0.0.1:10911", "10.0.0.2:10912")
@@ -195,17 +195,17 @@ def test_what_is_told() -> None:
         "brokerName",
     }  # fmt: skip
     assert set(command.ext_fields) == recorded, "the fields of stock's recorded registration"
-    assert command.body == encode_register_body(lab.broker.topics.body())
+    assert command.body == encode_register_body(harness.broker.topics.body())
     body = read_object(command.body, "x")
     assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 6
     assert unregister_command(CONFIG, IDENTITY).ext_fields["brokerAddr"] == "10.0.0.1:10911"
 
 
 def test_a_large_table_is_written_in_slices_and_once_for_all_name_servers() -> None:
-    lab = make_lab({"namesrvAddr": "a:1;b:2"})
+    harness = make_harness({"namesrvAddr": "a:1;b:2"})
     for number in range(1000):
-        lab.make_topic(f"T{number}", 1)
-    lab.broker.outbox.changed_topics.clear()
+        harness.make_topic(f"T{number}", 1)
+    harness.broker.outbox.changed_topics.clear()
     calls: list[tuple[str, RemotingCommand]] = []
     name_servers: Any = SimpleNamespace(
         outcomes=list, lost=list, call=lambda address, command, _: calls.append((address, command)),
@@ -213,7 +213,7 @@ def test_a_large_table_is_written_in_slices_and_once_for_all_name_servers() -> N
     )  # fmt: skip
     looks = iter(range(1 << 30))
     clock = TurnClock(lambda: 1_000_000 * next(looks))  # 1 ms passes with each look
-    registrar = Registrar(lab.broker, name_servers, None, print, clock)
+    registrar = Registrar(harness.broker, name_servers, None, print, clock)
     turns = 0
     while not turns or registrar.is_busy:
         before = next(looks)
@@ -223,17 +223,17 @@ def test_a_large_table_is_written_in_slices_and_once_for_all_name_servers() -> N
     assert turns > 1000 // 64 // SLICE_MS
     assert [address for address, _ in calls] == ["a:1", "b:2"]
     table = read_object(calls[0][1].body, "x")["topicConfigSerializeWrapper"]["topicConfigTable"]
-    assert set(table) == set(lab.broker.topics.names())
+    assert set(table) == set(harness.broker.topics.names())
     assert calls[0][1].body == calls[1][1].body
 
 
 def test_a_broker_that_may_not_be_written_says_so_in_its_topics() -> None:
-    lab = make_lab()
-    lab.make_topic("T", 2)
-    command = register_command(changed(CONFIG, {"brokerPermission": "4"}), IDENTITY, lab.broker.topics)
+    harness = make_harness()
+    harness.make_topic("T", 2)
+    command = register_command(changed(CONFIG, {"brokerPermission": "4"}), IDENTITY, harness.broker.topics)
     body = read_object(command.body, "x")
     assert body["topicConfigSerializeWrapper"]["topicConfigTable"]["T"]["perm"] == 4
-    assert lab.broker.topics.body().topics["T"].perm == 6
+    assert harness.broker.topics.body().topics["T"].perm == 6
 
 
 def test_what_is_told_of_one_topic() -> None:

@@ -10,18 +10,18 @@ from ringmq.broker.tables.persistence import Persistence
 from ringmq.fastjson.reader import read_config
 from ringmq.remoting.codes import RequestCode
 from ringmq.store.config_files import encode_config, load_config
-from tests.broker.fakes import START_MS, Lab, make_lab
+from tests.broker.fakes import START_MS, Harness, make_harness
 from tests.operations import operations
 
 
 @pytest.fixture
-def lab() -> Lab:
-    lab = make_lab()
+def harness() -> Harness:
+    harness = make_harness()
     for number in range(4 * STEP_KEYS):
-        lab.broker.offsets.put(f"G{number % 7}", f"Stray{number}", number % 3, number, START_MS)
-    lab.make_topic("T")
-    lab.broker.offsets.put("G", "T", 1, 12, START_MS)
-    return lab
+        harness.broker.offsets.put(f"G{number % 7}", f"Stray{number}", number % 3, number, START_MS)
+    harness.make_topic("T")
+    harness.broker.offsets.put("G", "T", 1, 12, START_MS)
+    return harness
 
 
 def saved(root: Path) -> dict[str, dict[int, int]]:
@@ -33,8 +33,8 @@ def saved(root: Path) -> dict[str, dict[int, int]]:
 class Patient(Persistence):
     """One step at a time."""
 
-    def __init__(self, root: Path, lab: Lab) -> None:
-        super().__init__(root, saved_by(lab.broker))
+    def __init__(self, root: Path, harness: Harness) -> None:
+        super().__init__(root, saved_by(harness.broker))
         self._turn_clock.advance = lambda steps, limit_ms: step(steps)  # type: ignore[method-assign,assignment,return-value]
 
 
@@ -46,8 +46,8 @@ def step(steps: object) -> object:
     return None
 
 
-def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, lab: Lab) -> None:
-    persistence = Patient(tmp_path, lab)
+def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, harness: Harness) -> None:
+    persistence = Patient(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
     count = 0
     while persistence.is_saving:
@@ -57,14 +57,14 @@ def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, lab: Lab) 
     text = (tmp_path / "config" / "consumerOffset.json").read_text()
     assert encode_config("consumerOffset.json", read_config(text)) == text
     assert len(saved(tmp_path)) == 4 * STEP_KEYS + 1
-    assert not lab.broker.offsets.dirty
+    assert not harness.broker.offsets.dirty
 
 
-def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, lab: Lab) -> None:
-    persistence = Patient(tmp_path, lab)
+def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, harness: Harness) -> None:
+    persistence = Patient(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
-    lab.broker.offsets.put("G0", "Stray0", 0, 777, START_MS)
-    lab.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
+    harness.broker.offsets.put("G0", "Stray0", 0, 777, START_MS)
+    harness.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
     while persistence.is_saving:
         persistence.save_some()
     assert "Stray@Late" not in saved(tmp_path)
@@ -75,18 +75,18 @@ def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, lab: La
     assert saved(tmp_path)["Stray0@G0"] == {0: 777}
 
 
-def test_a_stop_saves_all_at_once(tmp_path: Path, lab: Lab) -> None:
-    persistence = Patient(tmp_path, lab)
+def test_a_stop_saves_all_at_once(tmp_path: Path, harness: Harness) -> None:
+    persistence = Patient(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
-    lab.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
+    harness.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
     persistence.save_offsets()
     assert saved(tmp_path)["Stray@Late"] == {0: 5}
     assert not persistence.is_saving
 
 
-def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path, lab: Lab) -> None:
+def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path, harness: Harness) -> None:
     (tmp_path / "config").write_text("in the way")
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
     with pytest.raises(OSError, match="File exists"):
         persistence.save_offsets()
     (tmp_path / "config").unlink()
@@ -94,22 +94,22 @@ def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path, lab: Lab) 
     assert len(saved(tmp_path)) == 4 * STEP_KEYS + 1
 
 
-def test_queues_of_a_deleted_topic_go_after_its_offsets_have_left_the_file(tmp_path: Path, lab: Lab) -> None:
-    persistence = Patient(tmp_path, lab)
+def test_queues_of_a_deleted_topic_go_after_its_offsets_have_left_the_file(tmp_path: Path, harness: Harness) -> None:
+    persistence = Patient(tmp_path, harness)
     persistence.save_offsets()
     assert "T@G" in saved(tmp_path)
     persistence.save_offsets_if_due(START_MS + 60_000)
-    lab.broker.offsets.put("G0", "Stray0", 0, 1, START_MS)
+    harness.broker.offsets.put("G0", "Stray0", 0, 1, START_MS)
     persistence.save_offsets_if_due(START_MS + 120_000)
     assert persistence.is_saving, "a text that still has the offsets"
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     for _ in range(2):
         persistence.remove_deleted(START_MS + 1000)
-    assert not lab.store.deleted
+    assert not harness.store.deleted
     for _ in range(20):
         persistence.remove_deleted(START_MS + 1000)
         persistence.save_some()
-        if lab.store.deleted:
+        if harness.store.deleted:
             break
-    assert lab.store.deleted == ["T"]
+    assert harness.store.deleted == ["T"]
     assert "T@G" not in saved(tmp_path)

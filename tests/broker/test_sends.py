@@ -12,10 +12,10 @@ from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.properties import encode_properties
 from ringmq.remoting.request_headers import encode_short_send_header
-from tests.broker.fakes import START_MS, Lab, make_lab
+from tests.broker.fakes import START_MS, Harness, make_harness
 
 
-def ask(lab: Lab, topic: str = "T", body_length: int = 5, **fields: object) -> object:
+def ask(harness: Harness, topic: str = "T", body_length: int = 5, **fields: object) -> object:
     """Send as 310; `properties` may be a dict."""
     oneway = bool(fields.pop("oneway", False))
     version = fields.pop("version", 479)
@@ -33,44 +33,44 @@ def ask(lab: Lab, topic: str = "T", body_length: int = 5, **fields: object) -> o
         **fields,  # type: ignore[arg-type]
     )
     ext = encode_short_send_header(header)
-    return lab.ask(RequestCode.SEND_MESSAGE_V2, ext, body_length=body_length, oneway=oneway, version=version)
+    return harness.ask(RequestCode.SEND_MESSAGE_V2, ext, body_length=body_length, oneway=oneway, version=version)
 
 
 def test_an_automatic_topic_is_made_and_the_frame_runs_again() -> None:
-    lab = make_lab()
-    assert isinstance(ask(lab, "Fresh", queues=3), Run)
-    assert lab.plane.word("Fresh") == (6, 3, 3, 1)
-    assert lab.broker.topics.dirty
-    assert lab.broker.outbox.changed_topics >= {"Fresh"}
+    harness = make_harness()
+    assert isinstance(ask(harness, "Fresh", queues=3), Run)
+    assert harness.plane.word("Fresh") == (6, 3, 3, 1)
+    assert harness.broker.topics.dirty
+    assert harness.broker.outbox.changed_topics >= {"Fresh"}
 
 
 def test_the_template_bounds_the_number_of_queues() -> None:
-    lab = make_lab({"defaultTopicQueueNums": "2"})
-    assert isinstance(ask(lab, "Fresh", queues=16), Run)
-    assert lab.plane.word("Fresh")[1:3] == (2, 2)
+    harness = make_harness({"defaultTopicQueueNums": "2"})
+    assert isinstance(ask(harness, "Fresh", queues=16), Run)
+    assert harness.plane.word("Fresh")[1:3] == (2, 2)
 
 
 def test_automatic_creation_can_be_off() -> None:
-    lab = make_lab({"autoCreateTopicEnable": "false"})
-    answer = ask(lab, "Fresh")
+    harness = make_harness({"autoCreateTopicEnable": "false"})
+    answer = ask(harness, "Fresh")
     assert answer.code == ResponseCode.TOPIC_NOT_EXIST  # type: ignore[attr-defined]
-    assert "Fresh" not in lab.broker.topics
+    assert "Fresh" not in harness.broker.topics
 
 
 def test_automatic_creation_can_be_switched_on_and_off() -> None:
-    lab = make_lab({"autoCreateTopicEnable": "false", "defaultTopicQueueNums": "2"})
+    harness = make_harness({"autoCreateTopicEnable": "false", "defaultTopicQueueNums": "2"})
     for switched, topic in ((b"true", "One"), (b"false", "Two"), (b"true", "Three")):
-        assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=" + switched).code == 0
-        assert isinstance(ask(lab, topic), Run) == (switched == b"true")
-    assert "TBW102" in lab.broker.outbox.changed_topics, "producers ask the name servers for it"
-    assert lab.broker.topics.is_system("TBW102")
-    assert lab.plane.word("One")[1:3] == (2, 2)
+        assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=" + switched).code == 0
+        assert isinstance(ask(harness, topic), Run) == (switched == b"true")
+    assert "TBW102" in harness.broker.outbox.changed_topics, "producers ask the name servers for it"
+    assert harness.broker.topics.is_system("TBW102")
+    assert harness.plane.word("One")[1:3] == (2, 2)
 
 
 def test_a_template_without_inherit_makes_no_topic() -> None:
-    lab = make_lab()
-    lab.make_topic("Plain")
-    assert ask(lab, "Fresh", default_topic="Plain").code == 17  # type: ignore[attr-defined]
+    harness = make_harness()
+    harness.make_topic("Plain")
+    assert ask(harness, "Fresh", default_topic="Plain").code == 17  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_a_template_without_inherit_makes_no_topic() -> None:
     ],
 )
 def test_messages_of_later_features_are_refused_by_name(properties: dict[str, str], code: int, name: str) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    answer = ask(lab, properties=properties)
+    harness = make_harness()
+    harness.make_topic("T")
+    answer = ask(harness, properties=properties)
     assert answer.code == code  # type: ignore[attr-defined]
     assert name in answer.remark  # type: ignore[attr-defined]
     assert answer.ext_fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}  # type: ignore[attr-defined]
@@ -118,13 +118,13 @@ NO_TIMERS = Rule(RuleKind.REFUSE, b"TIMER_DELAY_SEC", code=1, remark="no timers 
 )
 def test_a_send_with_a_published_rule_goes_on(rules: tuple[Rule, ...], fields: dict[str, object]) -> None:
     """Its topic may be new: the read worker applies the rule once control has made the topic."""
-    lab = make_lab()
-    assert ask(lab, "Fresh", **fields).code in (13, 16)  # type: ignore[attr-defined,arg-type]
-    lab.plane.rules = rules
-    assert isinstance(ask(lab, "Fresh", **fields), Run)  # type: ignore[arg-type]
-    assert isinstance(ask(lab, "Newer", **fields), Run)  # type: ignore[arg-type]
-    lab.plane.rules = ()
-    assert ask(lab, "Newer", **fields).code in (13, 16)  # type: ignore[attr-defined,arg-type]
+    harness = make_harness()
+    assert ask(harness, "Fresh", **fields).code in (13, 16)  # type: ignore[attr-defined,arg-type]
+    harness.plane.rules = rules
+    assert isinstance(ask(harness, "Fresh", **fields), Run)  # type: ignore[arg-type]
+    assert isinstance(ask(harness, "Newer", **fields), Run)  # type: ignore[arg-type]
+    harness.plane.rules = ()
+    assert ask(harness, "Newer", **fields).code in (13, 16)  # type: ignore[attr-defined,arg-type]
 
 
 @pytest.mark.parametrize(
@@ -141,21 +141,21 @@ def test_a_send_with_a_published_rule_goes_on(rules: tuple[Rule, ...], fields: d
 def test_a_send_that_no_rule_covers_is_refused_as_without_rules(
     fields: dict[str, object], code: int, name: str
 ) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.plane.rules = (DELAYED,)
-    answer = ask(lab, **fields)  # type: ignore[arg-type]
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.plane.rules = (DELAYED,)
+    answer = ask(harness, **fields)  # type: ignore[arg-type]
     assert (answer.code, name in answer.remark) == (code, True)  # type: ignore[attr-defined]
 
 
 def test_the_pairs_that_a_rule_adds_must_fit() -> None:
     """The read worker would send the frame to control again, as often as a frame may run again."""
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.plane.rules = (DELAYED,)
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.plane.rules = (DELAYED,)
 
     def goes_on(level: str, size: int) -> bool:
-        return isinstance(ask(lab, properties={"DELAY": level, "k": "v" * size}), Run)
+        return isinstance(ask(harness, properties={"DELAY": level, "k": "v" * size}), Run)
 
     longest = max(size for size in range(32_500, 32_767) if goes_on("0", size))
     added = len(b"REAL_TOPIC\x01T\x02DELAY\x013\x02")
@@ -164,43 +164,43 @@ def test_the_pairs_that_a_rule_adds_must_fit() -> None:
 
 
 def test_rules_are_read_only_for_a_send_that_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = make_lab()
+    harness = make_harness()
     read: list[int] = []
-    monkeypatch.setattr(lab.plane, "admission_rules", lambda: read.append(1) or ())
-    assert isinstance(ask(lab, "Fresh", properties={"KEYS": "a", "DELAY": "0"}), Run)
+    monkeypatch.setattr(harness.plane, "admission_rules", lambda: read.append(1) or ())
+    assert isinstance(ask(harness, "Fresh", properties={"KEYS": "a", "DELAY": "0"}), Run)
     assert not read
-    assert ask(lab, "Fresh", properties={"DELAY": "1"}).code == 13  # type: ignore[attr-defined]
+    assert ask(harness, "Fresh", properties={"DELAY": "1"}).code == 13  # type: ignore[attr-defined]
     assert read
 
 
 def test_a_rule_does_not_open_a_topic_of_batches() -> None:
-    lab = make_lab()
-    lab.broker.topics.put(TopicConfig("Inner", 1, 1, attributes={QUEUE_TYPE: "BatchCQ"}), START_MS)
-    lab.plane.rules = (DELAYED,)
-    assert ask(lab, "Inner", properties={"DELAY": "3"}).code == 29  # type: ignore[attr-defined]
+    harness = make_harness()
+    harness.broker.topics.put(TopicConfig("Inner", 1, 1, attributes={QUEUE_TYPE: "BatchCQ"}), START_MS)
+    harness.plane.rules = (DELAYED,)
+    assert ask(harness, "Inner", properties={"DELAY": "3"}).code == 29  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("properties", [{"DELAY": "0"}, {"TRAN_MSG": "false"}, {"KEYS": "a b", "WAIT": "false"}])
 def test_harmless_properties_go_on(properties: dict[str, str]) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    assert isinstance(ask(lab, properties=properties), Run)
+    harness = make_harness()
+    harness.make_topic("T")
+    assert isinstance(ask(harness, properties=properties), Run)
 
 
 @pytest.mark.parametrize(("sys_flag", "batch", "code"), [(0x4, None, 16), (0x8, True, 13), (0x80, None, 13)])
 def test_sys_flags_of_brokers_are_refused(sys_flag: int, batch: bool | None, code: int) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    answer = ask(lab, sys_flag=sys_flag, batch=batch)
+    harness = make_harness()
+    harness.make_topic("T")
+    answer = ask(harness, sys_flag=sys_flag, batch=batch)
     assert answer.code == code  # type: ignore[attr-defined]
     assert f"sysFlag = {sys_flag}" in answer.remark  # type: ignore[attr-defined]
 
 
 def test_batch_queue_topics_cannot_be_written() -> None:
-    lab = make_lab()
+    harness = make_harness()
     config = TopicConfig("Inner", 1, 1, attributes={QUEUE_TYPE: "BatchCQ"})
-    lab.broker.topics.put(config, START_MS)
-    answer = ask(lab, "Inner")
+    harness.broker.topics.put(config, START_MS)
+    answer = ask(harness, "Inner")
     assert answer.code == 29  # type: ignore[attr-defined]
     assert "queue.type = BatchCQ" in answer.remark  # type: ignore[attr-defined]
 
@@ -215,17 +215,17 @@ def test_batch_queue_topics_cannot_be_written() -> None:
     ],
 )
 def test_sizes_are_refused_with_field_and_limit(body_length: int, properties: object, wanted: list[str]) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    answer = ask(lab, body_length=body_length, properties=properties)
+    harness = make_harness()
+    harness.make_topic("T")
+    answer = ask(harness, body_length=body_length, properties=properties)
     assert answer.code == 13  # type: ignore[attr-defined]
     assert all(text in answer.remark for text in wanted), answer.remark  # type: ignore[attr-defined]
 
 
 def test_an_empty_body_is_an_error_of_stocks_code() -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    assert ask(lab, body_length=0).code == 1  # type: ignore[attr-defined]
+    harness = make_harness()
+    harness.make_topic("T")
+    assert ask(harness, body_length=0).code == 1  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -233,41 +233,41 @@ def test_an_empty_body_is_an_error_of_stocks_code() -> None:
     [("", 29), ("a b", 29), ("x" * 128, 29), ("%RETRY%" + "x" * 121, 29), ("SCHEDULE_TOPIC_XXXX", 16), ("T/..", 29)],
 )
 def test_topic_names(topic: str, code: int) -> None:
-    assert ask(make_lab(), topic).code == code  # type: ignore[attr-defined]
+    assert ask(make_harness(), topic).code == code  # type: ignore[attr-defined]
 
 
 def test_queue_ids_are_bounded_by_the_larger_number() -> None:
-    lab = make_lab()
-    lab.broker.topics.put(TopicConfig("T", 4, 2), START_MS)
-    assert isinstance(ask(lab, queue_id=3), Run)
-    answer = ask(lab, queue_id=4)
+    harness = make_harness()
+    harness.broker.topics.put(TopicConfig("T", 4, 2), START_MS)
+    assert isinstance(ask(harness, queue_id=3), Run)
+    answer = ask(harness, queue_id=4)
     assert answer.code == 29  # type: ignore[attr-defined]
     assert "queueId[4]" in answer.remark  # type: ignore[attr-defined]
     assert "writeQueueNums=2" in answer.remark  # type: ignore[attr-defined]
-    lab.broker.topics.put(TopicConfig("T", 4, 0), START_MS)
-    assert ask(lab, queue_id=-1).code == 1  # type: ignore[attr-defined]
+    harness.broker.topics.put(TopicConfig("T", 4, 0), START_MS)
+    assert ask(harness, queue_id=-1).code == 1  # type: ignore[attr-defined]
 
 
 def test_a_retry_topic_needs_its_group_and_never_becomes_a_dead_letter() -> None:
-    lab = make_lab()
-    assert isinstance(ask(lab, "%RETRY%G"), Run)
-    assert "G" in lab.broker.groups
-    answer = ask(lab, "%RETRY%G", reconsume_times=17)
+    harness = make_harness()
+    assert isinstance(ask(harness, "%RETRY%G"), Run)
+    assert "G" in harness.broker.groups
+    answer = ask(harness, "%RETRY%G", reconsume_times=17)
     assert answer.code == 13  # type: ignore[attr-defined]
     assert "reconsumeTimes = 17, limit 16" in answer.remark  # type: ignore[attr-defined]
-    assert isinstance(ask(lab, "%RETRY%G", reconsume_times=17, max_reconsume_times=20), Run)
-    assert ask(lab, "%RETRY%G", reconsume_times=17, max_reconsume_times=20, version=100).code == 13  # type: ignore[attr-defined]
-    lab.broker.locks.lock("G", "c", MessageQueue("T", "b", 0), START_MS)
-    assert ask(lab, "%RETRY%G").code == 13  # type: ignore[attr-defined]
+    assert isinstance(ask(harness, "%RETRY%G", reconsume_times=17, max_reconsume_times=20), Run)
+    assert ask(harness, "%RETRY%G", reconsume_times=17, max_reconsume_times=20, version=100).code == 13  # type: ignore[attr-defined]
+    harness.broker.locks.lock("G", "c", MessageQueue("T", "b", 0), START_MS)
+    assert ask(harness, "%RETRY%G").code == 13  # type: ignore[attr-defined]
 
 
 def test_a_retry_topic_without_its_group() -> None:
-    lab = make_lab({"autoCreateSubscriptionGroup": "false"})
-    assert ask(lab, "%RETRY%G").code == 26  # type: ignore[attr-defined]
+    harness = make_harness({"autoCreateSubscriptionGroup": "false"})
+    assert ask(harness, "%RETRY%G").code == 26  # type: ignore[attr-defined]
 
 
 def test_batches_to_retry_topics_are_refused() -> None:
-    assert ask(make_lab(), "%RETRY%G", batch=True).code == 13  # type: ignore[attr-defined]
+    assert ask(make_harness(), "%RETRY%G", batch=True).code == 13  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -275,88 +275,90 @@ def test_batches_to_retry_topics_are_refused() -> None:
 )
 def test_topics_whose_messages_would_keep_the_next_start_from_the_store_take_none(topic: str) -> None:
     """The survey of a take-over counts what stands in them, whoever has sent it."""
-    lab = make_lab()
-    assert ask(lab, topic).code == 16  # type: ignore[attr-defined]
-    known = lab.broker.topics.get(topic)
-    assert known is None or lab.plane.word(topic)[3] & 2, "sends go through control"
+    harness = make_harness()
+    assert ask(harness, topic).code == 16  # type: ignore[attr-defined]
+    known = harness.broker.topics.get(topic)
+    assert known is None or harness.plane.word(topic)[3] & 2, "sends go through control"
 
 
 def test_compaction_topics_need_keys() -> None:
-    lab = make_lab()
-    lab.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)
-    assert "KEYS" in ask(lab, "C").remark  # type: ignore[attr-defined]
-    assert isinstance(ask(lab, "C", properties={"KEYS": "k"}), Run)
+    harness = make_harness()
+    harness.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)
+    assert "KEYS" in ask(harness, "C").remark  # type: ignore[attr-defined]
+    assert isinstance(ask(harness, "C", properties={"KEYS": "k"}), Run)
 
 
 def test_before_the_start_time_nothing_is_accepted() -> None:
-    lab = make_lab({"startAcceptSendRequestTimeStamp": str(START_MS + 1000)})
-    lab.make_topic("T")
-    assert lab.plane.word("T")[3] & 2, "sends go through control"
-    assert ask(lab).code == 1  # type: ignore[attr-defined]
-    lab.broker.on_tick(START_MS + 1000)
-    assert not lab.plane.word("T")[3] & 2
-    lab.now_ms = START_MS + 1000
-    assert isinstance(ask(lab), Run)
+    harness = make_harness({"startAcceptSendRequestTimeStamp": str(START_MS + 1000)})
+    harness.make_topic("T")
+    assert harness.plane.word("T")[3] & 2, "sends go through control"
+    assert ask(harness).code == 1  # type: ignore[attr-defined]
+    harness.broker.on_tick(START_MS + 1000)
+    assert not harness.plane.word("T")[3] & 2
+    harness.now_ms = START_MS + 1000
+    assert isinstance(ask(harness), Run)
 
 
 def test_a_broker_that_is_not_writable_publishes_its_topics_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
-    assert lab.plane.word("T")[3] & 2
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=4\n")
+    assert harness.plane.word("T")[3] & 2
     published: list[int] = []
-    monkeypatch.setattr(lab.plane, "topic_set", lambda topic_id, config: published.append(topic_id))
+    monkeypatch.setattr(harness.plane, "topic_set", lambda topic_id, config: published.append(topic_id))
     for tick in range(8):
-        lab.broker.on_tick(START_MS + 250 * tick)
+        harness.broker.on_tick(START_MS + 250 * tick)
     assert published == [], "each tick would publish every topic"
     monkeypatch.undo()
-    lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6\n")
-    assert not lab.plane.word("T")[3] & 2
+    harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"brokerPermission=6\n")
+    assert not harness.plane.word("T")[3] & 2
 
 
 def test_order_topics_of_a_broker_that_is_not_writable() -> None:
-    lab = make_lab({"brokerPermission": "4"})
-    lab.broker.topics.put(TopicConfig("O", 1, 1, order=True), START_MS)
-    lab.broker.topics.put(TopicConfig("T", 1, 1), START_MS)
-    assert ask(lab, "O").code == 16  # type: ignore[attr-defined]
-    assert isinstance(ask(lab, "T"), Run)
+    harness = make_harness({"brokerPermission": "4"})
+    harness.broker.topics.put(TopicConfig("O", 1, 1, order=True), START_MS)
+    harness.broker.topics.put(TopicConfig("T", 1, 1), START_MS)
+    assert ask(harness, "O").code == 16  # type: ignore[attr-defined]
+    assert isinstance(ask(harness, "T"), Run)
 
 
 def test_a_full_table_is_named() -> None:
-    lab = make_lab()
-    before = len(lab.plane.topics)
-    lab.plane.header.tables.queue_capacity = len(lab.plane.queues) + 2
-    answer = ask(lab, "Fresh", queues=4)
+    harness = make_harness()
+    before = len(harness.plane.topics)
+    harness.plane.header.tables.queue_capacity = len(harness.plane.queues) + 2
+    answer = ask(harness, "Fresh", queues=4)
     assert answer.code == 1  # type: ignore[attr-defined]
     assert "needs 4 more queues, there is room for 2" in answer.remark  # type: ignore[attr-defined]
-    assert len(lab.plane.topics) == before, "a refused topic costs no entry"
-    assert lab.plane.topic_find("Fresh") is None
-    assert "Fresh" not in lab.broker.topics
+    assert len(harness.plane.topics) == before, "a refused topic costs no entry"
+    assert harness.plane.topic_find("Fresh") is None
+    assert "Fresh" not in harness.broker.topics
 
 
 def test_missing_and_wrong_fields_are_named() -> None:
-    lab = make_lab()
-    answer = lab.ask(RequestCode.SEND_MESSAGE_V2, {"a": "P"}, body_length=1)
+    harness = make_harness()
+    answer = harness.ask(RequestCode.SEND_MESSAGE_V2, {"a": "P"}, body_length=1)
     assert answer.code == 1
     assert "required field b" in answer.remark
-    answer = lab.ask(RequestCode.SEND_MESSAGE, {"producerGroup": "P", "topic": "T", "defaultTopic": "x"}, body_length=1)
+    answer = harness.ask(
+        RequestCode.SEND_MESSAGE, {"producerGroup": "P", "topic": "T", "defaultTopic": "x"}, body_length=1
+    )
     assert "defaultTopicQueueNums" in answer.remark
 
 
 def test_oneway_refusals_are_silent() -> None:
-    assert isinstance(ask(make_lab(), "bad name", oneway=True), Release)
+    assert isinstance(ask(make_harness(), "bad name", oneway=True), Release)
 
 
 @pytest.mark.parametrize("code", [36, 37])
 def test_send_back_and_end_transaction_wait_for_their_issue(code: int) -> None:
-    answer = make_lab().ask(code, {})
+    answer = make_harness().ask(code, {})
     assert (answer.code, answer.remark) == (3, f" request type {code} not supported")
 
 
 def test_a_slave_takes_no_sends_and_makes_no_topics() -> None:
-    lab = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
-    answer = ask(lab, "Fresh")
+    harness = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
+    answer = ask(harness, "Fresh")
     assert isinstance(answer, RemotingCommand)
     assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "this broker is a slave" in (answer.remark or "")
-    assert "Fresh" not in lab.broker.topics
+    assert "Fresh" not in harness.broker.topics

@@ -2,68 +2,68 @@
 
 from ringmq.broker.tables import protocols
 from ringmq.native import ffi, lib
-from tests.broker.test_control_loop import Rig, now, rig
+from tests.broker.test_control_loop import Harness, harness, now
 
-__all__ = ["rig"]
+__all__ = ["harness"]
 
 
-def ask(rig: Rig, topic: bytes, queue_id: int, *, batch: bool = False) -> None:
+def ask(harness: Harness, topic: bytes, queue_id: int, *, batch: bool = False) -> None:
     """As dispatch does (native/src/dispatch_ask.c)."""
     head = ffi.new("struct rmq_inbox_record *")
     head.type, head.role = lib.RMQ_INBOX_QUEUE, lib.RMQ_ROLE_DISPATCH
     head.pending, head.frame_length = queue_id, int(batch)
-    assert lib.rmq_inbox_put(rig.plane.struct, 0, head, topic, len(topic), ffi.NULL) == 0
-    rig.loop.turn(now())
+    assert lib.rmq_inbox_put(harness.plane.struct, 0, head, topic, len(topic), ffi.NULL) == 0
+    harness.loop.turn(now())
 
 
-def flags(rig: Rig, topic: str) -> int:
-    topic_id = rig.plane.topic_find(topic)
-    return 0 if topic_id is None else int(rig.plane.topic(topic_id).config) >> 40
+def flags(harness: Harness, topic: str) -> int:
+    topic_id = harness.plane.topic_find(topic)
+    return 0 if topic_id is None else int(harness.plane.topic(topic_id).config) >> 40
 
 
-def test_a_queue_is_made_for_dispatch_alone(rig: Rig) -> None:
-    rig.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
-    rig.plane.watermarks.append_offset, rig.plane.watermarks.dispatched_offset = 5000, 3000
-    ask(rig, b"Ahead", 2)
-    ask(rig, b"Ahead", 7)
-    topic_id = rig.plane.topic_find("Ahead")
+def test_a_queue_is_made_for_dispatch_alone(harness: Harness) -> None:
+    harness.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
+    harness.plane.watermarks.append_offset, harness.plane.watermarks.dispatched_offset = 5000, 3000
+    ask(harness, b"Ahead", 2)
+    ask(harness, b"Ahead", 7)
+    topic_id = harness.plane.topic_find("Ahead")
     assert topic_id is not None
-    slots = [rig.plane.queue_find(topic_id, queue_id) for queue_id in (2, 7)]
+    slots = [harness.plane.queue_find(topic_id, queue_id) for queue_id in (2, 7)]
     assert None not in slots
-    assert {int(rig.plane.queue(slot).replay_from) for slot in slots if slot is not None} == {3000}
-    assert rig.plane.queue_find(topic_id, 3) is None
-    assert flags(rig, "Ahead") & protocols.TOPIC_RECOVERED
-    assert "Ahead" not in rig.loop.broker.topics
+    assert {int(harness.plane.queue(slot).replay_from) for slot in slots if slot is not None} == {3000}
+    assert harness.plane.queue_find(topic_id, 3) is None
+    assert flags(harness, "Ahead") & protocols.TOPIC_RECOVERED
+    assert "Ahead" not in harness.loop.broker.topics
 
 
-def test_a_queue_of_a_known_topic_changes_nothing_else(rig: Rig) -> None:
-    before = flags(rig, "TBW102")
-    ask(rig, b"TBW102", 200)
-    topic_id = rig.plane.topic_find("TBW102")
+def test_a_queue_of_a_known_topic_changes_nothing_else(harness: Harness) -> None:
+    before = flags(harness, "TBW102")
+    ask(harness, b"TBW102", 200)
+    topic_id = harness.plane.topic_find("TBW102")
     assert topic_id is not None
-    assert rig.plane.queue_find(topic_id, 200) is not None
-    assert flags(rig, "TBW102") == before
+    assert harness.plane.queue_find(topic_id, 200) is not None
+    assert flags(harness, "TBW102") == before
 
 
-def test_records_of_a_topic_that_is_being_deleted_get_no_units(rig: Rig) -> None:
-    rig.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
-    rig.plane.watermarks.append_offset, rig.plane.watermarks.dispatched_offset = 5000, 3000
-    rig.loop.broker.deletions.add("Gone", now())
-    ask(rig, b"Gone", 0)
-    topic_id = rig.plane.topic_find("Gone")
+def test_records_of_a_topic_that_is_being_deleted_get_no_units(harness: Harness) -> None:
+    harness.plane.header.settings.broker_role = lib.RMQ_BROKER_SLAVE
+    harness.plane.watermarks.append_offset, harness.plane.watermarks.dispatched_offset = 5000, 3000
+    harness.loop.broker.deletions.add("Gone", now())
+    ask(harness, b"Gone", 0)
+    topic_id = harness.plane.topic_find("Gone")
     assert topic_id is not None
-    slot = rig.plane.queue_find(topic_id, 0)
+    slot = harness.plane.queue_find(topic_id, 0)
     assert slot is not None
-    assert int(rig.plane.queue(slot).replay_from) == 5000
+    assert int(harness.plane.queue(slot).replay_from) == 5000
 
 
-def test_inner_batches_get_batch_queues(rig: Rig) -> None:
-    ask(rig, b"Batches", 0, batch=True)
-    assert flags(rig, "Batches") & protocols.TOPIC_BATCH_QUEUE
+def test_inner_batches_get_batch_queues(harness: Harness) -> None:
+    ask(harness, b"Batches", 0, batch=True)
+    assert flags(harness, "Batches") & protocols.TOPIC_BATCH_QUEUE
 
 
-def test_a_name_that_leads_out_of_the_store_is_refused(rig: Rig) -> None:
-    topics = int(rig.plane.header.tables.topic_count)
+def test_a_name_that_leads_out_of_the_store_is_refused(harness: Harness) -> None:
+    topics = int(harness.plane.header.tables.topic_count)
     for name in (b"../../etc", b"a/b", b"..", b"", b"nul\0nul", b"\xff/\xfe"):
-        ask(rig, name, 0)
-    assert int(rig.plane.header.tables.topic_count) == topics
+        ask(harness, name, 0)
+    assert int(harness.plane.header.tables.topic_count) == topics

@@ -16,7 +16,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.store.config_files import ConfigFileError, load_config
-from tests.broker.fakes import START_MS, Lab, make_lab
+from tests.broker.fakes import START_MS, Harness, make_harness
 
 MASTER_HA, MASTER = "10.0.0.1:10912", "10.0.0.1:10911"
 FOUND = {"haServerAddr": MASTER_HA, "masterAddr": MASTER}
@@ -44,8 +44,8 @@ class Pair:
     """A slave's core with its role, beside a master's core that answers it."""
 
     def __init__(self, root: Path) -> None:
-        self.master = make_lab()
-        self.slave = make_lab({"brokerRole": "SLAVE", "brokerId": "1"})
+        self.master = make_harness()
+        self.slave = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
         self.calls = ScriptedCalls()
         self.said: list[str] = []
         self.root = root
@@ -90,9 +90,9 @@ class Pair:
         orders, self.slave.plane.ha_commands = self.slave.plane.ha_commands, []
         return [json.loads(order) for order in orders]
 
-    def commit(self, lab: Lab, topic: str, offset: int) -> None:
+    def commit(self, harness: Harness, topic: str, offset: int) -> None:
         fields = {"consumerGroup": "G", "topic": topic, "queueId": "0", "commitOffset": str(offset)}
-        assert lab.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+        assert harness.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_a_master_whose_log_does_not_come_takes_nothing_away(pair: Pair, state: 
     pair.commit(pair.master, "T", 11)
     pair.registered()
     pair.answer_all()
-    pair.master = make_lab()
+    pair.master = make_harness()
     pair.link_is(state)
     assert (pair.sync(), pair.sync()) == ([], [])
     assert "T" in pair.broker.topics
@@ -226,7 +226,7 @@ def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair) -> Non
     """It lets the slave connect and sends nothing."""
     pair.registered()
     pair.answer_all()
-    pair.master = make_lab()
+    pair.master = make_harness()
     pair.slave.plane.watermarks.append_offset = 4096
     assert (pair.sync(), pair.sync()) == ([907], [907])
     assert "T" in pair.broker.topics
@@ -236,7 +236,7 @@ def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair) -> Non
 def test_an_answer_that_comes_when_the_link_is_lost_is_not_taken(pair: Pair) -> None:
     pair.registered()
     pair.answer_all()
-    pair.master = make_lab()
+    pair.master = make_harness()
     pair.now_ms += 10_000
     pair.turn()
     pair.link_is(FREE)

@@ -59,7 +59,7 @@ class Job:
         self.errors.append(error)
 
 
-class Rig:
+class Harness:
     def __init__(self) -> None:
         self.cpu = Cpu()
         self.clock = TurnClock(self.cpu)
@@ -79,92 +79,92 @@ class Rig:
 
 
 def test_a_short_request_is_answered_at_once() -> None:
-    rig = Rig()
-    rig.add("a", 1, steps=3)
-    assert (rig.said, len(rig.works), rig.works.undone_bytes) == (["begin a", "end a"], 0, 0)
+    harness = Harness()
+    harness.add("a", 1, steps=3)
+    assert (harness.said, len(harness.works), harness.works.undone_bytes) == (["begin a", "end a"], 0, 0)
 
 
 def test_requests_of_a_connection_keep_their_order_and_others_pass() -> None:
-    rig = Rig()
-    rig.add("long", 1, steps=100)
-    rig.add("behind", 1)
-    rig.add("last", 1, steps=2)
-    rig.add("other", 2)
-    assert rig.said == ["begin long", "begin other", "end other"]
-    assert (len(rig.works), rig.works.undone_bytes) == (1, 30)
-    while len(rig.works):
-        rig.turn()
-    assert rig.said[3:] == ["end long", "begin behind", "end behind", "begin last", "end last"]
-    assert rig.works.undone_bytes == 0
+    harness = Harness()
+    harness.add("long", 1, steps=100)
+    harness.add("behind", 1)
+    harness.add("last", 1, steps=2)
+    harness.add("other", 2)
+    assert harness.said == ["begin long", "begin other", "end other"]
+    assert (len(harness.works), harness.works.undone_bytes) == (1, 30)
+    while len(harness.works):
+        harness.turn()
+    assert harness.said[3:] == ["end long", "begin behind", "end behind", "begin last", "end last"]
+    assert harness.works.undone_bytes == 0
 
 
 def test_slices_are_fair_and_end_with_the_turn() -> None:
-    rig = Rig()
+    harness = Harness()
     for number in range(6):
-        rig.add(f"{number}", number, steps=40)
+        harness.add(f"{number}", number, steps=40)
     for _ in range(3):
-        assert SLICES_END_MS <= rig.turn() <= SLICES_END_MS + SLICE_MS
-    while len(rig.works):
-        rig.turn()
-    assert [line for line in rig.said if "end" in line] == [f"end {number}" for number in range(6)]
+        assert SLICES_END_MS <= harness.turn() <= SLICES_END_MS + SLICE_MS
+    while len(harness.works):
+        harness.turn()
+    assert [line for line in harness.said if "end" in line] == [f"end {number}" for number in range(6)]
 
 
 def test_a_turn_that_is_over_still_moves_every_kind_on() -> None:
     """Else a flood of short requests would keep long ones open for ever."""
-    rig = Rig()
-    rig.add("small", 1, steps=FIRST_GO_MS + 2 * SLICE_MS)
-    rig.add("large", 2, steps=FIRST_GO_MS + 2 * SLICE_MS, is_large=True)
+    harness = Harness()
+    harness.add("small", 1, steps=FIRST_GO_MS + 2 * SLICE_MS)
+    harness.add("large", 2, steps=FIRST_GO_MS + 2 * SLICE_MS, is_large=True)
     for _ in range(2):
-        rig.clock.begin()
-        rig.cpu.work(45)
-        rig.works.turn()
-    assert len(rig.works) == 2
-    rig.clock.begin()
-    rig.cpu.work(45)
-    rig.works.turn()
-    assert len(rig.works) == 0
+        harness.clock.begin()
+        harness.cpu.work(45)
+        harness.works.turn()
+    assert len(harness.works) == 2
+    harness.clock.begin()
+    harness.cpu.work(45)
+    harness.works.turn()
+    assert len(harness.works) == 0
 
 
 def test_large_requests_wait_for_a_place_and_small_ones_do_not() -> None:
-    rig = Rig()
+    harness = Harness()
     for number in range(LARGE_MAX + 2):
-        rig.add(f"{number}", number, steps=20, is_large=True)
-    began_ms = rig.cpu.ns / 1e6
+        harness.add(f"{number}", number, steps=20, is_large=True)
+    began_ms = harness.cpu.ns / 1e6
     assert began_ms == LARGE_MAX * FIRST_GO_MS, "two have not made their first step"
-    rig.add("small", 90, steps=3)
-    assert rig.said[-1] == "end small"
-    while len(rig.works):
-        assert rig.turn() <= SLICES_END_MS + SLICE_MS
-    assert [line for line in rig.said if "end" in line][1:] == [f"end {number}" for number in range(LARGE_MAX + 2)]
+    harness.add("small", 90, steps=3)
+    assert harness.said[-1] == "end small"
+    while len(harness.works):
+        assert harness.turn() <= SLICES_END_MS + SLICE_MS
+    assert [line for line in harness.said if "end" in line][1:] == [f"end {number}" for number in range(LARGE_MAX + 2)]
 
 
 def test_a_defect_costs_one_request() -> None:
-    rig = Rig()
-    rig.add("bad", 1, steps=50, breaks=True)
-    rig.add("late", 2, steps=50, step_ms=FIRST_GO_MS, breaks=True)
-    rig.add("behind", 2)
-    rig.turn()
-    assert rig.said == ["begin bad", "fail bad", "begin late", "fail late", "begin behind", "end behind"]
-    assert (len(rig.works), rig.works.undone_bytes) == (0, 0)
+    harness = Harness()
+    harness.add("bad", 1, steps=50, breaks=True)
+    harness.add("late", 2, steps=50, step_ms=FIRST_GO_MS, breaks=True)
+    harness.add("behind", 2)
+    harness.turn()
+    assert harness.said == ["begin bad", "fail bad", "begin late", "fail late", "begin behind", "end behind"]
+    assert (len(harness.works), harness.works.undone_bytes) == (0, 0)
 
 
 def test_a_stop_ends_all() -> None:
-    rig = Rig()
+    harness = Harness()
     for number in range(5):
-        rig.add(f"{number}", number % 2, steps=300, is_large=number % 2 == 0)
-    rig.works.finish()
-    assert len(rig.works) == 0
-    assert len([line for line in rig.said if "end" in line]) == 5
+        harness.add(f"{number}", number % 2, steps=300, is_large=number % 2 == 0)
+    harness.works.finish()
+    assert len(harness.works) == 0
+    assert len([line for line in harness.said if "end" in line]) == 5
 
 
 def test_a_turn_begins_what_has_waited_within_the_time_for_it() -> None:
-    rig = Rig()
-    rig.add("long", 1, steps=FIRST_GO_MS + 1)
+    harness = Harness()
+    harness.add("long", 1, steps=FIRST_GO_MS + 1)
     for number in range(40):
-        rig.add(f"{number}", 1, steps=5)
-    assert rig.turn() <= INTAKE_MS + FIRST_GO_MS
-    rig.works.finish()
-    assert [line for line in rig.said if "end" in line] == ["end long", *(f"end {number}" for number in range(40))]
+        harness.add(f"{number}", 1, steps=5)
+    assert harness.turn() <= INTAKE_MS + FIRST_GO_MS
+    harness.works.finish()
+    assert [line for line in harness.said if "end" in line] == ["end long", *(f"end {number}" for number in range(40))]
 
 
 def test_finish_gives_what_the_steps_return() -> None:
@@ -178,52 +178,52 @@ def test_finish_gives_what_the_steps_return() -> None:
 
 
 def test_work_that_only_reads_is_dropped_when_its_connection_is_closed() -> None:
-    rig = Rig()
+    harness = Harness()
     for number in range(LARGE_MAX + 2):
-        rig.add(f"read {number}", number, steps=20, is_large=True, is_reading=True)
-    rig.add("change", 50, steps=20, is_large=True)
-    rig.add("behind", 0, steps=20, is_reading=True)
-    rig.add("change behind", 0)
+        harness.add(f"read {number}", number, steps=20, is_large=True, is_reading=True)
+    harness.add("change", 50, steps=20, is_large=True)
+    harness.add("behind", 0, steps=20, is_reading=True)
+    harness.add("change behind", 0)
     for number in (0, LARGE_MAX, 50, 99):
-        rig.works.end(peer(number))
-    spent_ns = rig.cpu.ns
-    assert "end read 0" in rig.said
-    assert f"end read {LARGE_MAX}" in rig.said, "it waited for a place"
-    rig.works.begin_next()
-    rig.works.begin_next()
-    assert rig.said[-4:] == ["begin behind", "end behind", "begin change behind", "end change behind"]
-    assert rig.cpu.ns == spent_ns, "none of their steps was run"
-    while len(rig.works):
-        rig.turn()
-    assert "end change" in rig.said
-    assert rig.said.count("end read 0") == 1
-    assert not rig.works._ended
+        harness.works.end(peer(number))
+    spent_ns = harness.cpu.ns
+    assert "end read 0" in harness.said
+    assert f"end read {LARGE_MAX}" in harness.said, "it waited for a place"
+    harness.works.begin_next()
+    harness.works.begin_next()
+    assert harness.said[-4:] == ["begin behind", "end behind", "begin change behind", "end change behind"]
+    assert harness.cpu.ns == spent_ns, "none of their steps was run"
+    while len(harness.works):
+        harness.turn()
+    assert "end change" in harness.said
+    assert harness.said.count("end read 0") == 1
+    assert not harness.works._ended
 
 
 def test_large_answers_rest_while_others_wait_for_their_way_out() -> None:
-    rig = Rig()
-    rig.rests = True
-    rig.add("shared", 1, steps=10, is_shared=True)
-    rig.add("large", 2, steps=10, is_large=True)
-    rig.add("small", 3, steps=10)
-    while rig.works.is_ready:
-        rig.turn()
-    assert [line for line in rig.said if "end" in line] == ["end small"]
-    assert rig.turn() == 0
-    assert len(rig.works) == 2
-    rig.rests = False
-    assert rig.works.is_ready
-    rig.turn()
-    rig.rests = True
-    rig.works.finish()
-    assert len(rig.works) == 0
+    harness = Harness()
+    harness.rests = True
+    harness.add("shared", 1, steps=10, is_shared=True)
+    harness.add("large", 2, steps=10, is_large=True)
+    harness.add("small", 3, steps=10)
+    while harness.works.is_ready:
+        harness.turn()
+    assert [line for line in harness.said if "end" in line] == ["end small"]
+    assert harness.turn() == 0
+    assert len(harness.works) == 2
+    harness.rests = False
+    assert harness.works.is_ready
+    harness.turn()
+    harness.rests = True
+    harness.works.finish()
+    assert len(harness.works) == 0
 
 
 def test_only_the_first_of_many_shared_requests_takes_time_where_it_comes_in() -> None:
-    rig = Rig()
+    harness = Harness()
     for number in range(100):
-        rig.add(f"{number}", number, steps=10, is_shared=True)
-    assert rig.cpu.ns / 1e6 == FIRST_GO_MS
-    while len(rig.works):
-        assert rig.turn() <= SLICES_END_MS + SLICE_MS
-    assert sum("end" in line for line in rig.said) == 100
+        harness.add(f"{number}", number, steps=10, is_shared=True)
+    assert harness.cpu.ns / 1e6 == FIRST_GO_MS
+    while len(harness.works):
+        assert harness.turn() <= SLICES_END_MS + SLICE_MS
+    assert sum("end" in line for line in harness.said) == 100

@@ -34,7 +34,7 @@ class Files:
 
 
 @dataclass
-class Rig:
+class Harness:
     files: Files = field(default_factory=Files)
     now_s: float = 100.0
     out: list[str] = field(default_factory=list)
@@ -86,73 +86,73 @@ def guard(action: Any) -> str | None:
 
 
 def test_a_small_table_is_saved_in_the_turn_of_the_change() -> None:
-    rig = Rig()
+    harness = Harness()
     for number in range(3):
-        rig.change(f"{number}")
-        assert rig.turn() == [f"{number} 0"]
-        assert rig.files.saves == number + 1
-    rig.change("nothing", by_operator=True, dirty=False)
-    assert rig.turn() == ["nothing 0"]
-    assert rig.files.saves == 3
+        harness.change(f"{number}")
+        assert harness.turn() == [f"{number} 0"]
+        assert harness.files.saves == number + 1
+    harness.change("nothing", by_operator=True, dirty=False)
+    assert harness.turn() == ["nothing 0"]
+    assert harness.files.saves == 3
 
 
 def test_a_change_during_a_save_waits_for_the_next_one() -> None:
-    rig = Rig(Files(steps=2))
-    rig.change("first")
-    assert rig.turn() == []
-    rig.change("second")
-    rig.change("nothing", by_operator=True, dirty=False)
-    assert rig.saves.is_saving
-    assert rig.turn() == []
-    assert rig.turn() == ["first 0"]
-    assert not rig.saves.is_saving
-    assert rig.saves.is_behind
-    while not (out := rig.turn()):
+    harness = Harness(Files(steps=2))
+    harness.change("first")
+    assert harness.turn() == []
+    harness.change("second")
+    harness.change("nothing", by_operator=True, dirty=False)
+    assert harness.saves.is_saving
+    assert harness.turn() == []
+    assert harness.turn() == ["first 0"]
+    assert not harness.saves.is_saving
+    assert harness.saves.is_behind
+    while not (out := harness.turn()):
         pass
     assert out == ["second 0", "nothing 0"]
-    assert rig.files.saves == 2
+    assert harness.files.saves == 2
 
 
 def test_a_long_save_rests_and_many_changes_share_the_next() -> None:
-    rig = Rig(Files(steps=4))
-    rig.change("first")
+    harness = Harness(Files(steps=4))
+    harness.change("first")
     turns = 1
-    while not rig.turn():
+    while not harness.turn():
         turns += 1
     assert turns == 5
     out, idle = [], 0
     for number in range(100):
-        rig.change(f"{number}")
-        out += rig.turn()
-        idle += not rig.saves.is_saving
+        harness.change(f"{number}")
+        out += harness.turn()
+        idle += not harness.saves.is_saving
         if out:
             break
     assert idle >= REST * (turns - 1) - 1, "at most a fifth of the time"
     assert len(out) == idle >= 10
-    assert rig.files.saves == 2
+    assert harness.files.saves == 2
 
 
 @pytest.mark.parametrize("steps", [0, 3])
 def test_an_operator_is_told_that_the_change_is_not_on_disk(steps: int) -> None:
-    rig = Rig(Files(steps=steps, breaks=True))
-    reply = rig.change("own", by_operator=True)
-    rig.change("client's")
+    harness = Harness(Files(steps=steps, breaks=True))
+    reply = harness.change("own", by_operator=True)
+    harness.change("client's")
     out: list[str] = []
     while not out:
-        out = rig.turn()
+        out = harness.turn()
     assert out == ["own 1", "client's 0"]
     assert "a restart may lose it: config files cannot be written: no space" in (reply.command.remark or "")
-    rig.files.breaks = False
+    harness.files.breaks = False
     for _ in range(60):
-        rig.turn()
-    assert (rig.files.saves, rig.recovered) == (1, 1)
+        harness.turn()
+    assert (harness.files.saves, harness.recovered) == (1, 1)
 
 
 def test_a_stop_saves_and_answers_all() -> None:
-    rig = Rig(Files(steps=5))
-    rig.change("first")
-    rig.turn()
-    rig.change("second")
-    rig.saves.finish()
-    assert rig.out == ["first 0", "second 0"]
-    assert not rig.saves.is_behind
+    harness = Harness(Files(steps=5))
+    harness.change("first")
+    harness.turn()
+    harness.change("second")
+    harness.saves.finish()
+    assert harness.out == ["first 0", "second 0"]
+    assert not harness.saves.is_behind

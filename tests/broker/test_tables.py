@@ -26,7 +26,7 @@ from ringmq.remoting.json_body import write_body
 from ringmq.store.config_files import encode_config, load_config, persist_config
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_start_offsets import read_start_offsets, write_start_offsets
-from tests.broker.fakes import START_MS, FakePlane, make_lab
+from tests.broker.fakes import START_MS, FakePlane, make_harness
 from tests.operations import operations
 
 
@@ -87,7 +87,7 @@ def test_each_queue_gets_the_log_offset_from_which_records_are_its_own(tmp_path:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_text_of_all_topics_follows_every_change(seed: int) -> None:
-    topics, chance = make_lab().broker.topics, random.Random(seed)
+    topics, chance = make_harness().broker.topics, random.Random(seed)
     for now_ms in range(60):
         name = f"T\u00e9{chance.randrange(12)}"
         if chance.random() < 0.3:
@@ -102,12 +102,12 @@ def test_the_text_of_all_topics_follows_every_change(seed: int) -> None:
 
 
 def test_announcing_one_change_among_many_topics_costs_little() -> None:
-    lab = make_lab()
+    harness = make_harness()
     for number in range(2000):
-        lab.broker.topics.put(TopicConfig(f"T{number}"), START_MS)
-    first = operations(lambda: lab.broker.topics.body_json())
-    lab.broker.topics.put(TopicConfig("T7", 9, 9), START_MS)
-    assert operations(lambda: lab.broker.topics.body_json()) < first / 20
+        harness.broker.topics.put(TopicConfig(f"T{number}"), START_MS)
+    first = operations(lambda: harness.broker.topics.body_json())
+    harness.broker.topics.put(TopicConfig("T7", 9, 9), START_MS)
+    assert operations(lambda: harness.broker.topics.body_json()) < first / 20
 
 
 STOCK_GROUPS = """{
@@ -159,7 +159,7 @@ STOCK_GROUPS = """{
 
 
 def test_a_stock_file_with_every_bean_comes_through_as_it_is() -> None:
-    groups = make_lab().broker.groups
+    groups = make_harness().broker.groups
     groups.load(read_config(STOCK_GROUPS), START_MS)
     assert encode_config("subscriptionGroup.json", groups.body(["G"])) == STOCK_GROUPS
 
@@ -194,12 +194,12 @@ def test_a_topic_without_configuration_is_dispatched_but_unknown_to_clients(tmp_
     load_into(plane, stored(tmp_path), Recovered({("Lost", 2): Bounds(5, 8)}))
     perm, reads, writes, flags = plane.word("Lost")
     assert (perm, reads, writes, flags) == (0, 0, 0, 1 | 2 | 4 | TOPIC_RECOVERED)
-    lab = make_lab(plane=plane)
-    assert "Lost" not in lab.broker.topics
-    assert lab.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Lost"}).code == 17
-    lab.make_topic("Lost", 3)
+    harness = make_harness(plane=plane)
+    assert "Lost" not in harness.broker.topics
+    assert harness.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "Lost"}).code == 17
+    harness.make_topic("Lost", 3)
     assert plane.word("Lost") == (6, 3, 3, 1)
-    state = lab.broker.tables.queue("Lost", 2)
+    state = harness.broker.tables.queue("Lost", 2)
     assert state is not None
     assert (state.min_offset, state.max_offset) == (5, 8), "its offsets go on"
 
@@ -210,8 +210,8 @@ def test_only_batch_topics_are_dispatched_to_batch_queues(tmp_path: Path) -> Non
     load_into(plane, config, Recovered({("Lost", 0): Bounds(0, 8), ("Packed", 0): Bounds(0, 8, is_batch=True)}))
     assert plane.word("Lost")[3] == 1 | 2 | 4 | TOPIC_RECOVERED
     assert plane.word("Packed")[3] == 1 | 2 | 4 | TOPIC_RECOVERED | TOPIC_BATCH_QUEUE
-    lab = make_lab(plane=plane)
-    lab.broker.apply_config(changed(lab.broker.config, {"brokerPermission": "2"}))
+    harness = make_harness(plane=plane)
+    harness.broker.apply_config(changed(harness.broker.config, {"brokerPermission": "2"}))
     assert plane.word("TBW102")[3] & (4 | TOPIC_BATCH_QUEUE) == 4, "a broker that may not be read"
 
 
@@ -221,18 +221,18 @@ def test_topics_that_only_control_knows_to_be_reserved_are_marked(tmp_path: Path
     own = ("GoldCluster", "wire-a", "GoldCluster_REPLY_TOPIC", "TBW102", "rmq_sys_wheel_timer")
     assert all(plane.word(name)[3] & TOPIC_RESERVED for name in own)
     assert not plane.word("T")[3] & TOPIC_RESERVED
-    lab = make_lab()
-    lab.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)
-    assert lab.plane.word("C")[3] & TOPIC_RESERVED
+    harness = make_harness()
+    harness.broker.topics.put(TopicConfig("C", 1, 1, attributes={"cleanup.policy": "COMPACTION"}), START_MS)
+    assert harness.plane.word("C")[3] & TOPIC_RESERVED
 
 
 def test_control_comes_back_to_what_the_plane_shows(tmp_path: Path) -> None:
     plane = FakePlane()
     load_into(plane, stored(tmp_path), Recovered({}))
-    first = make_lab(plane=plane)
+    first = make_harness(plane=plane)
     first.make_topic("Unsaved", 3)
     topics = dict(plane.topics)
-    second = make_lab(plane=plane)
+    second = make_harness(plane=plane)
     assert second.broker.topics.get("Unsaved") is not None
     assert dict(plane.topics) == topics, "nothing was made twice"
 
@@ -241,7 +241,7 @@ def test_a_deletion_outlives_the_control_that_began_it(tmp_path: Path) -> None:
     plane = FakePlane()
     config = stored(tmp_path)
     load_into(plane, config, Recovered({("T", 0): Bounds(0, 1000)}))
-    first = make_lab(plane=plane)
+    first = make_harness(plane=plane)
     first.broker.tables.withdraw_topic("T")  # died before topics.json was written
     table = TopicTable(PlaneTables(plane), lambda topic: None, ClientNames(plane.header))
     table.load(load_config(tmp_path, "topics.json"), config, START_MS)
@@ -251,71 +251,71 @@ def test_a_deletion_outlives_the_control_that_began_it(tmp_path: Path) -> None:
 
 
 def test_tables_are_saved_before_answers_and_deleted_queues_later(tmp_path: Path) -> None:
-    lab = make_lab()
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
-    lab.make_topic("T")
+    harness = make_harness()
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
+    harness.make_topic("T")
     persistence.save_tables()
     assert "T" in load_config(tmp_path, "topics.json")["topicConfigTable"]
     assert "TOOLS_CONSUMER" in load_config(tmp_path, "subscriptionGroup.json")["subscriptionGroupTable"]
-    assert not lab.broker.topics.dirty
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert not harness.broker.topics.dirty
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     persistence.remove_deleted(START_MS + 1000)
-    assert lab.store.deleted == ["T"]
+    assert harness.store.deleted == ["T"]
     assert "T" not in load_config(tmp_path, "topics.json")["topicConfigTable"]
-    assert len(lab.broker.deletions) == 0
+    assert len(harness.broker.deletions) == 0
 
 
 def test_a_deletion_is_on_disk_until_its_queues_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = make_lab()
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
-    lab.make_topic("T")
+    harness = make_harness()
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
+    harness.make_topic("T")
     persistence.save_tables()
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     persistence.save_tables()
     assert read_deletions(tmp_path) == {"T"}, "before the answer"
     seen: list[frozenset[str]] = []
-    done = lab.broker.deletions.done
+    done = harness.broker.deletions.done
 
     def look_and_forget(topic: str) -> None:
         seen.append(read_deletions(tmp_path))
         done(topic)
 
-    monkeypatch.setattr(lab.store, "delete_topic", lambda topic: seen.append(read_deletions(tmp_path)))
-    monkeypatch.setattr(lab.broker.deletions, "done", look_and_forget)
+    monkeypatch.setattr(harness.store, "delete_topic", lambda topic: seen.append(read_deletions(tmp_path)))
+    monkeypatch.setattr(harness.broker.deletions, "done", look_and_forget)
     persistence.remove_deleted(START_MS + 1000)
     assert seen == [{"T"}, frozenset()], "gone before the name is free: a new topic is not deleted by a start"
-    assert len(lab.broker.deletions) == 0
+    assert len(harness.broker.deletions) == 0
 
 
 def test_where_a_new_topic_of_a_deleted_name_would_begin_is_on_disk_before_the_name_is_free(
     tmp_path: Path,
 ) -> None:
     write_start_offsets(tmp_path, {"Earlier": 50, "Overtaken": 7})
-    lab = make_lab()
-    lab.store.log_begin, lab.store.appended, lab.store.dispatched = 10, 100, 100
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
+    harness = make_harness()
+    harness.store.log_begin, harness.store.appended, harness.store.dispatched = 10, 100, 100
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
     persistence.load_deletions()
-    lab.make_topic("T")
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    harness.make_topic("T")
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     persistence.remove_deleted(START_MS + 1000)
     assert read_start_offsets(tmp_path) == {"Earlier": 50, "T": 100}, "what the log has no bytes of goes"
-    lab.make_topic("S")
-    lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "S"})
-    lab.broker.config = changed(lab.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
+    harness.make_topic("S")
+    harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "S"})
+    harness.broker.config = changed(harness.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
     persistence.remove_deleted(START_MS + 3000)
-    assert "S" in lab.store.deleted
+    assert "S" in harness.store.deleted
     assert read_start_offsets(tmp_path) == {"Earlier": 50, "T": 100}, "a slave's log may be ahead of its tables"
 
 
 def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = make_lab()
+    harness = make_harness()
     topics = [f"T{number}" for number in range(5)]
-    lab.store.on_disk, lab.store.appended, lab.store.dispatched = set(topics), 100, 100
-    lab.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+    harness.store.on_disk, harness.store.appended, harness.store.dispatched = set(topics), 100, 100
+    harness.ask(RequestCode.CLEAN_UNUSED_TOPIC)
     clock_s = [0.0]
-    persistence = Persistence(tmp_path, saved_by(lab.broker), lambda: clock_s[0])
+    persistence = Persistence(tmp_path, saved_by(harness.broker), lambda: clock_s[0])
     written: list[tuple[str, int]] = []
     for name, write in (("write_start_offsets", write_start_offsets), ("write_deletions", write_deletions)):
 
@@ -329,28 +329,30 @@ def test_many_deletions_take_a_part_of_each_tick_and_few_writes(
     def delete_topic(topic: str) -> None:
         clock_s[0] += 0.03
         born.append(topic in read_start_offsets(tmp_path))
-        lab.store.deleted.append(topic)
+        harness.store.deleted.append(topic)
 
-    monkeypatch.setattr(lab.store, "delete_topic", delete_topic)
+    monkeypatch.setattr(harness.store, "delete_topic", delete_topic)
     persistence.remove_deleted(START_MS + 1000)
-    assert len(lab.store.deleted) == 2, "requests wait meanwhile"
+    assert len(harness.store.deleted) == 2, "requests wait meanwhile"
     assert written == [("write_deletions", 5), ("write_start_offsets", 5), ("write_deletions", 3)]
-    assert read_deletions(tmp_path) == lab.broker.deletions.topics() == set(topics).difference(lab.store.deleted)
+    assert (
+        read_deletions(tmp_path) == harness.broker.deletions.topics() == set(topics).difference(harness.store.deleted)
+    )
     for _ in range(2):
         persistence.remove_deleted(START_MS + 1250)
-    assert sorted(lab.store.deleted) == topics
-    assert not lab.broker.deletions
+    assert sorted(harness.store.deleted) == topics
+    assert not harness.broker.deletions
     assert born == [True] * 5, "a start in between must not take the old records for lost units of a new topic"
 
 
 @pytest.mark.parametrize("by", ["an operator", "a start", "the master"])
 def test_many_deletions_walk_over_no_other_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    lab = make_lab()
-    broker, topics = lab.broker, [f"T{number}" for number in range(20)]
+    harness = make_harness()
+    broker, topics = harness.broker, [f"T{number}" for number in range(20)]
     broker.offsets.put("G", "TBW102", 0, 3, START_MS)
     for topic in topics:
         if by == "the master":
-            lab.make_topic(topic)
+            harness.make_topic(topic)
         else:
             broker.tables.publish_queue(topic, 0, batch=False)
         broker.offsets.put("G", topic, 0, 3, START_MS)
@@ -362,8 +364,8 @@ def test_many_deletions_walk_over_no_other_offsets(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(broker.offsets, "table", walk)
     if by == "an operator":
-        lab.store.on_disk = set(topics)
-        lab.ask(RequestCode.CLEAN_UNUSED_TOPIC)
+        harness.store.on_disk = set(topics)
+        harness.ask(RequestCode.CLEAN_UNUSED_TOPIC)
     elif by == "a start":
         write_deletions(tmp_path, topics)
         resume_deletions(broker, Persistence(tmp_path, saved_by(broker)), set(topics))
@@ -377,21 +379,21 @@ def test_many_deletions_walk_over_no_other_offsets(tmp_path: Path, monkeypatch: 
 def test_topics_whose_queues_are_gone_are_free_although_another_one_s_will_not_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = make_lab()
-    lab.make_topic("A")
-    lab.make_topic("B")
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
+    harness = make_harness()
+    harness.make_topic("A")
+    harness.make_topic("B")
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
     for topic in ("A", "B"):
-        lab.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+        harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
     def delete_topic(topic: str) -> None:
         if topic == "B":
             raise PermissionError(topic)
 
-    monkeypatch.setattr(lab.store, "delete_topic", delete_topic)
+    monkeypatch.setattr(harness.store, "delete_topic", delete_topic)
     with pytest.raises(PermissionError):
         persistence.remove_deleted(START_MS + 1000)
-    assert read_deletions(tmp_path) == lab.broker.deletions.topics() == {"B"}
+    assert read_deletions(tmp_path) == harness.broker.deletions.topics() == {"B"}
 
 
 def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path: Path) -> None:
@@ -400,8 +402,8 @@ def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path:
     persist_config(tmp_path, "consumerOffset.json", {"offsetTable": {"Gone@G": {0: 7}, "T@G": {0: 5}}})
     write_deletions(tmp_path, ["Gone", "T"])
     load_into(plane, config, Recovered({("Gone", 0): Bounds(0, 1000), ("T", 0): Bounds(0, 10)}))
-    lab = make_lab(plane=plane)
-    broker = lab.broker
+    harness = make_harness(plane=plane)
+    broker = harness.broker
     load_state(tmp_path, config, broker.topics, broker.groups, broker.offsets, START_MS, fresh=False)
     persistence = Persistence(tmp_path, saved_by(broker))
     resume_deletions(broker, persistence, {"Gone", "T"})
@@ -420,20 +422,20 @@ def test_a_file_that_names_no_deletions_is_told_and_passed_over(
 ) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "ringmqDeletions.json").write_text(junk)
-    lab = make_lab()
-    resume_deletions(lab.broker, Persistence(tmp_path, saved_by(lab.broker)), set())
+    harness = make_harness()
+    resume_deletions(harness.broker, Persistence(tmp_path, saved_by(harness.broker)), set())
     assert "ringmqDeletions.json" in capsys.readouterr().err
-    assert not lab.broker.deletions
+    assert not harness.broker.deletions
 
 
 def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
-    lab = make_lab()
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
+    harness = make_harness()
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
     file = tmp_path / "config" / "consumerOffset.json"
-    lab.broker.offsets.put("G", "TBW102", 0, 3, START_MS)
+    harness.broker.offsets.put("G", "TBW102", 0, 3, START_MS)
     persistence.save_offsets_if_due(START_MS)
     assert '"TBW102@G":{0:3' in file.read_text()
-    lab.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
+    harness.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
     persistence.save_offsets_if_due(START_MS + 4999)
     assert "0:3" in file.read_text()
     persistence.save_offsets_if_due(START_MS + 5000)
@@ -444,13 +446,13 @@ def test_offsets_are_saved_every_5_s_when_they_changed(tmp_path: Path) -> None:
 
 
 def test_a_shorter_interval_counts_from_the_last_save_on(tmp_path: Path) -> None:
-    lab = make_lab({"flushConsumerOffsetInterval": "86400000"})
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
+    harness = make_harness({"flushConsumerOffsetInterval": "86400000"})
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
     persistence.save_offsets_if_due(START_MS)
-    lab.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
+    harness.broker.offsets.put("G", "TBW102", 0, 4, START_MS)
     persistence.save_offsets_if_due(START_MS + 9000)
     assert not (tmp_path / "config" / "consumerOffset.json").exists()
-    assert lab.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"flushConsumerOffsetInterval=9000").code == 0
+    assert harness.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"flushConsumerOffsetInterval=9000").code == 0
     persistence.save_offsets_if_due(START_MS + 9000)
     assert (tmp_path / "config" / "consumerOffset.json").exists()
 
@@ -478,13 +480,13 @@ def test_midnight_moves_the_totals() -> None:
 
 
 def test_topics_json_is_stocks_text_after_every_change(tmp_path: Path) -> None:
-    lab = make_lab()
-    lab.make_topic("T")
-    first = lab.broker.topics.file_text()
-    lab.make_topic("T", 8)
-    lab.make_topic("U")
-    lab.broker.topics.delete("U", START_MS)
-    for text in (first, lab.broker.topics.file_text()):
+    harness = make_harness()
+    harness.make_topic("T")
+    first = harness.broker.topics.file_text()
+    harness.make_topic("T", 8)
+    harness.make_topic("U")
+    harness.broker.topics.delete("U", START_MS)
+    for text in (first, harness.broker.topics.file_text()):
         assert encode_config("topics.json", json.loads(text)) == text
     table = json.loads(text)["topicConfigTable"]
     assert table["T"]["readQueueNums"] == 8
@@ -492,14 +494,14 @@ def test_topics_json_is_stocks_text_after_every_change(tmp_path: Path) -> None:
 
 
 def test_config_files_are_json(tmp_path: Path) -> None:
-    lab = make_lab()
-    Persistence(tmp_path, saved_by(lab.broker)).save_tables()
+    harness = make_harness()
+    Persistence(tmp_path, saved_by(harness.broker)).save_tables()
     assert json.loads((tmp_path / "config" / "topics.json").read_text())["topicConfigTable"]["TBW102"]["perm"] == 7
 
 
 def test_texts_of_all_groups_follow_every_change() -> None:
-    lab = make_lab()
-    groups = lab.broker.groups
+    harness = make_harness()
+    groups = harness.broker.groups
     for step in range(6):
         if step < 4:
             groups.put(SubscriptionGroupConfig(f"G{step % 2}", retry_max_times=step), START_MS)
@@ -515,22 +517,24 @@ def test_texts_of_all_groups_follow_every_change() -> None:
 
 def test_what_requests_may_forbid_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.broker.tables.groups.FORBIDDEN_MAX", 3)
-    lab = make_lab()
+    harness = make_harness()
     codes = [
-        lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, {"group": "G", "topic": f"T{n}", "readable": "false"}).code
+        harness.ask(
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, {"group": "G", "topic": f"T{n}", "readable": "false"}
+        ).code
         for n in range(4)
     ]
     assert codes == [0, 0, 0, 1]
     readable = {"group": "G", "topic": "T1", "readable": "true"}
-    assert lab.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, readable).code == 0
+    assert harness.ask(RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, readable).code == 0
 
 
 def test_large_tables_are_written_in_steps(tmp_path: Path) -> None:
-    lab = make_lab()
-    persistence = Persistence(tmp_path, saved_by(lab.broker))
+    harness = make_harness()
+    persistence = Persistence(tmp_path, saved_by(harness.broker))
     for number in range(150):
-        lab.broker.topics.put(TopicConfig(f"T{number}", 1, 1), START_MS)
-        lab.broker.groups.put(SubscriptionGroupConfig(f"G{number}"), START_MS)
+        harness.broker.topics.put(TopicConfig(f"T{number}", 1, 1), START_MS)
+        harness.broker.groups.put(SubscriptionGroupConfig(f"G{number}"), START_MS)
     steps = persistence.saving_tables()
     costs, late = [], []
 
@@ -543,13 +547,13 @@ def test_large_tables_are_written_in_steps(tmp_path: Path) -> None:
     while not late:
         costs.append(operations(one))
         if len(costs) == 3:
-            lab.broker.topics.put(TopicConfig("Meanwhile", 1, 1), START_MS)
+            harness.broker.topics.put(TopicConfig("Meanwhile", 1, 1), START_MS)
     assert len(costs) >= 10
     assert max(costs) < 100_000
-    assert lab.broker.topics.dirty and persistence.tables_dirty
+    assert harness.broker.topics.dirty and persistence.tables_dirty
     table = load_config(tmp_path, "topics.json")["topicConfigTable"]
     assert "T149" in table and "Meanwhile" not in table
-    assert (tmp_path / "config" / "subscriptionGroup.json").read_text() == lab.broker.groups.file_text()
+    assert (tmp_path / "config" / "subscriptionGroup.json").read_text() == harness.broker.groups.file_text()
     persistence.save_tables()
-    assert (tmp_path / "config" / "topics.json").read_text() == lab.broker.topics.file_text()
+    assert (tmp_path / "config" / "topics.json").read_text() == harness.broker.topics.file_text()
     assert not persistence.tables_dirty

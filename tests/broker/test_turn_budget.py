@@ -18,7 +18,7 @@ from ringmq.remoting.heartbeat import ConsumerData
 from ringmq.remoting.json_body import write_body
 from tests.broker.fakes import peer
 from tests.broker.test_busy_control import ATTACKS, Attack
-from tests.broker.test_control_loop import Rig, made_rig, now
+from tests.broker.test_control_loop import Harness, made_harness, now
 
 pytestmark = pytest.mark.timed
 ENTRIES = 16_000
@@ -28,9 +28,9 @@ REQUEST_MS = 20
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     thresholds = gc.get_threshold()
-    with made_rig(tmp_path, Capacity()) as made:
+    with made_harness(tmp_path, Capacity()) as made:
         made.loop.turn(now())
         bound_collections()
         yield made
@@ -38,24 +38,24 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     gc.set_threshold(*thresholds)
 
 
-def longest_turn_ms(rig: Rig) -> float:
+def longest_turn_ms(harness: Harness) -> float:
     """Turn until there is nothing left to do."""
     longest_ms, busy = 0.0, True
     while busy:
         began_ns = time.thread_time_ns()
-        busy = rig.loop.turn(now())
+        busy = harness.loop.turn(now())
         longest_ms = max(longest_ms, (time.thread_time_ns() - began_ns) / 1e6)
-        rig.verdicts()
+        harness.verdicts()
     return longest_ms
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_attacks(rig: Rig, attack: Attack) -> None:
+def test_attacks(harness: Harness, attack: Attack) -> None:
     for round_number in range(4):
         for client in range(3):
             code, body = attack(100 * round_number + client)
-            rig.put(RemotingCommand.request(code, body=body, opaque=7), pending=client, connection=client)
-        assert longest_turn_ms(rig) < TURN_MS
+            harness.put(RemotingCommand.request(code, body=body, opaque=7), pending=client, connection=client)
+        assert longest_turn_ms(harness) < TURN_MS
 
 
 @pytest.mark.parametrize(
@@ -71,10 +71,10 @@ def test_attacks(rig: Rig, attack: Attack) -> None:
     ],
     ids=["a long name", "the longest name", "many lines", "most lines", "escapes", "joined lines", "backslashes"],
 )
-def test_settings(rig: Rig, body: bytes) -> None:
+def test_settings(harness: Harness, body: bytes) -> None:
     """One request has a part of the turn."""
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=body, opaque=7))
-    assert longest_turn_ms(rig) < REQUEST_MS
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, body=body, opaque=7))
+    assert longest_turn_ms(harness) < REQUEST_MS
 
 
 LARGE = {
@@ -92,18 +92,18 @@ LARGE = {
 
 
 @pytest.fixture
-def large(rig: Rig) -> Rig:
-    broker = rig.loop.broker
+def large(harness: Harness) -> Harness:
+    broker = harness.loop.broker
     for number in range(ENTRIES):
         broker.topics.put(TopicConfig(f"T{number}", 1, 1), now())
         broker.groups.put(SubscriptionGroupConfig(f"G{number}"), now())
         broker.offsets.put(f"G{number}", f"T{number % 500}", 0, number, now())
     broker.outbox.changed_topics.clear()
-    assert longest_turn_ms(rig) < TURN_MS, "the first save of all of them"
-    return rig
+    assert longest_turn_ms(harness) < TURN_MS, "the first save of all of them"
+    return harness
 
 
-def test_large_tables(large: Rig) -> None:
+def test_large_tables(large: Harness) -> None:
     longest = {}
     for name, (code, ext) in LARGE.items():
         large.put(RemotingCommand.request(code, ext, opaque=7), pending=1)
@@ -126,9 +126,9 @@ WIDE = {
 
 
 @pytest.fixture
-def wide(rig: Rig) -> Rig:
+def wide(harness: Harness) -> Harness:
     """A topic with many queues, and groups with many members."""
-    broker = rig.loop.broker
+    broker = harness.loop.broker
     broker.topics.put(TopicConfig("Wide", QUEUES, QUEUES), now())
     broker.groups.put(SubscriptionGroupConfig("G"), now())
     for number in range(MEMBERS):
@@ -136,11 +136,11 @@ def wide(rig: Rig) -> Rig:
         broker.producers.register("P", peer(number), member)
         finish(broker.consumers.register(peer(number), member, ConsumerData("G"), with_subscriptions=True))
     broker.outbox.changed_topics.clear()
-    longest_turn_ms(rig)
-    return rig
+    longest_turn_ms(harness)
+    return harness
 
 
-def test_wide_entries(wide: Rig) -> None:
+def test_wide_entries(wide: Harness) -> None:
     longest = {}
     for name, (code, ext) in WIDE.items():
         wide.put(RemotingCommand.request(code, ext, opaque=7), pending=1)
@@ -149,14 +149,14 @@ def test_wide_entries(wide: Rig) -> None:
     assert not late
 
 
-def test_long_lists(rig: Rig) -> None:
+def test_long_lists(harness: Harness) -> None:
     topics = write_body({"topicConfigList": [TopicConfig(f"T{number}", 1, 1).to_json() for number in range(6000)]})
     groups = write_body(
         {"groupConfigList": [SubscriptionGroupConfig(f"G{number}").to_json() for number in range(2500)]}
     )
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, topics, opaque=7))
-    assert longest_turn_ms(rig) < TURN_MS
-    rig.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, groups, opaque=8))
-    assert longest_turn_ms(rig) < TURN_MS
-    assert "T5999" in rig.loop.broker.topics
-    assert "G2499" in rig.loop.broker.groups
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC_LIST, {}, topics, opaque=7))
+    assert longest_turn_ms(harness) < TURN_MS
+    harness.put(RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, {}, groups, opaque=8))
+    assert longest_turn_ms(harness) < TURN_MS
+    assert "T5999" in harness.loop.broker.topics
+    assert "G2499" in harness.loop.broker.groups

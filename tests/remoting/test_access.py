@@ -9,14 +9,14 @@ from ringmq.namesrv.handlers import HANDLED_CODES
 from ringmq.remoting import access
 from ringmq.remoting.access import Access
 from ringmq.remoting.codes import RequestCode
-from tests.broker.fakes import make_lab
+from tests.broker.fakes import make_harness
 
 READER_STATE = Path(__file__).resolve().parents[2] / "native/src/reader_state.h"
 READERS_CODES = [int(code) for code in re.findall(r"#define RMQ_CODE_\w+ (\d+)", READER_STATE.read_text())]
 
 
 def test_every_code_of_the_broker_has_a_class_and_every_class_a_handler() -> None:
-    assert set(access.BROKER) == set(make_lab().handlers.codes)
+    assert set(access.BROKER) == set(make_harness().handlers.codes)
 
 
 def test_every_code_of_the_name_server_has_a_class_and_every_class_a_handler() -> None:

@@ -73,7 +73,7 @@ class FakeService:
 
 
 @dataclass
-class Rig:
+class Harness:
     plane: Plane
     service: FakeService
     loop: ServiceLoop
@@ -104,7 +104,7 @@ class Rig:
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
+def harness(tmp_path: Path) -> Iterator[Harness]:
     name = f"test-{uuid.uuid4().hex[:12]}"
     plane = Plane.create(name, SMALL, tmp_path.stat(), 1)
     plane.role(READER).generation = plane.role(ROLE).generation = 1
@@ -126,98 +126,98 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         lines.append,
         rest_after_ms=REST_MS,
     )
-    yield Rig(plane, service, loop, lines)
+    yield Harness(plane, service, loop, lines)
     remove_segments(name)
 
 
-def test_each_request_gets_its_answer_in_the_order_of_its_connection(rig: Rig) -> None:
+def test_each_request_gets_its_answer_in_the_order_of_its_connection(harness: Harness) -> None:
     for pending, does in enumerate(("answer", "refuse", "fail", "answer")):
-        rig.ask(does, pending)
-    assert rig.loop.turn(NOW)
-    found = rig.answers()
+        harness.ask(does, pending)
+    assert harness.loop.turn(NOW)
+    found = harness.answers()
     assert [(pending, code) for pending, code, _ in found] == [(0, 0), (1, 29), (2, 1), (3, 0)]
     assert found[1][2] == "x = 9 is over 8" and "ZeroDivisionError" in (found[2][2] or "")
-    assert [line for line in rig.lines if "Traceback" in line and "request 270001 failed" in line]
-    assert not rig.loop.turn(NOW), "there is no more"
+    assert [line for line in harness.lines if "Traceback" in line and "request 270001 failed" in line]
+    assert not harness.loop.turn(NOW), "there is no more"
 
 
-def test_the_same_defect_does_not_fill_the_log(rig: Rig) -> None:
+def test_the_same_defect_does_not_fill_the_log(harness: Harness) -> None:
     for pending in range(5 * LINES_PER_MINUTE):
-        rig.ask("fail", pending)
-        rig.loop.turn(NOW)
-    assert len(rig.lines) == 1 and len(rig.answers()) == 5 * LINES_PER_MINUTE
+        harness.ask("fail", pending)
+        harness.loop.turn(NOW)
+    assert len(harness.lines) == 1 and len(harness.answers()) == 5 * LINES_PER_MINUTE
 
 
-def test_a_late_answer_goes_out_with_the_turn_that_makes_it(rig: Rig) -> None:
-    rig.ask("wait")
-    rig.loop.turn(NOW)
-    assert rig.answers() == []
-    rig.service.outbox.reply(rig.service.waiting[0], rig.service.waiting[0].reply(0, "later"))
-    rig.loop.turn(NOW)
-    assert rig.answers() == [(5, 0, "later")]
+def test_a_late_answer_goes_out_with_the_turn_that_makes_it(harness: Harness) -> None:
+    harness.ask("wait")
+    harness.loop.turn(NOW)
+    assert harness.answers() == []
+    harness.service.outbox.reply(harness.service.waiting[0], harness.service.waiting[0].reply(0, "later"))
+    harness.loop.turn(NOW)
+    assert harness.answers() == [(5, 0, "later")]
 
 
-def test_what_a_dead_read_worker_has_asked_gets_no_answer(rig: Rig) -> None:
-    rig.ask("wait")
-    rig.loop.turn(NOW)
-    rig.generation = 2
-    rig.ask("answer", 6)
-    rig.loop.turn(NOW)
-    request = rig.service.waiting[0]
-    rig.service.outbox.reply(request, request.reply(0, "for nobody"))
-    rig.loop.turn(NOW)
-    assert rig.answers() == [(6, 0, "done")]
+def test_what_a_dead_read_worker_has_asked_gets_no_answer(harness: Harness) -> None:
+    harness.ask("wait")
+    harness.loop.turn(NOW)
+    harness.generation = 2
+    harness.ask("answer", 6)
+    harness.loop.turn(NOW)
+    request = harness.service.waiting[0]
+    harness.service.outbox.reply(request, request.reply(0, "for nobody"))
+    harness.loop.turn(NOW)
+    assert harness.answers() == [(6, 0, "done")]
 
 
-def test_a_save_that_fails_is_told_once_and_tried_again(rig: Rig) -> None:
-    rig.service.save_error = OSError("the disk is full")
+def test_a_save_that_fails_is_told_once_and_tried_again(harness: Harness) -> None:
+    harness.service.save_error = OSError("the disk is full")
     for turn in range(3):
-        rig.loop.turn(NOW + turn * TICK_MS)
-    assert rig.service.saves == [NOW, NOW + TICK_MS, NOW + 2 * TICK_MS]
-    assert rig.lines == ["guest: the disk is full"]
+        harness.loop.turn(NOW + turn * TICK_MS)
+    assert harness.service.saves == [NOW, NOW + TICK_MS, NOW + 2 * TICK_MS]
+    assert harness.lines == ["guest: the disk is full"]
 
 
-def test_it_rests_only_when_nothing_has_been_to_do_for_a_while(rig: Rig) -> None:
-    rig.ask("answer")
-    rig.loop.turn(NOW)
-    assert not rig.loop.may_rest(NOW + REST_MS - 1)
-    rig.service.is_idle = False
-    rig.loop.turn(NOW + REST_MS)
-    assert not rig.loop.may_rest(NOW + REST_MS), "its service has work"
-    rig.service.is_idle = True
-    rig.plane.role(ROLE).activation_requested = 1
-    assert rig.loop.may_rest(NOW + 2 * REST_MS)
-    assert rig.plane.role(ROLE).activation_requested == 0, "an ask from now on sets it again"
-    rig.ask("answer", 6)
-    assert rig.plane.role(ROLE).activation_requested == 1
-    assert not rig.loop.may_rest(NOW + 2 * REST_MS), "the last look finds what has come meanwhile"
+def test_it_rests_only_when_nothing_has_been_to_do_for_a_while(harness: Harness) -> None:
+    harness.ask("answer")
+    harness.loop.turn(NOW)
+    assert not harness.loop.may_rest(NOW + REST_MS - 1)
+    harness.service.is_idle = False
+    harness.loop.turn(NOW + REST_MS)
+    assert not harness.loop.may_rest(NOW + REST_MS), "its service has work"
+    harness.service.is_idle = True
+    harness.plane.role(ROLE).activation_requested = 1
+    assert harness.loop.may_rest(NOW + 2 * REST_MS)
+    assert harness.plane.role(ROLE).activation_requested == 0, "an ask from now on sets it again"
+    harness.ask("answer", 6)
+    assert harness.plane.role(ROLE).activation_requested == 1
+    assert not harness.loop.may_rest(NOW + 2 * REST_MS), "the last look finds what has come meanwhile"
 
 
-def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(rig: Rig) -> None:
-    rig.ask("wait", 1)
-    rig.loop.turn(NOW)
-    rig.ask("answer", 2, connection=4)
-    rig.loop.close(NOW, takes_more=True)
-    assert sorted(rig.answers()) == [(1, 14, "shutting down"), (2, 0, "done")]
+def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(harness: Harness) -> None:
+    harness.ask("wait", 1)
+    harness.loop.turn(NOW)
+    harness.ask("answer", 2, connection=4)
+    harness.loop.close(NOW, takes_more=True)
+    assert sorted(harness.answers()) == [(1, 14, "shutting down"), (2, 0, "done")]
 
 
-def test_slow_requests_have_a_line_and_every_request_its_time(rig: Rig) -> None:
-    rig.ask("answer", age_ms=800)
-    rig.loop.turn(NOW)
-    rig.loop.turn(NOW + TICK_MS)
-    (line,) = rig.lines
+def test_slow_requests_have_a_line_and_every_request_its_time(harness: Harness) -> None:
+    harness.ask("answer", age_ms=800)
+    harness.loop.turn(NOW)
+    harness.loop.turn(NOW + TICK_MS)
+    (line,) = harness.lines
     assert line.startswith("slow request: 8") and "STAGED_WRITES" in line and "127.0.0.9" in line
-    counts = rig.plane.header.latency[ROLE][lib.RMQ_SERVICES_LATENCY_ANSWERED].counts
+    counts = harness.plane.header.latency[ROLE][lib.RMQ_SERVICES_LATENCY_ANSWERED].counts
     assert sum(counts) == 1
 
 
-def test_a_rest_leaves_a_late_ask_to_the_replacement(rig: Rig) -> None:
-    rig.loop.turn(NOW)
-    assert rig.loop.may_rest(NOW + REST_MS)
-    rig.ask("answer")
-    rig.loop.close(NOW + REST_MS, takes_more=False)
-    assert rig.answers() == [] and rig.plane.role(ROLE).activation_requested == 1
-    record = Inbox(rig.plane, ROLE).take()
+def test_a_rest_leaves_a_late_ask_to_the_replacement(harness: Harness) -> None:
+    harness.loop.turn(NOW)
+    assert harness.loop.may_rest(NOW + REST_MS)
+    harness.ask("answer")
+    harness.loop.close(NOW + REST_MS, takes_more=False)
+    assert harness.answers() == [] and harness.plane.role(ROLE).activation_requested == 1
+    record = Inbox(harness.plane, ROLE).take()
     assert record is not None and record.pending == 5
 
 

@@ -46,7 +46,7 @@ class OneService:
     def close(self) -> None: ...
 
 
-class Lab:
+class Harness:
     def __init__(self, does: Callable[[Request], Answer | Slices], refusal: str | None = None) -> None:
         self.outbox, self.traces, self.answered = Outbox(), list[str](), list[Request]()
         self.requests = ServiceRequests(
@@ -83,19 +83,19 @@ def refuses(request: Request) -> Answer:
 
 
 def test_a_defect_costs_one_answer_and_leaves_its_trace() -> None:
-    lab = Lab(fails)
-    answer = reply_of(lab.ask())
+    harness = Harness(fails)
+    answer = reply_of(harness.ask())
     assert answer.code == ResponseCode.SYSTEM_ERROR and "ZeroDivisionError" in answer.remark
-    (trace,) = lab.traces
+    (trace,) = harness.traces
     assert "Traceback" in trace and "fails" in trace
-    assert reply_of(lab.ask()).code == ResponseCode.SYSTEM_ERROR
+    assert reply_of(harness.ask()).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_bad_input_is_answered_by_field_without_a_trace() -> None:
-    lab = Lab(refuses)
-    answer = reply_of(lab.ask())
+    harness = Harness(refuses)
+    answer = reply_of(harness.ask())
     assert (answer.code, answer.remark) == (29, "queryId has 129 characters, the limit is 128")
-    assert lab.traces == [] and len(lab.answered) == 1
+    assert harness.traces == [] and len(harness.answered) == 1
 
 
 def in_steps(last: Callable[[Request], Answer]) -> Callable[[Request], Slices]:
@@ -109,28 +109,28 @@ def in_steps(last: Callable[[Request], Answer]) -> Callable[[Request], Slices]:
 
 @pytest.mark.parametrize(("last", "code"), [(fails, 1), (refuses, 29), (lambda request: request.reply(), 0)])
 def test_steps_end_in_an_answer_too(last: Callable[[Request], Answer], code: int) -> None:
-    assert reply_of(Lab(in_steps(last)).ask()).code == code
+    assert reply_of(Harness(in_steps(last)).ask()).code == code
 
 
 def test_a_code_that_no_guest_has_is_not_supported() -> None:
-    assert reply_of(Lab(fails).ask(code=270002)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert reply_of(Harness(fails).ask(code=270002)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
 
 
 def test_a_peer_that_may_not_send_it_meets_no_guest() -> None:
-    answer = reply_of(Lab(fails, refusal="not from here").ask())
+    answer = reply_of(Harness(fails, refusal="not from here").ask())
     assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "not from here")
 
 
 @pytest.mark.parametrize("does", [lambda request: request.reply(), fails, refuses])
 def test_a_oneway_request_gets_no_answer(does: Callable[[Request], Answer]) -> None:
-    assert Lab(does).ask(flag=2) == [Release(CLIENT, 3)]
+    assert Harness(does).ask(flag=2) == [Release(CLIENT, 3)]
 
 
 @pytest.mark.parametrize(
     ("answer", "effects"), [(Wait(), []), (Drop(), [Release(CLIENT, 3)]), (Close(), [Hangup(CLIENT, 3)])]
 )
 def test_other_answers(answer: Answer, effects: list[Effect]) -> None:
-    assert Lab(lambda request: answer).ask() == effects
+    assert Harness(lambda request: answer).ask() == effects
 
 
 def test_a_late_answer_goes_out_with_the_next_effects() -> None:
@@ -140,11 +140,11 @@ def test_a_late_answer_goes_out_with_the_next_effects() -> None:
         kept.append(request)
         return Wait()
 
-    lab = Lab(keeps)
-    assert lab.ask() == [] and lab.answered == kept
-    lab.outbox.reply(kept[0], kept[0].reply(0))
-    assert reply_of(lab.requests.take_effects()).code == 0
+    harness = Harness(keeps)
+    assert harness.ask() == [] and harness.answered == kept
+    harness.outbox.reply(kept[0], kept[0].reply(0))
+    assert reply_of(harness.requests.take_effects()).code == 0
 
 
 def test_a_response_of_a_client_is_dropped() -> None:
-    assert Lab(fails).ask(flag=1) == [Release(CLIENT, 3)]
+    assert Harness(fails).ask(flag=1) == [Release(CLIENT, 3)]
