@@ -22,6 +22,7 @@ from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
+from ringmq.broker.config.store_sizes import load_advice
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
@@ -156,7 +157,7 @@ def recover_store(
         raise StartError(f"the store cannot be loaded: {error}", status=EXIT_STORE_REFUSED) from error
     except StoreLoadError as error:
         raise StartError(
-            f"the store cannot be loaded: {error}; start with the file sizes it was made with, or restore the files",
+            f"the store cannot be loaded: {error}; {load_advice(config)}",
             status=EXIT_STORE_REFUSED,
         ) from error
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from ringmq.doctor.facts import StoreFacts, TailFacts
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
-from ringmq.store import layout, markers, record
+from ringmq.store import markers, record
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
-from ringmq.store.inferred_config import config_without_index
+from ringmq.store.inferred_config import different_sizes, with_sizes_of_files
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import counted
@@ -22,10 +21,6 @@ from ringmq.store.store_format import StoreFormatError, read_format
 from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
-SIZES = {
-    "commit_log_file_bytes": "mappedFileSizeCommitLog",
-    "consume_queue_file_bytes": "mappedFileSizeConsumeQueue",
-}
 
 
 def gather_store(config: StoreConfig) -> StoreFacts:
@@ -82,7 +77,7 @@ def _entries(folder: Path) -> int:
 
 def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
     marks = read_watermarks(config.root)
-    own = _sizes_of_files(config) if marks.live else config
+    own = with_sizes_of_files(config) if marks.live else config
     store = MessageStore(own)
     store.commit_log.files.check_sizes()
     if marks.live:
@@ -90,7 +85,7 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
         return dataclasses.replace(
             facts,
             tail=tail,
-            other_sizes=", ".join(_different_sizes(own, config)),
+            other_sizes=", ".join(f"{name}={value}" for name, value in different_sizes(own, config).items()),
             flush_lag_bytes=marks.append_offset - marks.flushed_offset,
             dispatch_lag_bytes=marks.append_offset - marks.dispatched_offset,
         )
@@ -99,22 +94,6 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
     return dataclasses.replace(
         facts, tail=read_tail(store, store.log_end()), unsupported=tuple(find_unsupported(config))
     )
-
-
-def _sizes_of_files(config: StoreConfig) -> StoreConfig:
-    """Return the config with the sizes of the files that are there, which are those of the running broker."""
-    known: dict[str, object] = {"commit_log_directories": config.commit_log_directories}
-    if not any((config.root / layout.CONSUME_QUEUE).glob("*/*/*")):
-        known["consume_queue_file_bytes"] = config.consume_queue_file_bytes
-    found = config_without_index(config.root, **known)
-    return dataclasses.replace(config, **{field: getattr(found, field) for field in SIZES})
-
-
-def _different_sizes(own: StoreConfig, config: StoreConfig) -> Iterator[str]:
-    """Yield the properties whose values differ, with the running broker's value."""
-    for field, name in SIZES.items():
-        if getattr(own, field) != getattr(config, field):
-            yield f"{name}={getattr(own, field)}"
 
 
 def running_broker(root: Path) -> int:

@@ -30,6 +30,11 @@ class IndexHeader:
     next_number: int
 
 
+def index_file_bytes(slots: int, entries: int) -> int:
+    """Return the length of an index file."""
+    return 40 + 4 * slots + 20 * entries
+
+
 def key_hash(topic: str, key: str) -> int:
     """Return the non-negative hash of `topic#key`."""
     topic_bytes, key_bytes = topic.encode(), key.encode()
@@ -45,10 +50,10 @@ class IndexFile:
         self.entries = entries
         with path.open("r+b" if writable else "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if size != 40 + 4 * slots + 20 * entries:
+            wanted = index_file_bytes(slots, entries)
+            if size != wanted:
                 raise StoreLoadError(
-                    f"{path}: {size} bytes, but maxHashSlotNum={slots} and maxIndexNum={entries} "
-                    f"make {40 + 4 * slots + 20 * entries}"
+                    f"{path} has {size} bytes, not the {wanted} of maxHashSlotNum = {slots} and maxIndexNum = {entries}"
                 )
             access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
             self._map = mmap.mmap(file.fileno(), 0, access=access)
@@ -56,7 +61,7 @@ class IndexFile:
         self.native: Any = ffi.new("struct rmq_index *")
         error = lib.rmq_index_attach(self.native, self._buffer, size, slots, entries, int(writable))
         if error:
-            raise StoreLoadError(f"{path}: cannot be used as an index file (errno {-error})")
+            raise StoreLoadError(f"{path} cannot be used as an index file: {os.strerror(-error)}")
 
     @property
     def header(self) -> IndexHeader:

@@ -1,13 +1,48 @@
 """Settings of a store without its broker.conf, inferred from its files."""
 
+import dataclasses
 import struct
 from pathlib import Path
 
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
-from ringmq.store.index_file import IndexFile, index_paths
+from ringmq.store.index_file import IndexFile, index_file_bytes, index_paths
 
 PROBED_BYTES_MAX = 16 << 20
+SIZE_PROPERTIES = {
+    "commit_log_file_bytes": "mappedFileSizeCommitLog",
+    "consume_queue_file_bytes": "mappedFileSizeConsumeQueue",
+    "batch_consume_queue_file_bytes": "mapperFileSizeBatchConsumeQueue",
+    "index_slots": "maxHashSlotNum",
+    "index_entries": "maxIndexNum",
+}
+
+
+def with_sizes_of_files(given: StoreConfig) -> StoreConfig:
+    """Return `given` with the sizes of the log files and queue files that exist. Index sizes stay."""
+    sizes = _sizes_of_files(given.root, given.commit_log_directories)
+    found = {field: size for field, size in sizes.items() if size}
+    return dataclasses.replace(given, **found)  # type: ignore[arg-type]
+
+
+def with_index_sizes_of_files(given: StoreConfig) -> StoreConfig:
+    """Return `given`, with other index sizes if the first index file has another length and shows its sizes."""
+    for path in index_paths(given.root / layout.INDEX):
+        size = path.stat().st_size
+        if size in (0, index_file_bytes(given.index_slots, given.index_entries)):
+            continue
+        sizes = infer_index_sizes(path)
+        if size == index_file_bytes(layout.INDEX_SLOTS, layout.INDEX_ENTRIES):
+            sizes = layout.INDEX_SLOTS, layout.INDEX_ENTRIES
+        if sizes is not None:
+            return dataclasses.replace(given, index_slots=sizes[0], index_entries=sizes[1])
+    return given
+
+
+def different_sizes(found: StoreConfig, given: StoreConfig) -> dict[str, str]:
+    """Return the size properties whose values differ, with the values of `found`."""
+    pairs = ((name, getattr(found, field), getattr(given, field)) for field, name in SIZE_PROPERTIES.items())
+    return {name: str(value) for name, value, other in pairs if value != other}
 
 
 def config_for_folder(root: Path, **known: object) -> StoreConfig:
@@ -29,13 +64,17 @@ def config_without_index(root: Path, **known: object) -> StoreConfig:
     """Return a config for readers that open no index file. `known` overrides single fields."""
     logs = known.get("commit_log_directories") or (root / layout.COMMIT_LOG,)
     assert isinstance(logs, tuple)
-    queues, batch_queues = (root / layout.CONSUME_QUEUE,), (root / layout.BATCH_CONSUME_QUEUE,)
-    sizes: dict[str, object] = {
-        "commit_log_file_bytes": _first_size(logs, "*") or layout.COMMIT_LOG_FILE_BYTES,
-        "consume_queue_file_bytes": _first_size(queues, "*/*/*") or layout.CONSUME_QUEUE_FILE_BYTES,
-        "batch_consume_queue_file_bytes": _first_size(batch_queues, "*/*/*") or layout.BATCH_FILE_BYTES,
-    }
+    sizes = {field: size for field, size in _sizes_of_files(root, logs).items() if size}
     return StoreConfig(root=root, **{**sizes, **known})  # type: ignore[arg-type]
+
+
+def _sizes_of_files(root: Path, logs: tuple[Path, ...]) -> dict[str, int]:
+    """Return the size of log files and queue files by field of StoreConfig, 0 where there is no file."""
+    return {
+        "commit_log_file_bytes": _first_size(logs, "*"),
+        "consume_queue_file_bytes": _first_size((root / layout.CONSUME_QUEUE,), "*/*/*"),
+        "batch_consume_queue_file_bytes": _first_size((root / layout.BATCH_CONSUME_QUEUE,), "*/*/*"),
+    }
 
 
 def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
@@ -50,7 +89,7 @@ def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
 def infer_index_sizes(path: Path) -> tuple[int, int] | None:
     """Return (slots, entries) of an index file with content, None if they cannot be inferred."""
     size = path.stat().st_size
-    if size in (0, 40 + 4 * layout.INDEX_SLOTS + 20 * layout.INDEX_ENTRIES) or size > PROBED_BYTES_MAX:
+    if size in (0, index_file_bytes(layout.INDEX_SLOTS, layout.INDEX_ENTRIES)) or size > PROBED_BYTES_MAX:
         return None
     data = path.read_bytes()
     _, _, begin_offset, _, slots_used, next_number = struct.unpack_from(">qqqqii", data)

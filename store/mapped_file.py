@@ -134,9 +134,9 @@ class FileQueue:
                     self.unlink(start)
                 continue
             if size != self.file_bytes:
-                raise StoreLoadError(f"{path}: {size} bytes, but files of this queue have {self.file_bytes}")
+                raise StoreLoadError(f"{path} has {size} bytes, not {self.file_bytes} as configured")
             if start % self.file_bytes:
-                raise StoreLoadError(f"{path}: the name is no multiple of the file size {self.file_bytes}")
+                raise StoreLoadError(f"{path}: the name is not a multiple of the file size, {self.file_bytes} bytes")
 
     def path(self, start: int) -> Path:
         """Return the path of the file that starts at `start`."""

@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,8 +31,10 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.store import markers
 from ringmq.store.store_lock import byte_0_lock
+from tests.archives import extract_all
 from tests.broker.exporter_kit import value
 
+GOLDEN = Path(__file__).parents[1] / "golden"
 SMALL = {
     "mappedFileSizeCommitLog": str(1 << 20),
     "mappedFileSizeConsumeQueue": "6000",
@@ -88,7 +91,26 @@ def test_files_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
     said = refused(tmp_path, status=EXIT_STORE_REFUSED)
-    assert f"{0:020d}" in said and "file sizes" in said
+    assert f"{0:020d} has 5000 bytes, not 1048576" in said
+    assert said.endswith("restore the store from a copy")  # no broker accepts a size of 5000
+
+
+@pytest.mark.parametrize(
+    "names", [["mappedFileSizeCommitLog"], ["mappedFileSizeConsumeQueue"], ["maxHashSlotNum", "maxIndexNum"]]
+)
+def test_a_store_of_other_sizes_names_the_settings_that_open_it(tmp_path: Path, names: list[str]) -> None:
+    """A start with the printed options loads the store. Sizes that no file shows stay as configured."""
+    with tarfile.open(GOLDEN / "store-basic" / "store-basic.tar.gz") as tar:
+        extract_all(tar, tmp_path)
+    settings = SMALL | {"storePathRootDir": str(tmp_path / "store-basic"), "mapperFileSizeBatchConsumeQueue": "4600"}
+    other = settings | {name: str(2 * int(SMALL[name])) for name in names}
+    with pytest.raises(StartError) as caught:
+        server.recover_store(changed(BrokerConfig(), other), print, unknown_topics_from=None)
+    assert caught.value.status == EXIT_STORE_REFUSED
+    printed = re.findall(r"--set (\w+)=(\d+)", str(caught.value))
+    assert printed == [(name, SMALL[name]) for name in names]
+    config = changed(BrokerConfig(), other | dict(printed))
+    assert server.recover_store(config, print, unknown_topics_from=None).append_offset > 0
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def _odd_size(root: Path) -> None:
         (_no_log, "has no folder commitlog on this host; it is the broker's storePathRootDir"),
         (_foreign, "begins with magic 50415231, not DAA320A7 or DAA320AB: another program's file, or a newer format"),
         (_newer, "begins with magic DAA320AF"),
-        (_odd_size, "1000 bytes, but files of this queue have"),
+        (_odd_size, "has 1000 bytes, not 1048576 as configured"),
     ],
 )
 def test_a_store_that_is_none(made: MadeStore, spoil: Callable[[Path], None], message: str) -> None:
