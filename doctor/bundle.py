@@ -17,8 +17,20 @@ ENTRY_BYTES_MAX = 1 << 20
 BUNDLE_BYTES_MAX = 16 << 20
 """Limit of the bundle before compression."""
 HIDDEN = "(hidden)"
-_SECRET_NAME = r"[\w.-]*(?:secret|password|passwd|credential|access_?key|token)[\w.-]*"
-_SECRET = re.compile(rf"(?im)(?P<name>\b{_SECRET_NAME})(?P<sign>[\"']?\s*[=:]\s*)(?P<value>\S[^\r\n]*)")
+_SECRET_WORDS = (
+    *("secret", "password", "passwd", "passphrase", r"(?<![a-z])pwd(?![a-z])", "credential", "token"),
+    *("access[_-]?key", "api[_-]?key", "private[_-]?key", "authorization", "cookie"),
+)
+_SECRET_WORD = f"(?:{'|'.join(_SECRET_WORDS)})[\\w.-]{{0,64}}"
+_SECRETS = (
+    re.compile(rf"(?im)(?P<shown>{_SECRET_WORD}[\"']?\s*[=:]\s*)(?P<hidden>\S[^\r\n]*)"),
+    re.compile(rf"(?im)(?P<shown>(?<!\S)--?[\w.-]{{0,64}}?{_SECRET_WORD} +)(?P<hidden>\S+)"),
+    re.compile(r"(?i)(?P<shown>\b(?:bearer|basic)\s+)(?P<hidden>[a-z0-9._~+/-]{8,}=*)"),
+    re.compile(r"(?P<shown>\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/:@\"']*:)(?P<hidden>[^\s/@\"']+)(?=@)"),
+    re.compile(r"(?s)(?P<shown>-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?P<hidden>.*?)(?=-----END|\Z)"),
+)
+"""Values behind secret names; behind secret options of a command line; of HTTP's Authorization; passwords in URLs; the
+content of private keys, also of a key whose end is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +44,7 @@ class Entry:
 
 
 def text_entry(name: str, text: str) -> Entry:
-    """Return a text without the values of keys that are named like secrets, cut to the limit."""
+    """Return a text without secrets (`redacted`), cut to the limit."""
     return cut(Entry(name, redacted(text).encode("utf-8", "replace")))
 
 
@@ -49,8 +61,11 @@ def cut(entry: Entry) -> Entry:
 
 
 def redacted(text: str) -> str:
-    """Return `text` with the rest of each line behind `secretKey=`, `"password": ` and the like hidden."""
-    return _SECRET.sub(lambda found: f"{found['name']}{found['sign']}{HIDDEN}", text)
+    """Return `text` with secrets hidden. Behind `secretKey=`, `"password": ` and the like that is the rest of the
+    line."""
+    for secret in _SECRETS:
+        text = secret.sub(rf"\g<shown>{HIDDEN}", text)
+    return text
 
 
 def within(entries: Iterable[Entry], limit: int = BUNDLE_BYTES_MAX) -> tuple[list[Entry], list[Entry]]:

@@ -30,12 +30,30 @@ from tests.waiting import wait_until
         ("a=1\nMY_PASSWORD: x y\nb=2", "a=1\nMY_PASSWORD: (hidden)\nb=2"),
         ('{"accessKey": "AK",\n "n": 1}', '{"accessKey": (hidden)\n "n": 1}'),
         ("ringmq serve --set aclToken=abc --port 1", "ringmq serve --set aclToken=(hidden)"),
+        ("pwd=abc", "pwd=(hidden)"),
+        ("api_key: abc\napi-key=def\nAPIKEY=g", "api_key: (hidden)\napi-key=(hidden)\nAPIKEY=(hidden)"),
+        ("Authorization: Bearer abc.def", "Authorization: (hidden)"),
+        ("header Bearer eyJhbGciOi.x-y_z== sent", "header Bearer (hidden) sent"),
+        ("at https://user:p%40ss:x@host:1/a?b=c", "at https://user:(hidden)@host:1/a?b=c"),
+        ("curl --password abc --port 1", "curl --password (hidden) --port 1"),
+        (
+            "a\n-----BEGIN RSA PRIVATE KEY-----\nMII\nabc\n-----END RSA PRIVATE KEY-----\nb",
+            "a\n-----BEGIN RSA PRIVATE KEY-----(hidden)-----END RSA PRIVATE KEY-----\nb",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\nMII\nabc", "-----BEGIN PRIVATE KEY-----(hidden)"),
         ("brokerName=a", "brokerName=a"),
+        ("http://host:9876/a@b and user@host:1", "http://host:9876/a@b and user@host:1"),
+        ("a basic test; the bearer of it", "a basic test; the bearer of it"),
     ],
 )
 def test_values_named_like_secrets_are_hidden(text: str, shown: str) -> None:
     assert redacted(text) == shown
     assert text_entry("x", text).data == shown.encode()
+
+
+def test_a_long_line_of_a_log_is_searched_in_linear_time() -> None:
+    for text in ("a." * (ENTRY_BYTES_MAX // 2), "-" * ENTRY_BYTES_MAX, "token" * (ENTRY_BYTES_MAX // 5)):
+        assert redacted(text) == text  # a quadratic search takes hours
 
 
 def test_the_end_of_a_large_file_is_kept_and_said() -> None:
