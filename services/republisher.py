@@ -47,7 +47,8 @@ TICK_MS = 1000
 unmapped.
 """
 REFUSED, INHERITED, SKIPPED, SUBMITTED, PROGRESS = range(5)
-"""Words of the role block: refused requests; completions of dead predecessors; records that cannot be copied; requests.
+"""Words of the role block: refused requests; completions of dead predecessors; records that cannot be copied, or that
+retention has deleted; requests.
 From PROGRESS on, one word a lane: the source offset behind the stored copies + 1. 0 = the plane is new.
 """
 RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
@@ -258,8 +259,13 @@ class Republisher:
                 return count
             self._flow.next[lane] = self.batch.next_offset  # over fillers
         except DeletedError as error:
-            if error.next_offset > self._flow.next[lane]:
-                self._speak(f"source offsets {self._flow.next[lane]} to {error.next_offset - 1} were deleted before")
+            first = self._flow.next[lane]
+            if error.next_offset > first:
+                self._speak(
+                    f"skips {error.next_offset - first} messages: retention has deleted their records before they were "
+                    f"published (source {lane}, offsets {first} to {error.next_offset - 1})"
+                )
+                self.words[SKIPPED] += error.next_offset - first
                 self._flow.next[lane] = error.next_offset
         except (NotMappedError, NotConfirmedError):
             pass

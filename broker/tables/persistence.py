@@ -130,9 +130,10 @@ class Persistence:
 
     def save_delay_offsets(self) -> None:
         """Save delayOffset.json as a slave's master has sent it. An own checkpoint, from when this broker was the
-        master, counts no longer."""
+        master, counts no longer. Its `.bak` would be read in its place."""
         if self._saved.delay_offsets.text is not None:
-            (self._root / layout.CONFIG / layout.DELAY_CHECKPOINT_FILE).unlink(missing_ok=True)
+            for name in (layout.DELAY_CHECKPOINT_FILE, layout.DELAY_CHECKPOINT_FILE + ".bak"):
+                (self._root / layout.CONFIG / name).unlink(missing_ok=True)
             persist_text(self._root, layout.DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
 
     def load_delay_offsets(self) -> None:

@@ -20,7 +20,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.delay.arrivals import Arrivals
-from ringmq.services.delay.progress import Progress, following_marks, load_progress, save_progress
+from ringmq.services.delay.progress import Progress, following_marks, load_progress, may_have_waiting, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
 from ringmq.services.log_view import LogView
 from ringmq.services.republisher import MissingTarget, Republisher
@@ -187,25 +187,21 @@ class Delivery:
                 saved = yield from following_marks(self._log_view, self._role, saved, log_end, segment_bytes)
             self._found = replace(saved, log_offset=log_end)
         queue = self._plane.queue(self._schedule.levels[lane].queue_slot)
-        return max(int(queue.min_offset), min(self._found.offsets[lane], int(queue.max_offset)))
+        offset = min(self._found.offsets[lane], int(queue.max_offset))
+        if self._found.has_checkpoint:
+            return offset  # if retention has passed it, undelivered messages are lost, and `read` says so
+        return max(int(queue.min_offset), offset)
 
     def _may_have_waiting(self, saved: Progress) -> bool:
-        """False if the log need not be scanned, because no message can wait. Without a checkpoint, the offsets may be
-        ahead of the log."""
-        for level, offset in zip(self._schedule.levels, saved.offsets, strict=True):
-            queue = self._plane.queue(level.queue_slot)
-            known = offset if saved.has_checkpoint else 0
-            if int(queue.max_offset) > max(known, int(queue.min_offset)):
-                return True
-        return False
+        return may_have_waiting(self._plane, [level.queue_slot for level in self._schedule.levels], saved)
 
     def _load(self, log_end: int) -> Progress:
         levels = len(self._schedule.levels)
         try:
-            return load_progress(self._root, levels, log_end)
+            return load_progress(self._root, levels, self._log_view, log_end)
         except ConfigFileError as error:
             self._tell(f"{error}: the marks of the whole log tell what was delivered")
-            return Progress(0, (0,) * levels)
+            return Progress(0, (0,) * levels, has_checkpoint=False)
 
     def _snapshot(self) -> Progress | None:
         """None while it is unknown."""
@@ -235,7 +231,7 @@ class Delivery:
 
     def _write(self, progress: Progress, now_ms: int) -> None:
         try:
-            save_progress(self._root, progress, now_ms)
+            save_progress(self._root, progress, self._log_view, now_ms)
             self._saved = progress
         except (OSError, ConfigFileError) as error:
             self._tell(f"progress is not saved, it is tried again: {error}")

@@ -7,14 +7,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import store_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.native import lib
 from ringmq.services.delay.arrivals import Arrivals
 from ringmq.services.delay.levels import schedule_slots
-from ringmq.services.delay.progress import stock_offsets
+from ringmq.services.delay.progress import Progress, load_progress, may_have_waiting
+from ringmq.services.log_view import LogView
 from ringmq.store.config import parse_delay_levels
 from ringmq.store.config_files import ConfigFileError
+from ringmq.store.message_store import MessageStore
 
 
 def has_delayed(config: BrokerConfig, root: Path) -> bool:
@@ -26,11 +29,14 @@ def has_delayed(config: BrokerConfig, root: Path) -> bool:
     arrivals = Arrivals(plane, plane.port_of(lib.RMQ_ROLE_DELAY))
     for slot in slots:
         arrivals.want(slot)
-    marks = plane.watermarks
-    if int(marks.dispatched_offset) < int(marks.append_offset):
+    log_end = int(plane.watermarks.append_offset)
+    if int(plane.watermarks.dispatched_offset) < log_end:
         return True
+    nothing_known = Progress(0, (0,) * levels, has_checkpoint=False)
+    if not may_have_waiting(plane, slots, nothing_known):
+        return False
     try:
-        offsets = stock_offsets(root, levels)
+        saved = load_progress(root, levels, LogView(plane, MessageStore(store_config(config))), log_end)
     except ConfigFileError:
         return True  # the worker says so
-    return any(int(plane.queue(slot).max_offset) > offset for slot, offset in zip(slots, offsets, strict=True))
+    return may_have_waiting(plane, slots, saved)

@@ -3,6 +3,9 @@
 A stock broker that gets the store goes on from delayOffset.json. The checkpoint adds an offset of the log: every copy
 below it counts in its offsets. After a loss of the plane, the marks of the copies from there on tell the rest.
 
+The checkpoint is true of one history of the log alone. It holds a checksum of the bytes before its offset, which
+reveals a log that was cut since and has grown again: by a power cut, or for another master.
+
 A slave has no checkpoint, and the delayOffset.json of its master may be ahead of its log. So a promoted slave that
 finds marks in its log goes by them alone. Otherwise messages whose copies never reached the slave would be lost.
 """
@@ -16,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.broker.requests.turns import Steps
+from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import parts_of_mark
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.services.log_view import LogView
@@ -24,6 +28,8 @@ from ringmq.store.config_files import load_config, persist_text
 from ringmq.store.layout import DELAY_CHECKPOINT_FILE, DELAY_OFFSETS_FILE
 
 SCAN_STEP_BYTES = 4 << 20
+TAIL_BYTES = 4096
+"""Bytes of the log before the offset of a checkpoint that its checksum covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,7 @@ class Progress:
     log_offset: int
     offsets: tuple[int, ...]
     has_checkpoint: bool = True
-    """False if the offsets are those of delayOffset.json alone: a stock broker's, or a master's."""
+    """False if no file is known to be true of this log: the offsets come from a stock broker, a master, or marks alone."""
 
 
 def stock_text(offsets: Sequence[int], version: DataVersion) -> str:
@@ -57,30 +63,53 @@ def _offsets(table: Any, levels: int) -> list[int]:
     return [offset if isinstance(offset, int) and offset > 0 else 0 for offset in found]
 
 
-def load_progress(root: Path, levels: int, log_end: int) -> Progress:
+def load_progress(root: Path, levels: int, log: LogView, log_end: int) -> Progress:
     """The newest offsets on disk. Raises ConfigFileError, OSError.
 
-    A checkpoint that lies behind the end of the log tells of copies that a power cut has taken. Then no file counts,
-    and the marks of the whole log tell the progress.
+    With a checkpoint of another history of the log, no file counts: both may tell of copies that the log has lost. Then
+    the marks of the whole log tell the progress.
     """
     own = load_config(root, DELAY_CHECKPOINT_FILE)
-    log_offset = own.get("logOffset")
-    log_offset = log_offset if isinstance(log_offset, int) and log_offset >= 0 else 0
-    if log_offset > log_end:
-        return Progress(0, (0,) * levels)
-    both = zip(stock_offsets(root, levels), _offsets(own.get("offsets"), levels), strict=True)
-    return Progress(log_offset, tuple(max(pair) for pair in both), has_checkpoint="logOffset" in own)
+    stock = stock_offsets(root, levels)
+    if not own:
+        return Progress(0, tuple(stock), has_checkpoint=False)
+    log_offset = _verified_log_offset(own, log, log_end)
+    if log_offset is None:
+        return Progress(0, (0,) * levels, has_checkpoint=False)
+    return Progress(log_offset, tuple(map(max, stock, _offsets(own.get("offsets"), levels))))
 
 
-def save_progress(root: Path, progress: Progress, now_ms: int) -> None:
+def may_have_waiting(plane: Plane, slots: Sequence[int], saved: Progress) -> bool:
+    """False if no message can wait in the queues of these slots, so the log need not be scanned. Without a checkpoint,
+    the offsets may be ahead of the log."""
+    for slot, offset in zip(slots, saved.offsets, strict=True):
+        queue = plane.queue(slot)
+        known = offset if saved.has_checkpoint else 0
+        if int(queue.max_offset) > max(known, int(queue.min_offset)):
+            return True
+    return False
+
+
+def _verified_log_offset(own: Mapping[str, Any], log: LogView, log_end: int) -> int | None:
+    """None if the log does not have the bytes that it had before the checkpoint, or if retention has deleted them."""
+    match own:
+        case {"logOffset": int(log_offset), "tail": [int(size), int(crc)]} if 0 <= size <= log_offset <= log_end:
+            return log_offset if not size or log.crc(log_offset - size, size) == crc else None
+    return None
+
+
+def save_progress(root: Path, progress: Progress, log: LogView, now_ms: int) -> None:
     """Write both files. Raises OSError."""
     known = load_config(root, DELAY_OFFSETS_FILE).get("dataVersion")
     counter = known.get("counter", 0) if isinstance(known, Mapping) else 0
     version = DataVersion((counter if isinstance(counter, int) else 0) + 1, 0, now_ms)
     table = {level: offset for level, offset in enumerate(progress.offsets, 1) if offset}
-    text = json.dumps({"logOffset": progress.log_offset, "offsets": table}, separators=(",", ":"))
+    size = max(0, min(TAIL_BYTES, progress.log_offset - log.bounds().min_offset))
+    crc = log.crc(progress.log_offset - size, size) if size else None
+    tail = [0, 0] if crc is None else [size, crc]
+    value = {"logOffset": progress.log_offset, "tail": tail, "offsets": table}
     persist_text(root, DELAY_OFFSETS_FILE, stock_text(progress.offsets, version))
-    persist_text(root, DELAY_CHECKPOINT_FILE, text)
+    persist_text(root, DELAY_CHECKPOINT_FILE, json.dumps(value, separators=(",", ":")))
 
 
 def following_marks(log: LogView, role: int, saved: Progress, log_end: int, segment_bytes: int) -> Steps[Progress]:
@@ -95,4 +124,4 @@ def following_marks(log: LogView, role: int, saved: Progress, log_end: int, segm
         yield
     if saved.has_checkpoint or not any(offsets):
         offsets = list(map(max, saved.offsets, offsets))
-    return Progress(log_end, tuple(offsets))
+    return Progress(log_end, tuple(offsets), saved.has_checkpoint)

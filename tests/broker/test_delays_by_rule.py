@@ -165,7 +165,8 @@ def test_once_over_deaths(tmp_path: Path, victim: str) -> None:
         else:
             if victim == "promoted":  # a slave's store: its master's file is ahead of its log
                 broker.kill_all()
-                (store / "config" / "ringmqDelayOffset.json").unlink(missing_ok=True)
+                for name in ("ringmqDelayOffset.json", "ringmqDelayOffset.json.bak"):
+                    (store / "config" / name).unlink(missing_ok=True)
                 ahead = stock_text((count // 2, count // 2), DataVersion(1, 0, 0))
                 (store / "config" / "delayOffset.json").write_text(ahead)
             elif victim == "plane":

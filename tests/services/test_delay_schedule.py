@@ -1,6 +1,7 @@
 """The delayed messages that are due: C and Python agree, and the cases of the clock."""
 
 import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.services.delay.progress import Progress, load_progress, save_progress, stock_text
 from ringmq.services.delay.schedule import IDLE_MS, LOOK_MS, Level, Schedule, WaitingUnit, due_units
+from ringmq.services.log_view import LogBounds, LogView
 from ringmq.store.config_files import load_config
 from tests.store.copy_kit import stored
 
@@ -84,18 +86,49 @@ def test_levels_in_turn() -> None:
     assert schedule.due(T0 - HOUR_MS) == [1]
 
 
+class Log(LogView):
+    """A log of these bytes, from `min_offset` on."""
+
+    def __init__(self, data: bytes, min_offset: int = 0) -> None:
+        self._data, self._min_offset = data, min_offset
+
+    def bounds(self) -> LogBounds:
+        return LogBounds(self._min_offset, len(self._data), len(self._data))
+
+    def crc(self, offset: int, length: int) -> int | None:
+        if offset < self._min_offset or offset + length > len(self._data):
+            return None
+        return zlib.crc32(self._data[offset : offset + length]) & 0x7FFFFFFF
+
+
+UNKNOWN = Progress(0, (0, 0, 0), has_checkpoint=False)
+
+
 def test_progress_on_disk(tmp_path: Path) -> None:
-    assert load_progress(tmp_path, 3, 100) == Progress(0, (0, 0, 0), has_checkpoint=False)
-    save_progress(tmp_path, Progress(100, (7, 0, 9)), T0)
-    assert load_progress(tmp_path, 3, 100) == Progress(100, (7, 0, 9))
-    assert load_progress(tmp_path, 2, 200) == Progress(100, (7, 0))
-    assert load_progress(tmp_path, 3, 99) == Progress(0, (0, 0, 0)), "a power cut has taken copies"
+    log = Log(bytes(range(200)))
+    assert load_progress(tmp_path, 3, log, 100) == UNKNOWN
+    save_progress(tmp_path, Progress(100, (7, 0, 9)), log, T0)
+    assert load_progress(tmp_path, 3, log, 100) == Progress(100, (7, 0, 9))
+    assert load_progress(tmp_path, 2, log, 200) == Progress(100, (7, 0))
+    assert load_progress(tmp_path, 3, log, 99) == UNKNOWN, "a power cut has taken copies"
     (tmp_path / "config" / "delayOffset.json").write_text(stock_text((8, 2, 1), DataVersion(1, 0, T0)))
-    assert load_progress(tmp_path, 3, 100) == Progress(100, (8, 2, 9))
-    save_progress(tmp_path, Progress(100, (8, 2, 9)), T0)
+    assert load_progress(tmp_path, 3, log, 100) == Progress(100, (8, 2, 9)), "a stock broker had the store"
+    save_progress(tmp_path, Progress(100, (8, 2, 9)), log, T0)
     assert load_config(tmp_path, "delayOffset.json") == {
         "dataVersion": {"counter": 2, "stateVersion": 0, "timestamp": T0}, "offsetTable": {1: 8, 2: 2, 3: 9},
     }  # fmt: skip
+
+
+def test_a_checkpoint_counts_for_its_own_log_alone(tmp_path: Path) -> None:
+    log = Log(bytes(range(200)) * 50)
+    for offset in (0, 1, 9000):
+        save_progress(tmp_path, Progress(offset, (7, 0, 9)), log, T0)
+        assert load_progress(tmp_path, 3, log, 10_000) == Progress(offset, (7, 0, 9))
+    cut_and_grown = Log(bytes(range(200)) * 40 + bytes(2000))
+    assert load_progress(tmp_path, 3, cut_and_grown, 10_000) == UNKNOWN
+    assert load_progress(tmp_path, 3, Log(bytes(range(200)) * 50, 8999), 10_000) == UNKNOWN, "not to be verified"
+    (tmp_path / "config" / "ringmqDelayOffset.json").write_text('{"logOffset":9000,"tail":[9001,0],"offsets":{}}')
+    assert load_progress(tmp_path, 3, log, 10_000) == UNKNOWN
 
 
 def test_the_text_is_stocks() -> None:
