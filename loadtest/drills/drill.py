@@ -23,7 +23,9 @@ import click
 
 from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError
 from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.loadtest.drills import delays
 from ringmq.loadtest.drills.checker import Checker, Violation
+from ringmq.loadtest.drills.delays import DelayChecker
 from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
 from ringmq.loadtest.drills.sends import lane_messages
 from ringmq.loadtest.load.running import RunningBroker
@@ -33,7 +35,7 @@ from ringmq.loadtest.stock.ports import free_broker_port, free_port
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
 FAULTS_PER_LINE = 50
-ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control")
+ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control", "delay")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 6000,
@@ -82,6 +84,7 @@ class DrillReport:
     faults: int = 0
     sent: int = 0
     acknowledged: int = 0
+    delayed: int = 0
     read: int = 0
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
@@ -90,7 +93,8 @@ class DrillReport:
         """Return one paragraph for a person."""
         head = (
             f"drill with seed {self.seed}: {self.faults} faults, {self.sent} sends, {self.acknowledged} acknowledged, "
-            f"{self.read} read while it ran, {self.seconds:.1f} s: {len(self.violations)} violations"
+            f"{self.delayed} delayed, {self.read} read while it ran, {self.seconds:.1f} s: "
+            f"{len(self.violations)} violations"
         )
         return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
 
@@ -101,10 +105,10 @@ class Drill:
     def __init__(
         self, store: Path, seed: int, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
     ) -> None:
-        self._settings = {**SMALL_FILES, **settings}
+        self._settings = {**SMALL_FILES, **delays.SETTINGS, **settings}
         self._environment = environment or {}
         self._store = store
-        self._checker = Checker()
+        self._checker, self._delays = Checker(), DelayChecker()
         self._stops_failed: list[str] = []
         # Below the range of outgoing connections: a port that the kernel chose may go to one of them during a restart.
         self._broker = RunningBroker(
@@ -130,6 +134,11 @@ class Drill:
                     for lane in range(IN_FLIGHT_PER_QUEUE)
                 ]
                 load += [asyncio.create_task(self._follow(client, queue_id)) for queue_id in range(QUEUES)]
+                load += [
+                    asyncio.create_task(self._produce_delayed(producer, level, lane))
+                    for level in range(1, len(delays.DELAYS_MS) + 1)
+                    for lane in range(delays.LANES)
+                ]
                 load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
                 await self._service_returns()
                 for number, fault in enumerate(faults, 1):
@@ -141,12 +150,14 @@ class Drill:
                 self._running = False
                 await asyncio.gather(*load)
             await self._read_all(client)
+            await self._read_delayed(client)
         finally:
             await client.close()
             self._report.seconds = time.monotonic() - began
-        self._report.violations = self._checker.verdict()
+        self._report.violations = self._checker.verdict() + self._delays.verdict()
         self._report.violations += [Violation("stop", text) for text in self._stops_failed]
         self._report.acknowledged = self._checker.acknowledged_count
+        self._report.delayed = self._delays.acknowledged_count
         await self._workers_return()
         status = self._broker.stop()
         if status != 0:
@@ -175,6 +186,20 @@ class Drill:
             self._checker.acknowledged(message_id, TOPIC, result.queue.queue_id, result.queue_offset)
             self._ends[queue_id] = max(self._ends.get(queue_id, 0), result.queue_offset + 1)
             self._acknowledged.set()
+
+    async def _produce_delayed(self, producer: Producer, level: int, lane: int) -> None:
+        queue = MessageQueue(delays.DELAYED_TOPIC, "broker-a", level - 1)
+        messages = self._delays.messages(level, lane)
+        while self._running:
+            message_id, message = next(messages)
+            self._delays.began(message_id, time.time_ns() // 1_000_000)
+            try:
+                await producer.send(message, queue=queue)
+            except (RingmqError, OSError):
+                await asyncio.sleep(0.01)
+                continue
+            self._delays.acknowledged(message_id)
+            await asyncio.sleep(0.005)  # poll
 
     async def _follow(self, client: RemotingClient, queue_id: int) -> None:
         """Read all readable messages during the drill, from the beginning on."""
@@ -285,6 +310,26 @@ class Drill:
                 messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
                 for message in messages:
                     self._checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))
+
+    async def _read_delayed(self, client: RemotingClient) -> None:
+        """Read the copies of delayed messages, once they are all there. The checker reports what never comes."""
+        for queue_id in range(len(delays.DELAYS_MS)):
+            queue_offset, deadline = 0, time.monotonic() + RETURN_TIMEOUT_S
+            while time.monotonic() < deadline:
+                try:
+                    messages, queue_offset = await pull(
+                        client, self._broker.address, queue_id, queue_offset, delays.DELAYED_TOPIC
+                    )
+                except (RingmqError, OSError):
+                    messages = []
+                for message in messages:
+                    self._delays.delivered(message)
+                if messages:
+                    deadline = time.monotonic() + RETURN_TIMEOUT_S
+                elif self._delays.has_all(queue_id + 1):
+                    break
+                else:
+                    await asyncio.sleep(0.01)  # poll
 
 
 async def run_drill(

@@ -11,10 +11,12 @@ QUEUES = 4
 TIMEOUT_MS = 3000
 
 
-async def pull(client: RemotingClient, address: str, queue_id: int, queue_offset: int) -> tuple[list[MessageExt], int]:
+async def pull(
+    client: RemotingClient, address: str, queue_id: int, queue_offset: int, topic: str = TOPIC
+) -> tuple[list[MessageExt], int]:
     """Return up to 32 messages from a queue offset on, and the next offset. Raises the client's errors."""
     header = {
-        "consumerGroup": "drill_reader", "topic": TOPIC, "queueId": str(queue_id),
+        "consumerGroup": "drill_reader", "topic": topic, "queueId": str(queue_id),
         "queueOffset": str(queue_offset), "maxMsgNums": "32",
         "sysFlag": str(int(PullSysFlag.SUBSCRIPTION)), "commitOffset": "0", "suspendTimeoutMillis": "0",
         "subscription": "*", "subVersion": "0", "expressionType": "TAG",
@@ -27,9 +29,9 @@ async def pull(client: RemotingClient, address: str, queue_id: int, queue_offset
     return list(decode_messages(answer.body)), next_offset
 
 
-async def max_offset(client: RemotingClient, address: str, queue_id: int) -> int:
+async def max_offset(client: RemotingClient, address: str, queue_id: int, topic: str = TOPIC) -> int:
     """Return the offset behind the last readable message."""
-    header = {"topic": TOPIC, "queueId": str(queue_id)}
+    header = {"topic": topic, "queueId": str(queue_id)}
     answer = await client.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=TIMEOUT_MS)
     return int(answer.ext_fields["offset"])
 

@@ -39,7 +39,7 @@ class Progress:
     log_offset: int
     offsets: tuple[int, ...]
     has_checkpoint: bool = True
-    """False if no file is known to be true of this log: the offsets come from a stock broker, a master, or marks alone."""
+    """False if no file is known to be true of this log: the offsets come from a stock broker, a master or marks."""
 
 
 def stock_text(offsets: Sequence[int], version: DataVersion) -> str:

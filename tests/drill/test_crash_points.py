@@ -32,7 +32,10 @@ pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
 SOURCES = Path(__file__).resolve().parents[2] / "native" / "src"
 NAME_BYTES = 64
 HIT_TIMEOUT_S = 60.0
-ROLES = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ)
+ROLES = (
+    lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ,
+    lib.RMQ_ROLE_DELAY,
+)  # fmt: skip
 # What this load cannot reach, and where it is hit instead.
 ELSEWHERE = {
     "answerer-begins": "needs a dormant answerer; tests/native/ask_crash_cases.py",
@@ -52,10 +55,6 @@ ELSEWHERE = {
     "control-rules-published": "no worker publishes rules yet; tests/native/crash_cases.py",
     "control-subscription-nameless": "needs a full table; tests/native/crash_cases.py",
     "control-subscription-unlinked": "needs a full table; tests/native/crash_cases.py",
-    "port-acknowledged": "needs an ordered port; tests/native/port_crash_cases.py",
-    "port-completions-done": "needs staged writes; test_staged_writes_crash.py",
-    "port-request-filled": "needs staged writes; test_staged_writes_crash.py",
-    "port-requests-published": "needs staged writes; test_staged_writes_crash.py",
     "worker-activation-requested": "needs a dormant worker; tests/native/crash_cases.py",
 }
 
@@ -63,7 +62,7 @@ ELSEWHERE = {
 REPLICATION = ("receive-", "ha-")
 """Points of ha, on a slave and on a master: tests/ha/receiver_crash_cases.py, tests/native/ha_crash_cases.py."""
 # Points that a worker passes only when it starts: it is killed once so that it does.
-AT_START = {"port-claimed": "read-0", "reader-started": "read-0"}
+AT_START = {"port-acknowledged": "delay", "port-claimed": "delay", "reader-started": "read-0"}
 
 
 def all_points() -> list[str]:
@@ -202,6 +201,7 @@ def led_through(points: list[str], drill: CrashDrill) -> None:
     assert not drill.missed, f"never passed under this load: {drill.missed}"
     assert report.violations == [], report.text()
     assert report.acknowledged > 100
+    assert report.delayed > 100
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])

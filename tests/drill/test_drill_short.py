@@ -20,6 +20,7 @@ def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -
     assert report.faults == FAULTS
     assert report.acknowledged > 100
     assert report.read > 100
+    assert report.delayed > 100
 
 
 def test_the_same_seed_plans_the_same_faults() -> None:
