@@ -26,6 +26,9 @@ COMMANDS = {
     "namesrv": Entry("ringmq.cli.namesrv", "namesrv", "Run a name server."),
     "topic": Entry("ringmq.cli.topic", "topic", "List, create, delete and inspect topics."),
     "group": Entry("ringmq.cli.group", "group", "List, create, delete and inspect consumer groups."),
+    "transaction": Entry(
+        "ringmq.cli.transaction", "transaction", "List open transactions: age, checks, producer group."
+    ),
     "produce": Entry("ringmq.cli.produce", "produce", "Send messages given with -m, from a file or standard input."),
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
     "top": Entry("ringmq.cli.top", "top", "Watch a broker live: rates, lag, stages, workers."),
