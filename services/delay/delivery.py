@@ -30,6 +30,7 @@ from ringmq.store.queue_reader import QueueReader
 SAVE_MS = 1000
 CREATE_AGAIN_MS = 1000
 LINES_PER_MINUTE = 10
+NOT_SAVED = "progress is not saved"
 
 
 class Delivery:
@@ -233,8 +234,9 @@ class Delivery:
         try:
             save_progress(self._root, progress, self._log_view, now_ms)
             self._saved = progress
+            self._lines.forget(NOT_SAVED)
         except (OSError, ConfigFileError) as error:
-            self._tell(f"progress is not saved, it is tried again: {error}")
+            self._tell(f"{NOT_SAVED}, it is tried again: {error}")
 
     def close(self, patience_ms: int = 2000) -> None:
         """Wait for the completions of what was submitted, and save the progress."""

@@ -17,41 +17,18 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion
-from ringmq.remoting.message import MessageExt, decode_messages
 from ringmq.services.delay.progress import stock_text
 from ringmq.store.config_files import load_config
+from tests.broker.delay_kit import SETTINGS, check, waiting_of
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
-SCHEDULE = "SCHEDULE_TOPIC_XXXX"
-LEVELS = [1, 2, *[3] * 16]
-SETTINGS = {
-    "mappedFileSizeCommitLog": 4 << 20,
-    "messageDelayLevel": " ".join(f"{seconds}s" for seconds in LEVELS),
-}
 WORKERS = (
     lib.RMQ_ROLE_DELAY, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_DISPATCH,
 )  # fmt: skip
-
-
-def check(waiting: list[MessageExt], delivered: list[MessageExt], level: int) -> None:
-    """Each message once, in order, unchanged, and not before its time."""
-    assert [message.body for message in delivered] == [message.body for message in waiting]
-    for source, copy in zip(waiting, delivered, strict=True):
-        assert copy.store_timestamp_ms >= source.store_timestamp_ms + LEVELS[level - 1] * 1000
-        assert copy.properties == source.properties
-        assert (copy.born_timestamp_ms, copy.properties["DELAY"]) == (source.born_timestamp_ms, str(level))
-
-
-def waiting_of(client: RawClient, level: int) -> list[MessageExt]:
-    """All messages that the queue of a level has held."""
-    found: list[MessageExt] = []
-    while (answer := client.pull(SCHEDULE, queue_id=level - 1, offset=len(found))).code == ResponseCode.SUCCESS:
-        found += decode_messages(answer.body)
-    return found
 
 
 def awaits_arrivals(broker: RunningBroker) -> bool:

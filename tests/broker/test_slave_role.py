@@ -15,7 +15,7 @@ from ringmq.ha.control_messages import Master
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
-from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.config_files import ConfigFileError, load_config, persist_text
 from tests.broker.fakes import START_MS, Harness, make_harness
 
 MASTER_HA, MASTER = "10.0.0.1:10912", "10.0.0.1:10911"
@@ -190,6 +190,8 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     pair.broker.groups.put(SubscriptionGroupConfig("OldGroup"), START_MS)
     pair.master.broker.groups.set_forbidden("G", "T", True, START_MS)
     pair.commit(pair.master, "T", 11)
+    for log_offset in (1, 2):  # the second one makes a .bak
+        persist_text(pair.root, "ringmqDelayOffset.json", f'{{"logOffset":{log_offset}}}')
     pair.registered()
     assert pair.answer_all() == [907, 21, 43, 45, 201]
     assert "T" in pair.broker.topics
@@ -200,6 +202,7 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     assert pair.broker.topics.data_version == pair.master.broker.topics.data_version
     assert pair.broker.groups.data_version == pair.master.broker.groups.data_version
     assert (pair.root / "config" / "delayOffset.json").read_text() == pair.broker.delay_offsets.text
+    assert not load_config(pair.root, "ringmqDelayOffset.json"), "a checkpoint of its time as a master is gone"
     Persistence(pair.root, saved_by(pair.broker)).save_tables()
     assert "T" in load_config(pair.root, "topics.json")["topicConfigTable"]
     assert pair.said == [f"the master is {MASTER}, its log comes from {MASTER_HA}"]
