@@ -418,7 +418,7 @@ def test_a_log_file_that_is_gone(spark: Any, made: MadeStore) -> None:
     gone = made.segment(made.places[0][0])
     frame._jdf.queryExecution().executedPlan()
     gone.rename(gone.with_name("aside"))
-    with pytest.raises(Exception, match=f"{gone.name}.*gone since the read was planned"):
+    with pytest.raises(Exception, match=f"{gone.name}.*deleted since the read was planned"):
         frame.collect()
 
 
@@ -481,7 +481,7 @@ def test_units_that_go_between_plan_and_read(
             store.write_unit(folder, number, struct.pack(">qiq", store.end + 100 * number, 100, 0))
     else:
         (first if lost == "first file" else last).rename(tmp_path / "aside")
-    with pytest.raises(Exception, match=f"queue 0 of {topic}: {gone} are gone since the read was planned"):
+    with pytest.raises(Exception, match=f"queue 0 of {topic}: {gone} were deleted since the read was planned"):
         frames[0].collect()
     assert sorted(row["offset"] for row in frames[1].collect()) == list(left)
 
@@ -494,7 +494,7 @@ def test_a_store_that_crashed_is_left_to_the_python_source(spark: Any, made: Mad
 
 def test_a_store_that_a_newer_ringmq_has_written_is_not_read(spark: Any, made: MadeStore) -> None:
     (made.root / "ringmq.format").write_text("9 ringmq 9.0\n")
-    with pytest.raises(Exception, match=r"format 9, written by ringmq 9\.0; this RingMQ knows formats up to 1"):
+    with pytest.raises(Exception, match=r"format 9, written by ringmq 9\.0; this ringmq-jvm reads formats up to 1"):
         frame_of(spark, made, "ringmq-jvm").count()
 
 

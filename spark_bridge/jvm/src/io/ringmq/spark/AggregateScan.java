@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.StructType;
 
-/** The answer to a pushed aggregate; no task is needed for it. */
+/** The result of a pushed aggregate, computed by the driver without a task. */
 final class AggregateScan implements LocalScan {
     private final StructType schema;
     private final InternalRow[] rows;

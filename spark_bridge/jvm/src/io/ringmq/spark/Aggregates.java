@@ -27,9 +27,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Counts, and lowest and highest offsets and store times, by topic, partition and broker or over all: what the units of
- * the queues and the first and last record of each say. Offsets that dispatch has left out count for nothing. Store times do not fall along a queue, unless a stock broker's clock was set back:
- * its lowest and highest are then those of the first and last record.
+ * Answers COUNT, MIN and MAX of offsets and store times, over all rows or by topic, partition and broker.
+ *
+ * <p>The values come from the units of the queues, and from the first and last record of each. Offsets without a record
+ * are not counted. Store times never fall along a queue, unless the clock of a stock broker was set back. MIN and MAX
+ * are then those of the first and last record.
  */
 final class Aggregates {
     private static final long MICROS_PER_MS = 1000;
@@ -46,7 +48,7 @@ final class Aggregates {
         functions = aggregation.aggregateExpressions();
     }
 
-    /** Whether all of it follows from the queues. */
+    /** Returns true if the queues alone give the result. */
     static boolean canAnswer(Aggregation aggregation) {
         for (Expression group : aggregation.groupByExpressions()) {
             Column column = Selection.columnOf(group);
@@ -69,7 +71,7 @@ final class Aggregates {
         return column == Column.OFFSET || column == Column.TIMESTAMP;
     }
 
-    /** The column of a MIN or MAX, null for anything else. */
+    /** Returns the column of a MIN or MAX, null for any other function. */
     private static Column extremeOf(AggregateFunc function) {
         if (function instanceof Min min) {
             return Selection.columnOf(min.column());
@@ -77,7 +79,7 @@ final class Aggregates {
         return function instanceof Max max ? Selection.columnOf(max.column()) : null;
     }
 
-    /** The rows, null when a record that is needed cannot be read. */
+    /** Returns the rows, or null if a needed record cannot be read. */
     AggregateScan answer(List<QueueSpan> spans, String description) throws IOException {
         Map<List<Object>, Object[]> values = new LinkedHashMap<>();
         if (groups.isEmpty()) {
@@ -85,7 +87,7 @@ final class Aggregates {
         }
         try (RecordTimes times = new RecordTimes(store)) {
             for (QueueSpan span : spans) {
-                if (first(span) == span.end()) { // nothing but offsets that were left out
+                if (first(span) == span.end()) { // all offsets are without a record
                     continue;
                 }
                 List<Object> group = groups.stream().map(column -> valueOf(column, span)).collect(Collectors.toList());

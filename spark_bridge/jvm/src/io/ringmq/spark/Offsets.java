@@ -14,8 +14,10 @@ import java.util.Set;
 import java.util.stream.Collectors;
 
 /**
- * One end of a read as its options say it: the same for every queue, or an offset for each. The JSON forms are those of
- * {@code ringmq.spark_bridge.offsets_option}: {@code {"topic": {"broker:queue": offset, "queue": offset}}}.
+ * One end of a read as its option gives it: the same for all queues, or an offset for each.
+ *
+ * <p>The JSON forms are those of {@code ringmq.spark_bridge.offsets_option}: {@code {"topic": {"broker:queue": offset,
+ * "queue": offset}}}.
  */
 final class Offsets {
     static final long EARLIEST = -2;
@@ -36,9 +38,9 @@ final class Offsets {
     }
 
     /**
-     * Each queue's own; every queue that is read must be named. Raises IllegalArgumentException.
+     * Parses one offset for each queue. Raises IllegalArgumentException for a malformed text.
      *
-     * @param senseless the one of {@link #EARLIEST} and {@link #LATEST} that this end of a read cannot have
+     * @param senseless {@link #EARLIEST} or {@link #LATEST}, the one that this end of a read cannot have
      */
     static Offsets parse(String option, String text, String broker, long senseless) {
         Offsets offsets = new Offsets(option, text);
@@ -62,7 +64,7 @@ final class Offsets {
         return offsets;
     }
 
-    /** The queue's offset. Raises IllegalArgumentException when it has none. */
+    /** Returns the offset of the queue. Raises IllegalArgumentException if the option does not name the queue. */
     long of(String topic, int queueId) {
         Long offset = byTopic.getOrDefault(topic, Map.of()).get(queueId);
         if (offset == null) {
@@ -71,7 +73,7 @@ final class Offsets {
         return offset;
     }
 
-    /** Checks that each queue that is read is named, and no other. Raises IllegalArgumentException. */
+    /** Checks that the option names all queues of the read, and no others. Raises IllegalArgumentException. */
     void check(Collection<QueueName> queues) {
         queues.forEach(queue -> of(queue.topic(), queue.queueId()));
         Set<String> read = queues.stream()
@@ -92,7 +94,7 @@ final class Offsets {
         }
     }
 
-    /** The queue id of {@code broker:queue} or {@code queue}. */
+    /** Returns the queue id of {@code broker:queue} or {@code queue}. */
     static int queueId(String option, String text, String label, String broker) {
         int colon = label.lastIndexOf(':');
         String id = label.substring(colon + 1);

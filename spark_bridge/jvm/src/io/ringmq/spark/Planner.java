@@ -15,23 +15,27 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Which messages a read covers: for every queue that options and filters leave, its first and last offset. The ends are
- * frozen here; the broker is asked nothing.
+ * Plans a read: the first and last offset of each queue that options and filters leave.
+ *
+ * <p>The plan fixes the ends. It sends no request to the broker.
  */
 final class Planner {
     private static final Logger LOG = LoggerFactory.getLogger(Planner.class);
-    private static final long CLOCK_STEP_MS = 10_000; // a host's clock may be set back by so much without losing rows
+    private static final long CLOCK_STEP_MS = 10_000; // a clock that is set back by less loses no rows
 
     private final ReadOptions options;
     private final Readable readable;
 
-    /** Looks at the store once. Raises IOException. */
+    /** Reads the state of the store once. Raises IOException. */
     Planner(ReadOptions options) throws IOException {
         this.options = options;
         readable = options.store.readable();
     }
 
-    /** What is to be read, queues without rows left out, sorted. Raises IllegalArgumentException, IOException. */
+    /**
+     * Returns the spans of the read, sorted, without queues that have no rows. Raises IllegalArgumentException,
+     * IOException.
+     */
     List<QueueSpan> spans(Selection selection) throws IOException {
         List<QueueName> names = options.store.queueNames(options.namesTopics() || options.includeSystemTopics).stream()
                 .filter(name -> options.includeSystemTopics || Topics.isUserTopic(name.topic()))
@@ -80,7 +84,7 @@ final class Planner {
             Unit from = queue.firstUnit(low, high);
             Unit to = queue.lastUnit(low, high);
             if (from == null || to == null) {
-                return; // no record stands at these offsets
+                return; // these offsets have no record
             }
             spans.add(new QueueSpan(
                     name.topic(), name.queueId(), name.isBatch(), Math.max(begin, from.offset()),
@@ -103,12 +107,12 @@ final class Planner {
 
     private long within(String option, QueueName name, long asked, long first, long end) throws IOException {
         if (asked < first || asked > end) {
-            String text = "queue " + name.queueId() + " of " + name.topic() + ": " + option + " asks for " + asked
-                    + ", available are " + first + " to " + end;
+            String text = "queue " + name.queueId() + " of " + name.topic() + ": " + option + " asks for offset "
+                    + asked + ", the queue has " + first + " to " + end;
             if (options.failOnDataLoss) {
-                throw new IOException(text + "; failOnDataLoss=false reads what is there");
+                throw new IOException(text + "; failOnDataLoss=false reads the offsets that exist");
             }
-            LOG.warn("{}. Only what is there is read", text);
+            LOG.warn("{}. The read covers the offsets that exist", text);
         }
         return Math.min(Math.max(asked, first), end);
     }

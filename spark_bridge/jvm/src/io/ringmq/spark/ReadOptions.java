@@ -19,11 +19,13 @@ import java.util.regex.PatternSyntaxException;
 import java.util.stream.Collectors;
 
 /**
- * The options of a read, checked. Names, forms and meanings are those of {@code ringmq.spark_bridge.option_table}; what only
- * the Python source serves (brokers by address, streams, times) is refused by name.
+ * The validated options of a read.
+ *
+ * <p>Names, forms and meanings are those of {@code ringmq.spark_bridge.option_table}. Options that only the Python
+ * source supports (brokers by address, streams, times) are refused by name.
  */
 final class ReadOptions {
-    /** The options that are served, by lower-case name, with what they accept. */
+    /** The supported options by lower-case name, with the values that they accept. */
     private static final Map<String, String> FORMS = new HashMap<>();
 
     private static final List<String> NAMES = List.of(
@@ -64,7 +66,10 @@ final class ReadOptions {
     private final Map<String, Set<Integer>> assigned;
     private final Map<String, String> given = new HashMap<>();
 
-    /** Raises IllegalArgumentException naming the option and what it accepts, IOException for a store that is none. */
+    /**
+     * Parses the options. Raises IllegalArgumentException with the option and its accepted values, and IOException for
+     * a folder without a store.
+     */
     ReadOptions(Map<String, String> options) throws IOException {
         collect(options);
         if (text("store") == null) {
@@ -95,17 +100,17 @@ final class ReadOptions {
         }
     }
 
-    /** The columns of the option, or the default ones. */
+    /** Returns the columns of the option, or the default columns. */
     List<Column> columns() {
         return columns;
     }
 
-    /** Whether topics are given by their names. */
+    /** Returns true if the options give topics by name. */
     boolean namesTopics() {
         return !topics.isEmpty() || assigned != null;
     }
 
-    /** Whether the queue is read, as far as options say. */
+    /** Returns true if the options include the queue. */
     boolean wants(String topic, int queueId) {
         if (!topics.isEmpty()) {
             return topics.contains(topic);
@@ -117,7 +122,7 @@ final class ReadOptions {
     }
 
     /**
-     * Checks that named topics and queues exist, and that offsets name each queue that is read and no other. Raises
+     * Checks that named topics and queues exist, and that offsets name exactly the queues of the read. Raises
      * IllegalArgumentException.
      */
     void check(Collection<StoreFolder.QueueName> found) {

@@ -16,13 +16,16 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * {@code spark.read.format("ringmq-jvm").option("store", DIR).load()}: batch reads of a store on this host without Python.
- * The name is not {@code ringmq}, as a Java source of that name would hide the Python one with its streams and its sink.
+ * Batch reads of a store on this host without Python: {@code spark.read.format("ringmq-jvm").option("store",
+ * DIR).load()}.
+ *
+ * <p>The name is not {@code ringmq}: a Java source of that name would hide the Python source with its streams and its
+ * sink.
  */
 public final class RingmqProvider implements TableProvider, DataSourceRegister {
     static final String NAME = "ringmq-jvm";
 
-    /** With a table of Spark's catalog the options come under this prefix, among properties of the catalog's own. */
+    /** Prefix of the options in the properties of a table of Spark's catalog, which has properties of its own. */
     private static final String TABLE_OPTION = "option.";
 
     @Override
@@ -30,7 +33,7 @@ public final class RingmqProvider implements TableProvider, DataSourceRegister {
         return NAME;
     }
 
-    /** A schema may be given: it chooses columns. */
+    /** Accepts a schema of the user, which selects columns. */
     @Override
     public boolean supportsExternalMetadata() {
         return true;
@@ -59,7 +62,7 @@ public final class RingmqProvider implements TableProvider, DataSourceRegister {
         return new RingmqTable(properties, columns);
     }
 
-    /** The options alone, whether they were given to a read or to CREATE TABLE. */
+    /** Returns the options, from a read or from CREATE TABLE. */
     static Map<String, String> ownOptions(Map<String, String> properties) {
         if (!properties.containsKey("provider")) {
             return properties;

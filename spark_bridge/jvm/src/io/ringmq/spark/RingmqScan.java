@@ -19,7 +19,7 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.types.StructType;
 
-/** One read of some queues; its ends are fixed. */
+/** One read of some queues with fixed ends. */
 final class RingmqScan implements Scan, Batch, SupportsReportStatistics {
     private final ReadOptions options;
     private final List<QueueSpan> spans;
@@ -71,7 +71,7 @@ final class RingmqScan implements Scan, Batch, SupportsReportStatistics {
                 options.store, options.broker, columns, options.verifyCrc, options.failOnDataLoss));
     }
 
-    /** So that Spark can choose joins: exact rows, and their bytes at most. */
+    /** Gives Spark the exact number of rows and the upper bound of their bytes, for its choice of joins. */
     @Override
     public Statistics estimateStatistics() {
         long rows = Math.min(rowLimit, spans.stream().mapToLong(QueueSpan::count).sum());

@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.types.StructType;
 
-/** Collects what Spark can push into a read, in Spark's order: filters, aggregates, limit, columns. */
+/** Collects pushed operations in Spark's order: filters, aggregates, limit, columns. */
 final class RingmqScanBuilder
         implements ScanBuilder,
                 SupportsPushDownV2Filters,
@@ -85,7 +85,7 @@ final class RingmqScanBuilder
 
     @Override
     public boolean isPartiallyPushed() {
-        return true; // each task stops there, Spark takes so many of all
+        return true; // each task stops at the limit, and Spark cuts the rows of all tasks
     }
 
     @Override

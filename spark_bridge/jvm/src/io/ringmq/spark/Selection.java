@@ -11,19 +11,21 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What pushed filters leave of the queues: which of them, and between which offsets and store times. A filter on the store
- * time narrows only, and Spark looks at each row again: along a queue times never fall, but a stock broker's clock may.
+ * The queues, offsets and store times that pushed filters leave.
+ *
+ * <p>A filter on the store time is inexact, so Spark applies it again. The clock of a stock broker may have been set
+ * back, so store times may fall along a queue.
  */
 final class Selection {
     private static final long MICROS_PER_MS = 1000;
 
-    /** How far a filter could be pushed. */
+    /** Precision of a pushed filter. */
     enum Outcome {
-        /** Spark need not look again. */
+        /** The read applies the filter completely. */
         EXACT,
-        /** Fewer rows are read, but Spark has to look again. */
+        /** The read skips some rows. Spark applies the filter again. */
         NARROWED,
-        /** Nothing is known about it. */
+        /** The read ignores the filter. */
         NOT_PUSHED
     }
 
@@ -34,19 +36,19 @@ final class Selection {
     private final List<java.util.function.Predicate<UTF8String>> topicTests = new ArrayList<>();
     private final List<IntPredicate> partitionTests = new ArrayList<>();
 
-    /** Whether rows of the queue can count. */
+    /** Returns true if rows of the queue can match. */
     boolean wants(String topic, int queueId) {
         UTF8String name = UTF8String.fromString(topic);
         return topicTests.stream().allMatch(test -> test.test(name))
                 && partitionTests.stream().allMatch(test -> test.test(queueId));
     }
 
-    /** Whether times are narrowed. */
+    /** Returns true if a filter limits the store times. */
     boolean hasTimes() {
         return firstTimeMs != Long.MIN_VALUE || lastTimeMs != Long.MAX_VALUE;
     }
 
-    /** Takes a filter in, as far as it goes. */
+    /** Applies a filter as far as possible. */
     Outcome push(Predicate filter) {
         Expression[] children = filter.children();
         if (children.length == 0) {
@@ -82,7 +84,7 @@ final class Selection {
         }
     }
 
-    /** How the left side compares with a value. */
+    /** Compares the left side with a value. */
     @FunctionalInterface
     private interface Comparison {
         int with(Object value);
@@ -153,7 +155,7 @@ final class Selection {
         }
     }
 
-    /** The column that the expression is, null when it is something else. */
+    /** Returns the column that the expression names, null for any other expression. */
     static Column columnOf(Expression expression) {
         if (!(expression instanceof NamedReference)) {
             return null;
@@ -162,7 +164,7 @@ final class Selection {
         return names.length == 1 ? Column.named(names[0]) : null;
     }
 
-    /** The literals that the column is compared with, null when some are none of that type. */
+    /** Returns the literals that the filter compares with, null if one has another type. */
     private static List<Object> values(Expression[] children, Class<?> type) {
         List<Object> values = new ArrayList<>();
         for (int i = 1; i < children.length; i++) {

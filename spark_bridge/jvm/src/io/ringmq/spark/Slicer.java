@@ -12,17 +12,19 @@ import java.util.Comparator;
 import java.util.List;
 
 /**
- * Cuts spans into tasks. Most rows of a stretch of log are read along the log, a few by their queues, and those of which
- * only queue and offset are wanted without looking at them.
+ * Cuts spans into tasks.
+ *
+ * <p>A read of most rows in a range of the log goes along the log. A read of few rows goes through the queues. If only
+ * queue and offset are wanted, no record is read.
  */
 final class Slicer {
-    private static final long TASK_BYTES_MAX = 128L << 20; // what Spark gives a task of a file source
-    private static final long TASK_BYTES_MIN = 8L << 20; // less is over before the next task has begun
+    private static final long TASK_BYTES_MAX = 128L << 20; // size of a task of Spark's file sources
+    private static final long TASK_BYTES_MIN = 8L << 20; // a smaller task ends before Spark starts the next
     private static final long TASK_ROWS_MIN = 50_000;
     private static final int TASKS_PER_CORE = 4;
     private static final int SAMPLES = 3;
-    private static final int BORDER_QUEUES_MAX = 16; // enough to come close to a cut, bounded for 10,000 topics
-    private static final double LOG_SHARE_MIN = 0.4; // by queues a row costs about twice as much as along the log
+    private static final int BORDER_QUEUES_MAX = 16; // enough for a border near each cut, and bounded for 10,000 topics
+    private static final double LOG_SHARE_MIN = 0.4; // a row by its queue costs about twice as much
 
     private final ReadOptions options;
     private final int cores;
@@ -32,7 +34,7 @@ final class Slicer {
         this.cores = cores;
     }
 
-    /** The tasks of a read; {@code rowLimit} rows are enough. */
+    /** Returns the tasks of a read. The read may end after {@code rowLimit} rows. */
     List<Slice> slices(List<QueueSpan> all, List<Column> columns, long rowLimit) throws IOException {
         List<QueueSpan> spans = limited(all, rowLimit);
         if (spans.isEmpty()) {
@@ -47,7 +49,7 @@ final class Slicer {
         return isAlong ? alongLog(spans, begin, end, rowLimit) : byQueues(Way.QUEUES, spans, rowLimit);
     }
 
-    /** As many spans as hold the limit's rows. */
+    /** Returns the first spans that have the rows of the limit. */
     private List<QueueSpan> limited(List<QueueSpan> spans, long rowLimit) throws IOException {
         List<QueueSpan> kept = new ArrayList<>();
         long left = rowLimit;
@@ -115,7 +117,7 @@ final class Slicer {
         return slices;
     }
 
-    /** Bytes of the spans' records, from a few of them. */
+    /** Estimates the bytes of the spans' records from a few samples. */
     private long wantedBytes(List<QueueSpan> spans) throws IOException {
         double bytes = 0;
         for (QueueSpan span : spans) {
@@ -146,7 +148,7 @@ final class Slicer {
         return queues;
     }
 
-    /** The first place at or behind {@code target} where some queue knows a record, {@code end} when none does. */
+    /** Returns the first log offset at or behind {@code target} at which a queue has a record, else {@code end}. */
     private static long borderAt(List<QueueIndex> queues, long target, long end) throws IOException {
         long best = end;
         for (QueueIndex queue : queues) {
@@ -158,7 +160,7 @@ final class Slicer {
         return best;
     }
 
-    /** Offsets [begin, end) of a span, with their own place in the log. */
+    /** Returns offsets [begin, end) of a span with their own range of the log. */
     private QueueSpan part(QueueSpan span, long begin, long end) throws IOException {
         try (QueueIndex queue = open(span)) {
             long last = queue.endNumber(span.logEnd());

@@ -2,7 +2,7 @@ package io.ringmq.spark;
 
 import java.util.Set;
 
-/** Which topics belong to applications: the rule of {@code ringmq.client.topics}. */
+/** Tells topics of applications from system topics, as {@code ringmq.client.topics} does. */
 final class Topics {
     private static final Set<String> SYSTEM = Set.of(
             "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC",
@@ -11,7 +11,7 @@ final class Topics {
 
     private Topics() {}
 
-    /** Whether applications name the topic: not the system's own, no retry and no dead-letter topic. */
+    /** Returns true for a topic of an application. System, retry and dead-letter topics are not. */
     static boolean isUserTopic(String topic) {
         return !SYSTEM.contains(topic)
                 && !topic.startsWith("rmq_sys_")

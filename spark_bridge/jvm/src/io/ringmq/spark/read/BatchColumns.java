@@ -7,7 +7,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The wanted columns over one row table, reused from batch to batch. */
+/** The wanted columns over one row table. All batches of a task share the vectors. */
 final class BatchColumns {
     private static final int LOG_APPEND_TIME = 1;
 
@@ -25,7 +25,7 @@ final class BatchColumns {
         batch = new ColumnarBatch(vectors);
     }
 
-    /** The table's rows as Spark takes them, at most {@code limit}; valid until the table changes. */
+    /** Returns at most {@code limit} rows of the table as a batch of Spark, valid until the table changes. */
     ColumnarBatch batch(long limit) {
         readers.forEach(RowVector::prepare);
         maps.forEach(map -> map.fill(rows));

@@ -7,13 +7,13 @@ import java.io.InputStream;
 import java.util.zip.InflaterInputStream;
 import net.jpountz.lz4.LZ4FrameInputStream;
 
-/** Decompresses bodies by the type in their sysFlag; 0 is what old clients write and means zlib. */
+/** Decompresses bodies by the compression type in their sysFlag. Old clients write type 0 and mean zlib. */
 final class Bodies {
-    private static final int PLAIN_BYTES_MAX = 64 << 20; // clients send 4 MiB at most: more is an attack
+    private static final int PLAIN_BYTES_MAX = 64 << 20; // clients send at most 4 MiB; more is a bomb
 
     private Bodies() {}
 
-    /** The record's body as its sender gave it. Raises {@link BrokenRecordException} with the reason. */
+    /** Returns the body as its sender gave it. Raises {@link BrokenRecordException} with the reason. */
     static byte[] decompress(RecordDecoder record) {
         int type = record.sysFlag >> 8 & 7;
         byte[] packed = Memory.bytes(record.body, record.bodyLength);
@@ -23,7 +23,7 @@ final class Bodies {
                 throw new IOException("more than " + PLAIN_BYTES_MAX + " bytes when decompressed");
             }
             return plain;
-        } catch (IOException | RuntimeException failed) { // lz4's frame header is checked by unchecked exceptions
+        } catch (IOException | RuntimeException failed) { // lz4 throws unchecked exceptions for a bad frame header
             throw new BrokenRecordException("the body cannot be decompressed (" + failed.getMessage() + ")");
         }
     }

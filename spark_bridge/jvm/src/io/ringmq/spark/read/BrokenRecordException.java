@@ -1,6 +1,6 @@
 package io.ringmq.spark.read;
 
-/** Bytes of the log are not what they should be; the text says why, and on its way to Spark also where. */
+/** A damaged record. The message has the reason, and the position when it reaches Spark. */
 public final class BrokenRecordException extends RuntimeException {
     private static final long serialVersionUID = 1L;
 

@@ -8,8 +8,8 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * The columns, in the order and with the types of {@code ringmq.spark_bridge.schema}, which says what each means; the tests
- * hold both equal.
+ * The columns, in the order and with the types of {@code ringmq.spark_bridge.schema}, which documents them. Tests
+ * compare both.
  */
 public enum Column {
     KEY("key", DataTypes.BinaryType),
@@ -36,32 +36,32 @@ public enum Column {
         this.type = type;
     }
 
-    /** Its name in Spark. */
+    /** Returns the name in Spark. */
     public String label() {
         return label;
     }
 
-    /** Its type in Spark. */
+    /** Returns the type in Spark. */
     public DataType type() {
         return type;
     }
 
-    /** As a field; all are nullable, as those of the Python source. */
+    /** Returns the column as a field. All fields are nullable, as in the Python source. */
     public StructField field() {
         return DataTypes.createStructField(label, type, true);
     }
 
-    /** Whether every row has a value. */
+    /** Returns true if every row has a value. */
     public boolean isNeverNull() {
         return this != KEY && this != HEADERS && this != TAGS;
     }
 
-    /** Whether a row's value follows from its queue and queue offset, without a look at the record. */
+    /** Returns true if the value follows from queue and queue offset alone, without the record. */
     public boolean isOfQueue() {
         return this == TOPIC || this == PARTITION || this == OFFSET || this == TIMESTAMP_TYPE || this == BROKER;
     }
 
-    /** The column of that name. Raises IllegalArgumentException naming those there are. */
+    /** Returns the column with this name. Raises IllegalArgumentException with the known names. */
     public static Column named(String name) {
         for (Column column : values()) {
             if (column.label.equals(name)) {

@@ -2,7 +2,7 @@ package io.ringmq.spark.read;
 
 import java.io.IOException;
 
-/** Rows that were planned are gone. */
+/** Planned rows no longer exist. */
 public final class DataLossException extends IOException {
     private static final long serialVersionUID = 1L;
 

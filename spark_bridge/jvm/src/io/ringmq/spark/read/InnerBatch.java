@@ -4,8 +4,10 @@ import io.ringmq.spark.store.QueueSpan;
 import java.util.Map;
 
 /**
- * Splits one record of a batch queue into its messages: each is size, magic, CRC, flag, body length, body, properties. The
- * first has the queue offset INNER_BASE, or the record's own.
+ * Splits a record of a batch queue into its messages.
+ *
+ * <p>Each message is size, magic, CRC, flag, body length, body, properties. The first has the queue offset of
+ * INNER_BASE, or of the record.
  */
 final class InnerBatch {
     private static final int HEAD_BYTES = 20;
@@ -13,7 +15,7 @@ final class InnerBatch {
 
     private InnerBatch() {}
 
-    /** Adds those of its messages that the span wants. Raises {@link BrokenRecordException} with the reason. */
+    /** Adds the messages that the span wants. Raises {@link BrokenRecordException} with the reason. */
     static void addRows(RowTable rows, long record, int queueIndex, RecordDecoder decoded) {
         long at = decoded.body;
         long end = at + decoded.bodyLength;
@@ -45,7 +47,7 @@ final class InnerBatch {
         try {
             return base == null ? decoded.queueOffset : Long.parseLong(base);
         } catch (NumberFormatException failed) {
-            throw new BrokenRecordException("INNER_BASE '" + base + "' is no number");
+            throw new BrokenRecordException("INNER_BASE '" + base + "' is not a number");
         }
     }
 }

@@ -6,11 +6,13 @@ import io.ringmq.spark.store.Unit;
 import java.io.IOException;
 
 /**
- * Record by record along a range of the log. Where a record begins is known only when the one before it has been read, so
- * that each would cost a wait for memory; when bodies are wanted, all bytes are, and they are touched ahead of that.
+ * Reads a range of the log record by record.
+ *
+ * <p>The position of a record is known only after the record before it. So each record would wait for memory. If bodies
+ * are wanted, all bytes of the range are, so the reader touches them ahead of the decoder.
  */
 final class LogReader extends RecordReader {
-    /** A batch of bytes stays in the processor's cache until Spark has copied its values. */
+    /** Small enough to stay in the processor's cache until Spark has copied the values. */
     private static final int BATCH_BYTES = 256 << 10;
 
     private static final int AHEAD_BYTES = 16 << 10;
@@ -49,7 +51,7 @@ final class LogReader extends RecordReader {
                 return;
             }
             if (size == RecordDecoder.BAD_PLACE && nextBorder(at - 1) != at) {
-                // no queue has it: dispatch leaves such a record out
+                // dispatch skips such a record, so no queue has it
                 leftOut(log.fileName() + ", commit log offset " + at + ": " + RecordDecoder.reason(size));
                 at += RecordDecoder.size(record);
                 continue;
@@ -88,7 +90,7 @@ final class LogReader extends RecordReader {
         }
     }
 
-    /** The next place behind a broken one where some wanted queue knows a record. */
+    /** Returns the next log offset behind a broken record at which a wanted queue has a record. */
     private long nextBorder(long broken) throws IOException {
         long next = slice.logEnd();
         for (QueueSpan span : slice.spans()) {

@@ -6,8 +6,9 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Big-endian numbers and bytes at raw addresses. Nothing is checked here: callers know from {@link RecordDecoder} that what
- * they ask for lies inside the mapped file.
+ * Big-endian numbers and bytes at raw addresses, unchecked.
+ *
+ * <p>Callers have validated lengths with {@link RecordDecoder}, so the bytes lie inside the mapped file.
  */
 final class Memory {
     private static final int CACHE_LINE_BYTES = 64;
@@ -45,8 +46,8 @@ final class Memory {
     }
 
     /**
-     * Reads a byte of every cache line in [from, end), so that they are on their way when they are needed. The result
-     * means nothing; it is there so that the reads are done.
+     * Reads a byte of each cache line in [from, end) to prefetch it. Callers must use the result, or the compiler
+     * removes the reads.
      */
     static int touch(long from, long end) {
         int all = 0;
@@ -56,7 +57,7 @@ final class Memory {
         return all;
     }
 
-    /** Text; bytes that are no UTF-8 are replaced, as RocketMQ's clients do. */
+    /** Returns text. Bytes that are not UTF-8 are replaced, as in RocketMQ's clients. */
     static UTF8String text(long address, int length) {
         byte[] copy = bytes(address, length);
         for (byte b : copy) {

@@ -1,8 +1,10 @@
 package io.ringmq.spark.read;
 
 /**
- * Columns of numbers. One class each: Spark's generated code asks one column at one place, so that each call is compiled
- * into the load itself.
+ * Columns of numbers, one class each.
+ *
+ * <p>Generated code of Spark has one call site per column. With a class per column the JIT compiles each call into the
+ * load itself.
  */
 final class NumberVectors {
     private static final long MICROS_PER_MS = 1000;

@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Rows of which only queue and offset are wanted: no record is read, the units say which offsets have one. */
+/** Reads rows of which only queue and offset are wanted. The units tell which offsets have a record. */
 final class OffsetsReader implements PartitionReader<ColumnarBatch> {
     private static final int BATCH_ROWS = 8192;
 

@@ -7,7 +7,7 @@ import java.nio.file.NoSuchFileException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The log files that a task has in use: the one it is in, and those that rows of the present batch still point into. */
+/** The mapped log files of a task: the current one, and those that rows of the current batch point into. */
 final class OpenLog {
     private final StoreFolder store;
     private final boolean failOnDataLoss;
@@ -21,7 +21,10 @@ final class OpenLog {
         this.failOnDataLoss = failOnDataLoss;
     }
 
-    /** Goes to the file with this offset; false when it is gone and may be. Raises {@link DataLossException}. */
+    /**
+     * Opens the file with this offset. Returns false if the file is gone and data loss is allowed, else raises {@link
+     * DataLossException}.
+     */
     boolean open(long logOffset) throws IOException {
         if (current != null && logOffset >= start && logOffset < end) {
             return true;
@@ -31,7 +34,8 @@ final class OpenLog {
             if (!store.isSame()) {
                 next.release(true);
                 throw new DataLossException(
-                        store.logFile(logOffset) + ": the store was removed and made again since the read was planned",
+                        store.logFile(logOffset) + ": the store was deleted and created again since the read was planned;"
+                                + " run the read again",
                         null);
             }
             if (current != null) {
@@ -42,7 +46,8 @@ final class OpenLog {
             if (failOnDataLoss) {
                 throw new DataLossException(
                         store.logFile(logOffset) + ", commit log offset " + logOffset
-                                + ": gone since the read was planned (retention, or the store was removed)",
+                                + ": the file was deleted since the read was planned, by retention or with the store;"
+                                + " failOnDataLoss=false skips it",
                         gone);
             }
             return false;
@@ -52,17 +57,17 @@ final class OpenLog {
         return true;
     }
 
-    /** Where the log's offset 0 would lie in memory, if the present file went back that far. */
+    /** Returns the address of log offset 0, extrapolated from the current file. */
     long base() {
         return current.address() - start;
     }
 
-    /** Behind the present file's last byte. */
+    /** Returns the log offset behind the last byte of the current file. */
     long end() {
         return end;
     }
 
-    /** Where the file behind the one with this offset begins. */
+    /** Returns the log offset at which the next file begins. */
     long nextFile(long logOffset) {
         return store.logFileStart(logOffset) + store.logFileBytes();
     }
@@ -71,7 +76,7 @@ final class OpenLog {
         return current.toString();
     }
 
-    /** A new batch: nothing points into earlier files any more. */
+    /** Begins a batch: no row points into earlier files. */
     void forgetEarlier() throws IOException {
         for (MappedFile file : earlier) {
             file.release(true);
@@ -79,7 +84,7 @@ final class OpenLog {
         earlier.clear();
     }
 
-    /** Gives all files back; see {@link MappedFile#release}. */
+    /** Releases all files; see {@link MappedFile#release}. */
     void close(boolean unmap) throws IOException {
         for (MappedFile file : earlier) {
             file.release(unmap);

@@ -6,8 +6,10 @@ import java.util.Map;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * Looks up a message's properties, {@code name 0x01 value 0x02 ...}, without decoding them. Of a name that occurs twice the
- * last value counts, and an empty value counts as none, as in RocketMQ's {@code string2messageProperties}.
+ * Finds properties in {@code name 0x01 value 0x02 ...} without decoding the rest.
+ *
+ * <p>As in RocketMQ's {@code string2messageProperties}, the last value of a name counts, and an empty value counts as
+ * absent.
  */
 final class PropertyBytes {
     static final byte[] KEYS = name("KEYS");
@@ -20,17 +22,17 @@ final class PropertyBytes {
     private static final long HIGH_BITS = 0x8080808080808080L;
     private static final long PAIR_ENDS = LOW_BITS * PAIR_END;
 
-    /** Where the last found value begins, and its length. */
+    /** Offset and length of the value found last. */
     long value;
 
     int valueLength;
 
-    /** A name as {@link #find} wants it: with the byte that ends it. */
+    /** Returns a name for {@link #find}, with its end byte. */
     private static byte[] name(String text) {
         return (text + (char) NAME_END).getBytes(StandardCharsets.US_ASCII);
     }
 
-    /** Looks for a name; true when it has a value. */
+    /** Finds a name. Returns true if it has a value. */
     boolean find(byte[] name, long properties, int length) {
         long at = properties;
         long end = properties + length;
@@ -49,7 +51,7 @@ final class PropertyBytes {
 
     private static boolean startsWith(long at, byte[] name) {
         if (Platform.getInt(null, at) != Platform.getInt(name, Platform.BYTE_ARRAY_OFFSET)) {
-            return false; // names have four letters at least
+            return false; // names have at least four letters
         }
         for (int i = 4; i < name.length; i++) {
             if (Platform.getByte(null, at + i) != name[i]) {
@@ -59,12 +61,12 @@ final class PropertyBytes {
         return true;
     }
 
-    /** The next byte that ends a pair, {@code end} when there is none; eight bytes at a time. */
+    /** Returns the next byte that ends a pair, else {@code end}. Compares eight bytes at a time. */
     private static long pairEnd(long from, long end) {
         long at = from;
         while (end - at >= 8) {
             long word = Memory.littleEndian64(at) ^ PAIR_ENDS;
-            long found = word - LOW_BITS & ~word & HIGH_BITS; // its lowest bit is that of the first byte that is 0
+            long found = word - LOW_BITS & ~word & HIGH_BITS; // the lowest bit set marks the first zero byte
             if (found != 0) {
                 return at + (Long.numberOfTrailingZeros(found) >>> 3);
             }
@@ -76,7 +78,7 @@ final class PropertyBytes {
         return at;
     }
 
-    /** All of them, in the order of their first occurrence. */
+    /** Returns all properties in the order of their first occurrence. */
     static Map<String, String> all(long properties, int length) {
         Map<String, String> found = new LinkedHashMap<>();
         String text = new String(Memory.bytes(properties, length), StandardCharsets.UTF_8);

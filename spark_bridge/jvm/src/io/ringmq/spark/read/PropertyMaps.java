@@ -6,9 +6,12 @@ import java.util.Set;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
 import org.apache.spark.sql.execution.vectorized.WritableColumnVector;
 
-/** The columns {@code headers} and {@code properties}, filled batch by batch: nested values have no place in the log. */
+/**
+ * The columns {@code headers} and {@code properties}, copied for each batch: the log has no form of nested values that
+ * Spark could read.
+ */
 final class PropertyMaps {
-    /** Names that RocketMQ keeps for itself: those of {@code ringmq.client.system_properties}. */
+    /** System property names, as in {@code ringmq.client.system_properties}. */
     private static final Set<String> RESERVED = Set.of(
             "KEYS", "TAGS", "WAIT", "DELAY", "RETRY_TOPIC", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP",
             "MIN_OFFSET", "MAX_OFFSET", "BUYER_ID", "ORIGIN_MESSAGE_ID", "TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG",
@@ -33,7 +36,7 @@ final class PropertyMaps {
         return vector;
     }
 
-    /** Fills the vector from the table's rows. */
+    /** Fills the vector from the rows of the table. */
     void fill(RowTable rows) {
         vector.reset();
         vector.reserve(rows.count);

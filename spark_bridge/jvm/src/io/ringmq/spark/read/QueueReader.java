@@ -6,8 +6,10 @@ import io.ringmq.spark.store.Unit;
 import java.io.IOException;
 
 /**
- * Queue by queue: the index says where each record lies. What the plan found in the index and the index has no more is a
- * loss: its files may be gone since, the queue itself, or the queue was made anew and its units mean other records.
+ * Reads queue by queue, with the log offsets of the index.
+ *
+ * <p>Units of the plan that the index no longer has are a data loss. Retention has deleted their files, the queue was
+ * deleted, or a queue that was created again has other records under these units.
  */
 final class QueueReader extends RecordReader {
     private int span = -1;
@@ -29,7 +31,7 @@ final class QueueReader extends RecordReader {
                 }
             }
             Unit unit = queue.nextUnit(number);
-            if (unit != null && unit.isFiller()) { // dispatch has left its record out, or the offset never had one
+            if (unit != null && unit.isFiller()) { // dispatch skipped its record, or the offset never had one
                 QueueSpan of = slice.spans().get(span);
                 leftOut("queue " + of.queueId() + " of " + of.topic() + ": offset " + number + " has no record");
                 number++;
@@ -54,17 +56,17 @@ final class QueueReader extends RecordReader {
         return unit.logOffset() >= of.logBegin() && unit.logEnd() <= of.logEnd();
     }
 
-    /** Goes to the next number that may have a unit. */
+    /** Moves to the next number that may have a unit. */
     private void passMissing() {
         number = queue.hadBytes(number) ? number + 1 : Math.min(queue.nextFile(number), endNumber);
     }
 
-    /** All of the span's offsets below this one have been read, or they are lost. */
+    /** Accounts for all offsets of the span below {@code reached}: those not read are lost. */
     private void comeTo(long reached) throws IOException {
         if (reached > offset) {
             QueueSpan of = slice.spans().get(span);
             lost("queue " + of.queueId() + " of " + of.topic() + ": offsets " + offset + " to " + (reached - 1)
-                    + " are gone since the read was planned (retention, or the topic was deleted)");
+                    + " were deleted since the read was planned, by retention or with the topic");
         }
     }
 

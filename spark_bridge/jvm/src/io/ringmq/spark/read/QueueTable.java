@@ -6,10 +6,7 @@ import java.util.List;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/**
- * The wanted queues, found by a record's topic bytes and queue id without making a string of them: a full scan asks once
- * per record.
- */
+/** Finds a wanted queue by topic bytes and queue id. A full scan looks up each record, so no string is made. */
 final class QueueTable {
     private static final long MIX = 0x9E3779B97F4A7C15L;
 
@@ -36,7 +33,7 @@ final class QueueTable {
         }
     }
 
-    /** Index of the queue's span, -1 when it is not wanted. */
+    /** Returns the index of the span, -1 for an unwanted queue. */
     int find(long topic, int length, int queueId) {
         int slot = slot(hash(null, topic, length, queueId));
         while (slots[slot] != 0) {

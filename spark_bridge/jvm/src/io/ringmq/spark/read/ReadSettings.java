@@ -5,13 +5,13 @@ import java.io.Serializable;
 import java.util.ArrayList;
 
 /**
- * What every task of a read needs to know.
+ * Settings of a read, the same for all its tasks.
  *
- * @param store where the files are
- * @param broker the broker's name, for the column of that name
+ * @param store the files
+ * @param broker the value of the column broker
  * @param columns the wanted columns, in order
- * @param verifyCrc whether each body's CRC is checked
- * @param failOnDataLoss whether rows that are gone or broken end the read
+ * @param verifyCrc true: check the CRC of each body
+ * @param failOnDataLoss true: lost or broken rows end the read with an error
  */
 public record ReadSettings(
         StoreFolder store, String broker, ArrayList<Column> columns, boolean verifyCrc, boolean failOnDataLoss)

@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Makes the reader of a slice; sent to every task. */
+/** Creates the reader of a slice. Spark sends the factory to each task. */
 public final class ReaderFactory implements PartitionReaderFactory {
     private static final long serialVersionUID = 1L;
 
@@ -23,7 +23,7 @@ public final class ReaderFactory implements PartitionReaderFactory {
 
     @Override
     public PartitionReader<InternalRow> createReader(InputPartition partition) {
-        throw new UnsupportedOperationException("this source reads columns");
+        throw new UnsupportedOperationException("ringmq-jvm returns columns, not rows");
     }
 
     @Override

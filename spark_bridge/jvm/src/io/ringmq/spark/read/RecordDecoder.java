@@ -3,12 +3,14 @@ package io.ringmq.spark.read;
 import java.util.zip.CRC32;
 
 /**
- * One record of the log, looked at where it lies. The layout is RocketMQ's {@code MessageExtEncoder}: fixed head, two
- * hosts of 8 or 20 bytes, body, topic, properties. Every length is checked against the bytes that are left before anything
- * behind it is read, so that damaged bytes give a reason and never a fault.
+ * Decodes one record of the log in place.
+ *
+ * <p>The layout is that of RocketMQ's {@code MessageExtEncoder}: fixed head, two hosts of 8 or 20 bytes, body, topic,
+ * properties. The decoder checks each length against the remaining bytes before it reads further. So damaged bytes give
+ * a reason, never a fault.
  */
 final class RecordDecoder {
-    /** Instead of a size: the blank that ends a file. */
+    /** Result for the blank at the end of a file. */
     static final int BLANK = 0;
 
     static final int SHORT = -1;
@@ -27,7 +29,7 @@ final class RecordDecoder {
     private static final int SYS_STORE_HOST_V6 = 0x20;
 
     private static final int MAGIC_V1 = 0xDAA320A7;
-    private static final int MAGIC_V2 = 0xDAA320AB; // the topic's length takes two bytes
+    private static final int MAGIC_V2 = 0xDAA320AB; // with a topic length of two bytes
     private static final int MAGIC_BLANK = 0xCBD43194;
     private static final int BLANK_BYTES = 8;
     private static final int FIXED_BYTES = 91;
@@ -60,9 +62,9 @@ final class RecordDecoder {
     /**
      * Decodes the record at an address.
      *
-     * @param left bytes from there that may be read
-     * @param logOffset the place that it must name as its own
-     * @return its size, {@link #BLANK}, or a negative reason
+     * @param left readable bytes from there
+     * @param logOffset log offset that the record must contain as its own
+     * @return size of the record, {@link #BLANK}, or a negative reason
      */
     int decode(long record, long left, long logOffset) {
         if (left < BLANK_BYTES) {
@@ -117,18 +119,18 @@ final class RecordDecoder {
         return propertiesLength <= Short.MAX_VALUE && properties + propertiesLength == end;
     }
 
-    /** Whether the body has to be decompressed. */
+    /** Returns true for a compressed body. */
     boolean isCompressed() {
         return (sysFlag & SYS_COMPRESSED) != 0;
     }
 
-    /** Whether the record's messages were never sent, or taken back. */
+    /** Returns true for a half message or a rolled-back one. */
     boolean isHalfOrRolledBack() {
         int transaction = sysFlag & SYS_TRANSACTION_MASK;
         return transaction == SYS_PREPARED || transaction == SYS_ROLLBACK;
     }
 
-    /** Whether the body is what its CRC says, where that is to be checked. */
+    /** Returns true if the CRC of the body is right, or is not to be checked. */
     boolean isCrcRight(long record) {
         if (!verifyCrc || bodyLength == 0) {
             return true;
@@ -138,7 +140,7 @@ final class RecordDecoder {
         return (crc.getValue() & 0x7FFFFFFFL) == (Memory.int32(record + 8) & 0xFFFFFFFFL);
     }
 
-    /** What the record says of its size. */
+    /** Returns the size field of the record. */
     static int size(long record) {
         return Memory.int32(record);
     }
@@ -159,7 +161,7 @@ final class RecordDecoder {
         return Memory.int64(record + STORE_TIME_AT + bornHostMore(record));
     }
 
-    /** Store host (address and port) and place in the log: the message id of a message without one of its own. */
+    /** Returns the offset message id, store host and log offset, for a message without a unique key. */
     static byte[] offsetMessageId(long record) {
         int hostBytes = 8 + ((sysFlag(record) & SYS_STORE_HOST_V6) != 0 ? V6_MORE_BYTES : 0);
         byte[] id = new byte[hostBytes + 8];
@@ -173,17 +175,17 @@ final class RecordDecoder {
         return (sysFlag(record) & SYS_BORN_HOST_V6) != 0 ? V6_MORE_BYTES : 0;
     }
 
-    /** What a negative result means. */
+    /** Returns the text of a negative result. */
     static String reason(int result) {
         switch (result) {
             case SHORT:
-                return "the record claims more bytes than are left";
+                return "the record's size exceeds the remaining bytes of the file";
             case BAD_MAGIC:
-                return "neither a record nor a blank: this reader knows the formats DAA320A7 and DAA320AB";
+                return "neither a record nor a blank: ringmq-jvm knows the formats DAA320A7 and DAA320AB";
             case BAD_PLACE:
-                return "the record names another place in the log as its own";
+                return "the record contains another log offset than its own";
             case STRANGER:
-                return "the record there is of another queue or queue offset than its unit says";
+                return "the record has another queue or queue offset than its unit";
             case BAD_CRC:
                 return "the body's CRC is wrong";
             default:

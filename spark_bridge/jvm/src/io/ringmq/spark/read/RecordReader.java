@@ -6,9 +6,9 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** What the two ways through records have in common: batches, the limit, what becomes of broken records, the end. */
+/** The common part of both record readers: batches, the limit, broken records, and the end of the task. */
 abstract class RecordReader implements PartitionReader<ColumnarBatch> {
-    /** Few enough that the records' heads are still in the processor's cache when the values are read. */
+    /** Small enough that the heads of the records stay in the processor's cache until their values are read. */
     static final int BATCH_ROWS = 1024;
 
     private static final Logger LOG = LoggerFactory.getLogger(RecordReader.class);
@@ -35,7 +35,7 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         rowsLeft = slice.rowLimit();
     }
 
-    /** Adds rows until the table is full, or there are no more. */
+    /** Adds rows until the table is full or the slice ends. */
     abstract void fill(int wanted) throws IOException;
 
     @Override
@@ -55,7 +55,10 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         return columns.batch(rowsLeft);
     }
 
-    /** Ends the task's use of the files. A thread that feeds a Python worker may outlive the task by a few rows. */
+    /**
+     * Ends the use of the files by this task. The thread that feeds a Python worker may read a few rows after the end
+     * of the task.
+     */
     @Override
     public void close() throws IOException {
         boolean isDone = reading == null || reading == Thread.currentThread();
@@ -66,12 +69,12 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
-    /** Whether the table has enough rows for a batch. */
+    /** Returns true if the table has the rows of a batch. */
     final boolean isFull(int wanted) {
         return rows.count >= wanted || rows.isHeavy();
     }
 
-    /** Adds the decoded record's messages that the span wants; none when one of them cannot be unpacked. */
+    /** Adds the messages of the record that the span wants, none if a message cannot be unpacked. */
     final void take(long record, int queueIndex) {
         int before = rows.count;
         int kept = rows.keptCount();
@@ -96,23 +99,23 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
         }
     }
 
-    /** Planned rows are gone: ends the read, or is told in the log when rows may be lost. */
+    /** Handles lost rows: an error, or with failOnDataLoss=false a line in the log. */
     final void lost(String text) throws DataLossException {
         if (how.failOnDataLoss()) {
             throw new DataLossException(text, null);
         }
-        LOG.warn("{}; passed by, as failOnDataLoss=false says", text);
+        LOG.warn("{}; skipped (failOnDataLoss=false)", text);
     }
 
-    /** An offset or a record that no queue has gives no row: the first one of a slice is told in the log. */
+    /** Logs the first offset or record of a slice that no queue has. It has no row. */
     final void leftOut(String text) {
         if (!hasLeftOut) {
-            LOG.warn("{}; left out, more like it are not listed", text);
+            LOG.warn("{}; skipped, and further ones of this task are not logged", text);
             hasLeftOut = true;
         }
     }
 
-    /** A record is not what it should be: ends the read, or is told in the log when rows may be lost. */
+    /** Handles a broken record: an error, or with failOnDataLoss=false a line in the log. */
     final void broken(long logOffset, int result) {
         broken(logOffset, RecordDecoder.reason(result));
     }
@@ -120,8 +123,8 @@ abstract class RecordReader implements PartitionReader<ColumnarBatch> {
     private void broken(long logOffset, String reason) {
         String text = log.fileName() + ", commit log offset " + logOffset + ": " + reason;
         if (how.failOnDataLoss()) {
-            throw new BrokenRecordException(text + "; failOnDataLoss=false passes it by");
+            throw new BrokenRecordException(text + "; failOnDataLoss=false skips it");
         }
-        LOG.warn("{}; passed by, as failOnDataLoss=false says", text);
+        LOG.warn("{}; skipped (failOnDataLoss=false)", text);
     }
 }

@@ -4,7 +4,7 @@ import io.ringmq.spark.store.StoreFolder;
 import java.io.Closeable;
 import java.io.IOException;
 
-/** Store times of single records, for planning. */
+/** Reads store times of single records, for planning. */
 public final class RecordTimes implements Closeable {
     private final OpenLog log;
     private final RecordDecoder decoder = new RecordDecoder(false);
@@ -13,7 +13,7 @@ public final class RecordTimes implements Closeable {
         log = new OpenLog(store, false);
     }
 
-    /** Store time in ms of the record at a log offset, -1 when there is none (any more). */
+    /** Returns the store time in ms of the record at a log offset, -1 if it no longer exists. */
     public long storeTimeMs(long logOffset) throws IOException {
         if (!log.open(logOffset)) {
             return -1;

@@ -4,9 +4,10 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.Platform;
 
 /**
- * The rows of one batch, as places: where in the mapped log each record, body and property string lies. Values are read
- * from there when Spark asks for them. Bodies that had to be decompressed are kept until the next batch; rows of inner
- * batches point into them.
+ * The rows of one batch, as addresses of records, bodies and property strings in the mapped log.
+ *
+ * <p>Vectors read the values when Spark asks for them. Decompressed bodies are retained until the next batch, and rows
+ * of inner batches point into them.
  */
 final class RowTable {
     private static final int UNPACKED_BYTES_MAX = 4 << 20;
@@ -17,7 +18,7 @@ final class RowTable {
     long[] offset;
     long[] body;
     int[] bodyLength;
-    byte[][] unpacked; // null: the body as it is stored
+    byte[][] unpacked; // null: the body is stored uncompressed
     long[] properties;
     int[] propertiesLength;
     final QueueTable queues;
@@ -37,7 +38,7 @@ final class RowTable {
         propertiesLength = new int[capacity];
     }
 
-    /** Begins a new batch. */
+    /** Begins a batch. */
     void clear() {
         Arrays.fill(unpacked, 0, count, null);
         count = 0;
@@ -45,15 +46,15 @@ final class RowTable {
         forgetKept(0);
     }
 
-    /** Whether the rows' decompressed bodies are enough for a batch. */
+    /** Returns true if the retained bodies are large enough to end the batch. */
     boolean isHeavy() {
         return count > 0 && unpackedBytes >= UNPACKED_BYTES_MAX;
     }
 
     /**
-     * Adds the decoded record as one row.
+     * Adds the record as one row.
      *
-     * @param plain its decompressed body, null when it is stored as it was sent or not wanted
+     * @param plain the decompressed body, null for a body that is stored uncompressed or not wanted
      */
     void add(long address, int queueIndex, RecordDecoder decoded, byte[] plain) {
         int row = next();
@@ -81,7 +82,7 @@ final class RowTable {
         propertiesLength[row] = (int) (propertiesEnd - properties[row]);
     }
 
-    /** Copies bytes to where addresses reach them until {@link #clear}. */
+    /** Copies bytes to native memory, valid until {@link #clear}. */
     long keep(byte[] bytes) {
         long address = Platform.allocateMemory(Math.max(1, bytes.length));
         Platform.copyMemory(bytes, Platform.BYTE_ARRAY_OFFSET, null, address, bytes.length);
@@ -91,12 +92,12 @@ final class RowTable {
         return address;
     }
 
-    /** How many byte strings are kept. */
+    /** Returns the number of retained byte strings. */
     int keptCount() {
         return scratch.length;
     }
 
-    /** Lets go of all that was kept after the first {@code kept} byte strings: no row points there. */
+    /** Releases the byte strings behind the first {@code kept}. No row points to them. */
     void forgetKept(int kept) {
         for (int i = kept; i < scratch.length; i++) {
             Platform.freeMemory(scratch[i]);

@@ -8,8 +8,8 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * A column that reads its values from the log when Spark asks for them. What it hands out are copies, so that no value
- * outlives the mapping it came from.
+ * A column that reads its values from the log when Spark asks for them. It returns copies, so no value outlives the
+ * mapping.
  */
 abstract class RowVector extends ColumnVector {
     final RowTable rows;
@@ -19,12 +19,12 @@ abstract class RowVector extends ColumnVector {
         this.rows = rows;
     }
 
-    /** A new batch is in the table. */
+    /** Begins a batch of the table. */
     void prepare() {}
 
     @Override
     public void close() {
-        // the reader owns the table and what it points to
+        // the reader owns the table and its memory
     }
 
     @Override
@@ -108,6 +108,6 @@ abstract class RowVector extends ColumnVector {
     }
 
     private UnsupportedOperationException unsupported() {
-        return new UnsupportedOperationException("a " + dataType().simpleString() + " column was asked for another type");
+        return new UnsupportedOperationException("no other type for a column of " + dataType().simpleString());
     }
 }

@@ -6,28 +6,28 @@ import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /**
- * One task's rows: those of the spans, found in one of three ways that all give the same rows.
+ * The rows of one task: those of the spans. All three ways return the same rows.
  *
- * @param way how the task goes through them
+ * @param way how the task finds its rows
  * @param spans queues with their offsets
- * @param logBegin with {@link Way#LOG}: where its range of the log begins, at a record
- * @param logEnd with {@link Way#LOG}: where it ends, at a record or at the end of a file
- * @param rowLimit rows after which it may stop
+ * @param logBegin with {@link Way#LOG}: begin of the log range, at a record
+ * @param logEnd with {@link Way#LOG}: end of the log range, at a record or at the end of a file
+ * @param rowLimit the task may stop after this number of rows
  */
 public record Slice(Way way, ArrayList<QueueSpan> spans, long logBegin, long logEnd, long rowLimit)
         implements InputPartition {
 
-    /** How a task goes through its rows. */
+    /** How a task finds its rows. */
     public enum Way {
-        /** Record by record along the log: for most of the log's rows. */
+        /** Along the log, record by record: for most of the rows of a range. */
         LOG,
-        /** Queue by queue through the index: for some of the rows. */
+        /** Through the index, queue by queue: for few of the rows. */
         QUEUES,
-        /** No record is looked at: what is wanted follows from queue and offset. */
+        /** From queue and offset alone, without the records. */
         OFFSETS
     }
 
-    /** A range of the log with those spans that reach into it. */
+    /** Returns a slice over a range of the log, with the spans that overlap it. */
     public static Slice ofLog(List<QueueSpan> spans, long logBegin, long logEnd, long rowLimit) {
         ArrayList<QueueSpan> inside = new ArrayList<>();
         for (QueueSpan span : spans) {
@@ -38,7 +38,7 @@ public record Slice(Way way, ArrayList<QueueSpan> spans, long logBegin, long log
         return new Slice(Way.LOG, inside, logBegin, logEnd, rowLimit);
     }
 
-    /** Spans read by their queues. */
+    /** Returns a slice over spans. */
     public static Slice ofQueues(Way way, List<QueueSpan> spans, long rowLimit) {
         return new Slice(way, new ArrayList<>(spans), 0, 0, rowLimit);
     }

@@ -3,7 +3,7 @@ package io.ringmq.spark.read;
 import java.util.HexFormat;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Columns of bytes and text: body, topic, and properties that have a column of their own. */
+/** Columns of bytes and text: body, topic, and properties with a column of their own. */
 final class TextVectors {
     private static final HexFormat HEX = HexFormat.of().withUpperCase();
 
@@ -32,7 +32,7 @@ final class TextVectors {
         }
     }
 
-    /** A property, null where the message has none. Spark asks for null first and then for the value. */
+    /** A property, null if absent. Spark asks for null first, then for the value. */
     abstract static class Property extends RowVector {
         private final byte[] name;
         private final PropertyBytes properties = new PropertyBytes();
@@ -48,7 +48,7 @@ final class TextVectors {
             lookedUp = -1;
         }
 
-        /** The property's place, null when there is none. */
+        /** Returns the position of the property, null if absent. */
         final PropertyBytes find(int row) {
             if (row != lookedUp) {
                 properties.find(name, rows.properties[row], rows.propertiesLength[row]);
@@ -101,7 +101,7 @@ final class TextVectors {
         }
     }
 
-    /** UNIQ_KEY, else the place of the record. */
+    /** UNIQ_KEY, else the offset message id. */
     static final class MessageId extends Property {
         MessageId(RowTable rows) {
             super(Column.MSG_ID, PropertyBytes.UNIQ_KEY, rows);

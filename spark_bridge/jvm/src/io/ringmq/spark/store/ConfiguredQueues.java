@@ -18,8 +18,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The queues that a broker has configured in its store: those that never had a message have no files. The rule is that of
- * {@code ringmq.spark_bridge.configured_queues}.
+ * The configured queues of a store, as {@code ringmq.spark_bridge.configured_queues} finds them. A queue without
+ * messages has no files.
  */
 final class ConfiguredQueues {
     private static final Logger LOG = LoggerFactory.getLogger(ConfiguredQueues.class);
@@ -28,15 +28,15 @@ final class ConfiguredQueues {
     private static final int INHERIT = 1; // PermName
     private static final int READ = 4;
     private static final JsonMapper JSON = JsonMapper.builder()
-            .enable(JsonReadFeature.ALLOW_UNQUOTED_FIELD_NAMES) // as fastjson writes numbers
+            .enable(JsonReadFeature.ALLOW_UNQUOTED_FIELD_NAMES) // fastjson writes numeric names without quotes
             .build();
 
     private ConfiguredQueues() {}
 
     /**
-     * The readable queues of all topics. A file that cannot be read is told of, and has no queues.
+     * Returns the readable queues of all topics. A file that cannot be read is logged and gives no queues.
      *
-     * @param withOwn whether topics count that are named after the broker and its cluster; new topics inherit from them
+     * @param withOwn true: include the topics named after broker and cluster, which new topics inherit from
      */
     static List<QueueName> list(Path root, boolean withOwn) {
         Set<Map.Entry<String, JsonNode>> topics = table(root.resolve("config")).properties();
@@ -61,7 +61,7 @@ final class ConfiguredQueues {
         return (config.path("perm").asInt() & perm) != 0;
     }
 
-    /** The file's topics, or those of its .bak. */
+    /** Returns the topics of the file, else those of its .bak. */
     private static JsonNode table(Path folder) {
         for (String name : new String[] {FILE, FILE + ".bak"}) {
             try {
@@ -69,7 +69,7 @@ final class ConfiguredQueues {
             } catch (NoSuchFileException none) {
                 continue;
             } catch (IOException failed) {
-                LOG.warn("{}: queues without messages are not seen where it alone names them", folder.resolve(name), failed);
+                LOG.warn("{} cannot be read: its queues without messages are missing", folder.resolve(name), failed);
             }
         }
         return MissingNode.getInstance();

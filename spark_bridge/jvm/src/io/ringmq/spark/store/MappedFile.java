@@ -16,15 +16,16 @@ import java.util.Map;
 import org.apache.spark.storage.StorageUtils;
 
 /**
- * A log file mapped for reading, shared by all tasks of this JVM that read it, with a shared lock on it for as long as one
- * of them does: retention passes locked files by.
+ * A log file, mapped for reading and shared by all tasks of this JVM.
  *
- * <p>Java knows POSIX locks only, and the kernel drops those of a file when the process closes any descriptor of it. So
- * there is one channel per file and JVM, counted, and nothing else here may open a log file. Should something else in the
- * JVM close the file, only the lock is lost: a mapped file keeps its bytes even when it is unlinked, and a log file never
- * shrinks, so that what is mapped is always readable.
+ * <p>A shared lock stands on the file while a task reads it, and retention skips locked files.
  *
- * <p>Files are told apart by device and inode: a store that was deleted and made again is another one.
+ * <p>Java has POSIX locks only. The kernel drops those of a file when the process closes any descriptor of it. So there
+ * is one counted channel per file and JVM, and no other code here may open a log file. If other code in the JVM closes
+ * the file, only the lock is lost. The mapping stays readable: an unlinked file keeps its bytes, and a log file never
+ * shrinks.
+ *
+ * <p>The key is device and inode, so a store that was deleted and created again has other files.
  */
 public final class MappedFile {
     private static final Map<Object, MappedFile> OPEN = new HashMap<>();
@@ -45,24 +46,25 @@ public final class MappedFile {
         try {
             lockShared();
             long size = channel.size();
-            if (Files.notExists(path)) { // a cleaner was faster and unlinked it before the lock was ours
+            if (Files.notExists(path)) { // retention unlinked the file before the lock was taken
                 throw new NoSuchFileException(path.toString());
             }
             if (size > Integer.MAX_VALUE) {
-                throw new IOException(path + " has " + size + " bytes; log files are smaller than 2 GiB");
+                throw new IOException(path + " has " + size + " bytes; a log file must be smaller than 2 GiB");
             }
             this.bytes = channel.map(FileChannel.MapMode.READ_ONLY, 0, size);
             this.address = ADDRESS.getLong(bytes);
         } catch (IllegalAccessException closed) {
             channel.close();
-            throw new IOException("java.nio is not open to this code; start Spark by its own launcher", closed);
+            throw new IOException("java.nio is not open to ringmq-jvm: start Spark by spark-submit or pyspark, or add"
+                    + " --add-opens=java.base/java.nio=ALL-UNNAMED", closed);
         } catch (IOException failed) {
             channel.close();
             throw failed;
         }
     }
 
-    /** Opens the file or shares it. Each call wants one {@link #release}. Raises NoSuchFileException. */
+    /** Opens or shares the file. Each call needs one {@link #release}. Raises NoSuchFileException. */
     public static MappedFile acquire(Path path) throws IOException {
         synchronized (OPEN) {
             Object key = keyOf(path);
@@ -71,7 +73,7 @@ public final class MappedFile {
                 file = new MappedFile(path, key);
                 if (!key.equals(keyOf(path))) {
                     file.channel.close();
-                    throw new IOException(path + " was replaced while it was opened");
+                    throw new IOException(path + " was replaced during the open; run the read again");
                 }
                 OPEN.put(key, file);
             }
@@ -81,10 +83,10 @@ public final class MappedFile {
     }
 
     /**
-     * Gives it back; the last user's release unlocks and unmaps.
+     * Releases the file. The last release unlocks and unmaps it.
      *
-     * @param unmap false when another thread may still be reading values: then the garbage collector unmaps, once no
-     *     reader can be reached any more
+     * @param unmap false if another thread may still read values: the garbage collector then unmaps the file, when no
+     *     reader is reachable
      */
     public void release(boolean unmap) throws IOException {
         synchronized (OPEN) {
@@ -100,12 +102,12 @@ public final class MappedFile {
         }
     }
 
-    /** Where its first byte lies in memory. */
+    /** Returns the address of the first byte. */
     public long address() {
         return address;
     }
 
-    /** Bytes in it. */
+    /** Returns the size in bytes. */
     public int size() {
         return bytes.capacity();
     }
@@ -117,9 +119,9 @@ public final class MappedFile {
 
     private void lockShared() throws IOException {
         try {
-            channel.lock(0, 1, true); // byte 0, as the Python source and retention do
+            channel.lock(0, 1, true); // byte 0, as in the Python source and in retention
         } catch (OverlappingFileLockException held) {
-            return; // another class loader's copy of this class holds it for this process already
+            return; // another class loader's copy of this class holds the lock for this process
         }
     }
 

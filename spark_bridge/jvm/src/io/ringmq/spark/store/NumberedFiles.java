@@ -15,8 +15,9 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * The files of one folder that are named by the offset of their first byte (20 digits) and hold {@code fileBytes} each.
- * Reads a few bytes at a time with positional reads; the log itself is mapped by {@link MappedFile} instead.
+ * The files of one folder, each named by the offset of its first byte (20 digits) and of {@code fileBytes} bytes.
+ *
+ * <p>Reads a few bytes at a time with positional reads. {@link MappedFile} maps the log.
  */
 final class NumberedFiles implements Closeable {
     private static final int NAME_DIGITS = 20;
@@ -33,7 +34,7 @@ final class NumberedFiles implements Closeable {
         this.starts = starts(folder);
     }
 
-    /** Starts of the files in a folder, ascending; foreign names are passed over, a missing folder has none. */
+    /** Returns the starts of the files in a folder, ascending. Foreign names are skipped, a missing folder has none. */
     static List<Long> starts(Path folder) throws IOException {
         List<Long> starts = new ArrayList<>();
         try (DirectoryStream<Path> entries = Files.newDirectoryStream(folder)) {
@@ -58,19 +59,21 @@ final class NumberedFiles implements Closeable {
         return folder.resolve(fileName(start));
     }
 
-    /** First byte that is there, 0 without files. */
+    /** Returns the first existing byte, 0 without files. */
     long minOffset() {
         return starts.isEmpty() ? 0 : starts.get(0);
     }
 
-    /** Start of the file with this offset, -1 when there is none. */
+    /** Returns the start of the file with this offset, -1 without such a file. */
     long startOf(long offset) {
         int found = Collections.binarySearch(starts, offset);
         int index = found >= 0 ? found : -found - 2;
         return index >= 0 && offset < starts.get(index) + fileBytes ? starts.get(index) : -1;
     }
 
-    /** Reads up to {@code into.remaining()} bytes of one file; fewer at its end, none where no file is. Flips the buffer. */
+    /**
+     * Reads up to {@code into.remaining()} bytes of one file: fewer at its end, none without a file. Flips the buffer.
+     */
     void read(long offset, ByteBuffer into) throws IOException {
         long start = startOf(offset);
         if (start >= 0 && open(start)) {
@@ -93,7 +96,7 @@ final class NumberedFiles implements Closeable {
         close();
         try {
             channel = FileChannel.open(path(start), StandardOpenOption.READ);
-        } catch (NoSuchFileException gone) { // retention took it since the folder was listed
+        } catch (NoSuchFileException gone) { // retention deleted it after the listing
             return false;
         }
         channelStart = start;

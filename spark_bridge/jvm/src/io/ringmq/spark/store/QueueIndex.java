@@ -5,10 +5,12 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 
 /**
- * The index of one queue: {@code consumequeue/<topic>/<queue id>} with 20-byte units of one message each, or
- * {@code batchconsumequeue/...} with 46-byte units of one record each, whose records may hold several messages. Units are
- * addressed by their number; in a plain queue that is the queue offset. Neither end is stored anywhere: the last valid
- * unit whose record is readable is the last, the first one whose record the log still has is the first.
+ * The index of one queue.
+ *
+ * <p>{@code consumequeue/<topic>/<queue id>} has 20-byte units of one message. {@code batchconsumequeue/...} has
+ * 46-byte units of one record, which may have several messages. Units are addressed by number, which in a plain queue
+ * is the queue offset. No file stores the ends of a queue. The first unit is the first one whose record the log still
+ * has. The last unit is the last valid one whose record is readable.
  */
 public final class QueueIndex implements Closeable {
     private static final int PLAIN_BYTES = 20;
@@ -31,14 +33,14 @@ public final class QueueIndex implements Closeable {
         this.one = ByteBuffer.allocate(unitBytes);
     }
 
-    /** A question about a unit; null stands for one that is not written. */
+    /** A test of a unit; null stands for an unwritten unit. */
     @FunctionalInterface
     public interface Question {
-        /** Whether the unit lies behind what is searched. */
+        /** Returns true if the unit lies behind the searched position. */
         boolean isBehind(Unit unit) throws IOException;
     }
 
-    /** The unit with this number, null when it is not written (yet) or its file is gone. */
+    /** Returns the unit with this number, null if it is unwritten or its file is gone. */
     public Unit unit(long number) throws IOException {
         if (number < 0) {
             return null;
@@ -48,7 +50,7 @@ public final class QueueIndex implements Closeable {
         return one.remaining() < unitBytes ? null : decode(one, 0, number);
     }
 
-    /** The same for readers that go through many units one after another. */
+    /** Returns the unit as {@link #unit} does, with a cache for sequential readers. */
     public Unit nextUnit(long number) throws IOException {
         if (number < chunkFirst || number >= chunkFirst + chunkUnits) {
             if (chunk == null) {
@@ -65,12 +67,12 @@ public final class QueueIndex implements Closeable {
         return decode(chunk, (int) (number - chunkFirst) * unitBytes, number);
     }
 
-    /** Whether {@link #nextUnit} found bytes there, though they may be no unit. */
+    /** Returns true if {@link #nextUnit} found bytes there, of a unit or not. */
     public boolean hadBytes(long number) {
         return number >= chunkFirst && number < chunkFirst + chunkUnits;
     }
 
-    /** The first number of the file behind this one, MAX_VALUE when there is none. */
+    /** Returns the first number of the next file, MAX_VALUE without one. */
     public long nextFile(long number) {
         for (long start : files.starts) {
             if (start > number * unitBytes) {
@@ -94,7 +96,7 @@ public final class QueueIndex implements Closeable {
         return count <= 0 ? null : new Unit(base, count, logOffset, size);
     }
 
-    /** Number behind the last unit whose record ends at or below the bound. */
+    /** Returns the number behind the last unit whose record ends at or below the bound. */
     public long endNumber(long bound) throws IOException {
         long perFile = files.fileBytes / unitBytes;
         for (int i = files.starts.size() - 1; i >= 0; i--) {
@@ -107,15 +109,16 @@ public final class QueueIndex implements Closeable {
         return 0;
     }
 
-    /** Number of the first unit below {@code end} whose record the log still has. */
+    /** Returns the number of the first unit below {@code end} whose record the log still has. */
     public long minNumber(long logMinOffset, long end) throws IOException {
         long first = Math.min(files.minOffset() / unitBytes, end);
         return firstNumber(first, end, unit -> unit != null && unit.logOffset() >= logMinOffset);
     }
 
     /**
-     * The first number in [low, high) whose unit lies behind, {@code high} when none does (binary search). A filler says
-     * nothing of its place in the log, so the unit behind it is asked in its stead.
+     * Returns the first number in [low, high) whose unit lies behind, else {@code high}, by binary search.
+     *
+     * <p>A filler has no log offset, so the unit behind it decides.
      */
     public long firstNumber(long low, long high, Question question) throws IOException {
         long from = low;
@@ -134,13 +137,13 @@ public final class QueueIndex implements Closeable {
         return found;
     }
 
-    /** The first unit in [low, high) that stands for a record, null when there is none. */
+    /** Returns the first unit in [low, high) with a record, else null. */
     public Unit firstUnit(long low, long high) throws IOException {
         long number = pastFillers(low, high);
         return number < high ? unit(number) : null;
     }
 
-    /** The last unit in [low, high) that stands for a record, null when there is none. */
+    /** Returns the last unit in [low, high) with a record, else null. */
     public Unit lastUnit(long low, long high) throws IOException {
         for (long number = high - 1; number >= low; number--) {
             Unit unit = unit(number);
@@ -151,12 +154,12 @@ public final class QueueIndex implements Closeable {
         return null;
     }
 
-    /** The first queue offset in [offset, high) that has a record, {@code high} when none has. A batch queue has no gap. */
+    /** Returns the first queue offset in [offset, high) with a record, else {@code high}. A batch queue has no gap. */
     public long nextRecord(long offset, long high) throws IOException {
         return isBatch ? Math.min(offset, high) : pastFillers(offset, high);
     }
 
-    /** The first queue offset in [offset, high) that was left out, {@code high} when none was. */
+    /** Returns the first queue offset in [offset, high) without a record, else {@code high}. */
     public long nextLeftOut(long offset, long high) throws IOException {
         ByteBuffer units = isBatch ? null : ByteBuffer.allocate(CHUNK_UNITS * unitBytes);
         long at = offset;
@@ -177,7 +180,7 @@ public final class QueueIndex implements Closeable {
         return high;
     }
 
-    /** Queue offsets in [low, high) that have a record. */
+    /** Returns the number of queue offsets in [low, high) with a record. */
     public long countRecords(long low, long high) throws IOException {
         long count = 0;
         long at = nextRecord(low, high);
@@ -189,7 +192,7 @@ public final class QueueIndex implements Closeable {
         return count;
     }
 
-    /** The first number in [number, high) that holds no filler, {@code high} when all are fillers. */
+    /** Returns the first number in [number, high) that has no filler, else {@code high}. */
     private long pastFillers(long number, long high) throws IOException {
         Unit first = number < high ? unit(number) : null;
         if (first == null || !first.isFiller()) {
@@ -214,7 +217,7 @@ public final class QueueIndex implements Closeable {
         return high;
     }
 
-    /** Number of the unit in [low, high) that holds this queue offset or the first later one. */
+    /** Returns the number of the unit in [low, high) with this queue offset, or with the first later one. */
     public long numberOf(long offset, long low, long high) throws IOException {
         if (!isBatch) {
             return Math.max(low, Math.min(offset, high));

@@ -15,8 +15,8 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 
 /**
- * A store on this host: its folders and file sizes. Sizes are read off the first file that holds something, as a store does
- * not carry its configuration.
+ * A store on this host: its folders and file sizes. A store does not contain its configuration, so the first file with
+ * data gives the size.
  */
 public final class StoreFolder implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -28,32 +28,35 @@ public final class StoreFolder implements Serializable {
     private static final int FORMAT = 1; // of store/store_format.py
     private static final int QUEUE_DEPTH = 2; // topic, queue id
     private static final long DISPATCH_WAIT_NS = 2_000_000_000L;
-    private static final long DISPATCH_LOOK_NS = 500_000; // dispatch looks as often
+    private static final long DISPATCH_LOOK_NS = 500_000; // the interval of dispatch
     private static final long START_WAIT_NS = 5_000_000_000L;
     private static final long START_LOOK_NS = 50_000_000;
 
     private final String root;
     private final String identity;
-    private volatile long logFileBytes; // of the first file there is; 0 = none yet, as in the next two
+    private volatile long logFileBytes; // of the first file; 0 = no file yet, as in the next two
     private volatile long queueFileBytes;
     private volatile long batchFileBytes;
 
-    /** A queue's name; of one without a folder it is not known whether it will be a batch queue. */
+    /** Name of a queue. {@code isBatch} is unknown, and false, for a queue without a folder. */
     public record QueueName(String topic, int queueId, boolean isBatch) {}
 
-    /** Raises IOException when there is no log on this host, or a newer RingMQ has written it. */
+    /** Opens the store. Raises IOException if this host has no log there, or a newer RingMQ has written it. */
     public StoreFolder(Path root) throws IOException {
         this.root = root.toAbsolutePath().toString();
         if (!Files.isDirectory(root.resolve(LOG))) {
             throw new NoSuchFileException(
-                    root.resolve(LOG).toString(), null, "the store has no such folder on this host");
+                    root.resolve(LOG).toString(), null, "no such folder on this host; check option store");
         }
         checkFormat(root);
         this.identity = identity();
         lookForSizes();
     }
 
-    /** A frame may be made before its store's first message: sizes that are not known are looked for at every read. */
+    /**
+     * Finds sizes that are still unknown, before each read: a DataFrame may be older than the first message of its
+     * store.
+     */
     private void lookForSizes() throws IOException {
         logFileBytes = logFileBytes > 0 ? logFileBytes : firstSize(root().resolve(LOG), 0);
         queueFileBytes = queueFileBytes > 0 ? queueFileBytes : firstSize(root().resolve(QUEUES), QUEUE_DEPTH);
@@ -65,47 +68,50 @@ public final class StoreFolder implements Serializable {
         try {
             text = Files.readString(root.resolve(FORMAT_MARKER)).strip();
         } catch (NoSuchFileException absent) {
-            return; // a stock broker's
+            return; // a store of a stock broker
         }
         String[] words = text.split(" ", 2);
         if (!words[0].matches("[0-9]{1,9}")) {
-            throw new IOException(root.resolve(FORMAT_MARKER) + " holds no format number");
+            throw new IOException(root.resolve(FORMAT_MARKER) + " is damaged: '" + words[0] + "' is no format number");
         }
         if (Integer.parseInt(words[0]) > FORMAT) {
             throw new IOException("store " + root + " has format " + words[0] + ", written by "
-                    + (words.length > 1 ? words[1] : "a newer RingMQ") + "; this RingMQ knows formats up to " + FORMAT);
+                    + (words.length > 1 ? words[1] : "a newer RingMQ") + "; this ringmq-jvm reads formats up to "
+                    + FORMAT + ", use a newer one");
         }
     }
 
-    /** Its folder. */
+    /** Returns the folder. */
     public Path root() {
         return Path.of(root);
     }
 
-    /** Bytes of one log file; 0 for an empty log. */
+    /** Returns the bytes of one log file, 0 for an empty log. */
     public long logFileBytes() {
         return logFileBytes;
     }
 
-    /** Whether its log is still the folder that this object was made for, and not one that was made since. */
+    /** Returns false if the log was deleted and created again since the constructor. */
     public boolean isSame() throws IOException {
         return identity.equals(identity());
     }
 
-    /** Path of the log file with this offset. */
+    /** Returns the path of the log file with this offset. */
     public Path logFile(long logOffset) {
         return root().resolve(LOG).resolve(NumberedFiles.fileName(logFileStart(logOffset)));
     }
 
-    /** Offset of the first byte of the log file with this offset. */
+    /** Returns the offset of the first byte of the log file with this offset. */
     public long logFileStart(long logOffset) {
         return logOffset - logOffset % logFileBytes;
     }
 
     /**
-     * What may be read now, as log offsets. A live RingMQ says it; of a running stock broker, or of a store that was
-     * stopped cleanly, the queues do. Where a store without owner ends that was not stopped cleanly only recovery knows,
-     * and that is left to the Python source; while a RingMQ starts nobody knows. Raises IOException then.
+     * Returns the readable range of the log.
+     *
+     * <p>A live RingMQ publishes the end. The queues have it for a running stock broker, and for a store that was
+     * stopped cleanly. Raises IOException for a store without owner that was not stopped cleanly: only recovery finds
+     * its end, which the Python source does. Raises IOException also if a RingMQ is starting.
      */
     public Readable readable() throws IOException {
         long giveUpAt = System.nanoTime() + START_WAIT_NS;
@@ -114,7 +120,7 @@ public final class StoreFolder implements Serializable {
         while (marks == null && owner == Watermarks.Owner.RINGMQ) {
             if (System.nanoTime() >= giveUpAt) {
                 throw new IOException("store " + root + ": its broker is starting (or its /dev/shm is not this host's):"
-                        + " how far it may be read is known when it serves");
+                        + " the readable end is known when it serves; run the read then");
             }
             LockSupport.parkNanos(START_LOOK_NS);
             marks = dispatched();
@@ -128,8 +134,8 @@ public final class StoreFolder implements Serializable {
         }
         boolean isClean = !Files.exists(root().resolve("abort")) && !Files.exists(root().resolve("ringmq.failed"));
         if (!isClean && owner == Watermarks.Owner.NONE) {
-            throw new IOException("store " + root + " has no owner and was not stopped cleanly: format ringmq finds its"
-                    + " end as recovery does, ringmq-jvm does not; or start its broker");
+            throw new IOException("store " + root + " has no owner and was not stopped cleanly, so ringmq-jvm cannot"
+                    + " find its end; use format ringmq, or start the broker");
         }
         return new Readable(first, Long.MAX_VALUE);
     }
@@ -137,18 +143,21 @@ public final class StoreFolder implements Serializable {
     /**
      * Log offsets [{@code begin}, {@code end}) that may be read.
      *
-     * @param begin first one that is still there
-     * @param end first one that may not be read yet, MAX_VALUE when the queues go no further
+     * @param begin first existing offset
+     * @param end first offset that may not be read yet, MAX_VALUE if the queues have the end
      */
     public record Readable(long begin, long end) {}
 
-    /** The owner's watermarks, as soon as all that was acknowledged by now has its place in a queue; null without. */
+    /**
+     * Returns the watermarks of the owner, once each record acknowledged by now is in its queue. Returns null without
+     * an owner.
+     */
     private Watermarks dispatched() throws IOException {
         Watermarks marks = Watermarks.read(root());
         long confirmed = marks == null ? 0 : marks.confirmOffset;
         long giveUpAt = System.nanoTime() + DISPATCH_WAIT_NS;
         while (marks != null
-                && marks.dispatchedOffset < Math.min(confirmed, marks.confirmOffset) // a slave's may fall
+                && marks.dispatchedOffset < Math.min(confirmed, marks.confirmOffset) // it may fall on a slave
                 && System.nanoTime() < giveUpAt) {
             LockSupport.parkNanos(DISPATCH_LOOK_NS);
             marks = Watermarks.read(root());
@@ -156,7 +165,7 @@ public final class StoreFolder implements Serializable {
         return marks;
     }
 
-    /** The broker's name: what it left in the store, or stock's default. */
+    /** Returns the name that the broker left in the store, else the default of stock. */
     public String brokerName() throws IOException {
         Path file = root().resolve("config").resolve("brokerName");
         String name = Files.isRegularFile(file) ? Files.readString(file).strip() : "";
@@ -164,9 +173,9 @@ public final class StoreFolder implements Serializable {
     }
 
     /**
-     * Every queue that has a folder, of both kinds, and those that are configured and wait for their first message.
+     * Returns all queues with a folder, of both kinds, and all configured queues.
      *
-     * @param withOwn whether topics that are named after the broker and its cluster count without a folder, too
+     * @param withOwn true: include topics named after broker and cluster that have no folder
      */
     public List<QueueName> queueNames(boolean withOwn) throws IOException {
         List<QueueName> names = foundNames();
@@ -196,7 +205,7 @@ public final class StoreFolder implements Serializable {
         return names;
     }
 
-    /** Opens a queue's index. */
+    /** Opens the index of a queue. */
     public QueueIndex openQueue(String topic, int queueId, boolean isBatch) throws IOException {
         Path folder = root().resolve(isBatch ? BATCH_QUEUES : QUEUES).resolve(topic).resolve(String.valueOf(queueId));
         return new QueueIndex(new NumberedFiles(folder, isBatch ? batchFileBytes : queueFileBytes), isBatch);

@@ -1,27 +1,27 @@
 package io.ringmq.spark.store;
 
 /**
- * One entry of a queue's index: a record of the log and the messages in it.
+ * One unit of a queue: a record of the log and its messages.
  *
- * @param offset queue offset of its first message
- * @param count messages in the record; more than 1 only in a batch queue
- * @param logOffset where the record begins in the commit log
+ * @param offset queue offset of the first message
+ * @param count messages in the record, over 1 only in a batch queue
+ * @param logOffset log offset of the record
  * @param size bytes of the record
  */
 public record Unit(long offset, long count, long logOffset, int size) {
     static final int FILLER_SIZE = Integer.MAX_VALUE;
 
-    /** Queue offset behind its last message. */
+    /** Returns the queue offset behind the last message. */
     public long end() {
         return offset + count;
     }
 
-    /** Commit-log offset behind the record. */
+    /** Returns the log offset behind the record. */
     public long logEnd() {
         return logOffset + size;
     }
 
-    /** Stands for messages that were never there: a queue that began at a later offset is filled with these. */
+    /** Returns true for a filler, which fills a queue in front of its first message. */
     public boolean isFiller() {
         return size == FILLER_SIZE && logOffset == 0;
     }

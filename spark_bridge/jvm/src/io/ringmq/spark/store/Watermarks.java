@@ -9,13 +9,14 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 
 /**
- * The watermark page of the broker that owns a store: the Java side of {@code ringmq.ipc.watermark}, whose text has the
- * byte map. It is believed only while somebody holds the store's lock and the page names the same store.
+ * The watermark page of the owner of a store: the Java twin of {@code ringmq.ipc.watermark}, which documents the bytes.
+ *
+ * <p>The page counts only if a process holds the store's lock and the page names the same store.
  */
 final class Watermarks {
     private static final Path SHARED_MEMORY = Path.of("/dev/shm");
     private static final Path LOCKS = Path.of("/proc/locks");
-    private static final int LOOKS_MAX = 4; // the list comes in pieces: locks that go meanwhile make it skip others
+    private static final int LOOKS_MAX = 4; // a lock released between two reads of the list hides others
     private static final long MAGIC = 0x5245544157514D52L;
     private static final int CONFIRM_FLUSHED = 1;
     private static final int CONFIRM_LIMITED = 2;
@@ -24,17 +25,17 @@ final class Watermarks {
     private static final int INODE_FIELD = 5; // "1: OFDLCK ADVISORY WRITE -1 08:01:1234 0 0"
     private static final String OWN_LOCK = "OFDLCK";
 
-    /** Who holds a store's lock. */
+    /** Owner of the lock of a store. */
     enum Owner {
         NONE,
         RINGMQ,
         STOCK
     }
 
-    /** First log offset that consumers may not see yet. */
+    /** First log offset that is not readable yet. */
     final long confirmOffset;
 
-    /** Below it every record has its place in a queue. */
+    /** All records below this log offset are in their queues. */
     final long dispatchedOffset;
 
     /** First log offset that retention has left. */
@@ -43,14 +44,14 @@ final class Watermarks {
     private Watermarks(ByteBuffer page) {
         int policy = page.getInt(12);
         long local = (policy & CONFIRM_FLUSHED) != 0 ? page.getLong(128) : page.getLong(64);
-        long limit = page.getLong(576); // -1, the largest unsigned number, is no limit
+        long limit = page.getLong(576); // -1, the largest unsigned number, means no limit
         boolean limited = (policy & CONFIRM_LIMITED) != 0 && Long.compareUnsigned(limit, local) < 0;
         dispatchedOffset = page.getLong(192);
-        confirmOffset = Math.max(limited ? limit : local, dispatchedOffset); // what was readable stays so
+        confirmOffset = Math.max(limited ? limit : local, dispatchedOffset); // readable records stay readable
         minOffset = page.getLong(256);
     }
 
-    /** The owner's page, null without a live owner that has one. */
+    /** Returns the page of the live owner, null without one. */
     static Watermarks read(Path root) throws IOException {
         long device = number(root, "unix:dev");
         long inode = number(root, "unix:ino");
@@ -70,10 +71,12 @@ final class Watermarks {
     }
 
     /**
-     * Who owns the store: a stock broker's lock is of another kind than ours, and beside it the page is what a killed
-     * RingMQ left. Read from the kernel's list: Java can only try to take a lock, and a broker that
-     * starts in that moment would find its store locked. Devices are not compared, as stacked file systems show another
-     * one here.
+     * Returns the owner of the store.
+     *
+     * <p>A stock broker takes another kind of lock than RingMQ. Beside that lock the page is one that a killed RingMQ
+     * left. The method reads the kernel's list of locks: Java can only try to take a lock, and a broker that starts at
+     * that moment would find its store locked. Devices are not compared, because stacked file systems show other ones
+     * here.
      */
     static Owner ownerOf(Path root) throws IOException {
         String inode;
