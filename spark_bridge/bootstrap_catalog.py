@@ -66,8 +66,8 @@ class BootstrapCatalog:
         try:
             others = self._remote.broker_names() - {self._only}
         except ReadError as error:
-            log.warning("%s. The files of %s are read on", error, self._only)
+            log.warning("%s. The stream continues with the files of %s", error, self._only)
             return
         if others:
-            log.warning("%s joined: the brokers are asked from now on, not the files", ", ".join(sorted(others)))
+            log.warning("%s joined: the stream asks the brokers from now on, not the files", ", ".join(sorted(others)))
             self._chosen = self._remote

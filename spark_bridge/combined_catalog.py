@@ -66,7 +66,7 @@ class CombinedCatalog:
             with Cluster(self._bootstrap) as cluster:
                 return list(broker_locations(cluster, set()))
         except RingmqError as error:
-            raise ReadError(f"bootstrap {self._bootstrap}: the brokers cannot be asked for: {error}") from error
+            raise ReadError(f"bootstrap {self._bootstrap}: no list of brokers: {error}") from error
 
     def _with_address(self, place: BrokerLocation, registered: list[BrokerLocation]) -> BrokerLocation:
         for other in registered:
@@ -100,7 +100,9 @@ def open_by_bootstrap(options: ReadOptions, open_store: StoreCatalogMaker) -> Ca
         files = open_store(replace(options, store=Path(places[0].store.root)))
     except ReadError as error:  # no permission, for one
         log.warning(
-            "the store of broker %s is on this host and cannot be read, so it is asked: %s", places[0].name, error
+            "the store of broker %s is on this host and cannot be read, so tasks pull from the broker: %s",
+            places[0].name,
+            error,
         )
         return remote
     return BootstrapCatalog(CombinedCatalog(files, options.bootstrap), places[0].name, remote)

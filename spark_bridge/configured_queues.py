@@ -33,7 +33,7 @@ def configured_queues(root: Path, wants: Callable[[str], bool], *, with_own: boo
                 for queue_id in range(config["readQueueNums"]):
                     yield topic, queue_id
     except (OSError, ConfigFileError, AttributeError, KeyError, TypeError) as error:
-        log.warning("%s: queues without messages are not seen, %s is not readable: %r", root, FILE, error)
+        log.warning("%s: queues without messages are missing, because %s cannot be read: %r", root, FILE, error)
 
 
 def _load(root: Path) -> dict[str, Any]:

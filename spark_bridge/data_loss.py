@@ -8,16 +8,16 @@ log = logging.getLogger("ringmq.spark_bridge")
 
 
 class DataLossPolicy:
-    """Decides for one slice."""
+    """The policy of one slice."""
 
     def __init__(self, *, fail: bool) -> None:
         self._fail = fail
         self._has_warned = False
 
     def report(self, error: ReadError | DataLossError) -> None:
-        """Raise the error, or go on: the first one of a slice is logged."""
+        """Raise the error, or log the first one of a slice."""
         if self._fail:
             raise error
         if not self._has_warned:
-            log.warning("%s; reading goes on behind it (failOnDataLoss=false), further losses are not listed", error)
+            log.warning("%s; skipped (failOnDataLoss=false), and further ones of this task are not logged", error)
             self._has_warned = True

@@ -63,7 +63,7 @@ def _base_offset(record: StoredRecord) -> int:
     try:
         return int(text)
     except ValueError:
-        raise FallbackRecordError(f"its INNER_BASE {text[:32]!r} is no number") from None
+        raise FallbackRecordError(f"its INNER_BASE {text[:32]!r} is not a number") from None
 
 
 def _split(body: bytes, base_offset: int) -> list[RowMessage]:

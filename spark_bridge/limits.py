@@ -70,7 +70,8 @@ def read_spans(
         for name, offset in (("startingOffsets", begin), ("endingOffsets", end)):
             if not first <= offset <= last:
                 losses.append(
-                    f"queue {key.label} of {key.topic}: {name} asks for {offset}, available are {first} to {last}"
+                    f"queue {key.label} of {key.topic}: {name} asks for offset {offset}, "
+                    f"the queue has {first} to {last}"
                 )
         begin, end = min(max(begin, first), last), min(max(end, first), last)
         if begin < end:
@@ -78,8 +79,8 @@ def read_spans(
     if losses:
         text = "; ".join(losses[:NAMES_SHOWN]) + ("; ..." if len(losses) > NAMES_SHOWN else "")
         if options.fail_on_data_loss:
-            raise DataLossError(f"{text}. failOnDataLoss=false reads what is there")
-        log.warning("%s. Only what is there is read", text)
+            raise DataLossError(f"{text}. failOnDataLoss=false reads the offsets that exist")
+        log.warning("%s. The read covers the offsets that exist", text)
     return spans
 
 

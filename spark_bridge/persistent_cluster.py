@@ -34,7 +34,7 @@ class PersistentCluster:
             return question(self._open())
         except RingmqError as error:
             self.close()
-            raise ReadError(f"bootstrap {self._bootstrap}: {what} could not be asked for: {error}") from error
+            raise ReadError(f"bootstrap {self._bootstrap}: no answer about {what}: {error}") from error
 
     def close(self) -> None:
         """Close the connections. The next request makes new ones."""

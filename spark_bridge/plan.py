@@ -101,7 +101,10 @@ def slices_of(
     size = size if rows_max is None else min(size, rows_max)
     places = {place.name: place for place in catalog.brokers()}
     if away := {span.key.broker for span in spans} - places.keys():
-        raise ReadError(f"brokers {', '.join(sorted(away))} are not registered any more: their rows cannot be had now")
+        raise ReadError(
+            f"brokers {', '.join(sorted(away))} are no longer registered, so their rows cannot be read; "
+            "start them and run the query again"
+        )
     for name, place in places.items():
         own = [span for span in spans if span.key.broker == name]
         slices += [Slice(place, tuple(group), None, times) for group in _groups(own, size)]

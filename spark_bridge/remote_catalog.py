@@ -17,11 +17,11 @@ from ringmq.spark_bridge.slices import BrokerLocation, QueueKey, StoreLocation
 
 log = logging.getLogger("ringmq.spark_bridge")
 
-COMMON_TIMES_MAX = 4  # so many times are asked about in all queues at once; more than that differ from queue to queue
+COMMON_TIMES_MAX = 4  # more different times than this are queue by queue, so each is requested for its queue alone
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Metadata:
     """The brokers at one moment, and the bounds of their queues."""
 
     brokers: tuple[BrokerLocation, ...]
@@ -35,7 +35,7 @@ class RemoteCatalog:
         assert options.bootstrap is not None
         self._options = options
         self._cluster = PersistentCluster(options.bootstrap)
-        self._last: _Look | None = None
+        self._last: _Metadata | None = None
         self._offsets: dict[int, dict[MessageQueue, int]] = {}
         self._own_topics: dict[str, set[str]] = {}  # by the broker's address
         self._silent: set[str] = set()
@@ -52,7 +52,7 @@ class RemoteCatalog:
 
     def queues(self) -> list[QueueKey]:
         """See Catalog. An unknown topic has no queues."""
-        self._last = self._cluster.ask("brokers, queues and their bounds", self._take_look)
+        self._last = self._cluster.ask("brokers, queues and their bounds", self._fetch_metadata)
         self._offsets = {}
         return sorted(self._last.bounds)
 
@@ -87,7 +87,7 @@ class RemoteCatalog:
         assert self._last is not None
         return self._last.bounds
 
-    def _take_look(self, cluster: Cluster) -> _Look:
+    def _fetch_metadata(self, cluster: Cluster) -> _Metadata:
         """Return the queues whose broker is registered before and after the request.
 
         For a broker that leaves or comes in between, the list of its queues may be incomplete.
@@ -97,7 +97,7 @@ class RemoteCatalog:
         places = tuple(place for place in broker_locations(cluster, self._silent) if place.name in before)
         seen = {place.name for place in places}
         bounds = {QueueKey(*queue): limits for queue, limits in found.items() if queue.broker_name in seen}
-        return _Look(places, bounds)
+        return _Metadata(places, bounds)
 
     def _topics(self, cluster: Cluster, addresses: Iterable[str]) -> list[str]:
         """Return the chosen topics, without brokers' own topics unless these are requested."""
@@ -113,22 +113,24 @@ class RemoteCatalog:
         if address not in self._own_topics:
             try:
                 self._own_topics[address] = cluster.system_topics(address)
-            except RingmqError as error:  # one with chosen queues is missed when these are asked for
-                log.debug("broker %s does not tell its system topics: %s", address, error)
+            except RingmqError as error:  # if it has chosen queues, the request for these fails
+                log.debug("broker %s did not list its system topics: %s", address, error)
                 return set()
         return self._own_topics[address]
 
 
 def broker_locations(cluster: Cluster, silent: set[str]) -> Iterator[BrokerLocation]:
-    """Every registered broker with its address, and with its store where it says where that is. `silent` keeps those
-    that do not answer: each is told of once."""
+    """Yield each registered broker with its address, and with its store if it names one.
+
+    `silent` has the brokers without an answer, so that each is logged once.
+    """
     for name, address in cluster.brokers().items():
         try:
             folder = cluster.store_folder(address)
             silent.discard(name)
-        except RingmqError as error:  # a broker that is not read need not be up
+        except RingmqError as error:  # a broker without chosen rows may be down
             if name not in silent:
-                log.warning("broker %s does not tell where its store is: %s", name, error)
+                log.warning("broker %s did not name its store, so tasks pull from it: %s", name, error)
             silent.add(name)
             folder = None
         place = None if folder is None else StoreLocation(folder.root, folder.boot_id, folder.device, folder.inode)

@@ -27,7 +27,7 @@ def read_log(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterat
     except DataLossError as error:
         reader.data_loss.report(error)
     if reader.left_out:
-        text = "%s: %d records name another place of the log than theirs, no queue has them: they are left out"
+        text = "%s: %d records contain another log offset than their own and are in no queue: skipped"
         log.warning(text, part.broker.store.root, reader.left_out)
     if reader.rows.count:
         yield reader.rows.take()

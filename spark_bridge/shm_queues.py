@@ -117,7 +117,7 @@ class _QueueReader:
             if cursor.at < cursor.span.end:
                 heapq.heappush(heap, (cursor.position, place))
         if self._left_out:
-            log.warning("%s: %d queue offsets have no readable record and are left out", self._root, self._left_out)
+            log.warning("%s: %d queue offsets have no readable record and are skipped", self._root, self._left_out)
         if self._rows.count:
             yield self._rows.take()
 

@@ -37,14 +37,14 @@ log = logging.getLogger("ringmq.spark_bridge")
 
 DISPATCH_WAIT_S: Final = 2.0
 START_WAIT_S: Final = 5.0
-START_LOOK_S: Final = 0.05
+START_POLL_S: Final = 0.05
 EVERYTHING: Final = 1 << 62
-LOOKS_MAX: Final = 5
-MAPPED_FILES_MAX = 16384  # a plan looks three times at each queue; a process may have 65,530 mappings
+SNAPSHOT_TRIES_MAX: Final = 5
+MAPPED_FILES_MAX = 16384  # a plan maps each queue up to three times; a process may have 65,530 mappings
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _Snapshot:
     """The store at one moment."""
 
     place: BrokerLocation
@@ -55,7 +55,7 @@ class _Look:
 
 
 class StoreCatalog:
-    """See `Catalog`. Each look opens the files again, to notice a store that was made again."""
+    """See `Catalog`. Each snapshot opens the files again, to notice a store that was created again."""
 
     def __init__(self, options: ReadOptions, clock: Callable[[], float] = time.monotonic) -> None:
         """Open nothing before the first call. A folder without a readable store then raises `ReadError`."""
@@ -64,7 +64,7 @@ class StoreCatalog:
         self._options = options
         self._clock = clock
         self._ended: tuple[object, int, Backlog] | None = None
-        self._last: _Look | None = None
+        self._last: _Snapshot | None = None
         self._live: LiveQueues | None = None
 
     def brokers(self) -> tuple[BrokerLocation, ...]:
@@ -76,15 +76,15 @@ class StoreCatalog:
 
     def queues(self) -> list[QueueKey]:
         """See Catalog."""
-        self._last = self._take_look()
+        self._last = self._snapshot()
         with readable(self._root):
             return sorted(self._keys())
 
     def ends(self) -> dict[QueueKey, int]:
         """See Catalog. Uses the tables of a live owner, if they are readable, in place of the files."""
         with readable(self._root):
-            marks = self._dispatched_watermarks(start_wait_s=0.0)  # a stream looks again
-        self._last = None  # what is asked about these queues next takes a look of its own, at least as new
+            marks = self._dispatched_watermarks(start_wait_s=0.0)  # a stream tries again
+        self._last = None  # the next question about these queues takes a snapshot that is at least as new
         if not marks.live:
             self._live = None
         elif self._live is None or self._live.start_id != marks.start_id:
@@ -105,10 +105,10 @@ class StoreCatalog:
 
     def offset_at(self, key: QueueKey, timestamp_ms: int) -> int | None:
         """See Catalog. Store times never fall along a queue."""
-        look, (first, end) = self._now, self.bounds(key)
+        snapshot, (first, end) = self._now, self.bounds(key)
         with readable(self._root):
-            offset = look.store.offset_by_time(key.topic, key.queue_id, timestamp_ms, look.index.span.end)
-        for record in look.index.tail(key):
+            offset = snapshot.store.offset_by_time(key.topic, key.queue_id, timestamp_ms, snapshot.index.span.end)
+        for record in snapshot.index.tail(key):
             if offset >= record.queue_offset and record.store_time_ms < timestamp_ms:
                 offset = record.queue_offset + record.messages
         return max(first, offset) if offset < end else None
@@ -118,36 +118,36 @@ class StoreCatalog:
         return self._now.index
 
     @property
-    def _now(self) -> _Look:
+    def _now(self) -> _Snapshot:
         if self._last is None:
-            self._last = self._take_look()
+            self._last = self._snapshot()
         return self._last
 
-    def _take_look(self) -> _Look:
+    def _snapshot(self) -> _Snapshot:
         with readable(self._root):
-            for _ in range(LOOKS_MAX - 1):
-                # What was listed is taken away meanwhile by a broker that recovers, or by retention.
+            for _ in range(SNAPSHOT_TRIES_MAX - 1):
+                # A broker that recovers, or retention, may delete a listed file meanwhile.
                 with contextlib.suppress(FileNotFoundError):
-                    return self._look()
-            return self._look()
+                    return self._take_snapshot()
+            return self._take_snapshot()
 
-    def _look(self) -> _Look:
+    def _take_snapshot(self) -> _Snapshot:
         place = self._place()
-        marks = self._dispatched_watermarks()  # first: what is listed afterwards is at least as new
+        marks = self._dispatched_watermarks()  # first, so that the listing is at least as new
         store = MessageStore(config_without_index(self._root), MAPPED_FILES_MAX)
         check_log(store.commit_log)
         end, tails = self._end(marks, store)
         files = store.commit_log.files
         begin = max(files.min_offset, marks.min_offset)
         index = LogIndex(store, LogSpan(min(begin, end), min(end, files.end_offset)), tails)
-        return _Look(place, store, index, tails, {})
+        return _Snapshot(place, store, index, tails, {})
 
     def _place(self) -> BrokerLocation:
         check_folder(self._root)
         return BrokerLocation(read_broker_name(self._root), None, _store_place(self._root))
 
     def _end(self, marks: Watermarks, store: MessageStore) -> tuple[int, Backlog]:
-        """The end of what is readable, and the records in front of it that no queue knows."""
+        """Return the readable end, and the records in front of it that no queue has."""
         if marks.live:
             return marks.dispatched_offset, {}
         if marks.lock_holder is not None:
@@ -155,7 +155,7 @@ class StoreCatalog:
         if not markers.has_abort(self._root) and markers.failed_cause(self._root) is None:
             return EVERYTHING, {}
         stamp = tuple(_stamp(self._root / name) for name in (layout.ABORT, layout.COMMIT_LOG, layout.CHECKPOINT))
-        if self._ended is None or self._ended[0] != stamp:  # it does not change without an owner, and takes a while
+        if self._ended is None or self._ended[0] != stamp:  # slow, and constant without an owner
             found = survey(store.config)
             self._ended = (stamp, found.append_offset, dispatch_backlog(store, found))
         return self._ended[1], self._ended[2]
@@ -167,15 +167,15 @@ class StoreCatalog:
         """
         first = marks = self._owner_watermarks(start_wait_s)
         give_up_at = self._clock() + DISPATCH_WAIT_S
-        # A slave's confirm offset falls when its master is back: what it had in front of dispatch is unread again.
+        # A slave's confirm offset may fall when its master returns, also below what dispatch has to do here.
         while marks.live and marks.dispatched_offset < min(first.confirm_offset, marks.confirm_offset):
             if self._clock() >= give_up_at:
                 behind = first.confirm_offset - marks.dispatched_offset
                 log.warning(
-                    "%s: the broker's queues are %d bytes of log behind; they are read so far", self._root, behind
+                    "%s: the broker's queues are %d bytes behind its log; the read ends there", self._root, behind
                 )
                 break
-            time.sleep(0.0005)  # dispatch looks every 0.5 ms
+            time.sleep(0.0005)  # the interval of dispatch
             marks = read_watermarks(self._root)
         return marks
 
@@ -184,10 +184,10 @@ class StoreCatalog:
         while (marks := read_watermarks(self._root)).is_starting:
             if self._clock() >= give_up_at:
                 raise BrokerStartingError(
-                    f"store {self._root}: its broker is starting (or its /dev/shm is not this host's): how far it may "
-                    "be read is known when it serves. Read then, or by the options bootstrap and transport=tcp"
+                    f"store {self._root}: its broker is starting (or its /dev/shm is not this host's): the readable "
+                    "end is known when it serves. Read then, or with the options bootstrap and transport=tcp"
                 )
-            time.sleep(START_LOOK_S)
+            time.sleep(START_POLL_S)
         return marks
 
     def _keys(self) -> Iterator[QueueKey]:

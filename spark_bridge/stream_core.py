@@ -1,8 +1,8 @@
 """The steps of a streaming query: the end of a batch, and its lost rows. No IO, no Spark.
 
-A query's place is one offset per queue, the next that it will read. In a checkpoint it stands as JSON in a fixed order,
+A query's position is one offset per queue, the next that it will read. A checkpoint has it as JSON in a fixed order,
 `{"topic": {"broker:queue": 5}}`: Spark compares and keeps text. Names in parentheses, which no topic can have, say more
-about a batch's end (see `StreamOffset`). A queue without a place is one that appeared since; the query reads it from
+about a batch's end (see `StreamOffset`). A queue without an offset is newer than the position; the query reads it from
 its first offset on. Limits are those of Spark's Kafka source.
 """
 
@@ -25,29 +25,30 @@ class OffsetsError(ValueError):
 class StreamOffset:
     """A batch's end as the checkpoint has it: `offsets`, and what Spark does not keep for us.
 
-    `began` is the begin of the query, in the end of its first batch: Spark asks again for that start when it repeats
-    the batch after a restart. `anew` has the first offsets of queues that were made again since the batch's start. For
-    queues that lost their newest rows it has the begin of the other rows that they got instead. `given_at_ms` is the
-    time of the end, 0 if unknown.
+    `began` is the start of the query, in the end of its first batch: Spark asks again for that start when it repeats
+    the batch after a restart. `recreated` has the first offsets of queues that were deleted and created since the
+    batch's start. For queues that lost their newest rows it has the begin of the rows that replaced them. `given_at_ms`
+    is the time of the end, 0 if unknown.
     """
 
     offsets: Offsets
     began: Offsets | None = None
-    anew: Offsets = field(default_factory=dict)
+    recreated: Offsets = field(default_factory=dict)
     given_at_ms: int = 0
 
 
-BEGAN, ANEW, GIVEN, GIVEN_MS = "(began)", "(anew)", "(given)", "ms"
+BEGAN, RECREATED, GIVEN, GIVEN_MS = "(began)", "(anew)", "(given)", "ms"
+"""Keys of checkpoints, which outlive a version."""
 
 
-def stream_offset_to_json(place: StreamOffset) -> dict[str, dict[str, int]]:
-    """The place as JSON. Notes have the form of offsets, their labels the topic in front: `"Orders/broker-a:0"`."""
-    notes = {} if place.began is None else {BEGAN: _note(place.began)}
-    if place.anew:
-        notes[ANEW] = _note(place.anew)
-    if place.given_at_ms:
-        notes[GIVEN] = {GIVEN_MS: place.given_at_ms}
-    return notes | offsets_to_json(place.offsets)
+def stream_offset_to_json(position: StreamOffset) -> dict[str, dict[str, int]]:
+    """Return the position as JSON. Notes look like offsets, with the topic in the label: `"Orders/broker-a:0"`."""
+    notes = {} if position.began is None else {BEGAN: _note(position.began)}
+    if position.recreated:
+        notes[RECREATED] = _note(position.recreated)
+    if position.given_at_ms:
+        notes[GIVEN] = {GIVEN_MS: position.given_at_ms}
+    return notes | offsets_to_json(position.offsets)
 
 
 def stream_offset_from_json(value: object) -> StreamOffset:
@@ -56,7 +57,9 @@ def stream_offset_from_json(value: object) -> StreamOffset:
     assert isinstance(value, Mapping)  # or there would be no offsets
     try:
         began = _noted(value[BEGAN]) if BEGAN in value else None
-        return StreamOffset(offsets, began, _noted(value.get(ANEW, {})), int(value.get(GIVEN, {}).get(GIVEN_MS, 0)))
+        return StreamOffset(
+            offsets, began, _noted(value.get(RECREATED, {})), int(value.get(GIVEN, {}).get(GIVEN_MS, 0))
+        )
     except (AttributeError, TypeError, ValueError):
         raise _foreign(value) from None
 
@@ -75,7 +78,7 @@ def offsets_from_json(value: object) -> dict[QueueKey, int]:
         return {
             _key(topic, label): offset
             for topic, by_queue in value.items()  # type: ignore[attr-defined]
-            if topic not in (BEGAN, ANEW, GIVEN)
+            if topic not in (BEGAN, RECREATED, GIVEN)
             for label, offset in by_queue.items()
         }
     except (AttributeError, ValueError):
@@ -147,7 +150,7 @@ class Step:
 
     end: Offsets
     trigger: TriggerState = field(default_factory=TriggerState)
-    anew: Offsets = field(default_factory=dict)
+    recreated: Offsets = field(default_factory=dict)
 
 
 def next_end(
@@ -172,26 +175,26 @@ def next_end(
         for key, end in log.offsets.items()
         if start.get(key) != end or key.broker in log.renewed or key in log.replaced
     }
-    anew = {
+    recreated = {
         key: bounds(key)[0] if key.broker in log.renewed else log.replaced[key]
         for key in moved
         if key in start and (key.broker in log.renewed or key in log.replaced)
     }
     begins = {
-        key: anew[key] if key in anew else min(start[key], end) if key in start else bounds(key)[0]
+        key: recreated[key] if key in recreated else min(start[key], end) if key in start else bounds(key)[0]
         for key, end in moved.items()
     }
     lags = {key: moved[key] - begin for key, begin in begins.items() if begin < moved[key]}
     still = held | {key: begins.get(key, offset) for key, offset in start.items() if key in log.offsets}
     if not lags:
-        return Step(still, trigger, anew)
+        return Step(still, trigger, recreated)
     total = sum(lags.values())
     is_late = now_ms - trigger.batch_at_ms >= limits.delay_max_ms
-    if limits.rows_min is not None and total < limits.rows_min and not is_late and not anew:
+    if limits.rows_min is not None and total < limits.rows_min and not is_late and not recreated:
         return Step(start, trigger)
     rows, served_last = apportion(lags, limits.rows_max, trigger.served_last)
     return Step(
-        still | {key: begins[key] + count for key, count in rows.items()}, TriggerState(now_ms, served_last), anew
+        still | {key: begins[key] + count for key, count in rows.items()}, TriggerState(now_ms, served_last), recreated
     )
 
 
@@ -237,42 +240,43 @@ class Batch:
         return sum(span.count for span in self.spans)
 
 
-def batch_between(start: Offsets, end: Offsets, bounds: Bounds, anew: Offsets | None = None) -> Batch:
-    """Return the rows from `start` to `end`. `end` and `anew` come from `next_end`, now or before a restart.
+def batch_between(start: Offsets, end: Offsets, bounds: Bounds, recreated: Offsets | None = None) -> Batch:
+    """Return the rows from `start` to `end`. `end` and `recreated` come from `next_end`, now or before a restart.
 
     The same ends give the same spans as long as the log has their rows.
     """
     spans: list[QueueSpan] = []
     losses = [
-        f"queue {key.label} of topic {key.topic} is gone, the query stood at its offset {start[key]}: was it deleted?"
+        f"queue {key.label} of topic {key.topic} does not exist, the query was at its offset {start[key]}: "
+        "check whether it was deleted"
         for key in sorted(start.keys() - end.keys())
-        if start[key]  # one that never had a message lost none
+        if start[key]  # a queue without messages lost none
     ]
     for key in sorted(end):
         begin, stop = start.get(key, 0), end[key]
         where = f"queue {key.label} of topic {key.topic}"
-        if anew and key in anew:
-            other = anew[key]
+        if recreated and key in recreated:
+            other = recreated[key]
             if other > bounds(key)[0]:
                 losses.append(
-                    f"the newest rows of {where} were lost, it has others from offset {other} on; the query stood at "
+                    f"the newest rows of {where} were lost, it has others from offset {other} on; the query was at "
                     f"{begin if begin > other else stop}"
                 )
                 begin = min(begin, other)
             else:
                 if begin > 0:
-                    losses.append(f"{where} was made anew, the query stood at offset {begin} of the old one")
+                    losses.append(f"{where} was deleted and created, the query was at offset {begin} of the old one")
                 begin = other
         elif key in start and stop == begin:
             continue
         elif stop < begin:
-            losses.append(f"{where} ends at offset {stop}, the query stood at {begin}: its newest rows were lost")
+            losses.append(f"{where} ends at offset {stop}, the query was at {begin}: its newest rows were lost")
             continue
         first, last = bounds(key)
         if begin < first:
-            losses.append(f"offsets {begin} to {min(first, stop) - 1} of {where} are gone, it begins at {first} now")
+            losses.append(f"offsets {begin} to {min(first, stop) - 1} of {where} were deleted, it begins at {first}")
         if stop > last:
-            losses.append(f"offsets {max(begin, last)} to {stop - 1} of {where} are not there, it ends at {last} now")
+            losses.append(f"offsets {max(begin, last)} to {stop - 1} of {where} do not exist, it ends at {last}")
         begin, stop = max(begin, first), min(stop, last)
         if begin < stop:
             spans.append(QueueSpan(key, begin, stop))

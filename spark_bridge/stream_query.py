@@ -112,21 +112,21 @@ class StreamQuery:
         )
         self._trigger = step.trigger
         self._renewed -= renewed
-        self._tell_away({key.broker for key in start.offsets} - set(log.brokers))
-        is_over = step.end == start.offsets and not step.anew
-        self._tell_group(start.offsets, is_last=self._frozen is not None and is_over)
+        self._warn_of_absent({key.broker for key in start.offsets} - set(log.brokers))
+        is_over = step.end == start.offsets and not step.recreated
+        self._report_to_group(start.offsets, is_last=self._frozen is not None and is_over)
         if is_over and not is_first:
             return start
-        return StreamOffset(step.end, start.offsets if is_first else None, step.anew, now_ms)
+        return StreamOffset(step.end, start.offsets if is_first else None, step.recreated, now_ms)
 
-    def _tell_away(self, away: set[str]) -> None:
-        if self._away_since is None and away != self._away:  # in an outage nobody is seen, which is told elsewhere
+    def _warn_of_absent(self, away: set[str]) -> None:
+        if self._away_since is None and away != self._away:  # in an outage no broker is seen; _wait_for reports it
             self._away = away
             if away:
                 _log.warning("not registered: %s. Their queues keep their offsets until they are back", sorted(away))
 
     def _settled_end(self, start: StreamOffset) -> LogEnd:
-        """The log's end, frozen or now, in which queues that are filled again (`TruncatedQueues`) keep their places."""
+        """Return the log's end, frozen or now. Queues that catch up (`TruncatedQueues`) keep their offsets."""
         replaced: dict[QueueKey, int] = {}
         while True:
             log = self._seen_end(start)
@@ -193,24 +193,24 @@ class StreamQuery:
         return any(queue in (key, (key.topic, None, key.queue_id)) for queue in self._options.topics.queues)
 
     def slices(self, start: StreamOffset, end: StreamOffset) -> list[Slice]:
-        """The tasks of a batch. Raises `DataLossError` when rows of it are gone and that is not accepted."""
+        """Return the tasks of a batch. Raises `DataLossError` for lost rows unless the options allow them."""
         begin = start.offsets if end.began is None else end.began
         wanted = {key: stop for key, stop in end.offsets.items() if begin.get(key) != stop}
         self._wait_for({key.broker for key in wanted})
         replaced = self._wait_for_catch_up(wanted, end.given_at_ms)
-        batch = batch_between(begin, end.offsets, self._catalog.bounds, {**replaced, **end.anew})
+        batch = batch_between(begin, end.offsets, self._catalog.bounds, {**replaced, **end.recreated})
         if batch.losses:
             more = len(batch.losses) - LOSSES_SHOWN
             text = "; ".join(batch.losses[:LOSSES_SHOWN]) + (f"; and {more} queues more" if more > 0 else "")
             if self._options.fail_on_data_loss:
-                raise DataLossError(f"{text}. failOnDataLoss=false goes on without these rows")
-            _log.warning("%s. The stream goes on without these rows", text)
+                raise DataLossError(f"{text}. failOnDataLoss=false continues without these rows")
+            _log.warning("%s. The stream continues without these rows", text)
         return plan_spans(self._catalog, batch.spans, self._options)
 
     def _wait_for(self, brokers: set[str]) -> None:
-        """Wait until a look shows these brokers: a batch repeated after a restart may come before they are back.
+        """Wait until these brokers are seen: a batch repeated after a restart may be earlier than they are.
 
-        A long backlog needs a new look each time: retention continues while it is read.
+        A long backlog needs new metadata each time, because retention continues during the read.
         """
         if self._frozen is None and brokers <= set(self._seen):
             return
@@ -218,12 +218,16 @@ class StreamQuery:
         while self._end_or_none() is None or not brokers <= set(self._seen):
             if time.monotonic() > give_up_at:
                 away = ", ".join(sorted(brokers - set(self._seen))) or "the brokers"
-                raise ReadError(f"{away} cannot be seen for {OUTAGE_MAX_S:.0f} s; start the query again with them")
+                raise ReadError(
+                    f"{away} did not answer for {OUTAGE_MAX_S:.0f} s; start the query again when they serve"
+                )
             time.sleep(OUTAGE_STEP_S)
 
     def _wait_for_catch_up(self, ends: Offsets, given_at_ms: int) -> dict[QueueKey, int]:
-        """Until the log has all that a batch wants, or what it has not will not come. Returns where other rows begin in
-        queues that have all again, but not what they had."""
+        """Wait until the log has the rows of a batch, or the missing ones cannot come any more.
+
+        Return the begin of other rows in queues that have caught up with rows other than their old ones.
+        """
         missed: set[QueueKey] = set()
         while gone := {key for key, stop in ends.items() if self._catalog.bounds(key)[1] < stop}:
             if (log := self._end_or_none()) is not None:
@@ -236,7 +240,7 @@ class StreamQuery:
         seen = LogEnd({key: self._catalog.bounds(key)[1] for key in missed}, self._seen)
         return self._truncated.replaced(ends, seen, self._catalog)
 
-    def _tell_group(self, place: Offsets, *, is_last: bool) -> None:
+    def _report_to_group(self, place: Offsets, *, is_last: bool) -> None:
         """Commit to the group of option commitGroup.
 
         Spark's own commit() comes with the next batch only, which may be days later or, with Trigger.AvailableNow,
@@ -246,12 +250,12 @@ class StreamQuery:
         if group is None or bootstrap is None:
             return
         if self._progress is None:
-            from ringmq.spark_bridge.group_progress import GroupProgress  # it brings the client along
+            from ringmq.spark_bridge.group_progress import GroupProgress  # the import loads the client
 
             self._progress = GroupProgress(bootstrap, group)
         self._progress.report(place)
         if is_last:
-            self._progress.flush()  # the process may be gone in a moment
+            self._progress.flush()  # the process may end soon
 
     def close(self) -> None:
         """Close everything."""

@@ -76,7 +76,7 @@ class _Reader:
                     yield from self._pull(connection)
             except (ConnectError, RequestTimeoutError) as error:
                 self._count_try(str(error), error)
-                log.info("broker %s: %s; going on over a new connection", self._broker, error)
+                log.info("broker %s: %s; continuing over a new connection", self._broker, error)
                 self._schedule.give_all_back()
             self._rest()
         if self._rows.count:
@@ -91,9 +91,9 @@ class _Reader:
             for answer in connection.answers():
                 answered = in_flight.pop(answer.number, None)
                 if answered is None:
-                    raise ConnectError(self._address, f"an answer to no question, {answer.code}", sent=True)
+                    raise ConnectError(self._address, f"an answer without a request, code {answer.code}", sent=True)
                 if answer.status is PullStatus.GO_AWAY:
-                    raise ConnectError(self._address, "the broker is leaving", sent=True)
+                    raise ConnectError(self._address, "the broker is stopping", sent=True)
                 for piece in self._take(answered, answer):
                     yield from self._decode(piece)
             if self._refusal:
@@ -150,9 +150,9 @@ class _Reader:
     def _report_loss(self, key: QueueKey, begin: int, end: int, answer: PullAnswer) -> None:
         self._data_loss.report(
             DataLossError(
-                f"queue {key.label} of topic {key.topic}: offsets {begin} to {end - 1} were planned and are gone; "
+                f"queue {key.label} of topic {key.topic}: offsets {begin} to {end - 1} were deleted since the plan; "
                 f"broker {self._broker} at {self._address} answers {answer.code} {answer.remark!r} and has "
-                f"{answer.min_offset} to {answer.max_offset - 1}: retention has taken them, or the topic was made anew"
+                f"{answer.min_offset} to {answer.max_offset - 1}: deleted by retention, or with the topic"
             )
         )
 
@@ -174,7 +174,7 @@ class _Reader:
         self._tries += 1
         if self._tries > TRIES_MAX:
             raise ReadError(
-                f"broker {self._broker} at {self._address}: given up after {TRIES_MAX} tries for nothing: {reason}"
+                f"broker {self._broker} at {self._address}: given up after {TRIES_MAX} tries without rows: {reason}"
             ) from cause
         self._pause_ms = max(self._pause_ms, backoff_ms(self._tries, 0.0, PAUSE_FIRST_MS, PAUSE_MAX_MS))
 

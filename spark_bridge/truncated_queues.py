@@ -20,7 +20,7 @@ from ringmq.spark_bridge.slices import QueueKey
 from ringmq.spark_bridge.stream_core import LogEnd, Offsets
 
 CLOCKS_APART_MS: Final = 1000  # of broker and driver; a broker that lost rows is away for longer than that
-LOOKS_MAX: Final = 64  # queues that are asked for younger rows: each takes a search in its files
+QUEUES_SEARCHED_MAX: Final = 64  # each takes a search of younger rows in its files
 
 _log = logging.getLogger("ringmq.spark_bridge")
 
@@ -130,5 +130,5 @@ class TruncatedQueues:
         if before.is_over or ends == before.ends:
             return replace(before, is_over=before.is_over or now - before.changed_at > self._idle_max_s)
         changed = [key for key, end in ends.items() if end and end != before.ends.get(key)]
-        has_newer = any(first_newer(key, given_at_ms, catalog) is not None for key in changed[:LOOKS_MAX])
+        has_newer = any(first_newer(key, given_at_ms, catalog) is not None for key in changed[:QUEUES_SEARCHED_MAX])
         return _CatchUp(ends, now, is_over=has_newer)

@@ -104,7 +104,7 @@ def _current_attempt() -> Attempt:
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if not query_id or not batch_id:
         raise WriteError(
-            f"the task does not say which micro-batch it works for (local properties {QUERY_ID}, {BATCH_ID}): "
+            f"the task has no id of its micro-batch (local properties {QUERY_ID}, {BATCH_ID}): "
             "write with delivery=at-least-once"
         )
     return Attempt(query_id, int(batch_id), context.partitionId(), context.taskAttemptId())

@@ -55,7 +55,5 @@ class ChunkSender(Generic[T]):
         note, future = self._in_flight.popleft()
         result = future.result()
         if result.status is not SendStatus.OK:
-            raise WriteError(
-                f"{result.queue}: stored, but not safely ({result.status.name}): the broker's disk or slaves are late"
-            )
+            raise WriteError(f"{result.queue}: stored, but its flush or its slaves timed out ({result.status.name})")
         self._on_stored(note, result)

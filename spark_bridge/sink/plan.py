@@ -47,10 +47,10 @@ class WritePlan:
 def plan_batch_write(options: WriteOptions, fields: Sequence[tuple[str, str]], overwrite: bool) -> WritePlan:
     """Return the plan of a batch write: at least once. Raises SchemaError, WriteError."""
     if overwrite:
-        raise WriteError("messages cannot be replaced: write with .mode('append')")
+        raise WriteError("a topic cannot be overwritten: write with .mode('append')")
     if options.delivery == EXACTLY_ONCE:
         raise WriteError(
-            "option delivery=exactly-once is for streams: a batch write has no id that a second try could show"
+            "option delivery=exactly-once is for streams: a batch write has no id by which a retry is recognized"
         )
     check_write_schema(fields, options.topic)
     if options.topic is not None:

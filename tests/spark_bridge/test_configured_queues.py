@@ -98,4 +98,4 @@ def test_a_file_of_another_form_is_told_of(root: Path, text: str, caplog: pytest
     (root / "config" / FILE).write_text(text)
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
         assert queues(root) == {("Orders", number) for number in range(3)}
-    assert f"queues without messages are not seen, {FILE}" in caplog.text
+    assert f"queues without messages are missing, because {FILE}" in caplog.text

@@ -101,7 +101,7 @@ def test_a_record_that_no_queue_has_is_left_out(
     with caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
         rows = rows_of(part_of(store, walk), COLUMNS)
     assert numbers(rows) == [n for n in (in_first_file(store) if walk == BY_LOG else range(30)) if n != 4]
-    said = "1 queue offsets" if walk == BY_QUEUE else "1 records name another place"
+    said = "1 queue offsets" if walk == BY_QUEUE else "1 records contain another log offset"
     assert [said in record.getMessage() for record in caplog.records] == [True] * (walk == BY_QUEUE or at == 28)
 
 

@@ -90,10 +90,14 @@ def test_a_bare_queue_is_refused_where_several_brokers_are_read() -> None:
 
 
 LOSSES = [
-    ({"startingOffsets": orders(4, 0)}, "a:0 of Orders: startingOffsets asks for 4, available are 10 to 50", (10, 50)),
-    ({"startingOffsets": orders(60, 0)}, "startingOffsets asks for 60, available are 10 to 50", None),
-    ({"endingOffsets": orders(60, 20)}, "endingOffsets asks for 60, available are 10 to 50", (10, 50)),
-    ({"endingOffsets": orders(3, 20)}, "endingOffsets asks for 3, available are 10 to 50", None),
+    (
+        {"startingOffsets": orders(4, 0)},
+        "a:0 of Orders: startingOffsets asks for offset 4, the queue has 10 to 50",
+        (10, 50),
+    ),
+    ({"startingOffsets": orders(60, 0)}, "startingOffsets asks for offset 60, the queue has 10 to 50", None),
+    ({"endingOffsets": orders(60, 20)}, "endingOffsets asks for offset 60, the queue has 10 to 50", (10, 50)),
+    ({"endingOffsets": orders(3, 20)}, "endingOffsets asks for offset 3, the queue has 10 to 50", None),
 ]
 
 

@@ -121,7 +121,7 @@ def test_a_broker_back_under_another_address_is_asked_there(told: Told) -> None:
 def test_rows_of_a_broker_that_nobody_knows_are_not_passed_over(told: Told) -> None:
     looking = catalog()
     looking.queues()
-    with pytest.raises(ReadError, match="brokers b are not registered"):
+    with pytest.raises(ReadError, match="brokers b are no longer registered"):
         plan_spans(looking, [QueueSpan(A, 0, 5), QueueSpan(B, 0, 5)], parse_options({"bootstrap": "n:9876"}))
 
 

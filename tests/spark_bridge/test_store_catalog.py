@@ -129,7 +129,7 @@ def test_a_dispatch_that_stands_still_is_not_waited_for_endlessly(
     ticks = iter(range(100))
     catalog = StoreCatalog(parse_options({"store": str(made.root)}), clock=lambda: float(next(ticks)))
     assert catalog.bounds(QueueKey("T", catalog.brokers()[0].name, 0)) == (0, 5)
-    assert f"{places[8] - places[5]} bytes of log behind" in caplog.text
+    assert f"{places[8] - places[5]} bytes behind its log" in caplog.text
 
 
 def test_of_a_running_stock_broker_the_queues_are_believed(made: MadeStore) -> None:
@@ -153,7 +153,7 @@ def lost_end(made: MadeStore) -> Iterator[MadeStore]:
 
 
 def test_the_end_is_not_known_while_a_broker_starts(lost_end: MadeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_catalog, "START_LOOK_S", 0.0)
+    monkeypatch.setattr(store_catalog, "START_POLL_S", 0.0)
     ticks = itertools.count()
     catalog = StoreCatalog(parse_options({"store": str(lost_end.root)}), clock=lambda: float(next(ticks)))
     with pytest.raises(ReadError, match=f"{lost_end.root}: its broker is starting"):

@@ -189,7 +189,7 @@ def test_a_queue_that_appears_with_its_first_rows_gone_is_a_loss() -> None:
     step = next_end({}, seen(ends), bounds_of(ends, {B: 20}), Limits(rows_max=4), TriggerState(), NOW_MS)
     batch = batch_between({}, step.end, bounds_of(ends, {B: 20}))
     assert batch.spans == (QueueSpan(B, 20, 24),)
-    assert batch.losses == ("offsets 0 to 19 of queue b:1 of topic T are gone, it begins at 20 now",)
+    assert batch.losses == ("offsets 0 to 19 of queue b:1 of topic T were deleted, it begins at 20",)
 
 
 def test_a_deleted_queue_leaves_the_place_and_is_told() -> None:
@@ -198,7 +198,9 @@ def test_a_deleted_queue_leaves_the_place_and_is_told() -> None:
     assert step.end == {A: 5}
     batch = batch_between({A: 5, B: 7}, step.end, bounds_of(ends))
     assert not batch.spans
-    assert batch.losses == ("queue b:1 of topic T is gone, the query stood at its offset 7: was it deleted?",)
+    assert batch.losses == (
+        "queue b:1 of topic T does not exist, the query was at its offset 7: check whether it was deleted",
+    )
     assert not batch_between({A: 5, B: 0}, step.end, bounds_of(ends)).losses, "it never had a message"
 
 
@@ -211,7 +213,7 @@ def test_a_broker_that_cannot_be_seen_keeps_its_queues() -> None:
 
 @pytest.mark.parametrize("rows_max", [None, 4])
 @pytest.mark.parametrize("how", ["topic", "store", "store that is longer"])
-def test_a_queue_made_anew_is_read_from_its_first_offset_and_told(how: str, rows_max: int | None) -> None:
+def test_a_queue_created_again_is_read_from_its_first_offset_and_told(how: str, rows_max: int | None) -> None:
     """The rows of a store that is longer than the old one are not taken for its next ones."""
     ends = {A: 10, B: 0}
     place, read = {A: 5 if how == "store that is longer" else 50, B: 0}, []
@@ -221,40 +223,40 @@ def test_a_queue_made_anew_is_read_from_its_first_offset_and_told(how: str, rows
         step = next_end(place, log, bounds_of(ends), Limits(3, rows_max), TriggerState(NOW_MS), NOW_MS)
         if step.end == place:
             break
-        batch = batch_between(place, step.end, bounds_of(ends), step.anew)
+        batch = batch_between(place, step.end, bounds_of(ends), step.recreated)
         read += [(span.begin, span.end) for span in batch.spans]
         losses += batch.losses
         place, log = dict(step.end), seen(ends)
     rows = [(0, 10)] if rows_max is None else [(0, 4), (4, 8)]
     assert read == rows, "the last two rows are waited for"
     assert len(losses) == 1
-    assert "queue b:0 of topic T was made anew" in losses[0]
+    assert "queue b:0 of topic T was deleted and created" in losses[0]
 
 
-def test_a_queue_that_is_not_served_yet_keeps_that_it_was_made_anew() -> None:
+def test_a_queue_that_is_not_served_yet_keeps_that_it_was_created_again() -> None:
     ends = {A: 70, B: 70}
     log = LogEnd(ends, {"b"}, renewed={"b"})
     step = next_end({A: 50, B: 60}, log, bounds_of(ends), Limits(rows_max=1), TriggerState(), NOW_MS)
-    assert (step.end, step.anew) == ({A: 1, B: 0}, {A: 0, B: 0})
+    assert (step.end, step.recreated) == ({A: 1, B: 0}, {A: 0, B: 0})
 
 
-def test_a_queue_made_anew_without_rows_is_noticed_before_it_outgrows_the_place() -> None:
+def test_a_queue_created_again_without_rows_is_noticed_before_it_outgrows_the_place() -> None:
     step = next_end({A: 50, B: 7}, seen({A: 0, B: 7}), bounds_of({B: 7}), NO_LIMITS, TriggerState(), NOW_MS)
     assert step.end == {A: 0, B: 7}
     batch = batch_between({A: 50, B: 7}, step.end, bounds_of({B: 7}))
     assert not batch.spans
-    assert "stood at 50" in batch.losses[0]
+    assert "was at 50" in batch.losses[0]
 
 
 def test_a_queue_that_lost_its_newest_rows_goes_on_at_its_end() -> None:
     """A power failure: what is left of it was read before."""
     ends = {A: 999}
     step = next_end({A: 1000}, seen(ends), bounds_of(ends), NO_LIMITS, TriggerState(), NOW_MS)
-    assert (step.end, step.anew) == (ends, {})
+    assert (step.end, step.recreated) == (ends, {})
     batch = batch_between({A: 1000}, step.end, bounds_of(ends))
     assert not batch.spans
     assert batch.losses == (
-        "queue b:0 of topic T ends at offset 999, the query stood at 1000: its newest rows were lost",
+        "queue b:0 of topic T ends at offset 999, the query was at 1000: its newest rows were lost",
     )
     later = next_end(step.end, seen({A: 1003}), bounds_of({A: 1003}), NO_LIMITS, step.trigger, NOW_MS)
     assert batch_between(step.end, later.end, bounds_of({A: 1003})).spans == (QueueSpan(A, 999, 1003),)
@@ -264,7 +266,7 @@ def test_rows_gone_at_either_end_are_told_with_their_offsets() -> None:
     batch = batch_between({A: 10, B: 10, C: 10}, {A: 40, B: 15, C: 10}, bounds_of({A: 30, B: 50}, {A: 20, B: 20, C: 9}))
     assert batch.spans == (QueueSpan(A, 20, 30),)
     assert batch.losses == (
-        "offsets 10 to 19 of queue b:0 of topic T are gone, it begins at 20 now",
-        "offsets 30 to 39 of queue b:0 of topic T are not there, it ends at 30 now",
-        "offsets 10 to 14 of queue b:1 of topic T are gone, it begins at 20 now",
+        "offsets 10 to 19 of queue b:0 of topic T were deleted, it begins at 20",
+        "offsets 30 to 39 of queue b:0 of topic T do not exist, it ends at 30",
+        "offsets 10 to 14 of queue b:1 of topic T were deleted, it begins at 20",
     )

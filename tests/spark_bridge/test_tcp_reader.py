@@ -143,7 +143,7 @@ def test_lost_offsets_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     with ScriptedBroker(log.pull) as broker, caplog.at_level(logging.WARNING, "ringmq.spark_bridge"):
         rows_of(log.slice(broker.address), fail_on_data_loss=False)
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("queue broker-a:0 of topic Scripted: offsets 0 to 309 were planned and are gone")
+    assert told.startswith("queue broker-a:0 of topic Scripted: offsets 0 to 309 were deleted since the plan")
 
 
 def test_retention_in_the_middle_of_a_read() -> None:
