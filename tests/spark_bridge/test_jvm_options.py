@@ -1,4 +1,4 @@
-"""What `ringmq-jvm` is told of a read: names and offsets that it knows, in place of what only Python's planner does."""
+"""The options that `ringmq-jvm` gets: topic names and offsets in place of patterns and times."""
 
 import json
 from pathlib import Path
@@ -26,15 +26,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made.root
 
 
-def told(root: Path, **options: str) -> Any:
+def options_of_jvm(root: Path, **options: str) -> Any:
     found = jvm.jvm_options(None, {"store": str(root)} | options)
     return None if found is None else {name: text for name, text in found.items() if name != "store"}
 
 
 def test_a_pattern_is_python_s(root: Path) -> None:
-    assert told(root, subscribePattern="(?P<first>O)rders.*") == {"subscribe": "Orders,OrdersOld"}
-    assert told(root, subscribePattern="Emp.*") == {"subscribe": "Empty"}
-    assert told(root, subscribePattern="Nothing.*") is None
+    assert options_of_jvm(root, subscribePattern="(?P<first>O)rders.*") == {"subscribe": "Orders,OrdersOld"}
+    assert options_of_jvm(root, subscribePattern="Emp.*") == {"subscribe": "Empty"}
+    assert options_of_jvm(root, subscribePattern="Nothing.*") is None
 
 
 def test_names_are_left_as_they_are(root: Path) -> None:
@@ -45,11 +45,11 @@ def test_names_are_left_as_they_are(root: Path) -> None:
         {"assign": '{"Orders": [2, 3]}'},
         {"subscribe": "Orders", "startingOffsets": starting},
     ):
-        assert told(root, **options) == options
+        assert options_of_jvm(root, **options) == options
 
 
 def test_times_become_the_offsets_of_queues_with_rows(root: Path) -> None:
-    found = told(root, subscribe="Orders", startingTimestamp="0", startingOffsetsByTimestampStrategy="latest")
+    found = options_of_jvm(root, subscribe="Orders", startingTimestamp="0", startingOffsetsByTimestampStrategy="latest")
     assert json.loads(found["assign"]) == {"Orders": [0, 1, 2]}
     assert json.loads(found["startingOffsets"]) == {"Orders": {"0": 0, "1": 0, "2": 0}}
     assert json.loads(found["endingOffsets"]) == {"Orders": {"0": 2, "1": 2, "2": 2}}
@@ -57,4 +57,4 @@ def test_times_become_the_offsets_of_queues_with_rows(root: Path) -> None:
 
 def test_a_topic_that_is_not_there_is_refused_as_ever(root: Path) -> None:
     with pytest.raises(OptionError, match="Order not found"):
-        told(root, subscribe="Order")
+        options_of_jvm(root, subscribe="Order")

@@ -1,4 +1,4 @@
-"""The catalog of brokers over a cluster that is told what to answer: brokers that come and go, topics of their own."""
+"""The catalog of brokers over a fake cluster: brokers that come and go, and their own topics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,13 +24,13 @@ OWN_TOPICS = ("TBW102", "SCHEDULE_TOPIC_XXXX", "the-cluster")
 
 
 @dataclass
-class Told:
-    """What name server and brokers say. `routes` says which brokers' queues are found, `registered` which are known."""
+class ClusterState:
+    """State of name server and brokers: `registered` brokers, and `routes` of those whose queues are found."""
 
     ends: dict[QueueKey, int]
     registered: dict[str, str] = field(default_factory=dict)
     routes: set[str] = field(default_factory=set)
-    back_in_mid_look: str = ""
+    joins_in_between: str = ""
     is_broken: bool = False
     opened: int = 0
 
@@ -39,30 +39,30 @@ class Told:
         self.registered = {name: f"{name}:10911" for name in names}
 
 
-class ToldCluster:
+class FakeCluster:
     """Stands for `ringmq.client.blocking.Cluster`."""
 
-    told: ClassVar[Told]
+    state: ClassVar[ClusterState]
 
     def __init__(self, bootstrap: str) -> None:
         self._is_open = False
 
     def start(self) -> None:
         self._is_open = True
-        self.told.opened += 1
+        self.state.opened += 1
 
     def close(self) -> None:
         self._is_open = False
 
     def brokers(self) -> dict[str, str]:
         assert self._is_open
-        if self.told.is_broken:
-            self.told.is_broken = False
+        if self.state.is_broken:
+            self.state.is_broken = False
             raise ConnectError("n:9876", "closed")
-        return dict(self.told.registered)
+        return dict(self.state.registered)
 
     def topics(self) -> list[str]:
-        return sorted({key.topic for key in self.told.ends})
+        return sorted({key.topic for key in self.state.ends})
 
     def system_topics(self, address: str) -> set[str]:
         return set(OWN_TOPICS)
@@ -71,11 +71,11 @@ class ToldCluster:
         chosen = set(topics)
         found = {
             MessageQueue(*key): (0, end)
-            for key, end in self.told.ends.items()
-            if key.topic in chosen and key.broker in self.told.routes
+            for key, end in self.state.ends.items()
+            if key.topic in chosen and key.broker in self.state.routes
         }
-        if back := self.told.back_in_mid_look:
-            self.told.registered[back] = f"{back}:10911"
+        if back := self.state.joins_in_between:
+            self.state.registered[back] = f"{back}:10911"
         return found
 
     def store_folder(self, address: str) -> StoreFolder | None:
@@ -83,11 +83,11 @@ class ToldCluster:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    ToldCluster.told = Told({A: 10, B: 20})
-    ToldCluster.told.set_brokers("a")
-    monkeypatch.setattr(persistent_cluster, "Cluster", ToldCluster)
-    return ToldCluster.told
+def state(monkeypatch: pytest.MonkeyPatch) -> ClusterState:
+    FakeCluster.state = ClusterState({A: 10, B: 20})
+    FakeCluster.state.set_brokers("a")
+    monkeypatch.setattr(persistent_cluster, "Cluster", FakeCluster)
+    return FakeCluster.state
 
 
 def catalog(**options: str) -> RemoteCatalog:
@@ -98,11 +98,11 @@ def stream(catalog: RemoteCatalog) -> StreamQuery:
     return StreamQuery(parse_options({"bootstrap": "n:9876", "transport": "tcp"}, streaming=True), catalog)
 
 
-def test_a_broker_that_joins_is_read(told: Told) -> None:
+def test_a_broker_that_joins_is_read(state: ClusterState) -> None:
     query = stream(catalog())
     place = query.next_end(StreamOffset({A: 0}), Limits())
     assert place.offsets == {A: 10}
-    told.set_brokers("a", "b")
+    state.set_brokers("a", "b")
     end = query.next_end(place, Limits())
     assert end.offsets == {A: 10, B: 20}
     (part,) = query.slices(place, end)
@@ -110,15 +110,15 @@ def test_a_broker_that_joins_is_read(told: Told) -> None:
     assert part.spans == (QueueSpan(B, 0, 20),)
 
 
-def test_a_broker_back_under_another_address_is_asked_there(told: Told) -> None:
+def test_a_broker_back_under_another_address_is_asked_there(state: ClusterState) -> None:
     looking = catalog()
     looking.queues()
-    told.registered["a"] = "elsewhere:10911"
+    state.registered["a"] = "elsewhere:10911"
     looking.ends()
     assert [place.address for place in looking.brokers()] == ["elsewhere:10911"]
 
 
-def test_rows_of_a_broker_that_nobody_knows_are_not_passed_over(told: Told) -> None:
+def test_rows_of_a_broker_that_nobody_knows_are_not_passed_over(state: ClusterState) -> None:
     looking = catalog()
     looking.queues()
     with pytest.raises(ReadError, match="brokers b are no longer registered"):
@@ -126,22 +126,22 @@ def test_rows_of_a_broker_that_nobody_knows_are_not_passed_over(told: Told) -> N
 
 
 @pytest.mark.parametrize("moment", ["gone", "back in mid-look"])
-def test_queues_of_a_broker_that_is_away_keep_their_place(told: Told, moment: str) -> None:
+def test_queues_of_a_broker_that_is_away_keep_their_place(state: ClusterState, moment: str) -> None:
     query = stream(catalog())
     place = query.next_end(StreamOffset({A: 0}), Limits())
-    told.set_brokers()
+    state.set_brokers()
     if moment == "back in mid-look":
-        told.back_in_mid_look = "a"
+        state.joins_in_between = "a"
     assert query.next_end(place, Limits()) is place
-    told.back_in_mid_look = ""
-    told.set_brokers("a")
-    told.ends[A] = 15
+    state.joins_in_between = ""
+    state.set_brokers("a")
+    state.ends[A] = 15
     assert query.next_end(place, Limits()).offsets == {A: 15}
 
 
-def test_system_topics_are_left_out_however_topics_are_chosen(told: Told) -> None:
+def test_system_topics_are_left_out_however_topics_are_chosen(state: ClusterState) -> None:
     topics = ("T", "%RETRY%g", *OWN_TOPICS)
-    told.ends = {QueueKey(topic, "a", 0): 5 for topic in topics}
+    state.ends = {QueueKey(topic, "a", 0): 5 for topic in topics}
     subscribed, assigned = ",".join(topics), str({topic: ["a:0"] for topic in topics}).replace("'", '"')
     for choice in ({}, {"subscribe": subscribed}, {"subscribePattern": ".*"}, {"assign": assigned}):
         assert {key.topic for key in catalog(**choice).queues()} == {"T"}, choice
@@ -149,24 +149,24 @@ def test_system_topics_are_left_out_however_topics_are_chosen(told: Told) -> Non
         assert {key.topic for key in everything.queues()} == set(topics), choice
 
 
-def test_looks_share_their_connections(told: Told) -> None:
+def test_looks_share_their_connections(state: ClusterState) -> None:
     looking = catalog()
     for _ in range(5):
         looking.ends()
-    assert told.opened == 1
-    told.is_broken = True
+    assert state.opened == 1
+    state.is_broken = True
     assert looking.ends() == {A: 10}, "asked again over new ones"
-    assert told.opened == 2
+    assert state.opened == 2
 
 
-def test_the_files_of_the_only_broker_are_read_as_long_as_it_is_the_only_one(told: Told) -> None:
+def test_the_files_of_the_only_broker_are_read_as_long_as_it_is_the_only_one(state: ClusterState) -> None:
     files = FakeCatalog({A: (0, 99)})
     now = [0.0]
     chosen = BootstrapCatalog(files, "a", catalog(), lambda: now[0])
     now[0] += REGISTERED_EVERY_S
     assert chosen.queues() == [A]
     assert chosen.bounds(A) == (0, 99), "of the files"
-    told.set_brokers("a", "b")
+    state.set_brokers("a", "b")
     assert chosen.queues() == [A], "not asked at each look"
     now[0] += REGISTERED_EVERY_S
     assert chosen.queues() == [A, B]
@@ -174,13 +174,15 @@ def test_the_files_of_the_only_broker_are_read_as_long_as_it_is_the_only_one(tol
     assert chosen.bounds(A) == (0, 10)
 
 
-def test_the_files_are_read_on_when_no_name_server_answers(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(cluster: ToldCluster) -> dict[str, str]:
+def test_the_files_are_read_on_when_no_name_server_answers(
+    state: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(cluster: FakeCluster) -> dict[str, str]:
         raise ConnectError("n:9876", "closed")
 
     now = [0.0]
     chosen = BootstrapCatalog(FakeCatalog({A: (0, 99)}), "a", catalog(), lambda: now[0])
-    monkeypatch.setattr(ToldCluster, "brokers", refuse)
+    monkeypatch.setattr(FakeCluster, "brokers", refuse)
     now[0] += REGISTERED_EVERY_S
     assert chosen.queues() == [A]
     assert chosen.bounds(A) == (0, 99)
