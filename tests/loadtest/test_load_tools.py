@@ -28,6 +28,7 @@ from ringmq.loadtest.load.tools import (
 from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame, encode_frame
+from ringmq.remoting.properties import decode_properties
 
 SEQUENCE = "000000000ABC"  # the number that `ringmq-load frame` gives its first message
 PROPERTIES = re.compile(
@@ -281,6 +282,44 @@ def test_requests_of_a_burst_are_due_together(tools: Tools) -> None:
     thread.join(10)
     assert report["ok"], report
     assert [at for at in range(1, 250) if came[at] - came[at - 1] > 0.1] == [100, 200]
+
+
+@pytest.mark.parametrize("kind", [SerializeType.JSON, SerializeType.ROCKETMQ])
+def test_each_half_is_committed_once_at_its_place(tools: Tools, kind: SerializeType) -> None:
+    halves: dict[str, tuple[str, str]] = {}
+    ended: list[dict[str, str]] = []
+
+    def answer(request: RemotingCommand) -> bytes:
+        fields = request.ext_fields
+        ext = None
+        if request.code == RequestCode.SEND_MESSAGE_V2:
+            pairs = decode_properties(fields["i"])
+            assert (pairs["TRAN_MSG"], pairs["PGROUP"], fields["f"]) == ("true", "load_group", "4")
+            number = len(halves)
+            halves[pairs["UNIQ_KEY"]] = str(number), str(1000 * number + 7)
+            ext = {"msgId": f"7F00000100002A9F{1000 * number + 7:016X}", "queueId": "0", "queueOffset": str(number)}
+        else:
+            assert request.code == RequestCode.END_TRANSACTION
+            ended.append(fields)
+        reply = RemotingCommand.response_to(request, 0, None, ext)
+        return encode_frame(replace(reply, serialize_type=kind))
+
+    port, thread = answering(answer)
+    report = Loader(tools, port).run("transaction", messages=400, depth=8, json=kind is SerializeType.JSON)
+    thread.join(10)
+    assert (report["ok"], report["bad_answers"]) == (True, 0), report
+    assert report["acked"] == report["all_messages"] == len(ended) >= 190
+    assert len({fields["msgId"] for fields in ended}) == len(ended)
+    for fields in ended:
+        assert (fields["tranStateTableOffset"], fields["commitLogOffset"]) == halves[fields["msgId"]]
+        assert (fields["commitOrRollback"], fields["producerGroup"]) == ("8", "load_group")
+
+
+def test_a_half_without_a_place_is_a_bad_answer(tools: Tools) -> None:
+    port, thread = answering(lambda request: encode_frame(RemotingCommand.response_to(request, 0)))
+    report = Loader(tools, port).run("transaction", messages=10)
+    thread.join(10)
+    assert (report["ok"], report["acked"], report["bad_answers"]) == (False, 0, 10), report
 
 
 def test_a_closed_connection_is_told(tools: Tools) -> None:

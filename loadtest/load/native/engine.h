@@ -10,11 +10,11 @@
 
 enum { CODES_MAX = 32, DEPTH_MAX = 65535, CONNECTIONS_MAX = 20000, INTERVALS_MAX = 4096 };
 
-/* One request on its way. The scenario owns tag, lane and want. */
+/* One request on its way. The scenario owns tag, lane, want and connection. */
 struct slot {
     uint64_t start_ns; /* closed loop: when it was written; open loop: when it was due */
     uint64_t tag;
-    uint32_t lane, want;
+    uint32_t lane, want, connection;
     uint32_t opaque;
     int busy;
 };

@@ -16,7 +16,8 @@
 
 enum { FILES_BESIDE = 32 }; /* that a run needs beside its connections */
 
-static struct send_scenario sending;
+static struct transaction_scenario transactions;
+static struct send_scenario *const sending = &transactions.send; /* of all runs that send */
 static struct pull_scenario pulling;
 static struct engine_result result;
 static struct check check;
@@ -76,11 +77,13 @@ static struct check_plan check_plan_of(const struct options *o)
     };
 }
 
+static int is_transaction(const struct options *o) { return strcmp(o->command, "transaction") == 0; }
+
 static struct message_plan message_plan_of(const struct options *o)
 {
     return (struct message_plan){
         .lanes = lanes_of(o), .broker_name = o->broker_name, .group = o->group, .run_id = o->run_id,
-        .body_size = o->size, .batch = o->batch, .json = o->json,
+        .body_size = o->size, .batch = o->batch, .json = o->json, .half = is_transaction(o),
     };
 }
 
@@ -111,7 +114,8 @@ static int run_send(const struct options *o)
     struct message_plan plan = message_plan_of(o);
     struct scenario scenario;
     struct control control = {.fd = -1};
-    int rc = send_init(&sending, &plan, &scenario);
+    int rc = is_transaction(o) ? transaction_init(&transactions, &plan, o->connections * o->depth, &scenario)
+                               : send_init(sending, &plan, &scenario);
     if (rc < 0)
         return fail("message template", rc, "frame too large or plan impossible");
     if (o->create || o->check) {
@@ -131,18 +135,18 @@ static int run_send(const struct options *o)
     if (o->check) {
         struct check_plan check_plan = check_plan_of(o);
         check.asked = 1;
-        check_after_send(&check, &control, &check_plan, &sending, result.last_answer_ns);
+        check_after_send(&check, &control, &check_plan, sending, result.last_answer_ns);
         ok = ok && check.ok;
     }
     print_head(o);
     report_run(stdout, &result);
     report_watch(stdout, &watched);
-    printf("\"acked\":%llu,\"acked_crc_sum\":%llu,", (unsigned long long)sending.acked,
-           (unsigned long long)sending.acked_crc_sum);
-    report_check(stdout, &check, &sending);
+    printf("\"acked\":%llu,\"acked_crc_sum\":%llu,", (unsigned long long)sending->acked,
+           (unsigned long long)sending->acked_crc_sum);
+    report_check(stdout, &check, sending);
     printf(",\"ok\":%s}\n", ok ? "true" : "false");
     control_close(&control);
-    send_free(&sending);
+    transaction_free(&transactions);
     return ok ? 0 : 2;
 }
 
@@ -299,20 +303,20 @@ static int run_frame(const struct options *o)
 {
     struct message_plan plan = message_plan_of(o);
     struct scenario scenario;
-    int rc = send_init(&sending, &plan, &scenario);
+    int rc = send_init(sending, &plan, &scenario);
     uint8_t *frame = rc < 0 ? NULL : malloc(scenario.frame_max);
     if (frame == NULL)
         return fail("message template", rc < 0 ? rc : -ENOMEM, "");
-    uint32_t len = messages_write(&sending.messages, frame, 0, 7, 0xabc, "1700000000123");
+    uint32_t len = messages_write(&sending->messages, frame, 0, 7, 0xabc, "1700000000123");
     printf("{\"hex\":\"");
     for (uint32_t i = 0; i < len; i++)
         printf("%02x", frame[i]);
     uint64_t sum = 0;
     for (uint32_t i = 0; i < o->batch; i++)
-        sum += messages_crc(&sending.messages, 0xabc + i);
+        sum += messages_crc(&sending->messages, 0xabc + i);
     printf("\",\"crc_sum\":%llu}\n", (unsigned long long)sum);
     free(frame);
-    send_free(&sending);
+    transaction_free(&transactions);
     return 0;
 }
 
@@ -357,7 +361,7 @@ int main(int argc, char **argv)
         if (getrandom(&o.run_id, sizeof o.run_id, 0) != sizeof o.run_id)
             return fail("random run id", -errno, "");
     crc32_init();
-    if (strcmp(o.command, "send") == 0 || strcmp(o.command, "batch") == 0)
+    if (strcmp(o.command, "send") == 0 || strcmp(o.command, "batch") == 0 || is_transaction(&o))
         return run_send(&o);
     if (strcmp(o.command, "pull") == 0)
         return run_pull(&o);

@@ -11,7 +11,7 @@
 
 static const char SEQUENCE_MARK[] = "##SEQUENCE##";
 static const char BORN_MARK[] = "##BORN-TIME##";
-enum { BORN_DIGITS = 13, PROPERTIES_MAX = 256 };
+enum { BORN_DIGITS = 13, PROPERTIES_MAX = 512 };
 static const char FILLER[] = "127.0.0.1 - - [17/May/2026:10:05:03 +0000] \"GET /presentations/logstash HTTP/1.1\" 200 7697 ";
 
 static void hex_digits(uint64_t sequence, char out[SEQUENCE_DIGITS])
@@ -36,8 +36,9 @@ static int properties_text(char *out, const struct message_plan *plan, int with_
     if (!with_keys)
         return sprintf(out, "UNIQ_KEY\x01" "7F0000FE%04X%08X%s\x02WAIT\x01true\x02", getpid() & 0xffff, plan->run_id,
                        SEQUENCE_MARK);
-    return sprintf(out, "KEYS\x01K%08X-%s\x02UNIQ_KEY\x01" "7F000001%04X%08X%s\x02WAIT\x01true\x02TAGS\x01TagA\x02",
-                   plan->run_id, SEQUENCE_MARK, getpid() & 0xffff, plan->run_id, SEQUENCE_MARK);
+    int length = sprintf(out, "KEYS\x01K%08X-%s\x02UNIQ_KEY\x01" "7F000001%04X%08X%s\x02WAIT\x01true\x02TAGS\x01TagA\x02",
+                         plan->run_id, SEQUENCE_MARK, getpid() & 0xffff, plan->run_id, SEQUENCE_MARK);
+    return length + (plan->half ? sprintf(out + length, "TRAN_MSG\x01true\x02PGROUP\x01%s\x02", plan->group) : 0);
 }
 
 /* Body of the frame: the message itself, or the elements of a batch. */
@@ -95,7 +96,8 @@ static int build_template(struct template *t, const struct message_plan *plan, u
     snprintf(queues_text, sizeof queues_text, "%u", plan->lanes.queues);
     /* Names and order as the Java client sends them. */
     struct ext ext[] = {
-        {"a", plan->group}, {"b", lane_topic(&plan->lanes, lane, topic)}, {"c", "TBW102"}, {"d", queues_text}, {"e", queue_text}, {"f", "0"},
+        {"a", plan->group}, {"b", lane_topic(&plan->lanes, lane, topic)}, {"c", "TBW102"}, {"d", queues_text}, {"e", queue_text},
+        {"f", plan->half ? "4" : "0"},
         {"g", BORN_MARK}, {"h", "0"}, {"i", properties}, {"j", "0"}, {"k", "false"},
         {"m", plan->batch == 1 ? "false" : "true"}, {"n", plan->broker_name},
     };
@@ -199,6 +201,13 @@ uint32_t messages_crc(const struct messages *m, uint64_t sequence)
         sequence >>= 4;
     }
     return crc;
+}
+
+void messages_uniq_key(uint32_t run_id, uint64_t sequence, char *out)
+{
+    char digits[SEQUENCE_DIGITS];
+    hex_digits(sequence, digits);
+    snprintf(out, UNIQ_TEXT + 1, "7F000001%04X%08X%.*s", getpid() & 0xffff, run_id, SEQUENCE_DIGITS, digits);
 }
 
 void messages_key(uint32_t run_id, uint64_t sequence, char *out)

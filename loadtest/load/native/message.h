@@ -9,6 +9,7 @@
 enum {
     SEQUENCE_DIGITS = 12, /* upper-case hex; the message's number in this run */
     BODY_MIN = 16,
+    UNIQ_TEXT = 32,
     KEY_TEXT = 1 + 8 + 1 + SEQUENCE_DIGITS, /* K<run id>-<sequence> */
 };
 
@@ -18,6 +19,7 @@ struct message_plan {
     uint32_t run_id; /* part of UNIQ_KEY and KEYS */
     uint32_t body_size; /* bytes of one body, at least BODY_MIN */
     uint32_t batch; /* messages per frame; 1 sends code 310, more send code 320 */
+    int half; /* half messages of transactions */
     int json;
 };
 
@@ -52,6 +54,9 @@ uint32_t messages_write(const struct messages *m, uint8_t *out, uint32_t lane, u
 
 /* CRC-32 of the body with this sequence, without building it. */
 uint32_t messages_crc(const struct messages *m, uint64_t sequence);
+
+/* Writes the UNIQ_KEY of a message and its end mark; `out` has room for UNIQ_TEXT + 1 bytes. */
+void messages_uniq_key(uint32_t run_id, uint64_t sequence, char *out);
 
 /* Writes the KEYS text of a message and its end mark; `out` has room for KEY_TEXT + 1 bytes. */
 void messages_key(uint32_t run_id, uint64_t sequence, char *out);

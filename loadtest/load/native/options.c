@@ -15,6 +15,7 @@ const char OPTIONS_HELP[] =
     "\n"
     "  send     single messages, code 310\n"
     "  batch    --batch messages in one frame, code 320\n"
+    "  transaction  half messages, each committed by code 37; a pair counts when the commit is answered\n"
     "  pull     --count messages a pull, code 11, over and over\n"
     "  consume  pulls everything as it comes, until nothing has come for --idle-ms\n"
     "  idle     connections that say nothing\n"

@@ -24,6 +24,26 @@ struct send_scenario {
 
 int send_init(struct send_scenario *s, const struct message_plan *plan, struct scenario *out);
 void send_free(struct send_scenario *s);
+uint32_t send_write(void *self, uint32_t connection, struct slot *slot, uint8_t *out);
+int send_answer(void *self, const struct slot *slot, const struct answer *answer);
+
+/* A stored half message whose transaction is to be committed. */
+struct stored_half {
+    uint64_t sequence, position;
+    int64_t half_offset;
+    uint32_t lane, next; /* of the connection; UINT32_MAX at its end */
+};
+
+/* Half messages, each committed on its connection as soon as it is stored. A pair counts when the commit is answered. */
+struct transaction_scenario {
+    struct send_scenario send;
+    struct stored_half *halves; /* one for each request on its way */
+    uint32_t first[CONNECTIONS_MAX], last[CONNECTIONS_MAX], free;
+};
+
+/* The plan must be of halves. `requests`: the most that are on their way at once. 0, -EINVAL, -ENOMEM. */
+int transaction_init(struct transaction_scenario *t, const struct message_plan *plan, uint32_t requests, struct scenario *out);
+void transaction_free(struct transaction_scenario *t);
 
 enum pull_kind {
     PULL_FULL_SPEED,

@@ -17,7 +17,7 @@ static void refresh_born(struct send_scenario *s, uint64_t now)
     s->born_at_ns = now;
 }
 
-static uint32_t send_write(void *self, uint32_t connection, struct slot *slot, uint8_t *out)
+uint32_t send_write(void *self, uint32_t connection, struct slot *slot, uint8_t *out)
 {
     struct send_scenario *s = self;
     uint64_t turn = s->written_frames[connection]++;
@@ -48,7 +48,7 @@ static void remember(struct send_scenario *s, uint64_t sequence, uint32_t lane)
     s->sample[s->sample_count++] = sequence;
 }
 
-static int send_answer(void *self, const struct slot *slot, const struct answer *answer)
+int send_answer(void *self, const struct slot *slot, const struct answer *answer)
 {
     struct send_scenario *s = self;
     (void)answer;

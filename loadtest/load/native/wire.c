@@ -210,6 +210,18 @@ static const uint8_t *binary_ext(const struct answer *a, const char *key, size_t
     return NULL;
 }
 
+const char *wire_ext_text(const struct answer *a, const char *key, size_t *length)
+{
+    if (!a->is_json)
+        return (const char *)binary_ext(a, key, length);
+    const char *text = json_find((const char *)a->header, a->header_len, key, 2), *end = (const char *)a->header + a->header_len;
+    if (text == NULL || *text != '"')
+        return NULL;
+    const char *stop = memchr(text + 1, '"', (size_t)(end - text - 1));
+    *length = stop == NULL ? 0 : (size_t)(stop - text - 1);
+    return stop == NULL ? NULL : text + 1;
+}
+
 int wire_ext_number(const struct answer *a, const char *key, int64_t *value)
 {
     if (!a->is_json) {

@@ -14,6 +14,7 @@ enum {
     CODE_MAX_OFFSET = 30,
     CODE_MIN_OFFSET = 31,
     CODE_HEART_BEAT = 34,
+    CODE_END_TRANSACTION = 37,
     CODE_SEND_V2 = 310,
     CODE_SEND_BATCH = 320,
     ANSWER_SUCCESS = 0,
@@ -97,6 +98,9 @@ struct answer {
 
 /* Decodes the frame that starts at `frame` and is `len` bytes long, length field included; -EBADMSG when it is none. */
 int wire_decode(const uint8_t *frame, size_t len, struct answer *out);
+
+/* Text of ext field `key` and its length, within the frame; NULL when it is missing or no text. */
+const char *wire_ext_text(const struct answer *a, const char *key, size_t *length);
 
 /* Number in ext field `key`; -ENOENT when it is missing or no number. */
 int wire_ext_number(const struct answer *a, const char *key, int64_t *value);
