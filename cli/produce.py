@@ -15,6 +15,7 @@ from ringmq.cli.arguments import pairs
 from ringmq.cli.output import print_line, print_result
 from ringmq.cli.running import run
 from ringmq.client import Message, Producer, SendResult, compose_message
+from ringmq.client.producing.send_request import DELAY_LEVEL_MAX
 
 READ_BYTES = 256 * 1024
 IN_FLIGHT = 256
@@ -29,11 +30,14 @@ class MessageForm:
     keys: Sequence[str]
     properties: dict[str, str]
     number_keys: bool
+    delay_level: int | None
 
     def message(self, body: bytes, number: int) -> Message:
         """Return the message for one body. Raises ValueError."""
         keys = [*self.keys, str(number)] if self.number_keys else self.keys
-        return compose_message(self.topic, body, tags=self.tag, keys=keys, properties=self.properties)
+        return compose_message(
+            self.topic, body, tags=self.tag, keys=keys, properties=self.properties, delay_level=self.delay_level
+        )
 
 
 @click.command()
@@ -44,6 +48,12 @@ class MessageForm:
 @click.option("-k", "--key", "keys", multiple=True, help="A key of every message; repeatable.")
 @click.option("--number-keys", is_flag=True, help="The message's number (from 1) as key.")
 @click.option("-p", "--property", "properties", multiple=True, metavar="NAME=VALUE", help="User property; repeatable.")
+@click.option(
+    "--delay-level",
+    type=click.IntRange(1, DELAY_LEVEL_MAX),
+    metavar="N",
+    help="Deliver after the N-th delay of the broker's messageDelayLevel; above the last one: after the last.",
+)
 @click.option("-b", "--batch", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Messages a request.")
 @click.option("-g", "--group", default="ringmq_cli_producer", show_default=True, help="Producer group.")
 @client_options
@@ -63,7 +73,10 @@ def produce(
     skipped). With -o json there
     is one object per request.
     """
-    shape = MessageForm(topic, form["tag"], form["keys"], pairs(form["properties"], "--property"), form["number_keys"])
+    if form["delay_level"] and batch > 1:
+        raise click.BadParameter("messages of a batch cannot be delayed; leave out --batch", param_hint="--delay-level")
+    properties = pairs(form.pop("properties"), "--property")
+    shape = MessageForm(topic, form["tag"], form["keys"], properties, form["number_keys"], form["delay_level"])
     if "" in messages:
         raise click.BadParameter("a message must not be empty", param_hint="-m")
     bodies = _given(messages) if messages else _lines(source)
@@ -85,7 +98,7 @@ async def _produce(
         async for chunk in bodies:
             messages = [form.message(body, sent + at) for at, body in enumerate(chunk, start=1)]
             for result in await _send(producer, messages, batch):
-                _show(form.topic, result, output, show_each)
+                _show(form, result, output, show_each)
             sent += len(messages)
     if output == "table" and not show_each:
         seconds = max(time.monotonic() - begun, 1e-9)
@@ -99,9 +112,9 @@ async def _send(producer: Producer, messages: list[Message], batch: int) -> list
     return list(await asyncio.gather(*[producer.send_batch(part) for part in groups]))
 
 
-def _show(topic: str, result: SendResult, output: str, show_each: bool) -> None:
-    fields = {
-        "topic": topic,
+def _show(form: MessageForm, result: SendResult, output: str, show_each: bool) -> None:
+    fields: dict[str, object] = {
+        "topic": form.topic,
         "broker": result.queue.broker_name,
         "queueId": result.queue.queue_id,
         "queueOffset": result.queue_offset,
@@ -109,10 +122,14 @@ def _show(topic: str, result: SendResult, output: str, show_each: bool) -> None:
         "messageIds": list(result.message_ids),
         "offsetMessageIds": list(result.offset_message_ids),
     }
+    if form.delay_level:
+        del fields["queueOffset"]  # it is a place among the waiting messages
+        fields["delayLevel"] = form.delay_level
     if output == "json":
         print_line(fields)
     elif show_each:
-        place = f"{topic}/{fields['broker']}/{fields['queueId']} offset {fields['queueOffset']}"
+        waits = f"waits at level {form.delay_level}" if form.delay_level else f"offset {fields['queueOffset']}"
+        place = f"{form.topic}/{fields['broker']}/{fields['queueId']} {waits}"
         print_result(output, fields, f"{' '.join(result.message_ids)}  {place}  {fields['status']}")
 
 

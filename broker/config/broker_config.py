@@ -110,6 +110,8 @@ class BrokerConfig:
         "1..50 times such as 10s 5m 2h 1d",
     )
 
+    enable_schedule_async_deliver: bool = switch("enableScheduleAsyncDeliver", False, live=True)
+
     # clients
     channel_expired_timeout: int = number("channelExpiredTimeout", 120_000, 1000, _DAY_MS, live=True)
     server_channel_max_idle_time_seconds: int = number("serverChannelMaxIdleTimeSeconds", 120, 1, 86_400)

@@ -21,6 +21,7 @@ DIFFERENCES = {
     "enableControllerMode": NOT_BUILT,
     **dict.fromkeys(RETENTION, "live from loopback and adminAddresses alone"),
     "startAcceptSendRequestTimeStamp": "request 25 sets it at most one day ahead",
+    "enableScheduleAsyncDeliver": "no effect: many at a time in any case, in the order of each level",
     "metricsExporterType": "RocketMQ's default is DISABLE",
     "metricsPromExporterPort": "if 5557 is taken, the broker uses any free port",
     "metricsPromExporterHost": "empty means brokerIP1 in RocketMQ",

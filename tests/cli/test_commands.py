@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -111,6 +112,23 @@ def test_lines_are_messages(ringmq: Run, topic: str, batch: str) -> None:
     assert done.stdout.startswith("500 messages sent")
     got = ringmq("consume", topic, "-c", "500", "-g", topic).stdout.splitlines()
     assert sorted(got) == sorted(lines)
+
+
+def test_delayed_messages_come_later(ringmq: Run, topic: str) -> None:
+    begun = time.monotonic()
+    sent = json.loads(ringmq("produce", topic, "-m", "later", "--delay-level", "1", "-o", "json").stdout)
+    assert (sent["status"], sent["delayLevel"], "queueOffset" in sent) == ("OK", 1, False)
+    assert "waits at level 1  OK" in ringmq("produce", topic, "-m", "later", "--delay-level", "1").stdout
+    got = [
+        json.loads(line) for line in ringmq("consume", topic, "-c", "2", "-g", topic, "-o", "json").stdout.splitlines()
+    ]
+    assert time.monotonic() - begun >= 1
+    assert [(message["body"], message["properties"]["DELAY"]) for message in got] == [("later", "1")] * 2
+    assert "1<=x<=1000" in ringmq("produce", topic, "-m", "x", "--delay-level", "0", status=2).stderr
+    assert (
+        "batch cannot be delayed"
+        in ringmq("produce", topic, "-m", "x", "--delay-level", "1", "-b", "2", status=2).stderr
+    )
 
 
 def test_a_file_with_windows_lines_and_empty_ones(ringmq: Run, topic: str, tmp_path: Path) -> None:
