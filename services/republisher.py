@@ -15,6 +15,7 @@ from typing import Any
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, mark_of, parts_of_mark
+from ringmq.ipc.republish_words import INHERITED, PROGRESS, REFUSED, SKIPPED, SUBMITTED
 from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.chains import CHAIN_PAIR
@@ -45,11 +46,6 @@ LINES_PER_MINUTE = 4
 TICK_MS = 1000
 """Time between two checks for mapped files that retention has deleted. Their blocks are not free until they are
 unmapped.
-"""
-REFUSED, INHERITED, SKIPPED, SUBMITTED, PROGRESS = range(5)
-"""Words of the role block: refused requests; completions of dead predecessors; records that cannot be copied, or that
-retention has deleted; requests.
-From PROGRESS on, one word a lane: the source offset behind the stored copies + 1. 0 = the plane is new.
 """
 RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS

@@ -9,6 +9,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.control_report import read_report
 from ringmq.broker.exporter import engine
+from ringmq.broker.exporter.delays import DelayFamilies
 from ringmq.broker.exporter.groups import GroupFamilies
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.tables import Tables
@@ -17,6 +18,7 @@ from ringmq.broker.exporter.topics import TopicFamilies
 from ringmq.broker.health import Heartbeats, readiness
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker_blocks import workers
+from ringmq.store.config import parse_delay_levels
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
 
@@ -43,6 +45,7 @@ class Collector:
         self._store = MessageStore(store)
         self._disks = (*store.commit_log_directories, store.root)
         self._topics = TopicFamilies(self._tables)
+        self._delays = DelayFamilies(plane, self._store, len(parse_delay_levels(config.message_delay_level)))
         self._groups = GroupFamilies(self._tables, self._store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
         self._labels = {**parse_labels(config.metrics_label), **labels}
@@ -60,6 +63,7 @@ class Collector:
         engine.add_clients(page, self._tables, report, config)
         if config.broker_role != "SLAVE":  # what came in is the master's to tell: a sum over both would count it twice
             self._topics.add_to(page)
+            self._delays.add_to(page, now_ms)
         self._groups.add_to(page, now_ms)
         engine.add_requests(page, plane)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())

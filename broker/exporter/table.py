@@ -99,6 +99,10 @@ METRICS = {
         Metric("ringmq_frame_memory_free_bytes", GAUGE, "Free memory for incomplete frames", ("worker",)),
         Metric("ringmq_answers_waiting_bytes", GAUGE, "Memory of unsent answers", ("worker",)),
         Metric("ringmq_client_memory_bytes", GAUGE, "Memory for clients beside the arena", ("worker",)),
+        Metric("ringmq_delayed_messages", GAUGE, "Messages that wait for their time of delivery", ("level",)),
+        Metric("ringmq_delay_overdue_seconds", GAUGE, "Time since the oldest of them was due", ("level",)),
+        Metric("ringmq_delay_delivered_total", COUNTER, "Delayed messages published since the start"),
+        Metric("ringmq_delay_skipped_total", COUNTER, "Delayed messages skipped: no target, or deleted by retention"),
         # the log
         Metric("ringmq_log_offset_bytes", GAUGE, "Positions in the commit log", ("mark",)),
         Metric("ringmq_write_batches_total", COUNTER, "Batches committed to the log"),

@@ -98,7 +98,7 @@ class Passes:
 
 def completed(words: Any) -> int:
     """Return the records whose copies are stored, from the words of the worker's role block."""
-    from ringmq.services.republisher import PROGRESS
+    from ringmq.ipc.republish_words import PROGRESS
 
     return sum(max(0, int(word) - 1) for word in words[PROGRESS : PROGRESS + PASSES_MAX])
 
@@ -117,8 +117,8 @@ def _serve_gate(
 
 
 def _measure(number: int, plane: Any, republisher: Any, task: Task, source: int, target: Any) -> dict[str, Any]:
+    from ringmq.ipc.republish_words import REFUSED, SKIPPED, SUBMITTED
     from ringmq.ipc.workers import WORKERS
-    from ringmq.services.republisher import REFUSED, SKIPPED, SUBMITTED
 
     role, waits, passes = plane.role(number), 0, Passes(republisher, source, target, task.records)
     pids = {name: int(plane.role(WORKERS.row(name).role).pid) for name in WATCHED}

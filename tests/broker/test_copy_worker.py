@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.republish_words import INHERITED, PROGRESS, REFUSED
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_broker_port, free_port
 from ringmq.native import lib
-from ringmq.services.republisher import INHERITED, PROGRESS, REFUSED
 from tests.broker.copy_worker import COPY, SOURCE, TARGET
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE

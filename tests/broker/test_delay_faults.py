@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.republish_words import SKIPPED
 from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message import MessageExt
-from ringmq.services.republisher import SKIPPED
 from tests.broker.delay_kit import SCHEDULE, SETTINGS, waiting_of
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of

@@ -13,8 +13,9 @@ from kit_plane import ROLE, KitPlane
 from plane_kit import ARENA_BYTES, SLICE_NS, Kit
 
 from ringmq.ipc.ports import PortPlan, parts_of_mark
+from ringmq.ipc.republish_words import PROGRESS
 from ringmq.native import lib
-from ringmq.services.republisher import PROGRESS, QueueTarget, Republisher, following_copies
+from ringmq.services.republisher import QueueTarget, Republisher, following_copies
 
 RECORDS, BATCH, STEPS = 150, 5, 3
 HELD = lib.RMQ_HOLD_LONGER_SLAVE
