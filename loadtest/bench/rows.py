@@ -36,6 +36,8 @@ class Context:
     warmup_s: float = 0.5
     messages_max: int = 5_000_000  # bounds what one row may write to the disk
     memory_messages: int = 10_000_000
+    delayed_messages: int = 200_000  # due at once
+    waiting_messages: int = 1_000_000  # beside plain traffic
     restart_bytes: int = 4 << 30
     link_bytes: int = 1_000_000_000  # of log sent over a link
     catch_up_bytes: int = 2_000_000_000  # of log that an empty slave gets

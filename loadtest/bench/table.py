@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from ringmq.loadtest.bench.delays import LEVELS, beside_waiting, delayed_sends, due_at_once, lateness
 from ringmq.loadtest.bench.measurement import RINGMQ, Goal
 from ringmq.loadtest.bench.restart import restart_row
 from ringmq.loadtest.bench.rows import (
@@ -49,6 +50,54 @@ def _replication_rows() -> tuple[Row, ...]:
     return REPLICATION_ROWS
 
 
+DELAY_ROWS: tuple[Row, ...] = (
+    Row(
+        "delay-sends",
+        "sends with a delay level, 64x16, 200 B",
+        RATE,
+        "msg/s",
+        (Goal("to_plain", "absolute", at_least=0.8), Goal(RATE, "stock", at_least=8)),
+        delayed_sends,
+        settings=LEVELS,
+    ),
+    Row(
+        "delay-due",
+        "delivery of 200,000 messages of one level that are due at once",
+        RATE,
+        "msg/s",
+        _goals(RATE, 5),
+        None,
+        alone=due_at_once,
+    ),
+    Row(
+        "delay-late",
+        "20,000/s due: p99 of the delay's lateness, above a bare sleep loop's",
+        "above_p99_ms",
+        "ms",
+        (
+            Goal("above_p50_ms", "absolute", at_most=2),
+            Goal("above_p99_ms", "absolute", at_most=10),
+            Goal("early", "absolute", at_most=0),
+        ),
+        lateness,
+        systems=(RINGMQ,),
+        settings=LEVELS,
+    ),
+    Row(
+        "delay-beside",
+        "plain sends beside 1,000,000 waiting messages, to those without",
+        "send_ratio",
+        "x",
+        (
+            Goal("send_ratio", "absolute", at_least=0.95),
+            Goal("pull_ratio", "absolute", at_least=0.95),
+            Goal("total_mib", "absolute", at_most=250),
+        ),
+        None,
+        systems=(RINGMQ,),
+        alone=beside_waiting,
+    ),
+)
 SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 ROWS: tuple[Row, ...] = (
     _send("1x1", "1 connection, 1 in flight, 200 B", 1.5, 0.75, connections=1, depth=1, size=200),
@@ -82,6 +131,7 @@ ROWS: tuple[Row, ...] = (
         (Goal("p99_9", "stock", at_most=0.1), Goal("max", "stock", at_most=0.1)),
         open_loop_row,
     ),
+    *DELAY_ROWS,
     Row("java", "stock Java producer, 64 threads, 1 KiB", RATE, "msg/s", _goals(RATE, 1.3), java_row),
     Row(
         "sdk-batch",

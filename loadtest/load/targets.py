@@ -48,25 +48,33 @@ class StockTarget:
     name = "stock"
 
     def __init__(self, folder: Path, settings: Mapping[str, str | int | bool], cpus: Sequence[int]) -> None:
-        self._folder = folder
+        self._folder, self._cpus = folder, cpus
         self.store = folder / "store"
         shutil.rmtree(folder, ignore_errors=True)
         self._namesrv: StockServer = start_namesrv(home=folder / "namesrv", cpus=cpus)
         try:
-            self._broker = start_broker(
-                {**COMMON_SETTINGS, **settings},
-                home=folder / "broker",
-                store=self.store,
-                namesrv=self._namesrv.address,
-                heap_mb=STOCK_HEAP_MB,
-                cpus=cpus,
-            )
+            self._start(settings)
         except BaseException:
             self._namesrv.kill()
             raise
-        self.port = self._broker.port
         self.namesrv = self._namesrv.address
         self.start_seconds = 0.0
+
+    def _start(self, settings: Mapping[str, str | int | bool]) -> None:
+        self._broker = start_broker(
+            {**COMMON_SETTINGS, **settings},
+            home=self._folder / "broker",
+            store=self.store,
+            namesrv=self._namesrv.address,
+            heap_mb=STOCK_HEAP_MB,
+            cpus=self._cpus,
+        )
+        self.port = self._broker.port
+
+    def restart(self, settings: Mapping[str, str | int | bool]) -> None:
+        """Stop the broker and start it on its store with other settings. Its port may change."""
+        self._broker.stop()
+        self._start(settings)
 
     def pids(self) -> dict[int, str]:
         """Return the broker's process."""
@@ -91,22 +99,30 @@ class RingmqTarget:
     def __init__(
         self, folder: Path, settings: Mapping[str, str | int | bool], cpus: Sequence[int], *, keep: bool = False
     ) -> None:
-        self._folder = folder
+        self._folder, self._cpus = folder, cpus
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
+        self._start(settings)
+
+    def _start(self, settings: Mapping[str, str | int | bool]) -> None:
         before = os.sched_getaffinity(0)
         # The child inherits the mask; the default placement plan uses the CPUs it is given.
-        if cpus:
-            os.sched_setaffinity(0, cpus)
+        if self._cpus:
+            os.sched_setaffinity(0, self._cpus)
         try:
-            self._running = RunningBroker(folder / "store", {**COMMON_SETTINGS, **settings})
+            self._running = RunningBroker(self._folder / "store", {**COMMON_SETTINGS, **settings})
         finally:
             os.sched_setaffinity(0, before)
         self.port = self._running.port
         self.namesrv = self._running.namesrv
         self.start_seconds = self._running.start_seconds
         self.metrics_url = self._running.metrics_url
+
+    def restart(self, settings: Mapping[str, str | int | bool]) -> None:
+        """Stop the broker and start it on its store with other settings. Its port may change."""
+        self._running.stop()
+        self._start(settings)
 
     def pids(self) -> dict[int, str]:
         """Return supervisor and workers. One of them is the name server."""

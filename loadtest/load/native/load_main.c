@@ -83,7 +83,7 @@ static struct message_plan message_plan_of(const struct options *o)
 {
     return (struct message_plan){
         .lanes = lanes_of(o), .broker_name = o->broker_name, .group = o->group, .run_id = o->run_id,
-        .body_size = o->size, .batch = o->batch, .json = o->json, .half = is_transaction(o),
+        .body_size = o->size, .batch = o->batch, .delay_level = o->delay_level, .json = o->json, .half = is_transaction(o),
     };
 }
 

@@ -38,6 +38,8 @@ static int properties_text(char *out, const struct message_plan *plan, int with_
                        SEQUENCE_MARK);
     int length = sprintf(out, "KEYS\x01K%08X-%s\x02UNIQ_KEY\x01" "7F000001%04X%08X%s\x02WAIT\x01true\x02TAGS\x01TagA\x02",
                          plan->run_id, SEQUENCE_MARK, getpid() & 0xffff, plan->run_id, SEQUENCE_MARK);
+    if (plan->delay_level)
+        length += sprintf(out + length, "DELAY\x01%u\x02", plan->delay_level);
     return length + (plan->half ? sprintf(out + length, "TRAN_MSG\x01true\x02PGROUP\x01%s\x02", plan->group) : 0);
 }
 

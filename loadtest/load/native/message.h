@@ -20,6 +20,7 @@ struct message_plan {
     uint32_t body_size; /* bytes of one body, at least BODY_MIN */
     uint32_t batch; /* messages per frame; 1 sends code 310, more send code 320 */
     int half; /* half messages of transactions */
+    uint32_t delay_level; /* of single messages; 0: none */
     int json;
 };
 

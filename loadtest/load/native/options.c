@@ -33,6 +33,7 @@ const char OPTIONS_HELP[] =
     "  --rate 0                         messages/s (consume: pulls/s) of an open loop; latency counts from the intended time\n"
     "  --burst-us 0                     of that loop: what is due within so many us of each other is due together, when they begin\n"
     "  --size 200 --batch 32 --count 32 bytes of a body, messages of a batch, messages of a pull\n"
+    "  --delay-level 0                  send: messages wait for this level's time\n"
     "  --seconds 5 | --messages N       length of the measured part\n"
     "  --warmup 0 --drain 10            seconds before it, seconds to wait for late answers\n"
     "  --interval S                     also report every S seconds of it by themselves\n"
@@ -78,6 +79,7 @@ static const struct known known[] = {
     {"--batch", WHOLE, AT(batch), 1, 8192},
     {"--count", WHOLE, AT(count), 1, 1024},
     {"--check-keys", WHOLE, AT(keys), 0, 1000000},
+    {"--delay-level", WHOLE, AT(delay_level), 0, 50},
     {"--run-id", HEX, AT(run_id), 0, 4294967295.0},
     {"--messages", REAL, AT(messages), 1, 1e12},
     {"--assume", REAL, AT(assume), 1, 1e12},
@@ -168,6 +170,10 @@ int options_parse(struct options *o, int argc, char **argv)
     }
     if (o->burst_us && o->rate == 0) {
         fprintf(stderr, "ringmq-load: --burst-us %u needs --rate: without one nothing is due at a time\n", o->burst_us);
+        return -1;
+    }
+    if (o->delay_level && strcmp(o->command, "send") != 0 && strcmp(o->command, "frame") != 0) {
+        fprintf(stderr, "ringmq-load: --delay-level %u: only send delays\n", o->delay_level);
         return -1;
     }
     if (o->seconds < 0 && strcmp(o->command, "consume") == 0)

@@ -6,7 +6,7 @@
 
 struct options {
     const char *command, *host, *topic, *group, *broker_name, *watch, *expression;
-    uint32_t port, topics, queues, groups, connections, idle, depth, size, batch, count, keys, run_id, slice_us, burst_us;
+    uint32_t port, topics, queues, groups, connections, idle, depth, size, batch, count, keys, run_id, slice_us, burst_us, delay_level;
     uint64_t messages, assume;
     double seconds, warmup, rate, drain, settle_ms, idle_ms, interval;
     int pin; /* CPU, -1: none */
