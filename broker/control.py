@@ -29,6 +29,7 @@ from ringmq.broker.requests.intake import Intake
 from ringmq.broker.requests.producer_check import ProducerCheck
 from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE, ReplyQueues
 from ringmq.broker.requests.request import Effect
+from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.turns import TurnClock
 from ringmq.broker.table_saves import TableSaves
@@ -125,6 +126,7 @@ class ControlLoop:
                 lib.RMQ_INBOX_QUEUE: self._on_queue,
                 lib.RMQ_INBOX_TOPICS: self._on_topics,
                 lib.RMQ_INBOX_CHECK: self._on_check,
+                lib.RMQ_INBOX_RETRY: self._on_retry,
                 lib.RMQ_INBOX_HA: self._on_news,
             },
         )
@@ -205,6 +207,9 @@ class ControlLoop:
     def _on_topics(self, record: Ask, now_ms: int) -> None:
         self._guard("topics of a service", lambda: self._make_topics(record, now_ms))
 
+    def _on_retry(self, record: Ask, now_ms: int) -> None:
+        self._guard("topics of a retry", lambda: self._make_retry_topics(record, now_ms))
+
     def _on_check(self, record: Ask, now_ms: int) -> None:
         """Send a transaction's check to a client of its producer group. The answer is empty, or the reason why not."""
         if self._replies.backlog_bytes() > BACKLOG_BYTES_LARGE:
@@ -249,15 +254,28 @@ class ControlLoop:
         It is sent once the topics are in the plane and on disk. A start must know a topic that holds a decision of the
         service.
         """
-        remark, before = "", self.broker.topics.changes
-        try:
+
+        def make() -> None:
             for value in json_body.items(json_body.read_object(record.payload, "topics"), "topics"):
                 config = TopicConfig.from_json(value)
                 if config.topic_name not in self.broker.topics:
                     self.broker.topics.put(config, now_ms)
+
+        self._make_entries(record, make)
+
+    def _make_retry_topics(self, record: Ask, now_ms: int) -> None:
+        """Make the group and the topics of retries for a service. The answer comes as that of `_make_topics`."""
+        make = self.broker.retry_topics.make
+        self._make_entries(record, lambda: make(RetryAsk.decode(record.payload), now_ms))
+
+    def _make_entries(self, record: Ask, make: Callable[[], None]) -> None:
+        tables, remark = (self.broker.topics, self.broker.groups), ""
+        before = [table.changes for table in tables]
+        try:
+            make()
         except (RequestError, PlaneFullError) as error:
             remark = str(error)
-        if self.broker.topics.changes == before:
+        if [table.changes for table in tables] == before:
             self._inbox.answer_role(record, remark.encode())
         else:
             self._saves.hold([], lambda effects: self._tell_asker(record, remark), is_change=True)

@@ -40,7 +40,8 @@ def handlers_of(broker: Broker) -> HandlerTable:
         **_handlers_of_statistics(broker),
         **_handlers_of_the_broker(broker),
         **_handlers_of_replicas(broker),
-        RequestCode.STAGED_WRITES: slaves.staged_writes,
+        RequestCode.CONSUMER_SEND_MSG_BACK: slaves.not_on_slaves,
+        RequestCode.STAGED_WRITES: slaves.not_on_slaves,
     }
     return HandlerTable(
         codes=codes,
@@ -135,7 +136,6 @@ def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
         RequestCode.SEND_MESSAGE: sending.send,
         RequestCode.SEND_MESSAGE_V2: sending.send,
         RequestCode.SEND_BATCH_MESSAGE: sending.send,
-        RequestCode.CONSUMER_SEND_MSG_BACK: sends.not_yet,
         RequestCode.END_TRANSACTION: sends.not_yet,
         RequestCode.PULL_MESSAGE: pulling.pull,
         RequestCode.LITE_PULL_MESSAGE: pulling.pull,

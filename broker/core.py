@@ -32,6 +32,7 @@ from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.shared_body import SharedBody
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
@@ -80,6 +81,7 @@ class Broker:
         self.delay_offsets = PassthroughFile()
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(self.live, plane, self.groups)
+        self.retry_topics = RetryTopics(self.topics, self.deletions, self.new_entries)
         self.publication = GroupPublication(
             tables=self.tables, topics=self.topics, groups=self.groups, consumers=self.consumers, offsets=self.offsets
         )

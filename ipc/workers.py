@@ -263,7 +263,7 @@ WORKERS = WorkerTable(
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
-            answers=AnswerRow(codes=(270001,)), port=PortRow("ringmq.services.appends:arena_bytes", weight=1),
+            answers=AnswerRow(codes=(36, 270001)), port=PortRow("ringmq.services.appends:arena_bytes", weight=1),
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(

@@ -1,4 +1,7 @@
-"""The port of `services`: an arena cut into slots, requests out, answers in (ipc/ports.py)."""
+"""Appends of bodies that a service has made: a part of the arena cut into slots, requests out, answers in.
+
+The arena of `services` has the slots first, then the ring of `send_back` for copies.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Any, Generic, TypeVar
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.ports import Port
 from ringmq.native import ffi, lib
+from ringmq.services.shared_port import SharedPort
 
 SLOTS = 6
 """Appends in flight at a time: those of staged writes, a decision and a done record."""
@@ -18,11 +21,19 @@ PAGE_BYTES = 4096
 PROPERTIES_BYTES = 4096
 """Bytes of a slot behind the body."""
 
+COPIES_BYTES_MIN = 8 << 20
+COPY_PROPERTIES_BYTES = 1 << 16
+
 T = TypeVar("T")
 
 
 def arena_bytes(config: BrokerConfig) -> int:
     """Size of the arena. Each slot takes the largest body. Unused pages take no memory."""
+    return slots_bytes(config) + max(COPIES_BYTES_MIN, 2 * (config.max_message_size + COPY_PROPERTIES_BYTES))
+
+
+def slots_bytes(config: BrokerConfig) -> int:
+    """Size of the slots. The copies' ring is behind them. maxMessageSize needs a restart."""
     slot = config.max_message_size + PROPERTIES_BYTES
     return SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
 
@@ -52,12 +63,11 @@ class AppendResult(Generic[T]):
 class Appends(Generic[T]):
     """The access of a service to write. The answer to an append carries its `what`."""
 
-    def __init__(self, plane: Plane, port: int) -> None:
+    def __init__(self, plane: Plane, port: SharedPort, slots_bytes: int) -> None:
         self._plane = plane
-        self._port = Port(plane, port)
-        self._port.claim()
-        self._arena = self._port.arena
-        self._slot_bytes = len(self._arena) // SLOTS
+        self._port = port.user()
+        self._arena = port.arena
+        self._slot_bytes = slots_bytes // SLOTS
         self._free = list(range(SLOTS))
         self._waiting: dict[int, T] = {}
 

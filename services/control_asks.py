@@ -1,4 +1,5 @@
-"""Asks of services to control: topics that services need (`TopicCreator`), and checks of transactions for producers."""
+"""Asks of services to control: topics that services need (`TopicCreator`), topics of retries, and
+checks of transactions for producers."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ringmq.broker.requests.producer_check import ProducerCheck
+from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.ipc.asks import AskAnswer
 from ringmq.native import lib
 from ringmq.remoting import json_body
@@ -51,6 +53,11 @@ class ControlAsks:
         """See TopicCreator."""
         payload = json_body.write_body({"topics": [topic.to_json() for topic in topics]})
         self._ask(lib.RMQ_INBOX_TOPICS, payload, now_ms, then)
+
+    def retry(self, asked: RetryAsk, now_ms: int, then: Then) -> None:
+        """Ask control for a group and its topics of retries. `then` gets None once the plane has what a client may
+        make, else a refusal."""
+        self._ask(lib.RMQ_INBOX_RETRY, asked.encode(), now_ms, then)
 
     def check(self, group: str, frame: bytes, now_ms: int, then: Then) -> None:
         """Send a oneway request to one live client of a producer group. Each call takes the group's next client.

@@ -9,6 +9,8 @@ from ringmq.remoting import names
 from ringmq.remoting.flags import Perm
 
 _CLIENTS_DO_NOT_SEE = lib.RMQ_TOPIC_RECOVERED
+NO_LIMIT = 1 << 31
+"""More than any count of a record."""
 _CLOSED = lib.RMQ_TOPIC_RESERVED | lib.RMQ_TOPIC_BATCH_QUEUE
 
 
@@ -17,8 +19,19 @@ class TopicPlane(Protocol):
 
     def topic_find(self, name: str) -> int | None: ...
     def topic(self, topic_id: int) -> Any: ...
+    def group_find(self, name: str) -> int | None: ...
+    def group(self, group_id: int) -> Any: ...
     def queue_find(self, topic_id: int, queue_id: int) -> int | None: ...
     def queue(self, queue_slot: int) -> Any: ...
+
+
+class GroupRetry(NamedTuple):
+    """The retry settings of a group."""
+
+    queues: int
+    """retryQueueNums. A number above 255 counts as 255."""
+    times_max: int
+    """retryMaxTimes. NO_LIMIT stands for 65535 and more."""
 
 
 class Topic(NamedTuple):
@@ -71,11 +84,25 @@ class Topics:
         """True if clients may send to it and services may publish clients' messages to it."""
         return bool(topic.perm & broker_permission & Perm.WRITE) and not topic.is_reserved
 
+    def group_retry(self, group: str) -> GroupRetry | None:
+        """The retry settings of a group. None if it has no configuration."""
+        group_id = self._plane.group_find(group)
+        word = 0 if group_id is None else int(self._plane.group(group_id).config)
+        if not word & lib.RMQ_GROUP_LIVE:
+            return None
+        queues = word >> lib.RMQ_GROUP_RETRY_QUEUES_SHIFT & lib.RMQ_GROUP_RETRY_QUEUES_MAX
+        times = word >> lib.RMQ_GROUP_RETRY_TIMES_SHIFT & lib.RMQ_GROUP_RETRY_TIMES_MAX
+        return GroupRetry(queues, NO_LIMIT if times == lib.RMQ_GROUP_RETRY_TIMES_MAX else times)
+
+    def queue_of(self, topic_id: int, queue_id: int) -> tuple[int, int, int] | None:
+        """`queue` by the id of its topic."""
+        slot = self._plane.queue_find(topic_id, queue_id)
+        return None if slot is None else (topic_id, slot, queue_id)
+
     def queue(self, name: str, queue_id: int) -> tuple[int, int, int] | None:
         """(topic id, queue slot, queue id) of a queue that write appends to. None if there is none."""
         topic_id = self._plane.topic_find(name)
-        slot = None if topic_id is None else self._plane.queue_find(topic_id, queue_id)
-        return None if topic_id is None or slot is None else (topic_id, slot, queue_id)
+        return None if topic_id is None else self.queue_of(topic_id, queue_id)
 
     def queue_bounds(self, name: str, queue_id: int) -> tuple[int, int] | None:
         """(minimum, maximum) queue offset as dispatch has published them. None if there is no such queue."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from pathlib import Path
@@ -15,15 +16,19 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
 from ringmq.native import lib
-from ringmq.services.appends import Appends
+from ringmq.services.appends import Appends, slots_bytes
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.loop import ServiceLoop
+from ringmq.services.send_back.copies import Copies
+from ringmq.services.send_back.service import SendBackService
+from ringmq.services.shared_port import SharedPort
 from ringmq.services.staged.events import Effect
 from ringmq.services.staged.writes import StagedWrites
 from ringmq.services.topics import Topics
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record_copy import CopyLimits
 
 REST_AFTER_MS = 30_000
 """Time without work after which the worker ends. Its next start takes some 0.2 s."""
@@ -47,19 +52,40 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appen
     log_view = LogView(plane, MessageStore(store_config(config())))
     outbox, inbox = Outbox(), Inbox(plane, spec.role)
     topic_creator = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
-    appends: Appends[Effect] = Appends(plane, port)
+    shared_port, slots = SharedPort(plane, port), slots_bytes(config())
+    appends: Appends[Effect] = Appends(plane, shared_port, slots)
+    topics = Topics(plane)
     staged = StagedWrites(
         plane=plane,
         log=log_view,
-        topics=Topics(plane),
+        topics=topics,
         config=config,
         appends=appends,
         topic_creator=topic_creator,
         outbox=outbox,
         tell=log,
     )
+    send_back = SendBackService(
+        log=log_view,
+        topics=topics,
+        rules=plane.admission_rules,
+        config=config,
+        copies=Copies(shared_port, slots, CopyLimits(int(plane.header.settings.message_bytes_max))),
+        control=topic_creator,
+        outbox=outbox,
+        random=random.randrange,
+    )
     loop = ServiceLoop(
-        plane, spec.role, inbox, [staged], topic_creator, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS
+        plane,
+        spec.role,
+        inbox,
+        [staged, send_back],
+        topic_creator,
+        outbox,
+        config,
+        log_view,
+        log,
+        rest_after_ms=REST_AFTER_MS,
     )
     return loop, inbox, appends
 

@@ -1,5 +1,5 @@
 """Cold sends: topics to be made, names and properties to be refused (10, 310, 320), and codes of RocketMQ features that
-are not built yet (36, 37).
+are not built yet (37).
 
 The frame's body stays with the read worker. The decision here is a refusal or `Redo`. The checks have stock's order
 (`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
@@ -258,7 +258,7 @@ class SendRequests:
 
 
 def not_yet(request: Request) -> Answer:
-    """36 and 37: RocketMQ's answer to an unknown code, so that clients keep their messages."""
+    """37: RocketMQ's answer to an unknown code, so that clients keep their messages."""
     return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.command.code} not supported")
 
 

@@ -55,6 +55,7 @@ def message_request_modes(request: Request) -> Answer:
     return request.reply(body=json_body.write_body({"messageRequestModeMap": {}}))
 
 
-def staged_writes(request: Request) -> Answer:
-    """270001 on a slave. Read workers of a master forward it to the worker `services`, which slaves do not have."""
+def not_on_slaves(request: Request) -> Answer:
+    """36 and 270001 on a slave. Read workers of a master forward them to the worker `services`, which slaves do not
+    have."""
     return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)

@@ -230,14 +230,16 @@ def group_flags(config: SubscriptionGroupConfig | None, *, members: bool, broadc
         | protocols.GROUP_HAS_MEMBERS * members
         | protocols.GROUP_BROADCASTING * broadcasting
         | protocols.GROUP_PULL_COLD * cold
-        | _short(config.which_broker_when_consume_slowly) << protocols.GROUP_SLOW_BROKER_SHIFT
-        | _short(config.broker_id) << protocols.GROUP_BROKER_SHIFT
+        | _between(config.retry_queue_nums, protocols.GROUP_RETRY_QUEUES_MAX) << protocols.GROUP_RETRY_QUEUES_SHIFT
+        | _between(config.retry_max_times, protocols.GROUP_RETRY_TIMES_MAX) << protocols.GROUP_RETRY_TIMES_SHIFT
+        | _between(config.which_broker_when_consume_slowly, 0xFFFF) << protocols.GROUP_SLOW_BROKER_SHIFT
+        | _between(config.broker_id, 0xFFFF) << protocols.GROUP_BROKER_SHIFT
     )
 
 
-def _short(broker_id: int) -> int:
-    """A broker id in the 16 bits of its field."""
-    return max(0, min(broker_id, 0xFFFF))
+def _between(number: int, largest: int) -> int:
+    """The number in the bits of its field."""
+    return max(0, min(number, largest))
 
 
 def _signed(word: int) -> int:

@@ -114,11 +114,12 @@ class TopicTable:
         return made
 
     def create_for_group(self, topic: str, queues: int, sys_flag: int, order: bool, now_ms: int) -> TopicConfig:
-        """Make the retry topic of a group at its first heartbeat (`createTopicInSendMessageBackMethod`)."""
+        """Make a retry or dead letter topic of a group (`createTopicInSendMessageBackMethod`)."""
         known = self._topics.get(topic)
         if known is None:
             known = TopicConfig(topic, queues, queues, int(PERM_READ_WRITE), topic_sys_flag=sys_flag, order=order)
-            if self._client_names.has_group(topic.removeprefix(names.RETRY_PREFIX)):
+            group = topic.removeprefix(names.RETRY_PREFIX).removeprefix(names.DLQ_PREFIX)
+            if self._client_names.has_group(group):
                 self._put_for_client(known, now_ms)
             else:  # it belongs to a group that an administrator has made
                 self.put(known, now_ms)

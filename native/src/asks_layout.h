@@ -47,6 +47,9 @@ struct rmq_inbox_record {
                                   * empty once the plane has them, else the reason */
 #define RMQ_INBOX_CHECK 8        /* a service -> control: length of a producer group as u16, big-endian; the group; a oneway request,
                                   * for one client of the group. Answer: empty once it is on its way, else the reason */
+#define RMQ_INBOX_RETRY 9        /* a service -> control: {"group", "unitMode", "dead"}: the group, its retry topic and, if `dead`,
+                                  * its dead letter topic, to make what is missing. Answer: empty once the plane has what a client
+                                  * may make, else the reason */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */

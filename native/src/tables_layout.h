@@ -60,6 +60,10 @@ struct rmq_group {
 #define RMQ_GROUP_HAS_MEMBERS 0x8   /* a heartbeat is known */
 #define RMQ_GROUP_BROADCASTING 0x10 /* message model of the latest heartbeat */
 #define RMQ_GROUP_PULL_COLD 0x20    /* every pull of this group is cold (forbidden, reset pending) */
+#define RMQ_GROUP_RETRY_QUEUES_SHIFT 8 /* 8 bits: retryQueueNums, at most RETRY_QUEUES_MAX */
+#define RMQ_GROUP_RETRY_QUEUES_MAX 255
+#define RMQ_GROUP_RETRY_TIMES_SHIFT 16 /* 16 bits: retryMaxTimes. RETRY_TIMES_MAX: as many or more, which no message reaches */
+#define RMQ_GROUP_RETRY_TIMES_MAX 65535
 #define RMQ_GROUP_SLOW_BROKER_SHIFT 32 /* 16 bits: whichBrokerWhenConsumeSlowly */
 #define RMQ_GROUP_BROKER_SHIFT 48      /* 16 bits: brokerId, where the group reads otherwise */
 

@@ -22,6 +22,7 @@ from ringmq.broker.core import Broker
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.requests.producer_check import ProducerCheck
 from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE
+from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.broker.tables.loading import load_into, load_state
 from ringmq.broker.tables.persistence import Persistence
@@ -32,7 +33,7 @@ from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
-from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.route import BrokerData, TopicRouteData
@@ -709,10 +710,10 @@ def test_a_fault_is_told_in_words(harness: Harness, capsys: pytest.CaptureFixtur
     assert said[2].endswith("the store accepts writes again")
 
 
-def told_topics(harness: Harness, body: bytes) -> str:
+def told_topics(harness: Harness, body: bytes, kind: int = lib.RMQ_INBOX_TOPICS) -> str:
     """What control tells a service that asks for topics."""
     asker = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
-    assert asker.ask(lib.RMQ_INBOX_TOPICS, 7, body)
+    assert asker.ask(kind, 7, body)
     harness.loop.turn(10_000)
     (told,) = asker.answers()
     assert told.pending == 7
@@ -740,6 +741,31 @@ def test_topics_that_are_not_on_disk_are_not_told_as_made(harness: Harness) -> N
     (harness.root / "config").write_text("in the way")
     told = told_topics(harness, write_body({"topics": [TopicConfig("rmq_sys_one", 4, 4, 2).to_json()]}))
     assert told == "config files cannot be written: a restart would lose the topics"
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "made"),
+    [
+        (SubscriptionGroupConfig("G", retry_queue_nums=3), RetryAsk("G"), {"%RETRY%G": 3}),
+        (None, RetryAsk("G", dead=True), {"%RETRY%G": 1, "%DLQ%G": 1}),
+        (SubscriptionGroupConfig("G", retry_queue_nums=0), RetryAsk("G", dead=True), {}),
+        (None, RetryAsk("no group"), {}),
+    ],
+)
+def test_topics_of_a_retry_are_made(
+    harness: Harness, settings: SubscriptionGroupConfig | None, asked: RetryAsk, made: dict[str, int]
+) -> None:
+    broker = harness.loop.broker
+    if settings is not None:
+        broker.groups.put(settings, 10_000)
+    assert told_topics(harness, asked.encode(), lib.RMQ_INBOX_RETRY) == ""
+    names = [f"{prefix}{asked.group}" for prefix in ("%RETRY%", "%DLQ%")]
+    found = {name: broker.topics.get(name) for name in names}
+    assert {name: config.write_queue_nums for name, config in found.items() if config} == made
+    assert all(config.perm == 6 for config in found.values() if config)
+    entry = harness.plane.group_find("G")
+    if made:
+        assert entry is not None and int(harness.plane.group(entry).config) >> 8 & 0xFF == made["%RETRY%G"]
 
 
 def told_check(harness: Harness, payload: bytes) -> str:

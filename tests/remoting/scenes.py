@@ -44,7 +44,7 @@ SCENES = (
     Scene("05-orderly-lock"),
     Scene("06-query-by-key"),
     Scene("07-view-by-id"),
-    Scene("08-send-back", waits_for="retry and DLQ"),
+    Scene("08-send-back"),
     Scene("09-transaction", waits_for="transactions"),
     Scene("10-lite-pull"),
     Scene("11-offsets"),

@@ -1,0 +1,298 @@
+"""The service of messages that consumers send back (36): each request is answered when its copy is stored.
+
+A turn takes the answers of write, decides about the next requests, and submits their copies in one batch. A death
+between a submit and its answer leaves the client without an answer. The client sends the request again, as to stock,
+and the message is stored twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
+from ringmq.broker.requests.retry_ask import RetryAsk
+from ringmq.ipc.admission import Rule
+from ringmq.native import lib
+from ringmq.remoting import names
+from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RequestError
+from ringmq.remoting.flags import Perm
+from ringmq.services.control_asks import ControlAsks
+from ringmq.services.log_view import LogView
+from ringmq.services.redirects import delay_rule, redirect
+from ringmq.services.send_back.cases import (
+    Make,
+    Refuse,
+    RetryTopic,
+    Seen,
+    SendBack,
+    Source,
+    Store,
+    StoreNothing,
+    decide,
+    version_counts,
+)
+from ringmq.services.send_back.copies import Copies
+from ringmq.services.shared_port import Completed
+from ringmq.services.topics import Topics
+from ringmq.store import layout
+from ringmq.store import record as records
+from ringmq.store.record_copy import Cause, EditKind, From, PairEdit, RecordCopy
+
+BATCH = 256
+"""Requests of one turn."""
+WAITING_MAX = 8192
+"""Requests without an answer. Each keeps its header, which is at most a frame."""
+IN_THE_LOG = (
+    ResponseCode.SUCCESS,
+    ResponseCode.FLUSH_DISK_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT,
+)
+"""Codes of copies that are in the log. Stock waits for neither disk nor replicas here and answers 0."""
+HIDDEN_TOPICS = frozenset(
+    (
+        names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC, names.WHEEL_TIMER_TOPIC, names.STAGED_TOPIC,
+        names.COMMITS_TOPIC,
+    )
+)  # fmt: skip
+"""Topics whose records no consumer gets. A position that a client names must not show them to one."""
+STATUS = {
+    lib.RMQ_CAUSE_IN_SYNC_REPLICAS: "IN_SYNC_REPLICAS_NOT_ENOUGH",
+    lib.RMQ_CAUSE_SEGMENT_LATE: "CREATE_MAPPED_FILE_FAILED",
+    lib.RMQ_FAULT_CREATE_FILE: "CREATE_MAPPED_FILE_FAILED",
+    lib.RMQ_CAUSE_MESSAGE_SIZE: "MESSAGE_ILLEGAL",
+}
+"""Stock's name of the status (`PutMessageStatus`) by the cause of a refusal."""
+NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+COPY_STATUS = {Cause.PROPERTIES: "PROPERTIES_SIZE_EXCEEDED", Cause.BODY: "MESSAGE_ILLEGAL"}
+
+
+def edits(level: int) -> tuple[PairEdit, ...]:
+    """Edits of the pairs of a message that is sent back."""
+    return (
+        PairEdit(EditKind.DEFAULT, b"RETRY_TOPIC", From.TOPIC),
+        PairEdit(EditKind.SET, b"WAIT", b"false"),
+        PairEdit(EditKind.SET, b"DELAY", level),
+        PairEdit(EditKind.DEFAULT, b"ORIGIN_MESSAGE_ID", From.MESSAGE_ID),
+    )
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request without an answer."""
+
+    request: Request
+    asked: SendBack
+    is_dead: bool = False
+    is_again: bool = False
+    made: set[Make] = field(default_factory=set)
+
+
+class SendBackService:
+    """See HostedService. `random(n)` is a number below n. `on_dead` is called with each stored dead letter."""
+
+    name = "send-back"
+    codes = frozenset({int(RequestCode.CONSUMER_SEND_MSG_BACK)})
+    is_polling = False
+
+    def __init__(
+        self,
+        *,
+        log: LogView,
+        topics: Topics,
+        rules: Callable[[], tuple[Rule, ...]],
+        config: Callable[[], BrokerConfig],
+        copies: Copies[_Waiting],
+        control: ControlAsks,
+        outbox: Outbox,
+        random: Callable[[int], int],
+        on_dead: Callable[[SendBack], None] = lambda asked: None,
+    ) -> None:
+        self._log = log
+        self._topics = topics
+        self._rules = rules
+        self._config = config
+        self._copies = copies
+        self._control = control
+        self._outbox = outbox
+        self._random = random
+        self._on_dead = on_dead
+        self._rule: Rule | None = None
+        self._next: deque[_Waiting] = deque()
+        self._asking: dict[RetryAsk, list[_Waiting]] = {}
+
+    # ---- requests ----
+
+    def on_request(self, request: Request) -> Answer:
+        """See HostedService."""
+        header = ConsumerSendMsgBackRequestHeader.decode(request.command.ext_fields)
+        if self._waiting_count >= WAITING_MAX:
+            remark = f"[OVERLOAD]{WAITING_MAX} messages that are sent back wait already, try again later"
+            return request.reply(ResponseCode.SYSTEM_BUSY, remark)
+        times_max = header.max_reconsume_times if version_counts(request.command.version) else None
+        asked = SendBack(
+            header.group, header.offset, header.delay_level, bool(header.unit_mode), times_max,
+            header.origin_topic or "",
+        )  # fmt: skip
+        request.command.body = b""
+        self._next.append(_Waiting(request, asked))
+        return Wait()
+
+    @property
+    def _waiting_count(self) -> int:
+        return len(self._next) + self._copies.in_flight + sum(map(len, self._asking.values()))
+
+    @property
+    def has_news(self) -> bool:
+        """See HostedService."""
+        return self._copies.has_answers
+
+    @property
+    def is_idle(self) -> bool:
+        """See HostedService."""
+        return self._waiting_count == 0
+
+    def turn(self, now_ms: int) -> bool:
+        """See HostedService."""
+        answers = self._copies.answers()
+        for waiting, completed in answers:
+            self._answer_completed(waiting, completed)
+        stored = self._store_next(now_ms) if self._next else 0
+        return bool(answers or stored)
+
+    def save_if_due(self, now_ms: int) -> None:
+        """See HostedService. There is nothing to save."""
+
+    def close(self) -> None:
+        """See HostedService. Copies that write has taken may be stored without an answer."""
+        remark = "service not available now: the broker is shutting down, try again"
+        waiting = [*self._next, *(one for asking in self._asking.values() for one in asking)]
+        self._next.clear()
+        self._asking.clear()
+        for one in waiting:
+            self._reply(one, ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+    # ---- a batch ----
+
+    def _store_next(self, now_ms: int) -> int:
+        """Decide about the next requests, and submit the copies. Returns the number of requests that got on."""
+        batch = list[tuple[_Waiting, RecordCopy]]()
+        decided = 0
+        for _ in range(min(BATCH, len(self._next))):
+            waiting = self._next.popleft()
+            decided += 1
+            copy = self._decide(waiting, now_ms)
+            if copy is not None:
+                batch.append((waiting, copy))
+        done, refused = self._copies.store(batch)
+        for one in refused:
+            self._answer_not_copied(one.what, one.cause)
+        self._next.extendleft(waiting for waiting, _ in reversed(batch[done:]))
+        return decided - len(batch) + done
+
+    def _decide(self, waiting: _Waiting, now_ms: int) -> RecordCopy | None:
+        asked = waiting.asked
+        raw, source = self._source(asked.offset)
+        match decide(asked, self._seen(waiting, source)):
+            case Refuse(code, remark):
+                self._reply(waiting, code, remark)
+            case StoreNothing():
+                self._reply(waiting)
+            case Make() as make:
+                self._make(waiting, make, now_ms)
+            case Store() as store if raw is not None:
+                return self._copy(waiting, store, raw)
+        return None
+
+    def _seen(self, waiting: _Waiting, source: Source | None) -> Seen:
+        config, group = self._config(), waiting.asked.group
+        retry = self._topics.find(names.retry_topic(group))
+        return Seen(
+            config.broker_ip1,
+            bool(config.broker_permission & Perm.WRITE),
+            self._topics.group_retry(group),
+            None if retry is None else RetryTopic(bool(retry.perm & Perm.WRITE)),
+            self._topics.find(names.dlq_topic(group)) is not None,
+            source,
+            frozenset(waiting.made),
+        )
+
+    def _source(self, offset: int) -> tuple[memoryview | None, Source | None]:
+        """The record at the position, which a client names. None if no consumer can have got it."""
+        raw = self._log.record(offset)
+        if raw is None:
+            return None, None
+        result, record = records.parse_record(raw, offset, check_crc=False)
+        if result != records.OK or record is None or record.physical_offset != offset:
+            return None, None
+        if record.topic in HIDDEN_TOPICS or record.transaction_type not in (0, layout.TRANSACTION_COMMIT):
+            return None, None
+        return raw, Source(record.topic, record.reconsume_times)
+
+    def _copy(self, waiting: _Waiting, store: Store, raw: memoryview) -> RecordCopy | None:
+        waiting.is_dead = store.is_dead
+        topic = self._topics.find(store.topic)
+        queues = 0 if topic is None else min(store.queues, max(topic.read_queues, topic.write_queues))
+        queue_id = self._random(queues) if queues else 0
+        target, pairs = self._topics.queue(store.topic, queue_id), edits(store.level)
+        if target is not None and store.level > 0:
+            self._rule = self._rule or delay_rule(self._rules())
+            if self._rule is None:
+                self._reply(waiting, ResponseCode.SYSTEM_ERROR, f"{NOT_AVAILABLE}: there is no delay level")
+                return None
+            moved = redirect(self._rule, store.level, store.topic, queue_id)
+            target = self._topics.queue_of(moved.topic_id, moved.queue_id)
+            edited = {pair.name for pair in moved.edits}
+            pairs = (*(pair for pair in pairs if pair.name not in edited), *moved.edits)
+        if target is None:
+            self._reply(waiting, ResponseCode.SYSTEM_ERROR, f"topic[{store.topic}] has no queue {queue_id}")
+            return None
+        return RecordCopy(
+            raw, *target, edits=pairs, position=waiting.asked.offset, reconsume_times_added=1,
+        )  # fmt: skip
+
+    # ---- control ----
+
+    def _make(self, waiting: _Waiting, make: Make, now_ms: int) -> None:
+        """Have control make what is missing. Requests of a group share one ask."""
+        waiting.made.add(make)
+        asked = RetryAsk(waiting.asked.group, waiting.asked.unit_mode, make.dead)
+        asking = self._asking.setdefault(asked, [])
+        asking.append(waiting)
+        if len(asking) == 1:
+            self._control.retry(asked, now_ms, lambda refusal: self._on_made(asked, refusal))
+
+    def _on_made(self, asked: RetryAsk, refusal: RequestError | None) -> None:
+        for waiting in self._asking.pop(asked, ()):
+            if refusal is None:
+                self._next.append(waiting)
+            else:
+                self._reply(waiting, refusal.code, str(refusal))
+
+    # ---- answers ----
+
+    def _answer_completed(self, waiting: _Waiting, completed: Completed) -> None:
+        if completed.code in IN_THE_LOG:
+            if waiting.is_dead:
+                self._on_dead(waiting.asked)
+            self._reply(waiting)
+        elif completed.cause == lib.RMQ_CAUSE_QUEUE_SLOT and not waiting.is_again:
+            waiting.is_again = True  # the topic was deleted just now: it is made again, once
+            waiting.made.clear()
+            self._next.append(waiting)
+        else:
+            self._reply(waiting, ResponseCode.SYSTEM_ERROR, STATUS.get(completed.cause, NOT_AVAILABLE))
+
+    def _answer_not_copied(self, waiting: _Waiting, cause: Cause) -> None:
+        remark = COPY_STATUS.get(cause, f"MESSAGE_ILLEGAL: the record cannot be copied ({cause.name})")
+        self._reply(waiting, ResponseCode.SYSTEM_ERROR, remark)
+
+    def _reply(self, waiting: _Waiting, code: int = ResponseCode.SUCCESS, remark: str | None = None) -> None:
+        command: RemotingCommand = waiting.request.reply(code, remark)
+        self._outbox.reply(waiting.request, command)

@@ -1,0 +1,220 @@
+"""Send-backs at a whole broker: each is answered when its copy is stored, as stock stores it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.json_body import write_body
+from ringmq.remoting.message import MessageExt
+from ringmq.remoting.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from tests.broker.test_processes import SMALL
+from tests.raw_client import RawClient
+from tests.remoting.scenes import BOTH, exchanges
+from tests.staging import TOPIC_FIELDS, make_topic, messages_of
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+SETTINGS = {**SMALL, "messageDelayLevel": "1s 1s 1s 1s 1s"}
+LEVELS = 5
+BACK = RequestCode.CONSUMER_SEND_MSG_BACK
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path_factory.mktemp("back") / "store", SETTINGS) as broker:
+        make_topic(broker.address, "T", 2)
+        yield broker
+        assert broker.stop() == 0
+
+
+@pytest.fixture
+def client(broker: RunningBroker) -> Iterator[RawClient]:
+    with RawClient(broker.address) as client:
+        yield client
+
+
+def make_group(client: RawClient, group: str, queues: int = 1, times: int = 16) -> None:
+    config = SubscriptionGroupConfig(group, retry_queue_nums=queues, retry_max_times=times)
+    body = write_body(config.to_json())
+    assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == 0
+
+
+def back(client: RawClient, group: str, offset: int, level: int = 0, **more: object) -> RemotingCommand:
+    return client.ask(BACK, {"offset": offset, "group": group, "delayLevel": level, "originTopic": "T", **more})
+
+
+def sent(client: RawClient, body: bytes, pairs: dict[str, str] | None = None) -> int:
+    """Send a message; its position in the log."""
+    answer = client.send("T", body, pairs=pairs)
+    assert answer.code == 0
+    return int(answer.ext_fields["msgId"][-16:], 16)
+
+
+def retried(broker: RunningBroker, group: str, count: int = 1, queues: int = 1) -> list[MessageExt]:
+    wait_until(lambda: len(messages_of(broker.address, retry_topic(group), queues)) == count, "they are delivered")
+    return messages_of(broker.address, retry_topic(group), queues)
+
+
+def dead(broker: RunningBroker, group: str) -> list[MessageExt]:
+    return messages_of(broker.address, dlq_topic(group), 1)
+
+
+def test_a_message_comes_again_until_its_group_gives_it_up(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_again", times=2)
+    offset = sent(client, b"failed", {"KEYS": "k", "TAGS": "a"})
+    (original,) = [message for message in messages_of(broker.address, "T") if message.commit_log_offset == offset]
+    for times in (1, 2):
+        assert back(client, "G_again", offset).code == 0
+        message = retried(broker, "G_again", times)[-1]
+        assert message.body == b"failed" and message.reconsume_times == times
+        pairs = message.properties
+        assert (pairs["RETRY_TOPIC"], pairs["WAIT"], pairs["DELAY"]) == ("T", "false", str(2 + times))
+        assert pairs["ORIGIN_MESSAGE_ID"] == original.offset_msg_id and pairs["KEYS"] == "k"
+        assert (pairs["REAL_TOPIC"], pairs["REAL_QID"]) == (retry_topic("G_again"), "0")
+        assert message.born_timestamp_ms == original.born_timestamp_ms
+        offset = message.commit_log_offset
+    assert back(client, "G_again", offset).code == 0
+    (letter,) = dead(broker, "G_again")
+    assert letter.reconsume_times == 3 and letter.properties["DELAY"] == "0"
+    assert letter.properties["RETRY_TOPIC"] == "T" and letter.properties["ORIGIN_MESSAGE_ID"] == original.offset_msg_id
+
+
+@pytest.mark.parametrize(
+    ("level", "limit", "version", "stored_level"),
+    [(2, None, 485, "2"), (99, None, 485, str(LEVELS)), (-1, None, 485, "0"), (0, 0, 485, "0"), (0, 0, 120, "3")],
+)
+def test_levels_and_limits(
+    broker: RunningBroker, client: RawClient, level: int, limit: int | None, version: int, stored_level: str
+) -> None:
+    group = f"G_level_{level}_{limit}_{version}".replace("-", "m")
+    make_group(client, group)
+    more = {} if limit is None else {"maxReconsumeTimes": str(limit)}
+    fields = {"offset": str(sent(client, b"x")), "group": group, "delayLevel": str(level), **more}
+    request = RemotingCommand.request(BACK, fields, opaque=900)
+    request.version = version
+    client.say(encode_frame(request))
+    answer = client.hear()
+    assert answer is not None and answer.code == 0
+    (message,) = dead(broker, group) if stored_level == "0" else retried(broker, group)
+    assert message.properties["DELAY"] == stored_level
+
+
+def test_a_group_is_made_with_its_topics(broker: RunningBroker, client: RawClient) -> None:
+    assert back(client, "G_fresh", sent(client, b"x")).code == 0
+    answer = client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G_fresh"})
+    assert answer.code == 0
+    assert retried(broker, "G_fresh")
+
+
+def test_copies_go_to_all_retry_queues(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_many", queues=3)
+    offset = sent(client, b"x")
+    for _ in range(40):
+        assert back(client, "G_many", offset, level=1).code == 0
+    assert {message.queue_id for message in retried(broker, "G_many", 40, 3)} == {0, 1, 2}
+
+
+def test_a_group_without_retry_queues_stores_nothing(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_none", queues=0)
+    assert back(client, "G_none", sent(client, b"x")).code == 0
+    assert client.pull(retry_topic("G_none")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_positions_that_hold_no_message(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_where")
+    offset = sent(client, b"y" * 200)
+    assert client.send("T", b"later", pairs={"DELAY": "5"}).code == 0
+    (waiting,) = messages_of(broker.address, SCHEDULE_TOPIC, LEVELS)[-1:]
+    for wrong in (offset + 1, offset + 100, 1 << 40, -1, waiting.commit_log_offset):
+        answer = back(client, "G_where", wrong)
+        assert (answer.code, answer.remark) == (1, f"look message by offset failed, {wrong}")
+    assert back(client, "G_where", offset).code == 0, "the neighbour is good"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({}, "offset"), ({"offset": "x", "group": "G", "delayLevel": "0"}, "offset"),
+        ({"offset": "0", "delayLevel": "0"}, "group"),
+        ({"offset": "0", "group": "G", "delayLevel": "2147483648"}, "delayLevel"),
+    ],
+)  # fmt: skip
+def test_malformed_fields(client: RawClient, fields: dict[str, str], field: str) -> None:
+    answer = client.ask(BACK, fields)
+    assert answer.code == 1 and field in (answer.remark or "")
+
+
+def test_topics_without_write_permission(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_perm")
+    offset = sent(client, b"x")
+    for topic in (retry_topic("G_perm"), dlq_topic("G_perm")):
+        fields = {"topic": topic, "readQueueNums": 1, "writeQueueNums": 1, **TOPIC_FIELDS, "perm": 4}
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
+    answer = back(client, "G_perm", offset)
+    assert answer.code == ResponseCode.NO_PERMISSION
+    assert answer.remark == f"the topic[{retry_topic('G_perm')}] sending message is forbidden"
+    fields = {"topic": retry_topic("G_perm"), "readQueueNums": 1, "writeQueueNums": 1, **TOPIC_FIELDS, "perm": 6}
+    assert client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == 0
+    assert back(client, "G_perm", offset, level=-1).code == 0, "stock looks at no permission of a dead letter topic"
+
+
+def test_a_deleted_retry_topic_is_made_again(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_gone")
+    offset = sent(client, b"x")
+    assert back(client, "G_gone", offset, level=1).code == 0
+    retried(broker, "G_gone")
+    assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": retry_topic("G_gone")}).code == 0
+    wait_until(lambda: back(client, "G_gone", offset, level=1).code == 0, "the deletion is over")
+    assert retried(broker, "G_gone")
+
+
+def test_no_answered_message_is_lost_to_kills_of_the_service(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SETTINGS) as broker:
+        make_topic(broker.address, "T", 1)
+        with RawClient(broker.address) as client:
+            make_group(client, "G_kill")
+            offsets = [sent(client, b"m%d" % number) for number in range(60)]
+            answered = []
+            for number, offset in enumerate(offsets):
+                if number % 20 == 10:
+                    os.kill(broker.worker_pids()["services"], signal.SIGKILL)
+                if back(client, "G_kill", offset, level=-1).code == 0:
+                    answered.append(b"m%d" % number)
+        assert len(answered) >= 50
+        stored = [bytes(message.body) for message in dead(broker, "G_kill")]
+        assert set(answered) <= set(stored)
+        assert broker.stop() == 0
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_the_recorded_scene_gets_stocks_answers(tmp_path: Path, kind: str) -> None:
+    """Positions in the log are our own: those of the messages that the recorded requests name."""
+    with RunningBroker(tmp_path / "store", {**SMALL, "brokerName": "wire-a"}) as broker:
+        make_topic(broker.address, "WireBack", 2)
+        with RawClient(broker.address) as client:
+            for exchange in exchanges(kind, "08-send-back"):
+                request, stock = exchange.request, exchange.answer
+                if exchange.target != "b" or request.code not in (RequestCode.SEND_MESSAGE_V2, BACK) or stock is None:
+                    continue
+                if request.code == BACK:
+                    name_own_position(broker, request.ext_fields)
+                client.say(encode_frame(request))
+                answer = client.hear()
+                assert answer is not None and (answer.code, answer.remark) == (stock.code, stock.remark)
+                assert answer.ext_fields.keys() == stock.ext_fields.keys()
+        (letter,) = dead(broker, "WG_BACK")
+        assert letter.reconsume_times == 2 and letter.properties["DELAY"] == "0"
+
+
+def name_own_position(broker: RunningBroker, fields: dict[str, str]) -> None:
+    is_first = fields["delayLevel"] == "1"
+    found = messages_of(broker.address, "WireBack") if is_first else retried(broker, "WG_BACK", 2)
+    (message,) = [one for one in found if one.properties["UNIQ_KEY"] == fields["originMsgId"]]
+    fields["offset"] = str(message.commit_log_offset)
