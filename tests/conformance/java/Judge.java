@@ -37,6 +37,7 @@ public final class Judge {
         GroupScenarios.register();
         PullScenarios.register();
         FilterScenarios.register();
+        DelayScenarios.register();
         QueryScenarios.register();
         AdminOps.register();
         ReplicationScenarios.register();
