@@ -113,6 +113,7 @@ def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
         locks=broker.locks,
         deletions=broker.deletions,
         new_entries=broker.new_entries,
+        retry_topics=broker.retry_topics,
     )
     pulling = pulls.PullRequests(
         live=broker.live,

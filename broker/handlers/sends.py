@@ -16,6 +16,7 @@ from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.protocols import PlaneProtocol
+from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.topics import (
     BATCH_QUEUE,
     CLEANUP_POLICY,
@@ -54,6 +55,7 @@ class SendRequests:
     locks: QueueLocks
     deletions: Deletions
     new_entries: NewEntries
+    retry_topics: RetryTopics
 
     def send(self, request: Request) -> Answer:
         """Check a send. The result is a refusal, or Redo if the read worker may append it."""
@@ -82,8 +84,10 @@ class SendRequests:
         if header.queue_id < 0 and topic.write_queue_nums == 0:
             remark = f"topic[{header.topic}] has no write queue to choose from"
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
-        refusal = self._check_batch(request, header) if header.batch else self._check_retry(request, header)
-        return refusal or self._check_message(request, header, topic) or Redo()
+        answer = self._check_batch(request, header) if header.batch else self._check_retry(request, header)
+        if answer is not None and not isinstance(answer, Redo):
+            return answer
+        return self._check_message(request, header, topic) or answer or Redo()
 
     def _check_topic_name(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
         known = self.topics.get(header.topic)
@@ -125,7 +129,11 @@ class SendRequests:
         return None
 
     def _check_retry(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """Check a direct send to %RETRY%group: the group must exist. Moving the message to %DLQ% is not built yet."""
+        """Check a direct send to %RETRY%group: a refusal, None, or Redo for a dead letter (`handleRetryAndDLQ`).
+
+        The client has counted this failure already, so the limit itself is no dead letter. A group with a live queue
+        lock consumes in order and has retried by itself.
+        """
         if not names.is_retry_topic(header.topic):
             return None
         name = header.topic.removeprefix(names.RETRY_PREFIX)
@@ -138,8 +146,8 @@ class SendRequests:
             limit = header.max_reconsume_times
         times = header.reconsume_times or 0
         if times > limit or self.locks.is_any_live(name, request.now_ms):
-            remark = f"reconsumeTimes = {times}, limit {limit}: moving to {names.dlq_topic(name)} is not supported yet"
-            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+            self.retry_topics.make_dead_letter(name, request.now_ms)
+            return Redo(dead=True)
         return None
 
     def _check_message(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Answer | None:

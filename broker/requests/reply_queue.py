@@ -120,8 +120,9 @@ class ReplyQueues:
                     self._send(connection, pending, command)
                 case Push(command=command):
                     self._send(connection, NONE, command)
-                case Run(pending=pending):
-                    self._put(_Verdict(lib.RMQ_VERDICT_REDO, connection, pending))
+                case Run(pending=pending, dead=dead):
+                    kind = lib.RMQ_VERDICT_REDO_DEAD if dead else lib.RMQ_VERDICT_REDO
+                    self._put(_Verdict(kind, connection, pending))
                 case Release(pending=pending):
                     self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
                 case Hangup(pending=kept):

@@ -69,7 +69,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Redo:
-    """Answer: the reason why the frame was cold is gone, and the read worker runs the frame again."""
+    """Answer: the reason why the frame was cold is gone, and the read worker runs the frame again.
+
+    `dead`: it is a send to a retry topic, and the message goes to the dead letters of the group.
+    """
+
+    dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class Run:
 
     connection: Connection
     pending: int
+    dead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +194,8 @@ def verdict_of(request: Request, answer: Answer) -> Effect | None:
     match answer:
         case RemotingCommand():
             return Release(*where) if request.command.is_oneway else Reply(*where, answer)
-        case Redo():
-            return Run(*where)
+        case Redo(dead):
+            return Run(*where, dead)
         case Close():
             return Hangup(*where)
         case Drop():

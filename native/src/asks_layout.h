@@ -68,6 +68,7 @@ struct rmq_verdict {
 #define RMQ_VERDICT_REDO 2       /* run the kept frame again: the reason it was cold is gone */
 #define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
+#define RMQ_VERDICT_REDO_DEAD 6  /* the same for a send to a retry topic, which goes to the group's dead letter topic instead */
 #define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: as both roles have agreed */
 
 #define RMQ_ANSWERERS_MAX 8

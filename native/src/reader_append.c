@@ -99,6 +99,29 @@ static int find_target(struct rmq_reader *r, const struct rmq_admitted *a, struc
     return target->queue_slot != RMQ_NONE;
 }
 
+/* The redirect of a send to a retry topic that is a dead letter: SendMessageProcessor.handleRetryAndDLQ stores DELAY = -1. Queue 0 of
+ * the group's dead letter topic; 0 = it is gone, or the pair has no room. */
+static int find_dead_letters(struct rmq_reader *r, const struct rmq_send *s, const struct rmq_admission_limits *limits,
+                             struct target *target)
+{
+    static const char RETRY[] = "%RETRY%", DEAD[] = "%DLQ%";
+    const uint32_t from = sizeof RETRY - 1, to = sizeof DEAD - 1;
+    char name[RMQ_NAME_MAX];
+    if (s->batch || s->topic_length <= from || memcmp(s->topic, RETRY, from))
+        return 0;
+    uint32_t length = s->properties_length + 1 + (s->uniq_key ? 0 : limits->made_key_length) + (uint32_t)sizeof "DELAY=-1;" - 1;
+    if (length + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
+        return 0;
+    memcpy(name, DEAD, to);
+    memcpy(name + to, s->topic + from, s->topic_length - from);
+    uint32_t id = rmq_topic_find(r->plane, name, to + s->topic_length - from);
+    if (id == RMQ_NONE)
+        return 0;
+    r->dead_letters.topic_id = id;
+    *target = (struct target){&r->dead_letters, 0, 0, rmq_queue_find(r->plane, id, 0)};
+    return target->queue_slot != RMQ_NONE;
+}
+
 /* Checks everything and leaves the frame as it is: of escaped properties s has a copy in r->unescaped. */
 static void read_properties(struct rmq_reader *r, struct rmq_send *s, const struct rmq_admission_limits *limits, int approved,
                             struct rmq_admitted *a)
@@ -284,7 +307,7 @@ static enum rmq_outcome refuse(struct rmq_reader *r, struct rmq_connection *c, c
 
 enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                   uint8_t *frame,
-                               uint32_t length, struct rmq_frame_ref *ref, int approved)
+                               uint32_t length, struct rmq_frame_ref *ref, int approved, int dead)
 {
     struct rmq_send s;
     struct rmq_admitted a;
@@ -305,6 +328,8 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     uint8_t *home = s.properties;
     read_properties(r, &s, &limits, approved, &a);
     if (a.verdict == RMQ_ADMIT_ASK || (a.verdict == RMQ_ADMIT_REDIRECT && !find_target(r, &a, &target)))
+        return RMQ_OUTCOME_COLD;
+    if (dead && a.verdict != RMQ_ADMIT_REFUSE && !find_dead_letters(r, &s, &limits, &target))
         return RMQ_OUTCOME_COLD;
     if (a.verdict == RMQ_ADMIT_REFUSE) {
         rmq_answer_error(r, c, h, r->rules->rules[a.rule].code, r->rules->rules[a.rule].remark);
@@ -330,6 +355,9 @@ int rmq_append_open(struct rmq_reader *r)
     uniq_open(r);
     r->unescaped = malloc(RMQ_PROPERTIES_JSON_MAX); /* touched as far as used */
     r->rules = calloc(1, sizeof *r->rules);
+    r->dead_letters = (struct rmq_admission_rule){
+        .kind = RMQ_RULE_REDIRECT, .pair_count = 1,
+        .pairs = {{.value_from = RMQ_ADD_TEXT, .name_length = 5, .value_length = 2, .name = "DELAY", .value = "-1"}}};
     return r->unescaped && r->rules ? 0 : -ENOMEM;
 }
 

@@ -147,7 +147,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
             refuse_for(r, c, h, answerer, OVERLOAD);
             return RMQ_OUTCOME_DONE;
         }
-        p->redone = redone & 63;
+        p->redone = redone & 31;
         record.pending = rmq_pending_id(r, p);
     }
     const uint8_t *from = p && p->frame_length ? r->arena + p->frame_at : frame;
@@ -280,9 +280,11 @@ static void apply_verdict(struct rmq_reader *r, const struct rmq_verdict *v, uin
             rmq_pending_release(r, p);
         return;
     case RMQ_VERDICT_REDO:
-        if (p && c && p->frame_length)
+    case RMQ_VERDICT_REDO_DEAD:
+        if (p && c && p->frame_length) {
+            p->dead = v->type == RMQ_VERDICT_REDO_DEAD;
             redo_later(r, p);
-        else if (p)
+        } else if (p)
             rmq_pending_release(r, p);
         return;
     case RMQ_VERDICT_CLOSE:
@@ -342,7 +344,8 @@ void rmq_redo_run(struct rmq_reader *r)
         if (c) {
             struct rmq_frame_ref ref = p->ref;
             p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
-            enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena + p->frame_at, p->frame_length, &ref, p->redone + 1u);
+            enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena + p->frame_at, p->frame_length, &ref,
+                                                         (p->redone + 1u) | (p->dead ? RMQ_REDO_DEAD : 0));
             if (outcome == RMQ_OUTCOME_STALL) {
                 p->ref = ref;
                 return;

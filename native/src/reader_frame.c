@@ -49,12 +49,13 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
         return RMQ_OUTCOME_CLOSED;
     }
     enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
-    int approved = redone > 0;
+    int approved = redone > 0, dead = redone & RMQ_REDO_DEAD;
+    redone &= ~(uint32_t)RMQ_REDO_DEAD; /* if it goes to control again, control decides again */
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
         if (is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
             outcome = refuse_on_slave(r, c, &h);
         else if (is_send(h.code))
-            outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved);
+            outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved, dead);
         else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
             outcome = rmq_pull_frame(r, c, &h, frame, length, approved);
     }

@@ -53,6 +53,7 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
     p->serialise = h->serialise & 1;
     p->oneway = (h->flag & RMQ_FLAG_ONEWAY) != 0;
     p->redone = 0;
+    p->dead = 0;
     p->next = RMQ_NONE;
     p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
     if (kind == RMQ_PENDING_COLD) {

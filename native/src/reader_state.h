@@ -21,6 +21,7 @@
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
 #define RMQ_SEND_PIECES 256u          /* iovecs of one send */
 #define RMQ_REDO_MAX 3
+#define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
 #define RMQ_HOST_COUNTS 65536u
 #define RMQ_CODE_SEND 10
 #define RMQ_CODE_PULL 11
@@ -165,7 +166,7 @@ struct rmq_pending {
     int32_t code;
     uint16_t turn;           /* upper bits of the id: an old verdict must not meet a new request */
     uint8_t kind;
-    uint8_t serialise : 1, oneway : 1, redone : 6;
+    uint8_t serialise : 1, oneway : 1, dead : 1, redone : 5; /* dead: of a send to run again, it is a dead letter */
     uint32_t next;           /* free list, or the queue of redos */
     struct rmq_frame_ref ref;
     uint32_t frame_length;
@@ -284,6 +285,7 @@ struct rmq_reader {
     uint32_t uniq_prefix_length;
     uint32_t uniq_counter;
     int64_t uniq_month_ms;
+    struct rmq_admission_rule dead_letters; /* the redirect of REDO_DEAD */
     struct rmq_admission_rules *rules; /* as published in rules_version, which is looked at when a send asks for them */
     uint64_t rules_version;
     uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
@@ -428,10 +430,10 @@ struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id); /* NULL
 void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
 
 /* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that
- * only ask for its decision do not count. */
+ * only ask for its decision do not count. `dead`: it is a dead letter (RMQ_VERDICT_REDO_DEAD). */
 enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                   uint8_t *frame,
-                               uint32_t length, struct rmq_frame_ref *ref, int approved);
+                               uint32_t length, struct rmq_frame_ref *ref, int approved, int dead);
 void rmq_append_publish(struct rmq_reader *r);
 int rmq_append_open(struct rmq_reader *r);
 void rmq_append_close(struct rmq_reader *r);

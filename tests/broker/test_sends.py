@@ -248,17 +248,27 @@ def test_queue_ids_are_bounded_by_the_larger_number() -> None:
     assert ask(harness, queue_id=-1).code == 1  # type: ignore[attr-defined]
 
 
-def test_a_retry_topic_needs_its_group_and_never_becomes_a_dead_letter() -> None:
+def is_dead(answer: object) -> bool:
+    assert isinstance(answer, Run)
+    return answer.dead
+
+
+def test_a_retry_over_the_limit_is_a_dead_letter() -> None:
     harness = make_harness()
-    assert isinstance(ask(harness, "%RETRY%G"), Run)
-    assert "G" in harness.broker.groups
-    answer = ask(harness, "%RETRY%G", reconsume_times=17)
-    assert answer.code == 13  # type: ignore[attr-defined]
-    assert "reconsumeTimes = 17, limit 16" in answer.remark  # type: ignore[attr-defined]
-    assert isinstance(ask(harness, "%RETRY%G", reconsume_times=17, max_reconsume_times=20), Run)
-    assert ask(harness, "%RETRY%G", reconsume_times=17, max_reconsume_times=20, version=100).code == 13  # type: ignore[attr-defined]
+    assert not is_dead(ask(harness, "%RETRY%G", reconsume_times=16))
+    assert "G" in harness.broker.groups and "%DLQ%G" not in harness.broker.topics
+    assert is_dead(ask(harness, "%RETRY%G", reconsume_times=17))
+    config = harness.broker.topics.get("%DLQ%G")
+    assert config is not None and (config.write_queue_nums, config.perm) == (1, 6)
+    assert not is_dead(ask(harness, "%RETRY%G", reconsume_times=17, max_reconsume_times=20))
+    assert is_dead(ask(harness, "%RETRY%G", reconsume_times=17, max_reconsume_times=20, version=100))
+
+
+def test_a_retry_of_a_group_with_a_queue_lock_is_a_dead_letter() -> None:
+    harness = make_harness()
+    assert not is_dead(ask(harness, "%RETRY%G"))
     harness.broker.locks.lock("G", "c", MessageQueue("T", "b", 0), START_MS)
-    assert ask(harness, "%RETRY%G").code == 13  # type: ignore[attr-defined]
+    assert is_dead(ask(harness, "%RETRY%G"))
 
 
 def test_a_retry_topic_without_its_group() -> None:

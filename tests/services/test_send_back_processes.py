@@ -15,6 +15,7 @@ from ringmq.remoting.json_body import write_body
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from tests.broker.test_processes import SMALL
+from tests.conformance.wire import send_fields, shortened
 from tests.raw_client import RawClient
 from tests.remoting.scenes import BOTH, exchanges
 from tests.staging import TOPIC_FIELDS, make_topic, messages_of
@@ -218,3 +219,36 @@ def name_own_position(broker: RunningBroker, fields: dict[str, str]) -> None:
     found = messages_of(broker.address, "WireBack") if is_first else retried(broker, "WG_BACK", 2)
     (message,) = [one for one in found if one.properties["UNIQ_KEY"] == fields["originMsgId"]]
     fields["offset"] = str(message.commit_log_offset)
+
+
+def send_retry(client: RawClient, group: str, times: int, **more: str) -> RemotingCommand:
+    """The send of a client whose send-back has failed."""
+    pairs = {"DELAY": str(3 + times), "RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "id", "UNIQ_KEY": "u" * 32}
+    fields = send_fields(retry_topic(group), 0, pairs) | {"reconsumeTimes": str(times), **more}
+    return client.ask(RequestCode.SEND_MESSAGE_V2, shortened(fields), b"failed")
+
+
+def test_a_client_that_sends_retries_itself(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_self", times=2)
+    assert send_retry(client, "G_self", 2).code == 0
+    (message,) = retried(broker, "G_self")
+    assert (message.reconsume_times, message.properties["DELAY"]) == (2, "5")
+    assert send_retry(client, "G_self", 3).code == 0
+    assert send_retry(client, "G_self", 3, maxReconsumeTimes="5").code == 0
+    (letter,) = dead(broker, "G_self")
+    assert (letter.reconsume_times, letter.properties["DELAY"], bytes(letter.body)) == (3, "-1", b"failed")
+    assert "REAL_TOPIC" not in letter.properties and letter.properties["UNIQ_KEY"] == "u" * 32
+    assert letter.properties["RETRY_TOPIC"] == "T"
+    retried(broker, "G_self", 2)
+
+
+def test_retries_of_an_ordered_group_are_dead_letters(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_ordered")
+    queue = {"topic": "T", "brokerName": "b", "queueId": 0}
+    body = write_body({"clientId": "c", "consumerGroup": "G_ordered", "mqSet": [queue], "onlyThisBroker": False})
+    assert client.ask(RequestCode.LOCK_BATCH_MQ, {}, body).code == 0
+    assert send_retry(client, "G_ordered", 1).code == 0
+    assert [letter.properties["DELAY"] for letter in dead(broker, "G_ordered")] == ["-1"]
+    assert client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body).code == 0
+    assert send_retry(client, "G_ordered", 1).code == 0
+    assert len(retried(broker, "G_ordered")) == 1 and len(dead(broker, "G_ordered")) == 1
