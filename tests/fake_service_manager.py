@@ -29,15 +29,15 @@ class FakeServiceManager:
         self.environment = {"NOTIFY_SOCKET": str(self._path)}
         if watchdog_ms:
             self.environment["WATCHDOG_USEC"] = str(watchdog_ms * 1000)
-        self.said: list[dict[str, str]] = []
+        self.messages: list[dict[str, str]] = []
         self.passed: list[dict[str, str]] = []
-        """What `wait_for` has dropped."""
+        """Messages in front of those that `wait_for` returned."""
         self.store: dict[str, int] = {}
         self._number = 500
         """Above the places that descriptors are handed over in."""
 
-    def hear(self, timeout_s: float = 0.0) -> None:
-        """Take in what has been said, waiting for the first of it at most this long."""
+    def receive(self, timeout_s: float = 0.0) -> None:
+        """Receive all messages that have arrived, waiting at most this long for the first."""
         self._socket.settimeout(timeout_s or 1e-6)
         while True:
             try:
@@ -49,7 +49,7 @@ class FakeServiceManager:
             descriptors = array.array("i")
             for _, _, content in ancillary:
                 descriptors.frombytes(content[: len(content) // 4 * 4])
-            self.said.append(message)
+            self.messages.append(message)
             if "FDSTORE" in message:
                 (descriptor,) = descriptors
                 self._keep(message["FDNAME"], descriptor)
@@ -57,18 +57,18 @@ class FakeServiceManager:
                 os.close(self.store.pop(message["FDNAME"]))
 
     def wait_for(self, wanted: Callable[[dict[str, str]], bool], timeout_s: float = 30.0) -> dict[str, str]:
-        """The first message that is wanted, among those not looked at yet; what comes before it is dropped."""
+        """Return the first wanted message of those not taken yet. Earlier ones go to `passed`."""
         deadline = time.monotonic() + timeout_s
         dropped: list[dict[str, str]] = []
         while True:
-            while self.said:
-                message = self.said.pop(0)
+            while self.messages:
+                message = self.messages.pop(0)
                 if wanted(message):
                     return message
                 dropped.append(message)
                 self.passed.append(message)
-            assert time.monotonic() < deadline, f"not heard within {timeout_s} s, but {dropped[-20:]}"
-            self.hear(0.1)
+            assert time.monotonic() < deadline, f"not received within {timeout_s} s, but {dropped[-20:]}"
+            self.receive(0.1)
 
     def spawn(self, command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         """Start a service as systemd does: what is kept comes under the numbers 3, 4, ..."""

@@ -1,4 +1,4 @@
-"""A client that can misbehave: a plain socket that says any bytes, and reads whole answers."""
+"""A client that can misbehave: a plain socket that sends any bytes and receives whole frames."""
 
 import contextlib
 import socket
@@ -15,7 +15,7 @@ CLOSED = None
 
 
 class RawClient:
-    """One connection. `ask` gives the answer, or None when the server closed instead.
+    """One connection. `ask` returns the answer.
 
     `source`: the address that the server sees, one of this machine's (127.0.0.2).
     """
@@ -29,13 +29,13 @@ class RawClient:
         self._timeout_s = timeout_s
         self._opaque = 0
 
-    def say(self, data: bytes) -> None:
-        """Send bytes as they are; a server that has closed meanwhile is noticed when reading."""
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes as they are. A server that has closed is noticed by `receive`."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.socket.sendall(data)
 
-    def hear(self) -> RemotingCommand | None:
-        """The next whole frame; None = closed. TimeoutError when neither comes."""
+    def receive(self) -> RemotingCommand | None:
+        """Return the next frame, or CLOSED. Raises TimeoutError."""
         try:
             head = self._stream.read(4)
             if len(head) < 4:
@@ -45,22 +45,22 @@ class RawClient:
         except ConnectionResetError:
             return CLOSED
 
-    def tell(
+    def send_request(
         self, code: int, fields: Mapping[str, object], body: bytes = b"", kind: SerializeType = SerializeType.JSON
     ) -> int:
-        """Send a request without waiting for its answer; its opaque."""
+        """Send a request without waiting for its answer, and return its opaque."""
         self._opaque += 1
         ext = {name: str(value) for name, value in fields.items()}
         request = RemotingCommand.request(code, ext, body, opaque=self._opaque, serialize_type=kind)
-        self.say(encode_frame(request))
+        self.send_bytes(encode_frame(request))
         return self._opaque
 
     def ask(
         self, code: int, fields: Mapping[str, object], body: bytes = b"", kind: SerializeType = SerializeType.JSON
     ) -> RemotingCommand:
-        """Send a request and return its answer; AssertionError when the connection is closed instead."""
-        opaque = self.tell(code, fields, body, kind)
-        answer = self.hear()
+        """Send a request and return its answer. Raises AssertionError if the server closes instead."""
+        opaque = self.send_request(code, fields, body, kind)
+        answer = self.receive()
         assert answer is not CLOSED, f"closed instead of an answer to code {code}"
         assert answer.opaque == opaque
         return answer
@@ -76,7 +76,7 @@ class RawClient:
         return self.ask(PULL, pull_fields(topic, queue_id, offset, **more))
 
     def is_open(self) -> bool:
-        """Whether the server has not closed; waits for nothing."""
+        """Return True unless the server has closed. Does not wait."""
         self.socket.setblocking(False)
         try:
             return self.socket.recv(1, socket.MSG_PEEK) != b""

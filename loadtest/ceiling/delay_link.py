@@ -47,7 +47,7 @@ class DelayLink:
             raise ToolError(f"ringmq-link: wanted a line `{word} ...`, got {words}")
         return words[1:]
 
-    def tell(self, command: Command) -> LinkState:
+    def run(self, command: Command) -> LinkState:
         """Carry out a command."""
         assert self.process.stdin is not None
         self.process.stdin.write(command + "\n")

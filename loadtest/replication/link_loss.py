@@ -69,7 +69,7 @@ def _park(pair: Pair, topic: str, remote: Remote, count: int) -> int:
     """Send `count` requests while the slave's reports are held. After all are appended, return the send time."""
     assert pair.link is not None
     before = pair.wait_in_sync().end
-    pair.link.tell("hold-back")
+    pair.link.run("hold-back")
     began = time.monotonic_ns()
     for _ in range(count):
         _send(remote, topic)
@@ -85,9 +85,9 @@ def _break(pair: Pair, topic: str, command: str) -> tuple[Sequence[Answered], in
     with Remote(pair.port, timeout_s=ANSWER_TIMEOUT_S) as remote:
         _park(pair, topic, remote, PARKED)
         verb: Command = "reset" if command == "reset" else "close"
-        state = pair.link.tell(verb)
+        state = pair.link.run(verb)
         answers = _answers(remote, PARKED)
-    pair.link.tell("flow")
+    pair.link.run("flow")
     return answers, state.at_ns
 
 
@@ -105,5 +105,5 @@ def _fall_silent(pair: Pair, topic: str) -> tuple[dict[int, float], dict[int, fl
             _send(remote, topic)
             (answer,) = _answers(remote, 1)
             later[answer.code] = max(later.get(answer.code, 0.0), (answer.at_ns - began) / 1e6)
-    pair.link.tell("flow")
+    pair.link.run("flow")
     return first, later

@@ -98,7 +98,7 @@ def test_another_host_of_the_same_name_and_id_is_told(broker: RunningBroker) -> 
 def test_junk_is_named_in_the_log(broker: RunningBroker, server: str, junk: bytes, spoken: str) -> None:
     host = "127.0.0.4" if server == "broker" else "127.0.0.5"
     with RawClient(broker.address if server == "broker" else broker.namesrv, source=host) as client:
-        client.say(junk)
-        assert client.hear() is None
+        client.send_bytes(junk)
+        assert client.receive() is None
     line = f"junk from {host}: {spoken}"
     wait_until(lambda: line in broker.log_path.read_text(), line)

@@ -90,8 +90,8 @@ class Attackers:
         with RawClient(address) as client:
             while not self._end.is_set():
                 for code, body in requests:
-                    opaque = client.tell(code, {}, body)
-                    while (answer := client.hear()) is not None and answer.opaque != opaque:
+                    opaque = client.send_request(code, {}, body)
+                    while (answer := client.receive()) is not None and answer.opaque != opaque:
                         pass  # told that members came
                     if answer is None:
                         return

@@ -113,8 +113,8 @@ def frame(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
 
 def closes(broker: RunningBroker, data: bytes) -> bool:
     with RawClient(broker.address) as client:
-        client.say(data)
-        return client.hear() is None
+        client.send_bytes(data)
+        return client.receive() is None
 
 
 # --- frames ---------------------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def test_an_unknown_serialisation_ends_the_connection(broker: RunningBroker, kin
 )
 def test_a_header_that_does_not_parse_ends_the_connection(broker: RunningBroker, header: bytes) -> None:
     with RawClient(broker.address) as client:
-        client.say(frame(header, b"body"))
-        assert client.hear() is None
+        client.send_bytes(frame(header, b"body"))
+        assert client.receive() is None
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def test_a_header_that_does_not_parse_ends_the_connection(broker: RunningBroker,
 )
 def test_a_binary_header_that_lies_ends_the_connection(broker: RunningBroker, header: bytes) -> None:
     with RawClient(broker.address) as client:
-        client.say(frame(header, b"body", kind=1))
-        assert client.hear() is None
+        client.send_bytes(frame(header, b"body", kind=1))
+        assert client.receive() is None
 
 
 def test_text_that_is_no_utf_8_is_read_with_replacement_characters(client: RawClient) -> None:
     """As stock: the field is then simply not the one that is needed."""
-    client.say(frame(b'{"code":10,"opaque":1,"extFields":{"topi\xff":"x"}}', b"body"))
-    answer = client.hear()
+    client.send_bytes(frame(b'{"code":10,"opaque":1,"extFields":{"topi\xff":"x"}}', b"body"))
+    answer = client.receive()
     assert answer is not None
     assert (answer.code, answer.remark) == (1, "SendMessageRequestHeader: the required field producerGroup is missing")
 
@@ -205,12 +205,12 @@ def test_slow_loris_on_500_connections(broker: RunningBroker) -> None:
     """Each claims 64 KiB to 1 MiB and gives a byte now and then; all are closed, the neighbour is served meanwhile."""
     clients = [RawClient(broker.address) for _ in range(500)]
     for number, client in enumerate(clients):
-        client.say(struct.pack(">iI", 65_536 << number % 5, 100) + b"{")
+        client.send_bytes(struct.pack(">iI", 65_536 << number % 5, 100) + b"{")
     deadline = time.monotonic() + 20
     alive = clients
     while alive and time.monotonic() < deadline:
         for client in alive:
-            client.say(b" ")
+            client.send_bytes(b" ")
         alive = [client for client in alive if client.is_open()]
         time.sleep(0.05)  # poll
     assert not alive

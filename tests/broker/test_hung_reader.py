@@ -20,7 +20,7 @@ def test_a_deaf_reader_is_replaced_alone(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", SETTINGS, environment=environment, log_path=log) as broker:
         before = broker.worker_pids()
         with RawClient(broker.address) as unheard:
-            unheard.say(b"\0\0\1\0")
+            unheard.send_bytes(b"\0\0\1\0")
             wait_until(lambda: broker.worker_pids().get("read-0") not in (None, before["read-0"]), "a replacement", 20)
         with RawClient(broker.address) as client:
             assert client.send("TopicA", b"heard").code == 0

@@ -127,7 +127,7 @@ def test_a_broker_near_its_limit_takes_no_connection_and_serves_those_it_has(tmp
         wait_until(lambda: "memory: " in broker.log_tail(20_000), "the level has risen")
         assert "ringmqMemoryMax" in broker.log_tail(20_000)
         with RawClient(broker.address) as refused:
-            assert refused.hear() is None
+            assert refused.receive() is None
         assert old.send("Hello", b"x").code == 0
         assert old.send("Fresh", b"x").code == ResponseCode.SYSTEM_BUSY
         wait_until(is_ready, "a name server knows the broker")

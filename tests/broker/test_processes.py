@@ -93,9 +93,9 @@ def test_workers_follow_settings_that_change_while_they_run(tmp_path: Path) -> N
         pull = pull_fields("Live", 0, 1) | {"sysFlag": 2 | 4, "suspendTimeoutMillis": 60_000}
         body = b"longPollingEnable=false\nshortPollingTimeMills=100\nslaveReadEnable=true"
         with RawClient(broker.address, timeout_s=20) as held:
-            held.tell(RequestCode.PULL_MESSAGE, pull)
+            held.send_request(RequestCode.PULL_MESSAGE, pull)
             assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, body).code == 0
-            answer = held.hear()
+            answer = held.receive()
         assert answer is not None
         assert answer.code == 19
         assert client.ask(RequestCode.PULL_MESSAGE, pull).code == 19

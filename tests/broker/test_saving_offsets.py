@@ -30,8 +30,8 @@ def saved(root: Path) -> dict[str, dict[int, int]]:
     return table
 
 
-class Patient(Persistence):
-    """One step at a time."""
+class SteppedPersistence(Persistence):
+    """Persistence that runs one step a turn."""
 
     def __init__(self, root: Path, harness: Harness) -> None:
         super().__init__(root, saved_by(harness.broker))
@@ -47,7 +47,7 @@ def step(steps: object) -> object:
 
 
 def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, harness: Harness) -> None:
-    persistence = Patient(tmp_path, harness)
+    persistence = SteppedPersistence(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
     count = 0
     while persistence.is_saving:
@@ -61,7 +61,7 @@ def test_the_file_is_made_in_steps_and_is_stocks_text(tmp_path: Path, harness: H
 
 
 def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, harness: Harness) -> None:
-    persistence = Patient(tmp_path, harness)
+    persistence = SteppedPersistence(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
     harness.broker.offsets.put("G0", "Stray0", 0, 777, START_MS)
     harness.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
@@ -76,7 +76,7 @@ def test_what_changes_meanwhile_comes_into_the_next_file(tmp_path: Path, harness
 
 
 def test_a_stop_saves_all_at_once(tmp_path: Path, harness: Harness) -> None:
-    persistence = Patient(tmp_path, harness)
+    persistence = SteppedPersistence(tmp_path, harness)
     persistence.save_offsets_if_due(START_MS)
     harness.broker.offsets.put("Late", "Stray", 0, 5, START_MS)
     persistence.save_offsets()
@@ -95,7 +95,7 @@ def test_a_file_that_cannot_be_written_is_tried_again(tmp_path: Path, harness: H
 
 
 def test_queues_of_a_deleted_topic_go_after_its_offsets_have_left_the_file(tmp_path: Path, harness: Harness) -> None:
-    persistence = Patient(tmp_path, harness)
+    persistence = SteppedPersistence(tmp_path, harness)
     persistence.save_offsets()
     assert "T@G" in saved(tmp_path)
     persistence.save_offsets_if_due(START_MS + 60_000)

@@ -85,8 +85,8 @@ class Started:
 
     def is_ready(self, now_ms: int) -> bool:
         self._report.tick(now_ms, serving=True, stopping=False)
-        self.manager.hear()
-        return any("READY" in message for message in self.manager.said)
+        self.manager.receive()
+        return any("READY" in message for message in self.manager.messages)
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ def test_ready_restart_and_readers(service: Service) -> None:
     assert service.stop() == 0
 
     service.start("--set", "ringmqReaders=1", "--set", "metricsExporterType=DISABLE")
-    service.manager.hear(0.2)
+    service.manager.receive(0.2)
     assert len(service.manager.store) == 3, "what no reader listens on is closed"
     for _ in range(20):
         with RawClient(service.address) as one:
@@ -204,10 +204,10 @@ def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
     deadline = began + WATCHDOG_MS / 1000
     last = began
     while time.monotonic() < deadline:
-        service.manager.hear(0.1)
-        if any("WATCHDOG" in message for message in service.manager.said):
+        service.manager.receive(0.1)
+        if any("WATCHDOG" in message for message in service.manager.messages):
             last = time.monotonic()
-        service.manager.said.clear()
+        service.manager.messages.clear()
     assert last - began < WATCHDOG_MS / 1000 / 2, "systemd would bite within one and a half times its limit"
     assert "worker flush has not turned its loop for 2 s" in service.log.read_text()
     flush.resume()
@@ -231,8 +231,8 @@ def test_a_start_gets_time_while_dispatch_reads_what_was_recovered(tmp_path: Pat
         for second, dispatched in ((10, 100), (12, 150), (20, 200), (30, 200), (40, 500)):
             made.plane.watermarks.dispatched_offset = dispatched
             report.tick(second * 1000, serving=False, stopping=False)
-    fake.hear()
-    asked = [message for message in fake.said if "EXTEND_TIMEOUT_USEC" in message]
+    fake.receive()
+    asked = [message for message in fake.messages if "EXTEND_TIMEOUT_USEC" in message]
     assert len(asked) == 2, "not with every look, not without progress, not when all of it can be read"
     fake.close()
 

@@ -46,7 +46,7 @@ class Canary:
         self._old = RawClient(address, SILENCE_MAX_S)
         self.longest_s = 0.0
 
-    def sing(self, seconds: float = 0.0) -> None:
+    def ping(self, seconds: float = 0.0) -> None:
         """One round, or as many as there is time for."""
         until = time.monotonic() + seconds
         while True:
@@ -80,17 +80,17 @@ def many_files() -> Iterator[None]:
 def test_announced_frames_that_do_not_come_silence_nobody(broker: RunningBroker) -> None:
     host, port = broker.address.rsplit(":", 1)
     canary = Canary(broker.address)
-    canary.sing()
+    canary.ping()
     claimers = []
     for number in range(CLAIMERS):
         claimers.append(socket.create_connection((host, int(port)), timeout=10))
         claimers[-1].sendall(CLAIM)
         if number % 100 == 0:
-            canary.sing()
-    canary.sing(2.0)
+            canary.ping()
+    canary.ping(2.0)
     for claimer in claimers:
         claimer.close()
-    canary.sing(1.0)
+    canary.ping(1.0)
 
 
 ANSWERS_MAX = 32 << 20
@@ -104,7 +104,7 @@ def test_answers_that_nobody_reads_cost_no_more_than_allowed(tmp_path: Path) -> 
         reader = [broker.worker_pids()["read-0"]]
         host, port = broker.address.rsplit(":", 1)
         canary = Canary(broker.address)
-        canary.sing()
+        canary.ping()
         before = private_bytes(reader)
         question = encode_frame(RemotingCommand.request(GET_BROKER_CONFIG, {}))
         with ExitStack() as stack:
@@ -113,11 +113,11 @@ def test_answers_that_nobody_reads_cost_no_more_than_allowed(tmp_path: Path) -> 
                 silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
                 silent.connect((host, int(port)))
                 silent.sendall(question * 1500)
-                canary.sing()
+                canary.ping()
                 assert private_bytes(reader) - before < 1.5 * ANSWERS_MAX
             wait_until(lambda: private_bytes(reader) - before > ANSWERS_MAX / 2, "half of the bound is in use", 20)
-            canary.sing(2.0)
+            canary.ping(2.0)
             assert private_bytes(reader) - before < 1.5 * ANSWERS_MAX
         wait_until(lambda: private_bytes(reader) - before < KEPT_BYTES, "their memory is given back", 3)
-        canary.sing()
+        canary.ping()
         assert broker.stop() == 0

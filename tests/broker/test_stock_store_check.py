@@ -64,8 +64,8 @@ def test_the_survey_may_take_longer_than_a_start(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(server, "stock_store_notices", survey)
     with pytest.raises(StartError, match="enough"):
         serve(ServeOptions(BrokerConfig(store_path_root_dir=str(tmp_path / "store"), listen_port=0)))
-    fake.hear()
-    assert any("EXTEND_TIMEOUT_USEC" in message for message in fake.said)
+    fake.receive()
+    assert any("EXTEND_TIMEOUT_USEC" in message for message in fake.messages)
     fake.close()
 
 

@@ -1,7 +1,7 @@
 """A name server and brokers in one, on the test's own event loop: frames by the sans-IO codec, rules by the test.
 
 `FakeCluster` serves routes, keeps messages in memory and answers what the SDK asks. A test changes answers by `rules`:
-functions that get (broker, request) and return an answer, a `Deed`, or None for the normal answer.
+functions that get (broker, request) and return an answer, a `NoAnswer`, or None for the normal answer.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ SEND_FIELDS = dict(zip("abcdefghijklmn", (
 ), strict=True))  # fmt: skip
 
 
-class Deed(Enum):
-    """What a rule can do instead of answering."""
+class NoAnswer(Enum):
+    """Outcome of a rule that does not answer."""
 
     SILENCE = "no answer"
-    HANG_UP = "close the connection"
+    CLOSE = "close the connection"
 
 
-Rule = Callable[["FakeBroker", RemotingCommand], RemotingCommand | Deed | None]
+Rule = Callable[["FakeBroker", RemotingCommand], RemotingCommand | NoAnswer | None]
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class Peer:
 
 @dataclass(eq=False)
 class FakeBroker:
-    """One broker (or the name server) with its connections and everything it was asked."""
+    """One broker (or the name server) with its connections and all requests so far."""
 
     cluster: "FakeCluster"
     name: str
@@ -76,7 +76,7 @@ class FakeBroker:
         return [request for request in self.requests if request.code == code]
 
     def notify(self, group: str) -> None:
-        """Tell the members of a group that the members changed."""
+        """Notify the members of a group that the members changed."""
         for peer in self.peers:
             if group in peer.groups:
                 request = RemotingCommand.request(
@@ -88,13 +88,13 @@ class FakeBroker:
                 peer.transport.write(encode_frame(request))
 
     def ask(self, group: str, code: int, ext_fields: dict[str, str], body: bytes = b"") -> None:
-        """Send a request to a group's members; what they answer comes into `answers`."""
+        """Send a request to a group's members. Their answers go to `answers`."""
         for peer in self.peers:
             if group in peer.groups:
                 request = RemotingCommand.request(code, ext_fields, body, opaque=next(self.opaques))
                 peer.transport.write(encode_frame(request))
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """Close every connection."""
         for peer in list(self.peers):
             peer.transport.abort()
@@ -178,7 +178,7 @@ class FakeCluster:
     async def shut(self, broker: FakeBroker) -> None:
         if broker.server is not None:
             broker.server.close()
-            broker.hang_up()
+            broker.close_connections()
 
     def members(self, broker: FakeBroker, group: str) -> list[str]:
         return sorted({peer.client_id for peer in broker.peers if group in peer.groups})
@@ -187,20 +187,22 @@ class FakeCluster:
 
     def serve(self, broker: FakeBroker, peer: Peer, request: RemotingCommand, *, hold: bool = True) -> None:
         """Answer one request, or park it."""
-        answer: RemotingCommand | Deed | None = None
+        answer: RemotingCommand | NoAnswer | None = None
         for rule in self.rules:
             answer = rule(broker, request)
             if answer is not None:
                 break
         if answer is None:
             answer = self._answer(broker, peer, request, hold)
-        if answer is Deed.HANG_UP:
+        if answer is NoAnswer.CLOSE:
             peer.transport.abort()
         elif isinstance(answer, RemotingCommand) and not request.is_oneway:
             answer.opaque = request.opaque
             peer.transport.write(encode_frame(answer))
 
-    def _answer(self, broker: FakeBroker, peer: Peer, request: RemotingCommand, hold: bool) -> RemotingCommand | Deed:
+    def _answer(
+        self, broker: FakeBroker, peer: Peer, request: RemotingCommand, hold: bool
+    ) -> RemotingCommand | NoAnswer:
         handlers = {
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
             RequestCode.SEND_MESSAGE_V2: self._send,
@@ -306,7 +308,7 @@ class FakeCluster:
         found = (m.queue_offset for m in queue if m.store_timestamp_ms >= wanted)
         return ok(request, offset=next(found, len(queue)))
 
-    def _pull(self, broker: FakeBroker, peer: Peer, request: RemotingCommand, hold: bool) -> RemotingCommand | Deed:
+    def _pull(self, broker: FakeBroker, peer: Peer, request: RemotingCommand, hold: bool) -> RemotingCommand | NoAnswer:
         fields = request.ext_fields
         own = int(fields["sysFlag"]) & PullSysFlag.SUBSCRIPTION
         if fields["consumerGroup"] not in peer.groups and not own:
@@ -320,7 +322,7 @@ class FakeCluster:
             return pulled(request, ResponseCode.SUCCESS, offset + len(found), len(queue), body)
         if hold and int(fields["sysFlag"]) & PullSysFlag.SUSPEND:
             broker.parked.append((peer, request))
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
         return pulled(request, ResponseCode.PULL_NOT_FOUND, offset, len(queue))
 
 

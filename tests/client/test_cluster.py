@@ -10,7 +10,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.route import BrokerData, ClusterInfo
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Rule, ok, refuse
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, Rule, ok, refuse
 
 SLAVE = "127.0.0.9:10911"
 
@@ -18,7 +18,7 @@ SLAVE = "127.0.0.9:10911"
 def rules(cluster: FakeCluster) -> Rule:
     """Name server and brokers that answer what `FakeCluster` does not know; queue 3 can be read but not written."""
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | NoAnswer | None:
         if request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER:
             return ok(request, encode_topic_list([*cluster.topics, "TBW102"]))
         if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:

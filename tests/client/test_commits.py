@@ -12,7 +12,7 @@ from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError,
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from tests.client.consuming import fill, take
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer
 from tests.client.threaded_cluster import threaded_cluster
 
 Eventually = Callable[..., Any]
@@ -74,11 +74,11 @@ async def test_a_broker_that_does_not_answer_keeps_no_other_s_offsets_waiting(
     monkeypatch.setattr("ringmq.client.consumer.COMMIT_INTERVAL_S", 0.02)
     silent: list[RemotingCommand] = []
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
         if broker.name != "a" or request.code != RequestCode.UPDATE_CONSUMER_OFFSET:
             return None
         silent.append(request)
-        return Deed.SILENCE
+        return NoAnswer.SILENCE
 
     settings = ConnectionSettings(request_timeout_ms=120_000)
     async with FakeCluster(("a", "b"), {"T": 1}) as cluster:
@@ -97,7 +97,7 @@ async def test_a_broker_that_does_not_answer_keeps_no_other_s_offsets_waiting(
             await eventually(lambda: healthy.committed.get(("g", "T", 0)) == 2)
             assert len(silent) == 1, "and is not asked again meanwhile"
             cluster.rules.clear()
-            hanging.hang_up()
+            hanging.close_connections()
         assert hanging.committed["g", "T", 0] == 2
 
 

@@ -10,15 +10,15 @@ from ringmq.client.connections.connection import BrokerConnection, open_connecti
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, ok
 
 ECHO, NEVER, BIG = 9001, 9002, 9003
 
 
-def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | Deed | None:
+def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | NoAnswer | None:
     if request.code == ECHO:
         return ok(request, request.body)
-    return Deed.SILENCE if request.code == NEVER else None
+    return NoAnswer.SILENCE if request.code == NEVER else None
 
 
 def ask(
@@ -109,7 +109,7 @@ async def test_what_waits_fails_when_the_connection_breaks(cluster: FakeCluster)
     waiting = ask(connection, 1, NEVER)
     while not cluster.broker.asked(NEVER):
         await asyncio.sleep(0.005)  # poll
-    cluster.broker.hang_up()
+    cluster.broker.close_connections()
     with pytest.raises(ConnectError) as caught:
         await waiting
     assert caught.value.sent

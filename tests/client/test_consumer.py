@@ -13,7 +13,7 @@ from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.message import encode_message
 from tests.client.awaited import AwaitedConsumer, transports
 from tests.client.consuming import fill, take
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, pulled, refuse
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, Peer, pulled, refuse
 
 Eventually = Callable[..., Any]
 transport = transports(AwaitedConsumer)
@@ -81,7 +81,7 @@ async def test_an_older_commit_still_under_way_never_overwrites_the_last_one(
         late: list[RemotingCommand] = []
         served = asyncio.Event()
 
-        def serve_the_first_commit_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        def serve_the_first_commit_late(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
             if request.code != RequestCode.UPDATE_CONSUMER_OFFSET or late:
                 return None
             late.append(request)
@@ -92,7 +92,7 @@ async def test_an_older_commit_still_under_way_never_overwrites_the_last_one(
                 served.set()
 
             asyncio.get_running_loop().call_later(0.2, serve)
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
 
         cluster.rules.append(serve_the_first_commit_late)
         fill(cluster, "T", 0, 10)
@@ -114,7 +114,7 @@ async def test_the_first_commit_of_a_group_goes_alone() -> None:
         most_at_first = 0
         answered = 0
 
-        def serve_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        def serve_late(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
             nonlocal under_way, most_at_first, answered
             if request.code != RequestCode.UPDATE_CONSUMER_OFFSET or request in late:
                 return None
@@ -130,7 +130,7 @@ async def test_the_first_commit_of_a_group_goes_alone() -> None:
                 cluster.serve(broker, peer, request)
 
             asyncio.get_running_loop().call_later(0.02, serve)
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
 
         late: list[RemotingCommand] = []
         cluster.rules.append(serve_late)
@@ -150,7 +150,7 @@ async def test_a_heartbeat_under_way_is_over_before_the_member_leaves(
         late: list[RemotingCommand] = []
         order: list[int] = []
 
-        def serve_a_second_heartbeat_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+        def serve_a_second_heartbeat_late(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
             if request.code == RequestCode.UNREGISTER_CLIENT:
                 order.append(request.code)
             if request.code != RequestCode.HEART_BEAT or not broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP):
@@ -160,7 +160,7 @@ async def test_a_heartbeat_under_way_is_over_before_the_member_leaves(
                 return None
             late.append(request)
             asyncio.get_running_loop().call_later(0.05, cluster.serve, broker, broker.peers[0], request)
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
 
         cluster.rules.append(serve_a_second_heartbeat_late)
         async with Consumer("T", cluster.namesrv, "g"):
@@ -268,7 +268,7 @@ async def test_what_was_handed_over_before_a_topic_was_made_again_acknowledges_n
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
             assert len(await consumer.poll()) == 5
             cluster.broker.queues["T", 0].clear()
-            cluster.broker.hang_up()  # the pull that is held says where it was
+            cluster.broker.close_connections()  # the pull that is held says where it was
             async with asyncio.timeout(20):
                 while int(pulls_of(cluster, "T")[-1].ext_fields["queueOffset"]) != 0 or not cluster.broker.parked:
                     await asyncio.sleep(0.005)  # poll
@@ -297,7 +297,7 @@ async def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_first_me
             cluster.broker.queues["T", 0].clear()
             if not offsets_stay:
                 cluster.broker.committed.clear()
-            cluster.broker.hang_up()  # the pull that is held is asked again
+            cluster.broker.close_connections()  # the pull that is held is asked again
             await eventually(lambda: len(refused) > 1)
             cluster.rules.clear()
             fill(cluster, "T", 0, 5)
@@ -423,7 +423,7 @@ async def test_a_broker_that_has_lost_its_end_gives_what_was_not_acknowledged_ag
                 while pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "10":
                     await asyncio.sleep(0.005)  # poll
             del cluster.broker.queues["T", 0][8:]
-            cluster.broker.hang_up()
+            cluster.broker.close_connections()
             async with asyncio.timeout(20):
                 while pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "8":
                     await asyncio.sleep(0.005)  # poll
@@ -490,10 +490,10 @@ async def test_no_more_is_delivered_than_may_be_unacknowledged(caplog: pytest.Lo
 async def test_silent_pulls_time_out_and_are_repeated() -> None:
     silent = [True]
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
         if request.code == RequestCode.PULL_MESSAGE and request.ext_fields["topic"] == "T" and silent.pop(0):
             silent.append(False)
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
         silent.append(False)
         return None
 

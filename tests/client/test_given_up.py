@@ -27,7 +27,7 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.observing.observers import Observers
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, Peer, ok, refuse
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, Peer, ok, refuse
 
 Eventually = Callable[..., Any]
 QUEUE = MessageQueue("T", "a", 0)
@@ -135,7 +135,7 @@ async def test_what_a_cancelled_run_had_to_try_again_is_the_next_one_s(eventuall
 
 async def test_what_was_on_its_way_back_when_a_run_was_cancelled_is_the_next_one_s(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, drain_timeout_ms=50) as consumer:
-        cluster.rules.append(lambda broker, request: Deed.SILENCE if is_back(request) else None)
+        cluster.rules.append(lambda broker, request: NoAnswer.SILENCE if is_back(request) else None)
         fill(cluster, 1)
         handled: list[int] = []
 
@@ -187,7 +187,7 @@ async def test_a_seek_that_is_cancelled_leaves_the_queue_read() -> None:
 
 async def test_a_start_that_is_cancelled_leaves_no_task() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
-        cluster.rules.append(lambda broker, request: Deed.SILENCE)
+        cluster.rules.append(lambda broker, request: NoAnswer.SILENCE)
         consumer = consumer_of(cluster)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -211,9 +211,9 @@ async def closed_while_it_starts(consumer: Consumer, begun: Callable[[], object]
 
 @pytest.mark.parametrize("silent", [RequestCode.GET_CONSUMER_LIST_BY_GROUP, RequestCode.CHECK_CLIENT_CONFIG])
 async def test_a_close_ends_a_start_that_waits_for_a_broker(silent: RequestCode, eventually: Eventually) -> None:
-    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | NoAnswer | None:
         if request.code == silent:
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
         return ok(request) if request.code == RequestCode.CHECK_CLIENT_CONFIG else None
 
     async with FakeCluster(topics={"T": 1}) as cluster:
@@ -240,14 +240,14 @@ async def test_a_close_ends_a_start_whose_listener_waits(eventually: Eventually)
 async def test_a_start_that_was_closed_begins_nothing_when_its_expression_is_judged(eventually: Eventually) -> None:
     check, held, leaving = RequestCode.CHECK_CLIENT_CONFIG, list[RemotingCommand](), list[int]()
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | NoAnswer | None:
         if request.code == RequestCode.UNREGISTER_CLIENT:
             leaving.append(request.opaque)
             cluster.serve(broker, broker.peers[0], held[0])
         if request.code != check:
             return None
         held.append(request)
-        return ok(request) if leaving else Deed.SILENCE
+        return ok(request) if leaving else NoAnswer.SILENCE
 
     async with FakeCluster(topics={"T": 1}) as cluster:
         cluster.rules.append(rule)
@@ -382,7 +382,7 @@ async def test_a_producer_s_close_that_is_cancelled_leaves_nothing_behind(linger
         producer = Producer(cluster.namesrv, linger_ms=linger_ms)
         producer.start()
         await producer.send(Message("T", b"x"))
-        cluster.rules.append(lambda broker, request: Deed.SILENCE if request.body == b"y" else None)
+        cluster.rules.append(lambda broker, request: NoAnswer.SILENCE if request.body == b"y" else None)
         sending = asyncio.create_task(producer.send(Message("T", b"y")))
         while not any(request.body == b"y" for request in cluster.broker.requests):
             await asyncio.sleep(0.005)  # poll
@@ -412,7 +412,7 @@ async def test_a_close_that_is_cancelled_commits_what_is_acknowledged(silent: bo
         await hangs.wait()
         if silent:
             commit = RequestCode.UPDATE_CONSUMER_OFFSET
-            cluster.rules.append(lambda broker, request: Deed.SILENCE if request.code == commit else None)
+            cluster.rules.append(lambda broker, request: NoAnswer.SILENCE if request.code == commit else None)
         began = time.monotonic()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(consumer.close(), 0.1)
@@ -557,7 +557,9 @@ def is_back(request: RemotingCommand) -> bool:
 
 async def test_a_request_ends_in_its_time_whatever_the_send_does() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
-        cluster.rules.append(lambda _, request: Deed.SILENCE if request.code == RequestCode.SEND_MESSAGE_V2 else None)
+        cluster.rules.append(
+            lambda _, request: NoAnswer.SILENCE if request.code == RequestCode.SEND_MESSAGE_V2 else None
+        )
         began = time.monotonic()
         with pytest.raises(SendError, match="not known to be stored after 200 ms") as caught:
             await producer.request(Message("T", b"x"), timeout_ms=200)

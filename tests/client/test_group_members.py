@@ -183,7 +183,7 @@ async def test_a_broken_connection_is_made_again() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
         while not cluster.broker.parked:
             await asyncio.sleep(0.005)  # poll
-        cluster.broker.hang_up()
+        cluster.broker.close_connections()
         fill(cluster, "T", 0, 3)
         assert len(await take(consumer, 3)) == 3
 

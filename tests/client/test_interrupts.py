@@ -172,13 +172,13 @@ class InterruptAt:
         self.happened = False
 
     def __enter__(self) -> "InterruptAt":
-        sys.settrace(self._look_on)
+        sys.settrace(self._trace)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.settrace(None)
 
-    def _look_on(self, frame: Any, event: str, argument: object) -> Any:
+    def _trace(self, frame: Any, event: str, argument: object) -> Any:
         if not frame.f_code.co_filename.endswith(self._files):
             return None
         frame.f_trace_opcodes = self._event == "opcode"
@@ -187,7 +187,7 @@ class InterruptAt:
             if self._left == 0:
                 self.happened = True
                 raise KeyboardInterrupt
-        return self._look_on
+        return self._trace
 
 
 SENDING = (
@@ -324,9 +324,9 @@ class ClosedAt(InterruptAt):
         super().__init__(number, *files)
         self._client = client
 
-    def _look_on(self, frame: Any, event: str, argument: object) -> Any:
+    def _trace(self, frame: Any, event: str, argument: object) -> Any:
         try:
-            return super()._look_on(frame, event, argument)
+            return super()._trace(frame, event, argument)
         except KeyboardInterrupt:
             self._client.close()
             return None

@@ -29,7 +29,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.route import ClusterInfo
 from tests.client.awaited import AwaitedProducer, transports
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok, refuse
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, ok, refuse
 
 SENDS = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 transport = transports(AwaitedProducer)
@@ -249,7 +249,7 @@ async def test_the_wait_for_a_broker_that_is_away_ends_with_the_budget() -> None
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
     retry = RetryPolicy(budget_ms=200)
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
-        cluster.rules.append(lambda broker, request: Deed.SILENCE if request.code in SENDS else None)
+        cluster.rules.append(lambda broker, request: NoAnswer.SILENCE if request.code in SENDS else None)
         with pytest.raises(SendError, match="did not answer within") as caught:
             await producer.send(Message("T", b"x"))
         assert caught.value.code is None
@@ -258,7 +258,7 @@ async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
 async def test_silent_name_servers_keep_no_send_over_its_budget() -> None:
     options = {"retry": RetryPolicy(budget_ms=300), "settings": ConnectionSettings(request_timeout_ms=60_000)}
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
-        cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
+        cluster.rules.append(lambda broker, _: NoAnswer.SILENCE if broker is cluster.name_server else None)
         async with asyncio.timeout(30):
             with pytest.raises(
                 SendError, match=f"nothing was sent to topic T: name server {cluster.namesrv} did not answer within"
@@ -271,7 +271,7 @@ async def test_silent_name_servers_keep_no_send_over_its_budget() -> None:
 async def test_silent_name_servers_keep_neither_one_way_sends_nor_recalls_over_the_budget() -> None:
     options = {"retry": RetryPolicy(budget_ms=300), "settings": ConnectionSettings(request_timeout_ms=60_000)}
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
-        cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
+        cluster.rules.append(lambda broker, _: NoAnswer.SILENCE if broker is cluster.name_server else None)
         async with asyncio.timeout(30):
             with pytest.raises(SendError, match=f"{cluster.namesrv} did not answer within"):
                 await producer.send_oneway(Message("T", b"x"))
@@ -283,7 +283,7 @@ async def test_a_silent_name_server_keeps_no_further_attempt_over_the_budget() -
     options = {"retry": RetryPolicy(budget_ms=300), "settings": ConnectionSettings(request_timeout_ms=60_000)}
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, **options) as producer:
         assert (await producer.send(Message("T", b"x"))).queue_offset == 0
-        cluster.rules.append(lambda broker, _: Deed.SILENCE if broker is cluster.name_server else None)
+        cluster.rules.append(lambda broker, _: NoAnswer.SILENCE if broker is cluster.name_server else None)
         cluster.rules.append(answer_first(1, ResponseCode.SERVICE_NOT_AVAILABLE))
         async with asyncio.timeout(30):
             with contextlib.suppress(SendError):  # it has 100 ms left, whatever else the machine does
@@ -310,10 +310,10 @@ async def test_a_late_answer_disturbs_nobody(eventually: Any) -> None:
     retry = RetryPolicy(budget_ms=150, attempts=1)
     held: list[RemotingCommand] = []
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
         if request.code in SENDS and request.body == b"slow":
             held.append(request)
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
         return None
 
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, retry=retry) as producer:
@@ -328,10 +328,10 @@ async def test_a_late_answer_disturbs_nobody(eventually: Any) -> None:
 async def test_a_broken_connection_is_made_again_and_the_send_repeated() -> None:
     broken = [True]
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
         if request.code in SENDS and broken[0]:
             broken[0] = False
-            return Deed.HANG_UP
+            return NoAnswer.CLOSE
         return None
 
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
@@ -395,10 +395,10 @@ async def test_many_in_flight_on_one_connection_and_results_in_order() -> None:
 async def test_the_bound_on_requests_in_flight_holds() -> None:
     held: list[Any] = []
 
-    def rule(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+    def rule(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
         if request.code in SENDS and request not in held:
             held.append(request)
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
         return None
 
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, in_flight_max=8) as producer:

@@ -31,7 +31,7 @@ from ringmq.remoting.flags import MessageSysFlag
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
 from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 from tests.client.awaited import AwaitedProducer, transports
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, ok, refuse
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, ok, refuse
 
 Eventually = Callable[..., Any]
 
@@ -235,7 +235,7 @@ async def test_a_request_without_a_reply_ends_in_time() -> None:
         (stored,) = cluster.broker.queues["T", 0]
         assert {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"} <= stored.properties.keys()
         assert len(cluster.broker.asked(RequestCode.HEART_BEAT)) >= 1
-        cluster.rules.append(lambda broker, request: Deed.HANG_UP if request.code == 310 else None)
+        cluster.rules.append(lambda broker, request: NoAnswer.CLOSE if request.code == 310 else None)
         with pytest.raises(SendError):
             await producer.request(Message("T", b"x"), 5000)
         with pytest.raises(ValueError, match="timeout_ms must be 1 to 600000"):
@@ -281,7 +281,7 @@ async def test_a_broker_that_is_silent_keeps_no_question(
         silence = {RequestCode.HEART_BEAT}
         cluster.rules += [
             only_a_has_t,
-            lambda broker, request: Deed.SILENCE if broker.name == "b" and request.code in silence else None,
+            lambda broker, request: NoAnswer.SILENCE if broker.name == "b" and request.code in silence else None,
         ]
         for _ in range(2):
             with pytest.raises(ReplyTimeoutError):  # and no SendError: it was stored

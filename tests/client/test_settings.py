@@ -159,20 +159,20 @@ async def test_interceptors_see_what_is_taken_and_acknowledged(cluster: FakeClus
     assert log[1:] == [("a", "ack", [b"x"])]
 
 
-class Objecting(Interceptor):
-    """Lets nothing pass the first time."""
+class FailingOnce(Interceptor):
+    """Raises from the first `before_consume`."""
 
     def __init__(self) -> None:
-        self.objections = 1
+        self.failures_left = 1
 
     def before_consume(self, group: str, messages: Sequence[MessageExt]) -> None:
-        if self.objections:
-            self.objections -= 1
+        if self.failures_left:
+            self.failures_left -= 1
             raise RuntimeError("not now")
 
 
 async def test_what_an_interceptor_kept_back_comes_again(cluster: FakeCluster) -> None:
-    settings = ConnectionSettings(interceptors=(Objecting(),))
+    settings = ConnectionSettings(interceptors=(FailingOnce(),))
     async with Producer(cluster.namesrv) as producer:
         one: MessageQueue = (await producer.queues("T"))[0]
         for body in (b"1", b"2", b"3"):

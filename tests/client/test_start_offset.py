@@ -18,7 +18,7 @@ from ringmq.client.consuming.offsets import (
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from tests.client.consuming import fill, take
-from tests.client.fake_broker import Deed, FakeBroker, FakeCluster, refuse
+from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, refuse
 
 Eventually = Callable[..., Any]
 QUEUE, RETRY = MessageQueue("T", "b", 0), MessageQueue("%RETRY%g", "b", 0)
@@ -94,7 +94,7 @@ async def test_starts_of_a_group_s_queues_are_committed_one_by_one(eventually: E
     """Stock 5.3 keeps only some of a group's very first offsets when they arrive in parallel."""
     under_way = most = 0
 
-    def serve_late(broker: FakeBroker, request: RemotingCommand) -> Deed | None:
+    def serve_late(broker: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
         nonlocal under_way, most
         if request.code != RequestCode.UPDATE_CONSUMER_OFFSET or request in late:
             return None
@@ -108,7 +108,7 @@ async def test_starts_of_a_group_s_queues_are_committed_one_by_one(eventually: E
             cluster.serve(broker, broker.peers[0], request)
 
         asyncio.get_running_loop().call_later(0.02, serve)
-        return Deed.SILENCE
+        return NoAnswer.SILENCE
 
     late: list[RemotingCommand] = []
     async with FakeCluster(topics={"T": 4}) as cluster:

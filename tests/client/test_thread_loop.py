@@ -31,7 +31,7 @@ from ringmq.client.runtimes.socket_transport import SocketTransport
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
-from tests.client.fake_broker import Deed, FakeBroker
+from tests.client.fake_broker import FakeBroker, NoAnswer
 from tests.client.scripted_broker import ScriptedBroker
 from tests.client.test_gevent import ANSWER_AFTER_S, SlowCluster
 from tests.client.threaded_cluster import threaded_cluster
@@ -207,8 +207,8 @@ def test_many_threads_have_requests_in_flight_on_one_connection() -> None:
 
 
 def test_what_other_threads_wait_for_ends_with_the_client() -> None:
-    def silent(_: FakeBroker, request: RemotingCommand) -> Deed | None:
-        return Deed.SILENCE if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else None
+    def silent(_: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
+        return NoAnswer.SILENCE if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC else None
 
     with threaded_cluster() as cluster:
         cluster.rules.append(silent)
@@ -321,11 +321,11 @@ def test_faults_in_callbacks_end_neither_thread_nor_waits(caplog: pytest.LogCapt
             await client.call(cluster.namesrv, RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
             await client.close()
 
-        def notify(broker: FakeBroker, request: RemotingCommand) -> Deed:
+        def notify(broker: FakeBroker, request: RemotingCommand) -> NoAnswer:
             push = RemotingCommand.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "g"}, oneway=True)
             for peer in broker.peers:
                 peer.transport.write(encode_frame(push))
-            return Deed.SILENCE
+            return NoAnswer.SILENCE
 
         loop.run(body())
         loop.close()
@@ -374,7 +374,7 @@ def test_interceptors_see_a_send_begun() -> None:
 
 def test_errors_reach_the_thread_that_called() -> None:
     with threaded_cluster(topics={"T": 2}) as cluster:
-        cluster.rules.append(lambda broker, request: Deed.HANG_UP if request.code == 310 else None)
+        cluster.rules.append(lambda broker, request: NoAnswer.CLOSE if request.code == 310 else None)
         policy = RetryPolicy(attempts=2, budget_ms=2000)
         with blocking.Producer(cluster.namesrv, retry=policy) as producer, pytest.raises(SendError) as caught:
             producer.send(Message("T", b"x"))
@@ -506,8 +506,8 @@ def test_a_client_may_be_closed_again(kind: Callable[[str], Any]) -> None:
 def test_two_threads_that_close_a_client_both_see_it_closed(
     kind: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slow(_: FakeBroker, request: RemotingCommand) -> Deed | None:
-        return Deed.SILENCE if request.code == RequestCode.UNREGISTER_CLIENT else None
+    def slow(_: FakeBroker, request: RemotingCommand) -> NoAnswer | None:
+        return NoAnswer.SILENCE if request.code == RequestCode.UNREGISTER_CLIENT else None
 
     monkeypatch.setattr(thread_loop, "CLOSE_WAIT_S", 0.1)
     told: list[str] = []

@@ -49,5 +49,5 @@ def test_the_next_offset_of_each_pull_counts_where_it_is_ahead(server: Server) -
         assert pull(4, maxMsgNums=5) == FOUND
         with RawClient(server.broker) as held:
             waiting = pull_fields(topic, 0, 10, consumerGroup=group, sysFlag=SUSPEND | 4, suspendTimeoutMillis=60_000)
-            held.tell(PULL, waiting)
+            held.send_request(PULL, waiting)
             wait_until(lambda: progress(broker, group, topic) == (10, 8, 10), "a held pull counts, too")

@@ -65,7 +65,7 @@ class Scene:
         for topic in (SEEN, FRESH):
             at = read_watermarks(self.broker.store).append_offset
             self.offsets.append(at)
-            self.waiting.tell(SEND_V2, shortened(send_fields(topic, 0, {"KEYS": "late"})), b"late")
+            self.waiting.send_request(SEND_V2, shortened(send_fields(topic, 0, {"KEYS": "late"})), b"late")
             wait_until(lambda at=at: read_watermarks(self.broker.store).append_offset > at, "it is appended")
             at = read_watermarks(self.broker.store).append_offset
             answer = self.client.send(topic, b"late too", pairs={"KEYS": "late", "WAIT": "false"})
@@ -194,7 +194,7 @@ def silent(slave: RawSlave) -> Iterator[None]:
 def held_pull(scene: Scene, topic: str, offset: int, suspend_ms: int) -> RawClient:
     client = RawClient(scene.broker.address, timeout_s=30)
     fields = pull_fields(topic, 0, offset, sysFlag=SUSPEND, suspendTimeoutMillis=suspend_ms)
-    client.tell(11, fields)
+    client.send_request(11, fields)
     return client
 
 
@@ -244,7 +244,7 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
             assert sum(queue["messages"] for queue in facts["queues"] if queue["topic"] in (SEEN, FRESH)) == 1
             verified = json.loads(command(scene, "verify", "-q", "--no-cross-check"))
             assert (verified["records"], verified["units"], verified["errors"]) == (1, 1, 0)
-            expired = soon.hear()
+            expired = soon.receive()
             assert expired is not None and expired.code == NOT_FOUND
             assert client.ask(11, pull_fields(SEEN, 0, 2)).code in (NOT_FOUND, 20, 21), "offset 2 is beyond the end"
             time.sleep(0.2)  # an observed span: a wrong answer to the held ones would be here by now
@@ -252,9 +252,9 @@ def test_nothing_is_readable_before_it_is_durable(tmp_path: Path, how: str) -> N
             assert not has_answer(waiting), "the producer waits"
             assert read_watermarks(broker.store).confirm_offset == scene.before.confirm_offset
         for _ in (SEEN, FRESH):
-            answer = waiting.hear()
+            answer = waiting.receive()
             assert answer is not None and answer.code == 0
-        woken = held.hear()
+        woken = held.receive()
         assert woken is not None and woken.code == 0
         assert b"late" in [bytes(message.body) for message in decode_messages(woken.body)]
         for path in PATHS if how != "worker stopped" else [pulled]:

@@ -62,8 +62,8 @@ def test_a_failed_fsync_ends_writing_until_a_restart(tmp_path: Path, flush: str)
         durable = read_watermarks(store).flushed_offset
         switch.fail()
         fields = shortened(send_fields("Faulty", 0, {}))
-        client.tell(SEND_V2, fields, b"on its way")
-        on_its_way = client.hear()
+        client.send_request(SEND_V2, fields, b"on its way")
+        on_its_way = client.receive()
         if flush == "SYNC_FLUSH":
             assert is_refused(on_its_way), "what waits for the sync is refused with the cause"
         else:

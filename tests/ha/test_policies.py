@@ -16,7 +16,7 @@ from ringmq.store.checkpoint import read_checkpoint
 from tests.broker.exporter_kit import value
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
-from tests.ha.told_slave import ToldSlave, status
+from tests.ha.scripted_slave import ScriptedSlave, status
 from tests.raw_client import SEND_V2, RawClient
 from tests.waiting import wait_until
 
@@ -35,7 +35,7 @@ class Sending:
     def __init__(self, broker: RunningBroker, body: bytes = b"x") -> None:
         self._broker = broker
         self._client = RawClient(broker.address)
-        self._client.tell(SEND_V2, shortened(send_fields("TopicA", 0, {})), body)
+        self._client.send_request(SEND_V2, shortened(send_fields("TopicA", 0, {})), body)
 
     @property
     def end(self) -> int:
@@ -54,17 +54,17 @@ class Sending:
     def code(self) -> int:
         """The answer's code; waits for it."""
         self._client.socket.settimeout(30)
-        answer = self._client.hear()
+        answer = self._client.receive()
         assert answer is not None
         self._client.close()
         return int(answer.code)
 
 
 @contextmanager
-def group(folder: Path, *hosts: str, **settings: object) -> Iterator[tuple[RunningBroker, list[ToldSlave]]]:
+def group(folder: Path, *hosts: str, **settings: object) -> Iterator[tuple[RunningBroker, list[ScriptedSlave]]]:
     """A master and slaves that have begun to follow."""
     with RunningBroker(folder / "store", {**SETTINGS, **settings}) as broker, ExitStack() as slaves:
-        following = [slaves.enter_context(ToldSlave(broker, host)) for host in hosts]
+        following = [slaves.enter_context(ScriptedSlave(broker, host)) for host in hosts]
         wait_until(lambda: status(broker).in_sync_replicas == 1 + len(hosts), "all are in sync")
         yield broker, following
 
@@ -132,11 +132,11 @@ def test_sent_waits_for_the_window_and_handed_does_not(tmp_path: Path) -> None:
 
 def test_flushed_counts_only_who_says_that_its_reports_are_flushed_offsets(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", {**SETTINGS, "replicationPolicy": "flushed"}) as broker:
-        with ToldSlave(broker):
+        with ScriptedSlave(broker):
             wait_until(lambda: len(status(broker).slaves) == 1, "a stock slave is connected")
             assert Sending(broker).code() == NOT_ENOUGH, "a stock slave cannot say what is on its disk"
         wait_until(lambda: not status(broker).slaves, "it is gone")
-        with ToldSlave(broker, level="flushed") as slave:
+        with ScriptedSlave(broker, level="flushed") as slave:
             wait_until(lambda: status(broker).in_sync_replicas == 2, "this one counts")
             sending = Sending(broker)
             wait_until(lambda: slave.end > 0, "it has it")
@@ -199,7 +199,7 @@ def test_too_few_replicas_store_nothing(tmp_path: Path, settings: dict[str, obje
 
 def test_who_is_not_allowed_does_not_count(tmp_path: Path) -> None:
     allowed = {"haAllowedReplicas": WEST}
-    with RunningBroker(tmp_path / "store", {**SETTINGS, **allowed}) as broker, ToldSlave(broker, EAST):
+    with RunningBroker(tmp_path / "store", {**SETTINGS, **allowed}) as broker, ScriptedSlave(broker, EAST):
         wait_until(lambda: len(status(broker).slaves) == 1, "it is connected")
         assert Sending(broker).code() == NOT_ENOUGH
 
@@ -282,7 +282,7 @@ def test_an_unconfirmed_tail_waits_over_a_clean_stop(tmp_path: Path) -> None:
         assert marks.confirm_offset == end < marks.append_offset
         pulled = client.pull("TopicA")
         assert (pulled.code, pulled.ext_fields["maxOffset"]) == (OK, "1")
-        with ToldSlave(broker, WEST) as slave:
+        with ScriptedSlave(broker, WEST) as slave:
             wait_until(lambda: slave.end == marks.append_offset, "a slave has it")
             assert client.pull("TopicA").ext_fields["maxOffset"] == "1"
             slave.report()

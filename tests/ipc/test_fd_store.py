@@ -33,7 +33,7 @@ def test_listeners_are_taken_by_address(tmp_path: Path) -> None:
     port = int(first.getsockname()[1])
     second, other = listening(port, shared=True), listening()
     FdStore(manager, []).keep([first, second, other])
-    fake.hear()
+    fake.receive()
     assert len(fake.store) == 3, "each has a name of its own"
     restarted = FdStore(manager, [(name, socket.socket(fileno=os.dup(fd))) for name, fd in fake.store.items()])
     assert restarted.take("127.0.0.1", 0) is None, "any port is a new one"
@@ -44,7 +44,7 @@ def test_listeners_are_taken_by_address(tmp_path: Path) -> None:
     rest = f"127.0.0.1:{other.getsockname()[1]}"
     assert restarted.close_rest() == [rest]
     restarted.keep([one for one in taken if one is not None])
-    fake.hear()
+    fake.receive()
     assert len(fake.store) == 2, "the one that nobody wanted is forgotten, the others are kept once"
     for one in (*taken, first, second, other):
         assert one is not None
@@ -59,11 +59,11 @@ def store_of_loopback(tmp_path: Path) -> Iterator[tuple[FdStore, FakeServiceMana
     manager = ServiceManager(fake.environment)
     before = listening()
     FdStore(manager, []).keep([before])
-    fake.hear()
+    fake.receive()
     port = int(before.getsockname()[1])
     before.close()
     fd_store = FdStore(manager, [(name, socket.socket(fileno=os.dup(fd))) for name, fd in fake.store.items()])
-    thread = threading.Thread(target=fake.hear, args=(10.0,))
+    thread = threading.Thread(target=fake.receive, args=(10.0,))
     thread.start()
     yield fd_store, fake, port
     thread.join()

@@ -31,11 +31,11 @@ def test_messages(tmp_path: Path) -> None:
     manager.status("two\nlines")
     manager.ready("serving")
     manager.stopping("bye " + "x" * 1000)
-    fake.hear()
-    assert fake.said[0] == {"STATUS": "two lines"}, "one line, and said once"
-    assert fake.said[1] == {"READY": "1", "STATUS": "serving"}
-    assert fake.said[2]["STOPPING"] == "1"
-    assert len(fake.said[2]["STATUS"]) == notify.STATUS_BYTES_MAX
+    fake.receive()
+    assert fake.messages[0] == {"STATUS": "two lines"}, "one line, and said once"
+    assert fake.messages[1] == {"READY": "1", "STATUS": "serving"}
+    assert fake.messages[2]["STOPPING"] == "1"
+    assert len(fake.messages[2]["STATUS"]) == notify.STATUS_BYTES_MAX
     fake.close()
 
 
@@ -72,10 +72,10 @@ def test_patience_is_asked_for_while_there_is_work(
             for _ in range(8):
                 if works:
                     sum(range(500_000))
-                fake.hear(0.05)
+                fake.receive(0.05)
     finally:
         gc.enable()
-    asked = [message for message in fake.said if "EXTEND_TIMEOUT_USEC" in message]
+    asked = [message for message in fake.messages if "EXTEND_TIMEOUT_USEC" in message]
     assert bool(asked) == works, "a start that hangs must run into its time limit"
     assert all(message["WATCHDOG"] == "1" for message in asked)
     fake.close()

@@ -55,7 +55,7 @@ def test_much_arrives_whole_and_in_order(tools: Tools) -> None:
         with far.makefile("rb") as stream:
             assert stream.read(len(data)) == data
         sender.join()
-        assert link.tell("count").bytes_to == len(data)
+        assert link.run("count").bytes_to == len(data)
 
 
 @pytest.mark.timed
@@ -74,7 +74,7 @@ def test_many_bytes_are_on_the_way_at_once(tools: Tools) -> None:
 
 def test_a_held_direction_gives_nothing_and_the_other_flows(tools: Tools) -> None:
     with ends(tools) as (link, near, far):
-        link.tell("hold-back")
+        link.run("hold-back")
         far.sendall(b"late")
         near.sendall(b"now")
         assert far.recv(10) == b"now"
@@ -82,7 +82,7 @@ def test_a_held_direction_gives_nothing_and_the_other_flows(tools: Tools) -> Non
         with pytest.raises(TimeoutError):
             near.recv(10)
         near.settimeout(10)
-        link.tell("flow")
+        link.run("flow")
         assert near.recv(10) == b"late"
 
 
@@ -90,7 +90,7 @@ def test_a_held_direction_gives_nothing_and_the_other_flows(tools: Tools) -> Non
 def test_a_broken_connection_is_seen_by_both(tools: Tools, command: str) -> None:
     with ends(tools) as (link, near, far):
         before = time.monotonic_ns()
-        state = link.tell("reset" if command == "reset" else "close")
+        state = link.run("reset" if command == "reset" else "close")
         assert before <= state.at_ns <= time.monotonic_ns()
         for end in (near, far):
             if command == "reset":
@@ -102,7 +102,7 @@ def test_a_broken_connection_is_seen_by_both(tools: Tools, command: str) -> None
 
 def test_refused_connections_end_at_once(tools: Tools) -> None:
     with ends(tools) as (link, _, _):
-        link.tell("refuse")
+        link.run("refuse")
         with socket.create_connection(("127.0.0.1", link.port), timeout=10) as refused:
             assert refused.recv(1) == b""
 

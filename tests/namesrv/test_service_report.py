@@ -21,9 +21,9 @@ async def heard(manager: FakeServiceManager, key: str) -> dict[str, str]:
     """The first message with `key` among those not looked at yet."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            manager.hear()
-            while manager.said:
-                message = manager.said.pop(0)
+            manager.receive()
+            while manager.messages:
+                message = manager.messages.pop(0)
                 if key in message:
                     return message
             await asyncio.sleep(0.01)  # poll
@@ -60,9 +60,9 @@ async def test_it_is_ready_when_it_answers_and_alive_while_it_does(
     signs = []
     for _ in range(2):  # in the first a question of before may still be answered
         await asyncio.sleep(3 * WATCHDOG_MS / 1000)  # span
-        manager.hear()
-        signs.append(sum("WATCHDOG" in message for message in manager.said))
-        manager.said.clear()
+        manager.receive()
+        signs.append(sum("WATCHDOG" in message for message in manager.messages))
+        manager.messages.clear()
     assert signs[1] == 0 and not reporting.done()
     reporting.cancel()
     with contextlib.suppress(asyncio.CancelledError):

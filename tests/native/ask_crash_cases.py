@@ -32,7 +32,7 @@ class Scene:
     kit: Kit
     done: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, ASKS))
     """How often each ask was done."""
-    told: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, ASKS))
+    answered: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, ASKS))
     """Answers that askers have seen."""
     put: mmap.mmap = field(default_factory=lambda: mmap.mmap(-1, ASKS * 16))
     """Position + 1 in the inbox and time of each ask that was put, 0 = its asker died first."""
@@ -43,7 +43,7 @@ class Scene:
 
 
 def ask(scene: Scene, role: int, token: int, *, is_late: bool) -> None:
-    """One ask. `is_late`: its patience is nearly over."""
+    """Send one ask. `is_late`: it expires in 3 ms."""
     head, position = ffi.new("struct rmq_inbox_record *"), ffi.new("uint64_t *")
     received_ns = time.monotonic_ns() - (lib.RMQ_ASK_PATIENCE_MS * 1_000_000 - 3_000_000 if is_late else 0)
     head.type, head.role, head.pending = lib.RMQ_INBOX_COLD_FRAME, role, token
@@ -53,7 +53,7 @@ def ask(scene: Scene, role: int, token: int, *, is_late: bool) -> None:
 
 
 def answer(scene: Scene, *, begins: bool) -> None:
-    """A turn of the answerer: all asks that are there."""
+    """Run a turn of the answerer over all asks in its inbox."""
     plane = scene.kit.plane
     if begins:
         lib.rmq_inbox_start(plane, ANSWERER)
@@ -62,7 +62,7 @@ def answer(scene: Scene, *, begins: bool) -> None:
             continue
         copy = ffi.new("struct rmq_inbox_record *", record[0])
         is_void = lib.rmq_ask_is_void(plane, ANSWERER, record)
-        assert copy.length == ffi.sizeof("struct rmq_inbox_record") + copy.pending, "whole, or not there"
+        assert copy.length == ffi.sizeof("struct rmq_inbox_record") + copy.pending, "a record is complete"
         lib.rmq_inbox_done(plane, ANSWERER, record)
         if is_void:
             continue
@@ -72,17 +72,17 @@ def answer(scene: Scene, *, begins: bool) -> None:
         assert lib.rmq_verdict_put(plane, ANSWERER, copy.role, head, b"", 0) == 0
 
 
-def hear(scene: Scene, role: int) -> None:
-    """An asker reads its answers."""
+def take_answers(scene: Scene, role: int) -> None:
+    """Read the answers of an asker."""
     plane, generation = scene.kit.plane, scene.kit.header.roles[role].generation
-    while (told := lib.rmq_verdict_take(plane, ANSWERER, role)) != ffi.NULL:
-        if told.asker_generation == generation:
-            scene.told[told.pending] += 1
-        lib.rmq_verdict_done(plane, ANSWERER, role, told)
+    while (answered := lib.rmq_verdict_take(plane, ANSWERER, role)) != ffi.NULL:
+        if answered.asker_generation == generation:
+            scene.answered[answered.pending] += 1
+        lib.rmq_verdict_done(plane, ANSWERER, role, answered)
 
 
-def bury(kit: Kit, role: int) -> None:
-    """What the supervisor does about a dead process before it starts the next one."""
+def mark_dead(kit: Kit, role: int) -> None:
+    """Change the role as the supervisor does before it starts the replacement of a dead process."""
     kit.header.roles[role].state = 0
     kit.header.roles[role].claim_position = 2**64 - 1
     kit.header.roles[role].generation += 1
@@ -105,7 +105,7 @@ def test_an_ask_is_answered_or_given_up_and_never_done_twice(tmp_path: Path, see
             point = chance.choice(ASK_POINTS) if chance.random() < 0.4 else None
             is_late = chance.random() < 0.3
             if in_child(lambda: ask(scene, role, token, is_late=is_late), point):  # noqa: B023
-                bury(kit, role)
+                mark_dead(kit, role)
                 hits += 1
             token += 1
         elif chance.random() < 0.6:
@@ -113,15 +113,15 @@ def test_an_ask_is_answered_or_given_up_and_never_done_twice(tmp_path: Path, see
             killed = in_child(lambda: answer(scene, begins=begins), point)
             hits += killed
             if begins := killed or chance.random() < 0.2:  # killed, or it rests
-                bury(kit, ROLE)
+                mark_dead(kit, ROLE)
         for role in ASKERS:
-            hear(scene, role)
+            take_answers(scene, role)
         now_ns = time.monotonic_ns()
         for number, (role, generation) in owner.items():
             position, received_ns = scene.position(number)
             if number in given_up:
                 continue
-            if generation != kit.header.roles[role].generation or scene.told[number]:
+            if generation != kit.header.roles[role].generation or scene.answered[number]:
                 given_up[number] = False  # its asker is gone, or it is answered
             elif lib.rmq_ask_is_lost(kit.plane, ANSWERER, position, received_ns, now_ns):
                 given_up[number] = True
@@ -135,8 +135,8 @@ def test_an_ask_is_answered_or_given_up_and_never_done_twice(tmp_path: Path, see
         position, _ = scene.position(number)
         if was_given_up and scene.done[number]:
             assert position < kit.header.asks.answerer[ANSWERER].start_position, "only a dead answerer may have done it"
-    answered = [number for number in given_up if scene.told[number]]
-    assert answered and all(scene.done[number] and scene.told[number] == 1 for number in answered)
+    answered = [number for number in given_up if scene.answered[number]]
+    assert answered and all(scene.done[number] and scene.answered[number] == 1 for number in answered)
 
 
 @pytest.mark.parametrize("point", TAKE_POINTS)
@@ -148,14 +148,14 @@ def test_an_ask_in_the_hand_of_a_dying_answerer_is_given_up_and_no_other(tmp_pat
     for token in (0, 1):
         in_child(lambda: ask(scene, role, token, is_late=False))  # noqa: B023
     assert in_child(lambda: answer(scene, begins=False), point)
-    bury(kit, ROLE)
+    mark_dead(kit, ROLE)
     assert not in_child(lambda: lib.rmq_inbox_start(kit.plane, ANSWERER))
     lost = [
         bool(lib.rmq_ask_is_lost(kit.plane, ANSWERER, *scene.position(token), time.monotonic_ns())) for token in (0, 1)
     ]
     in_child(lambda: answer(scene, begins=False))
-    hear(scene, role)
+    take_answers(scene, role)
     assert lost == [True, False]
-    assert (scene.done[0], scene.done[1], scene.told[0], scene.told[1]) == (0, 1, 0, 1)
+    assert (scene.done[0], scene.done[1], scene.answered[0], scene.answered[1]) == (0, 1, 0, 1)
     inbox = kit.header.asks.answerer[ANSWERER].inbox
     assert inbox.head == inbox.tail

@@ -45,7 +45,7 @@ class Canary:
         self._kit, self._old = kit, old
         self.longest_s = 0.0
 
-    def sing(self, seconds: float = 0.0, size: int = 6000) -> None:
+    def ping(self, seconds: float = 0.0, size: int = 6000) -> None:
         """Sends on an old, a new and a VIP connection, once or for so long. `size`: it does not fit one buffer."""
         until = time.monotonic() + seconds
         while True:
@@ -74,19 +74,19 @@ def kit(make_kit: MakeKit) -> ReaderKit:
 def test_claims_of_large_frames_silence_nobody(kit: ReaderKit) -> None:
     with connected(kit) as old:
         canary = Canary(kit, old)
-        canary.sing()
+        canary.ping()
         with claimers(kit, CLAIMERS):
-            canary.sing(1.5)
-        canary.sing()
+            canary.ping(1.5)
+        canary.ping()
 
 
 def test_claimers_that_went_away_leave_nothing_behind(kit: ReaderKit) -> None:
     with connected(kit) as old:
         canary = Canary(kit, old)
         with claimers(kit, CLAIMERS):
-            canary.sing()
+            canary.ping()
         wait_until(lambda: kit.counter(lib.RMQ_READ_CONNECTIONS) == 1, "all of them are gone", 3)
-        canary.sing(size=500_000)
+        canary.ping(size=500_000)
 
 
 ANSWER = b"a" * 50_000

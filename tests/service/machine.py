@@ -155,7 +155,7 @@ class Machine:
         done = self._inside("bash", "-c", command, timeout_s=timeout_s)
         said = (done.stdout + done.stderr).strip()
         if show:
-            say(
+            write_lines(
                 f"# {command}",
                 *said.splitlines()[-14:],
                 *([f"(exit status {done.returncode})"] * bool(done.returncode)),
@@ -214,11 +214,11 @@ class Machine:
         return time.monotonic() - began
 
     def wait_active(self, unit: str, timeout_s: float = 60.0) -> float:
-        """Until the unit says that it is ready."""
+        """Wait until the unit is ready."""
         return self.wait(lambda: self.prop(unit, "ActiveState") == "active", f"{unit} is active", timeout_s)
 
 
-def say(*lines: str) -> None:
-    """Into the transcript."""
+def write_lines(*lines: str) -> None:
+    """Write lines to the transcript."""
     for line in lines:
         print(f"    {line[:180]}", flush=True)

@@ -20,8 +20,8 @@ TIMEOUT_S = 20.0
 
 def code_of(client: RawClient, body: str) -> int | None:
     """The answer's code, None when the connection was closed instead."""
-    client.tell(SEND_V2, shortened(send_fields(TOPIC, 0, {"KEYS": body})), body.encode())
-    answer = client.hear()
+    client.send_request(SEND_V2, shortened(send_fields(TOPIC, 0, {"KEYS": body})), body.encode())
+    answer = client.receive()
     return None if answer is None else answer.code
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from ringmq.loadtest.load.tools import arguments_of, build_tools
 from tests.native.test_crash_points import crash_build
-from tests.service.machine import DISK, ROOT, Machine, say, why_not_here
+from tests.service.machine import DISK, ROOT, Machine, why_not_here, write_lines
 
 pytestmark = [
     pytest.mark.skipif(bool(why_not_here()), reason=why_not_here() or "a machine can be booted"),
@@ -83,7 +83,7 @@ class Load:
         self._over.touch()
         said, _ = self._process.communicate(timeout=60)
         result: dict[str, Any] = json.loads(said)
-        say(*(f"{name}: {value}" for name, value in result.items() if name != "bodies"))
+        write_lines(*(f"{name}: {value}" for name, value in result.items() if name != "bodies"))
         return result
 
 
@@ -97,7 +97,7 @@ def send(machine: Machine, body: str) -> None:
     """Until it is taken: after a death name servers and clients have to learn of the broker again."""
     command = f"ringmq produce Boot -m {body}"
     machine.wait(lambda: " OK" in machine.run(command, status=None, show=False), command)
-    say(f"# {command}: taken")
+    write_lines(f"# {command}: taken")
 
 
 def test_start_produce_and_read(machine: Machine) -> None:
@@ -112,7 +112,7 @@ def test_start_produce_and_read(machine: Machine) -> None:
     machine.run(f"runuser -u spark -- {inspect} | head -3")
     machine.run(f"runuser -u stranger -- {inspect}", status=2)
     journal = machine.journal(BROKER)
-    say("journal:", *journal.splitlines())
+    write_lines("journal:", *journal.splitlines())
     assert "ringmq: ready for clients" in journal
     assert "store recovered in" in journal
 
@@ -127,7 +127,7 @@ def test_exposure(machine: Machine) -> None:
 def test_a_killed_worker_is_started_again(machine: Machine) -> None:
     machine.run("ringmq top --once --interval 0.5 | head -3")  # starts the one that sleeps until it is asked
     before = machine.workers(BROKER)
-    say(f"workers: {', '.join(before)}")
+    write_lines(f"workers: {', '.join(before)}")
     assert {"control", "dispatch", "flush", "metrics", "read-0", "write"} <= before.keys()
     for name, process in before.items():
         if name == "main":
@@ -150,7 +150,7 @@ def test_a_killed_broker_is_started_again(machine: Machine) -> None:
     assert machine.prop(BROKER, "NRestarts") == "1"
     journal = machine.journal(BROKER)
     assert "(same boot)" in journal, "recovery knows that the page cache has survived"
-    say(*journal.splitlines()[-8:])
+    write_lines(*journal.splitlines()[-8:])
 
 
 def test_a_killed_name_server_is_started_again(machine: Machine) -> None:
@@ -181,7 +181,7 @@ def test_restart_with_a_long_log(machine: Machine, tmp_path: Path, pytestconfig:
     words = arguments_of({"port": port, "topic": "Long", "create": True, "check": True, "settle_ms": 60_000, **size})
     filled = json.loads(machine.outside(str(build_tools().load), "batch", *words).communicate(timeout=600)[0])
     assert filled["ok"], filled
-    say(f"{filled['acked']} messages of 1 KiB: a log of {filled['acked'] * RECORD_BYTES / 1e9:.1f} GB")
+    write_lines(f"{filled['acked']} messages of 1 KiB: a log of {filled['acked'] * RECORD_BYTES / 1e9:.1f} GB")
     load = Load(machine, tmp_path, address=f"127.0.0.1:{port}")
     machine.run(f"systemctl restart {unit}")
     result = load.end()
@@ -198,7 +198,7 @@ def test_a_hung_worker_makes_the_watchdog_bite(machine: Machine) -> None:
     restarts = int(machine.prop(BROKER, "NRestarts"))
     machine.workers(BROKER)["flush"].send_signal(signal.SIGSTOP)
     took = machine.wait(lambda: int(machine.prop(BROKER, "NRestarts")) > restarts, "the watchdog has bitten", 30)
-    say(f"bitten after {took:.1f} s, WatchdogSec=6")
+    write_lines(f"bitten after {took:.1f} s, WatchdogSec=6")
     assert took < 6 * 1.5 + 2
     machine.wait_active(BROKER)
     journal = machine.journal(BROKER)
@@ -217,7 +217,9 @@ def test_reload_reports_each_key(machine: Machine) -> None:
     machine.run(f"systemctl reload {BROKER}", status=1)
     machine.run(f"sed -i /qqq/d {conf}; systemctl reload {BROKER}", status=1)
     journal = machine.journal(BROKER)
-    say("journal:", *(line for line in journal.splitlines() if "->" in line or "qqq" in line or "nothing to" in line))
+    write_lines(
+        "journal:", *(line for line in journal.splitlines() if "->" in line or "qqq" in line or "nothing to" in line)
+    )
     assert "nothing to change" in journal
     assert "maxMsgsNumBatch: 64 -> 65: changed live" in journal
     assert "qqq is not a known property" in journal
@@ -230,7 +232,7 @@ def test_reload_of_a_name_server_reports_each_key(machine: Machine) -> None:
     machine.run(f"systemctl reload {NAMESRV}")
     machine.run(f"echo waitSecondsForService=46 >> /etc/ringmq/namesrv/default.conf; systemctl reload {NAMESRV}")
     journal = machine.journal(NAMESRV)
-    say("journal:", *(line for line in journal.splitlines() if "->" in line or "nothing to" in line))
+    write_lines("journal:", *(line for line in journal.splitlines() if "->" in line or "nothing to" in line))
     assert "the name server runs with this configuration: nothing to change" in journal
     assert "waitSecondsForService: 45 -> 46: changed live" in journal
 
@@ -255,7 +257,7 @@ def test_a_full_disk_at_the_start(machine: Machine) -> None:
     assert "No space left on device" in machine.journal(unit)
     machine.run(f"rm {store}/ballast")
     took = machine.wait_active(unit)
-    say(f"it comes up by itself when there is room: {took:.1f} s")
+    write_lines(f"it comes up by itself when there is room: {took:.1f} s")
     machine.run(
         f"systemctl stop {unit}; dd if=/dev/zero of={store}/ballast bs=64k 2>&1 | tail -1; systemctl start {unit}"
     )
@@ -263,7 +265,7 @@ def test_a_full_disk_at_the_start(machine: Machine) -> None:
     machine.run(f"systemctl status {unit} | grep -E 'Active|Status'; rm {store}/ballast")
     wait_status(machine, unit, "serving: ")
     journal = machine.journal(unit)
-    say("journal:", *journal.splitlines()[-6:])
+    write_lines("journal:", *journal.splitlines()[-6:])
     machine.run(f"systemctl stop {unit}; umount {store}")
 
 
@@ -277,7 +279,7 @@ def test_a_failed_fsync_stays_until_an_operator_acts(machine: Machine) -> None:
     )
     machine.run(f"systemctl start {unit}; printf f > {letter}")
     said = machine.python("tests.service.send_one", "127.0.0.1:10611", "Faulty").communicate(timeout=60)[0]
-    say(f"a send: {said.strip()}")
+    write_lines(f"a send: {said.strip()}")
     machine.wait(lambda: "fsync" in machine.prop(unit, "StatusText"), "the status says so")
     machine.run(f"printf - > {letter}; systemctl status {unit} | grep -E 'Active|Status'")
     wait_status(machine, unit, "serving reads:")  # a disk that is well again changes nothing

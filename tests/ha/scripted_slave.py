@@ -1,4 +1,4 @@
-"""A slave that does what it is told, step by step: it reads when it may, and reports what a test says."""
+"""A slave under the control of a test: it reads while `reads` is set, and reports when the test calls `report`."""
 
 import socket
 import struct
@@ -15,12 +15,12 @@ from tests.raw_client import RawClient
 HEADER = struct.Struct(">QI")
 
 
-class ToldSlave:
+class ScriptedSlave:
     """One connection from `host`, another address of the loopback: another replica. Its log is a count of bytes."""
 
     def __init__(self, broker: RunningBroker, host: str = "127.0.0.1", *, room: str = "", level: str = "") -> None:
         self.end = 0
-        """Where what it has read ends."""
+        """Log offset behind the bytes read so far."""
         self.reads = True
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -35,16 +35,16 @@ class ToldSlave:
         self._thread.start()
 
     def report(self, offset: int | None = None) -> None:
-        """Say `offset`, by default all that was read."""
+        """Report `offset`, by default `end`."""
         self._socket.send(struct.pack(">Q", self.end if offset is None else offset))
 
     def close(self) -> None:
-        """The connection ends."""
+        """Close the connection."""
         self._closing = True
         self._thread.join()
         self._socket.close()
 
-    def __enter__(self) -> "ToldSlave":
+    def __enter__(self) -> "ScriptedSlave":
         return self
 
     def __exit__(self, *ignored: object) -> None:
