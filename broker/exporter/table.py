@@ -67,6 +67,7 @@ METRICS = {
         Metric("rocketmq_consumer_inflight_messages", GAUGE, "Messages pulled and not consumed", _LAG),
         Metric("rocketmq_consumer_ready_messages", GAUGE, "Messages not pulled", _LAG),
         Metric("rocketmq_consumer_queueing_latency_milliseconds", GAUGE, "Age of the oldest message not pulled", _LAG),
+        Metric("rocketmq_send_to_dlq_messages_total", COUNTER, "Messages in the group's dead letter topic, ever", _OUT),
         Metric("rocketmq_storage_size_bytes", GAUGE, "Used bytes of the fuller file system of log and store", _STORAGE),
         Metric("rocketmq_storage_flush_behind_bytes", GAUGE, "Bytes appended and not flushed", _STORAGE),
         Metric("rocketmq_storage_dispatch_behind_bytes", GAUGE, "Bytes readable and not dispatched", _STORAGE),

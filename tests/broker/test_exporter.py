@@ -49,6 +49,17 @@ def test_lag_is_what_is_not_consumed_in_flight_what_is_pulled(tmp_path: Path) ->
         assert value(text, "rocketmq_message_size_sum", topic="orders") == 15_000
 
 
+def test_dead_letters_count_for_their_group(tmp_path: Path) -> None:
+    with kit(tmp_path) as made:
+        made.topic("%DLQ%payers", [7])
+        made.topic("%RETRY%payers", [9])
+        made.topic("orders", [100])
+        of = {"consumer_group": "payers", "topic": "%DLQ%payers", "is_system": "false"}
+        text = made.text()
+        assert value(text, "rocketmq_send_to_dlq_messages_total", **of) == 7
+        assert text.count("rocketmq_send_to_dlq_messages_total{") == 1
+
+
 def test_the_latest_pull_of_any_reader_counts(tmp_path: Path) -> None:
     with kit(tmp_path, readers=2) as made:
         (slot,) = made.topic("orders", [100])

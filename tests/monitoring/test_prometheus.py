@@ -47,7 +47,7 @@ def promtool(*arguments: str) -> str:
 
 
 def traffic(client: RawClient, stop: threading.Event) -> None:
-    """Sends, pulls, and one group that does not keep up."""
+    """Sends, pulls, and one group that does not keep up and gives a message up again and again."""
     offset = 0
     while not stop.is_set():
         for _ in range(5):
@@ -56,6 +56,7 @@ def traffic(client: RawClient, stop: threading.Event) -> None:
         offset = int(pulled.ext_fields.get("nextBeginOffset", offset))
         commit = {"consumerGroup": "watched", "topic": "Hello", "queueId": "0", "commitOffset": str(offset // 2)}
         client.ask(15, commit)
+        client.ask(36, {"offset": 0, "group": "watched", "delayLevel": -1})  # the first message is a dead letter
         time.sleep(0.05)  # span
 
 
