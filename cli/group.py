@@ -1,4 +1,4 @@
-"""`ringmq group`: list, create, delete, progress, members."""
+"""`ringmq group`: list, create, delete, progress, members, and the messages that its consumers have failed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import no_group, no_route, open_admin
+from ringmq.cli.failed_messages import dlq, retry
 from ringmq.cli.output import print_result, print_rows
 from ringmq.cli.running import run
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
@@ -17,6 +18,10 @@ from ringmq.remoting.names import SYSTEM_GROUPS, check_group
 @click.group()
 def group() -> None:
     """List, create, delete and inspect consumer groups."""
+
+
+group.add_command(retry)
+group.add_command(dlq)
 
 
 @group.command("list")

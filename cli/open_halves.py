@@ -95,7 +95,7 @@ async def _read(client: RemotingClient, address: str, topic: str) -> QueueRead:
             raise
     found: list[MessageExt] = []
     while first < end and len(found) < READ_MAX:
-        answer = await _pull(client, address, topic, first)
+        answer = await pull_page(client, address, topic, first)
         if answer.code == ResponseCode.SUCCESS:
             found += decode_messages(answer.body)
         elif answer.code in _NOTHING_THERE:
@@ -111,9 +111,12 @@ async def _number(client: RemotingClient, address: str, code: RequestCode, field
     return int(answer.ext_fields["offset"])
 
 
-async def _pull(client: RemotingClient, address: str, topic: str, offset: int) -> RemotingCommand:
+async def pull_page(
+    client: RemotingClient, address: str, topic: str, offset: int, queue_id: int = 0
+) -> RemotingCommand:
+    """Pull at most PULL_COUNT messages of any tag from a queue, and wait for none."""
     header = PullMessageRequestHeader(
-        consumer_group=TOOLS_GROUP, topic=topic, queue_id=0, queue_offset=offset, max_msg_nums=PULL_COUNT,
+        consumer_group=TOOLS_GROUP, topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=PULL_COUNT,
         sys_flag=int(PullSysFlag.SUBSCRIPTION), commit_offset=0, suspend_timeout_millis=0, subscription="*",
         sub_version=0, expression_type="TAG",
     )  # fmt: skip

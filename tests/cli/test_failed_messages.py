@@ -1,0 +1,79 @@
+"""`ringmq group retry` and `ringmq group dlq` at a running broker."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.remoting.codes import RequestCode
+from tests.broker.test_processes import SMALL
+from tests.raw_client import RawClient
+from tests.staging import make_topic, messages_of
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """With three dead letters of the group billing."""
+    with RunningBroker(tmp_path_factory.mktemp("failed") / "store", SMALL) as broker:
+        make_topic(broker.address, "Orders", 1)
+        with RawClient(broker.address) as client:
+            for number in range(3):
+                sent = client.send("Orders", b"order %d" % number, pairs={"KEYS": f"k{number}"})
+                fields = {"offset": int(sent.ext_fields["msgId"][-16:], 16), "group": "billing", "delayLevel": -1}
+                assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == 0
+        wait_until(lambda: run(broker, "dlq", "list", "billing", "--output", "json").stdout.count("k2"), "its route")
+        yield broker
+        assert broker.stop() == 0
+
+
+def run(broker: RunningBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ringmq.cli.main", "group", *arguments, "--namesrv", broker.namesrv]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def listed(broker: RunningBroker, kind: str) -> list[dict[str, object]]:
+    done = run(broker, kind, "list", "billing", "--output", "json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    return list(found)
+
+
+def test_dead_letters_are_listed_and_shown(broker: RunningBroker) -> None:
+    rows = listed(broker, "dlq")
+    assert [(row["offset"], row["topic"], row["key"], row["reconsumeTimes"]) for row in rows] == [
+        (0, "Orders", "k0", 1), (1, "Orders", "k1", 1), (2, "Orders", "k2", 1),
+    ]  # fmt: skip
+    shown = run(broker, "dlq", "show", "billing", f"{rows[1]['broker']}:0:1")
+    assert "body: order 1" in shown.stdout and "RETRY_TOPIC" in shown.stdout
+    assert "more messages" in run(broker, "dlq", "list", "billing", "--limit", "2").stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--all", "--message", "b:0:0"]])
+def test_a_resend_needs_a_choice(broker: RunningBroker, arguments: list[str]) -> None:
+    done = run(broker, "dlq", "resend", "billing", *arguments)
+    assert done.returncode == 2 and "--message" in done.stderr
+
+
+def test_a_message_that_is_not_there_stops_a_resend(broker: RunningBroker) -> None:
+    done = run(broker, "dlq", "resend", "billing", "--message", "nobody:0:7")
+    assert done.returncode != 0 and "nobody:0:7" in done.stderr
+
+
+def test_some_or_all_dead_letters_come_again(broker: RunningBroker) -> None:
+    dry = run(broker, "dlq", "resend", "billing", "--all", "--dry-run")
+    assert "3 messages would be resent" in dry.stdout
+    place = f"{listed(broker, 'dlq')[2]['broker']}:0:2"
+    assert "1 messages were resent" in run(broker, "dlq", "resend", "billing", "--message", place).stdout
+    retry = "%RETRY%billing"
+    wait_until(lambda: len(messages_of(broker.address, retry, 1)) == 1, "it comes again")
+    assert bytes(messages_of(broker.address, retry, 1)[0].body) == b"order 2"
+    assert "3 messages were resent" in run(broker, "dlq", "resend", "billing", "--all").stdout
+    wait_until(lambda: len(messages_of(broker.address, retry, 1)) == 4, "they come again")
+    assert [row["topic"] for row in listed(broker, "retry")] == ["Orders"] * 4
+    assert len(listed(broker, "dlq")) == 3
