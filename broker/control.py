@@ -127,6 +127,7 @@ class ControlLoop:
                 lib.RMQ_INBOX_TOPICS: self._on_topics,
                 lib.RMQ_INBOX_CHECK: self._on_check,
                 lib.RMQ_INBOX_RETRY: self._on_retry,
+                lib.RMQ_INBOX_OFFSETS: self._on_offsets,
                 lib.RMQ_INBOX_HA: self._on_news,
             },
         )
@@ -229,6 +230,17 @@ class ControlLoop:
             return f"producer group {check.group} has no client"
         self.broker.outbox.push(connection, command)
         return ""
+
+    def _on_offsets(self, record: Ask, now_ms: int) -> None:
+        """Commit the offsets of a service's group. The answer is empty, or the reason of a refusal."""
+        remark = ""
+        try:
+            value = json_body.read_object(record.payload, "offsets")
+            for topic, offset in value["offsets"].items():
+                self.broker.offsets.put(value["group"], topic, 0, int(offset), now_ms)
+        except (RequestError, PlaneFullError, LookupError, TypeError, ValueError) as error:
+            remark = str(error)
+        self._inbox.answer_role(record, remark.encode())
 
     def _make_queue(self, record: Ask) -> None:
         """Publish a queue for which a slave's dispatch waits: its record has arrived before the settings of its

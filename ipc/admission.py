@@ -46,6 +46,8 @@ class ValueFrom(IntEnum):
 
 
 ANY_TRANSACTION: int = lib.RMQ_TRANSACTION_ANY
+RULE_KEY_MAX: int = lib.RMQ_RULE_KEY_MAX
+"""Bytes of the longest UNIQ_KEY that a rule can add."""
 
 
 @dataclass(frozen=True, slots=True)

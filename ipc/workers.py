@@ -276,6 +276,13 @@ WORKERS = WorkerTable(
             needed_at_once="ringmq.services.delay.open_work:has_delayed",
         ),
         WorkerRow(
+            "transactions", lib.RMQ_ROLE_TRANSACTIONS, "ringmq.services.transactions.worker", StopPhase.CONTROL,
+            CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
+            answers=AnswerRow(codes=(37,)),
+            port=PortRow("ringmq.services.transactions.chain_port:arena_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
+            needed_at_once="ringmq.services.transactions.open_work:has_open_halves",
+        ),
+        WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.AUXILIARY,
             listener="ringmq.broker.listening:listen_for_name_server",
         ),

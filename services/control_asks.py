@@ -1,9 +1,9 @@
-"""Asks of services to control: topics that services need (`TopicCreator`), topics of retries, and
-checks of transactions for producers."""
+"""Asks of services to control: topics that services need (`TopicCreator`), topics of retries, checks of transactions
+for producers, and offsets of the system's groups."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ringmq.broker.requests.producer_check import ProducerCheck
@@ -67,6 +67,11 @@ class ControlAsks:
         ValueError if the frame is too large for the inbox of control.
         """
         self._ask(lib.RMQ_INBOX_CHECK, ProducerCheck(group, frame).encode(), now_ms, then)
+
+    def commit_offsets(self, group: str, offsets: Mapping[str, int], now_ms: int, then: Then) -> None:
+        """Commit offsets of queue 0 of topics for a group of the system."""
+        payload = json_body.write_body({"group": group, "offsets": dict(offsets)})
+        self._ask(lib.RMQ_INBOX_OFFSETS, payload, now_ms, then)
 
     def _ask(self, kind: int, payload: bytes, now_ms: int, then: Then) -> None:
         self._token = (self._token + 1) % TOKENS

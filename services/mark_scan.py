@@ -1,8 +1,9 @@
-"""Scans a part of the log for the marks of one range of records (native/src/published_marks.h), in steps."""
+"""Scans a part of the log for what published records name (native/src/published_marks.h), in steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from ringmq.native import ffi, lib
 from ringmq.services.log_view import LogView
@@ -18,6 +19,31 @@ def scan_marks(
     Each step yields (mark, number of neighbours with it). Files that retention has deleted are passed over.
     """
     marks, records = ffi.new("uint64_t[]", MARKS_PER_STEP), ffi.new("uint32_t[]", MARKS_PER_STEP)
+
+    def find(*place: Any) -> int:
+        file, begin, limit, end, start, at = place
+        room = MARKS_PER_STEP
+        return int(lib.rmq_published_marks(mark_range, file, begin, limit, end, start, marks, records, room, at))
+
+    for count in _scan(log, find, since, log_end, segment_bytes, step_bytes):
+        yield [(int(marks[index]), int(records[index])) for index in range(count)]
+
+
+def scan_commits(log: LogView, since: int, log_end: int, *, segment_bytes: int, step_bytes: int) -> Iterator[list[int]]:
+    """Find the committed messages of transactions likewise. Each step yields log offsets of their half messages."""
+    halves = ffi.new("uint64_t[]", MARKS_PER_STEP)
+
+    def find(*place: Any) -> int:
+        file, begin, limit, end, start, at = place
+        return int(lib.rmq_committed_halves(file, begin, limit, end, start, halves, MARKS_PER_STEP, at))
+
+    for count in _scan(log, find, since, log_end, segment_bytes, step_bytes):
+        yield [int(halves[index]) for index in range(count)]
+
+
+def _scan(
+    log: LogView, find: Callable[..., int], since: int, log_end: int, segment_bytes: int, step_bytes: int
+) -> Iterator[int]:
     at = ffi.new("uint64_t *")
     offset = since
     while offset < log_end:
@@ -27,7 +53,5 @@ def scan_marks(
             continue
         start, mapped = found
         begin, end = offset - start, min(log_end - start, len(mapped))
-        data, limit = ffi.from_buffer("uint8_t *", mapped), min(end, begin + step_bytes)
-        count = lib.rmq_published_marks(mark_range, data, begin, limit, end, start, marks, records, MARKS_PER_STEP, at)
-        yield [(int(marks[index]), int(records[index])) for index in range(count)]
+        yield find(ffi.from_buffer("uint8_t *", mapped), begin, min(end, begin + step_bytes), end, start, at)
         offset = start + int(at[0])

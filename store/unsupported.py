@@ -24,7 +24,6 @@ from ringmq.store.unsupported_pop import PopLedger
 EVERYTHING = 1 << 62
 READ_RECORDS_MAX = 100_000
 """The most records that are decoded per kind. Beyond it units are counted, and the number is an upper bound."""
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
 
@@ -57,7 +56,6 @@ def find_unsupported(config: StoreConfig) -> list[Unsupported]:
     ledger = PopLedger()
     found = [
         *_timers(store, tail, ledger),
-        *_half_messages(store, offsets, tail),
         *_popped(store, offsets, tail, ledger),
         *_light_queues(store),
         *_compacted_topics(config.root),
@@ -144,25 +142,6 @@ def _timer_read_ms(root: Path) -> int:
     except FileNotFoundError:
         return 0
     return int(_TIMER_CHECK.unpack(data)[0]) if len(data) == _TIMER_CHECK.size else 0
-
-
-def _half_messages(store: MessageStore, offsets: Any, tail: Mapping[str, int]) -> Iterator[Unsupported]:
-    """Count half messages behind the transaction group's offset, less those that an op message names."""
-
-    def committed(topic: str) -> int:
-        return _number(offsets.get(f"{topic}@{TRANSACTION_GROUP}", {}), 0, 0)
-
-    first, end = _bounds(store, layout.HALF_TOPIC, 0, committed(layout.HALF_TOPIC))
-    op_first, op_end = _bounds(store, layout.OP_HALF_TOPIC, 0, committed(layout.OP_HALF_TOPIC))
-    begin = max(op_first, op_end - READ_RECORDS_MAX)
-    ended: set[int] = set()
-    for record in _records(store, layout.OP_HALF_TOPIC, 0, begin, op_end):
-        parts = record.body.decode("ascii", "replace").split(",")
-        ended |= {number for part in parts if (number := decimal(part)) is not None and first <= number < end}
-    tail_count = tail.get(layout.HALF_TOPIC, 0)
-    is_exact = begin == op_first and not tail_count and not tail.get(layout.OP_HALF_TOPIC)
-    what = f"half messages whose transaction has not ended ({layout.HALF_TOPIC})"
-    yield Unsupported("transaction", what, end - first - len(ended) + tail_count, is_exact)
 
 
 def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unsupported]:

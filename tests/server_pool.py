@@ -15,21 +15,23 @@ SETUPS: dict[str, dict[str, Any]] = {
     "default": {"mappedFileSizeCommitLog": 64 << 20},
     "sync": {"mappedFileSizeCommitLog": 64 << 20, "flushDiskType": "SYNC_FLUSH", "ringmqReaders": 2},
 }
-# What stock does only when told, and waits that tests need not sit out: delay levels and checks of transactions.
-STOCK_SETTINGS: dict[str, Any] = {
+# What both do only when told, and waits that tests need not sit out: checks of transactions.
+BOTH: dict[str, Any] = {
     "enablePropertyFilter": True,
+    "transactionTimeOut": 1000,
+    "transactionCheckInterval": 1000,
+}
+STOCK_SETTINGS: dict[str, Any] = {
     "recallMessageEnable": True,
     "traceTopicEnable": True,
     "messageDelayLevel": "1s 2s " + " ".join(["1s"] * 16),
-    "transactionTimeOut": 1000,
-    "transactionCheckInterval": 1000,
 }
 
 
 def settings_of(kind: str, setup: str) -> dict[str, Any]:
     """The settings of a set-up for a kind of server."""
     settings = {name: value for name, value in SETUPS[setup].items() if kind in name or "ringmq" not in name}
-    return settings | (STOCK_SETTINGS if kind == "stock" else {"enablePropertyFilter": True})
+    return settings | BOTH | (STOCK_SETTINGS if kind == "stock" else {})
 
 
 class ServerPool:

@@ -92,6 +92,11 @@ class BrokerConfig:
     offset_check_in_slave: bool = switch("offsetCheckInSlave", False, live=True)
     enable_property_filter: bool = switch("enablePropertyFilter", False, live=True)
     filter_support_retry: bool = switch("filterSupportRetry", False, live=True)
+    transaction_time_out: int = number("transactionTimeOut", 6000, 0, 86_400_000, live=True)
+    transaction_check_interval: int = number("transactionCheckInterval", 30_000, 100, 86_400_000, live=True)
+    transaction_check_max: int = number("transactionCheckMax", 15, 1, 65_535, live=True)
+    transaction_op_msg_max_size: int = number("transactionOpMsgMaxSize", 4096, 20, 4096, live=True)
+    reject_transaction_message: bool = switch("rejectTransactionMessage", False, live=True)
     max_transfer_bytes_on_message_in_memory: int = number(
         "maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216, live=True
     )

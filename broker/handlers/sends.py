@@ -26,6 +26,7 @@ from ringmq.broker.tables.topics import (
     describe,
     is_batch_topic,
 )
+from ringmq.ipc.admission import RULE_KEY_MAX
 from ringmq.ipc.admission_twin import Limits, Send, TopicState, Verdict, admit
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
@@ -190,7 +191,7 @@ class SendRequests:
         self, request: Request, header: SendMessageRequestHeader, found: dict[str, str], topic: TopicConfig
     ) -> Answer | None:
         """Refuse a message that must not be stored as an ordinary one, unless a published rule covers it."""
-        pairs, transaction = self._check_pairs(request, found), self._check_transaction(request, header)
+        pairs, transaction = self._check_pairs(request, header, found), self._check_transaction(request, header)
         if (pairs or transaction) and self._has_rule(request, header, topic):
             pairs = transaction = None
         return pairs or self._check_batch_queues(request, topic) or transaction or self._check_inner(request, header)
@@ -208,6 +209,7 @@ class SendRequests:
                 batch=bool(header.batch),
                 body_length=request.body_length,
                 properties=(header.properties or "").encode("utf-8", "replace"),
+                reconsume_times=header.reconsume_times or 0,
             ),
             Limits(self.live.config.max_message_size, len(self._additions().encode()), UNIQ_PAIR_BYTES),
             TopicState(
@@ -218,11 +220,11 @@ class SendRequests:
         return admitted.verdict in (Verdict.REDIRECT, Verdict.REFUSE)
 
     def _check_transaction(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """Refuse bits that only transactions may set."""
+        """Refuse bits that only half messages may have. Services take bit 8 for the mark of a committed message."""
         if header.sys_flag & TRANSACTION_MASK:
-            code = ResponseCode.MESSAGE_ILLEGAL if header.batch else ResponseCode.NO_PERMISSION
-            remark = f"sysFlag = {header.sys_flag}: transaction messages ({properties.TRAN_MSG}) are not supported yet"
-            return self._refuse(request, code, remark)
+            remark = f"sysFlag = {header.sys_flag}: only a single message with {properties.TRAN_MSG} = true"
+            remark += " may have bits of transactions (0xC)"
+            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
     def _check_inner(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
@@ -232,16 +234,27 @@ class SendRequests:
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
-    def _check_pairs(self, request: Request, found: dict[str, str]) -> Answer | None:
-        """Refuse pairs of features that are not built yet."""
-        if found.get(properties.TRAN_MSG, "").lower() == "true":
-            remark = f"{properties.TRAN_MSG} = true: transaction messages are not supported yet"
-            return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
+    def _check_half(self, request: Request, header: SendMessageRequestHeader, found: dict[str, str]) -> Answer | None:
+        """Refuse a half message that no rule covers."""
+        if found.get(properties.TRAN_MSG, "").lower() != "true":
+            return None
+        key_length = len(found.get(properties.UNIQ_KEY, "").encode("utf-8", "replace"))
+        reason = f"the broker has no topic {names.HALF_TOPIC}"
+        if header.batch:
+            reason = "a half message cannot be in a batch"
+        elif key_length > RULE_KEY_MAX:
+            reason = f"{properties.UNIQ_KEY} of a half message: {key_length} bytes, limit {RULE_KEY_MAX}"
+        return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, f"{properties.TRAN_MSG} = true: {reason}")
+
+    def _check_pairs(self, request: Request, header: SendMessageRequestHeader, found: dict[str, str]) -> Answer | None:
+        """Refuse pairs of features that are not built yet, and pairs that no rule can use."""
         level = found.get(properties.DELAY)
         if level is not None and _is_positive(level):
             remark = f"{properties.DELAY} = {level[:32]} is no delay level, or stands in a batch: only a single message"
             remark += " can be delayed, by a number"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if half := self._check_half(request, header, found):
+            return half
         for name in _TIMER_NAMES:
             if name in found:
                 remark = f"{name} = {found[name][:32]}: timer messages are not supported yet"

@@ -7,19 +7,83 @@ either. A slave has none, because its read workers refuse all sends.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.tables.protocols import PlaneProtocol
-from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
+from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
 from ringmq.remoting import names, properties
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.flags import TRANSACTION_MASK
 from ringmq.store.config import parse_delay_levels
 
 TopicId = Callable[[str], int | None]
 """Looks up the id of a system topic in the plane. None if it is not there."""
 Feature = Callable[[BrokerConfig, TopicId], tuple[Rule, ...]]
 TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
+
+
+_REAL = (
+    RulePair(properties.REAL_TOPIC.encode(), ValueFrom.TOPIC),
+    RulePair(properties.REAL_QID.encode(), ValueFrom.QUEUE),
+)
+
+
+def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
+    """A send with TRAN_MSG = true is a half message. It waits in the half topic until its transaction ends.
+
+    As of stock (`SendMessageProcessor.sendMessage`, `TransactionalMessageBridge.parseHalfMessageInner`): TRAN_MSG alone
+    decides, not the transaction bits, and a retried message with a delay level is no half message but a delayed one.
+    Unlike stock, a broker of this project cuts the counters that only brokers write, and refuses a half message with a
+    delay level or a timer. Stock stores it in the system topic of the delay, where no request can end its transaction.
+    """
+    half, schedule = topic_id(names.HALF_TOPIC), topic_id(names.SCHEDULE_TOPIC)
+    if half is None or schedule is None:
+        return ()
+    retried = replace(
+        _delay(config, schedule),
+        transaction=ANY_TRANSACTION,
+        sys_flag_clear=TRANSACTION_MASK,
+        with_name=properties.TRAN_MSG.encode(),
+        with_when=When.TRUE,
+        is_retried=True,
+    )
+    refusal = Rule(RuleKind.REFUSE, properties.TRAN_MSG.encode(), When.TRUE, transaction=ANY_TRANSACTION)
+    if config.reject_transaction_message:
+        remark = f"the broker[{config.broker_name[:63]}] sending transaction message is forbidden"
+        return (retried, replace(refusal, code=ResponseCode.NO_PERMISSION, remark=remark))
+    delayed = replace(
+        refusal,
+        code=ResponseCode.MESSAGE_ILLEGAL,
+        remark=f"{properties.DELAY}: a half message cannot be delayed",
+        with_name=properties.DELAY.encode(),
+        with_when=When.POSITIVE,
+    )
+    redirect = Rule(
+        RuleKind.REDIRECT,
+        properties.TRAN_MSG.encode(),
+        When.TRUE,
+        transaction=ANY_TRANSACTION,
+        topic_id=half,
+        sys_flag_clear=TRANSACTION_MASK,
+        pairs=(
+            *_REAL,
+            RulePair(properties.TRANSACTION_ID.encode(), ValueFrom.UNIQ_KEY),
+            RulePair(properties.TRANSACTION_CHECK_TIMES.encode(), ValueFrom.CUT),
+            RulePair(properties.TRAN_PREPARED_QUEUE_OFFSET.encode(), ValueFrom.CUT),
+        ),
+    )
+    return (retried, delayed, *(_timed_half(refusal, name) for name in TIMER_NAMES), redirect)
+
+
+def _timed_half(refusal: Rule, name: str) -> Rule:
+    return replace(
+        refusal,
+        code=ResponseCode.MESSAGE_ILLEGAL,
+        remark=f"{name}: a half message cannot be delayed",
+        with_name=name.encode(),
+    )
 
 
 def delay_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
@@ -31,23 +95,23 @@ def delay_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
     schedule = topic_id(names.SCHEDULE_TOPIC)
     if schedule is None:
         return ()
-    pairs = (
-        RulePair(properties.REAL_TOPIC.encode(), ValueFrom.TOPIC),
-        RulePair(properties.REAL_QID.encode(), ValueFrom.QUEUE),
-        RulePair(properties.DELAY.encode(), ValueFrom.LEVEL),
-        *(RulePair(name.encode(), ValueFrom.CUT) for name in TIMER_NAMES),
-    )
-    levels = len(parse_delay_levels(config.message_delay_level))
-    redirect = Rule(
+    return (_delay(config, schedule),)
+
+
+def _delay(config: BrokerConfig, schedule: int) -> Rule:
+    return Rule(
         RuleKind.REDIRECT,
         properties.DELAY.encode(),
         When.POSITIVE,
         topic_id=schedule,
         queue_from=QueueFrom.LEVEL,
-        queue_id=levels,
-        pairs=pairs,
+        queue_id=len(parse_delay_levels(config.message_delay_level)),
+        pairs=(
+            *_REAL,
+            RulePair(properties.DELAY.encode(), ValueFrom.LEVEL),
+            *(RulePair(name.encode(), ValueFrom.CUT) for name in TIMER_NAMES),
+        ),
     )
-    return (redirect,)
 
 
 def timer_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
@@ -63,7 +127,7 @@ def timer_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
     )
 
 
-FEATURES: Sequence[Feature] = (delay_rules, timer_rules)
+FEATURES: Sequence[Feature] = (half_rules, delay_rules, timer_rules)
 """In the order of their rules. The first rule that matches a send decides."""
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,16 @@ def send_row(row: str, command: str, **options: object) -> Run:
         return measurement
 
     return run
+
+
+def transaction_row(context: Context, target: Target) -> Measurement:
+    """Send half messages, and commit each on its connection. A pair counts when the commit is answered."""
+    pairs = send_row("transaction", "transaction", connections=64, depth=16, size=200)(context, target)
+    rate = pairs.values[RATE]
+    if not rate:
+        return pairs
+    cpu_us = 1e6 * sum(pairs.raw["server_cpu"].values()) / rate
+    return replace(pairs, values={**pairs.values, "cpu_us_per_pair": cpu_us})
 
 
 def pull_row(context: Context, target: Target, **options: str) -> Measurement:

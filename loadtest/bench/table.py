@@ -17,6 +17,7 @@ from ringmq.loadtest.bench.rows import (
     pull_row,
     sdk_row,
     send_row,
+    transaction_row,
 )
 
 
@@ -122,6 +123,14 @@ ROWS: tuple[Row, ...] = (
         _goals(RATE, 5),
         filtered_pull_row,
         settings={"enablePropertyFilter": "true"},
+    ),
+    Row(
+        "transaction",
+        "half message and answered commit, 200 B, 64x16",
+        RATE,
+        "pairs/s",
+        (*_goals(RATE, 5), Goal("cpu_us_per_pair", "stock", at_most=0.2)),
+        transaction_row,
     ),
     Row(
         "open-loop",

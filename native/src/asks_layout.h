@@ -50,6 +50,8 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_RETRY 9        /* a service -> control: {"group", "unitMode", "dead"}: the group, its retry topic and, if `dead`,
                                   * its dead letter topic, to make what is missing. Answer: empty once the plane has what a client
                                   * may make, else the reason */
+#define RMQ_INBOX_OFFSETS 10     /* a service -> control: {"group": ..., "offsets": {topic: offset of its queue 0}}, to be committed.
+                                  * Answer: empty, or the reason of a refusal */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */

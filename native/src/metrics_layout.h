@@ -16,6 +16,15 @@
 #define RMQ_FLUSH_LATENCY_REPLICATED 1
 #define RMQ_CONTROL_LATENCY_ANSWERED 0 /* requests that control answers */
 #define RMQ_SERVICES_LATENCY_ANSWERED 0 /* requests that services answer at once */
+/* Words of the role block of `transactions`: halves that are open; then totals, of ends, of halves that went to
+ * TRANS_CHECK_MAX_TIME_TOPIC, of checks that went to a producer, of checks without a producer, of halves that retention took. */
+#define RMQ_TRANSACTIONS_OPEN 1
+#define RMQ_TRANSACTIONS_COMMITTED 2
+#define RMQ_TRANSACTIONS_ROLLED_BACK 3
+#define RMQ_TRANSACTIONS_EXPIRED 4
+#define RMQ_TRANSACTIONS_CHECKED 5
+#define RMQ_TRANSACTIONS_UNCHECKED 6
+#define RMQ_TRANSACTIONS_LOST 7
 struct rmq_latency {
     uint64_t sum_ns;
     uint64_t counts[RMQ_LATENCY_BUCKETS];

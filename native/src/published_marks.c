@@ -38,3 +38,21 @@ int64_t rmq_published_marks(uint32_t range, const uint8_t *file, uint64_t from, 
     }
     return (int64_t)count;
 }
+
+int64_t rmq_committed_halves(const uint8_t *file, uint64_t from, uint64_t limit, uint64_t end, int64_t file_start,
+                             uint64_t *halves, size_t halves_max, uint64_t *at)
+{
+    struct rmq_record_view view;
+    size_t count = 0;
+    uint64_t bytes;
+    for (*at = from; *at < limit; *at += bytes) {
+        bytes = take(file, *at, end, file_start, &view);
+        int is_commit = (view.sys_flag & RMQ_SYS_TRANSACTION_MASK) == RMQ_SYS_TRANSACTION_COMMIT;
+        if (view.prepared_transaction_offset <= 0 || !is_commit)
+            continue;
+        if (count == halves_max)
+            break;
+        halves[count++] = (uint64_t)view.prepared_transaction_offset;
+    }
+    return (int64_t)count;
+}

@@ -28,6 +28,9 @@
  * the next position, below `limit` if `out` was full. */
 int64_t rmq_published_marks(uint32_t range, const uint8_t *file, uint64_t from, uint64_t limit, uint64_t end, int64_t file_start,
                             uint64_t *marks, uint32_t *records, size_t marks_max, uint64_t *at);
+/* The committed messages of transactions among these records: the log offsets of their half messages. `at`: as above. */
+int64_t rmq_committed_halves(const uint8_t *file, uint64_t from, uint64_t limit, uint64_t end, int64_t file_start,
+                             uint64_t *halves, size_t halves_max, uint64_t *at);
 /* cdef-end */
 
 #endif

@@ -18,8 +18,8 @@ from ringmq.remoting import names
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
-from ringmq.services.delay.arrivals import Arrivals
 from ringmq.services.delay.progress import Progress, following_marks, load_progress, may_have_waiting, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
 from ringmq.services.log_view import LogView

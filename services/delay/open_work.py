@@ -11,7 +11,7 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.native import lib
-from ringmq.services.delay.arrivals import Arrivals
+from ringmq.services.arrivals import Arrivals
 from ringmq.services.delay.levels import schedule_slots
 from ringmq.services.delay.progress import Progress, load_progress, may_have_waiting
 from ringmq.services.log_view import LogView

@@ -132,7 +132,7 @@ async def test_a_reply_whose_asker_is_gone_is_refused(stock_server: servers.Serv
         compose_reply(Message(topic, b""), b"")
 
 
-async def test_what_is_rolled_back_is_never_seen(stock_server: servers.Server, topic: str) -> None:
+async def test_what_is_rolled_back_is_never_seen(server: servers.Server, topic: str) -> None:
     def check(message: MessageExt) -> TransactionState:
         return TransactionState.ROLLBACK
 
@@ -141,8 +141,8 @@ async def test_what_is_rolled_back_is_never_seen(stock_server: servers.Server, t
 
     group = f"tx_{topic}"
     async with (
-        TransactionProducer(stock_server.namesrv, group, check=check) as producer,
-        reading(stock_server, topic) as consumer,
+        TransactionProducer(server.namesrv, group, check=check) as producer,
+        reading(server, topic) as consumer,
     ):
         await producer.send(Message(topic, b"plain"))
         kept = await producer.send_in_transaction(Message(topic, b"kept"), lambda m: TransactionState.COMMIT)
@@ -162,7 +162,7 @@ async def test_what_is_rolled_back_is_never_seen(stock_server: servers.Server, t
             await producer.send_in_transaction(compose_message(topic, b"", delay_level=1), failing)
 
 
-async def test_the_broker_asks_how_it_ended(stock_server: servers.Server, topic: str) -> None:
+async def test_the_broker_asks_how_it_ended(server: servers.Server, topic: str) -> None:
     later = b"0123456789abcdef" * 300  # stored compressed
     asked: list[Any] = []
 
@@ -173,8 +173,8 @@ async def test_the_broker_asks_how_it_ended(stock_server: servers.Server, topic:
         return TransactionState.COMMIT
 
     async with (
-        TransactionProducer(stock_server.namesrv, f"tx_{topic}", check=check) as producer,
-        reading(stock_server, topic) as consumer,
+        TransactionProducer(server.namesrv, f"tx_{topic}", check=check) as producer,
+        reading(server, topic) as consumer,
     ):
         await producer.send(Message(topic, b"plain"))
         left = await producer.send_in_transaction(Message(topic, later), lambda m: TransactionState.UNKNOWN)

@@ -62,19 +62,19 @@ def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store
     assert pop(stock.broker) == ["body 1", "body 2"]
     assert pop(stock.broker) == [], "they are the group's until they are due"
     stock.stop()
-    left = {"timer": 2, "transaction": 1, "pop": 2}
+    left = {"timer": 2, "pop": 2}
     assert waiting(stock.store) == left
     before = {path: path.read_bytes() for path in stock.store.rglob("*") if path.is_file()}
 
-    with pytest.raises(AssertionError, match=r"2 messages.*\n.*1 half.*\n.*2 messages that POP"):
+    with pytest.raises(AssertionError, match=r"2 messages.*\n.*2 messages that POP"):
         started("ringmq", "refused", settings=SETTINGS, store=stock.store)
     after = {path: path.read_bytes() for path in stock.store.rglob("*") if path.is_file()}
     assert after == before, "a refusal changes nothing"
 
     ours = started("ringmq", "accepting", settings={**SETTINGS, "ringmqAcceptUnserved": True}, store=stock.store)
     delayed = [f"delayed {number}" for number in range(DELAYED)]
-    served = judge.call("awaitBodies", ours.namesrv, topic=TOPIC, count=8 + DELAYED, seconds=60)
-    assert sorted(served) == sorted([*(f"body {number}" for number in range(1, 9)), *delayed])
+    served = judge.call("awaitBodies", ours.namesrv, topic=TOPIC, count=8 + DELAYED + 1, seconds=60)
+    assert sorted(served) == sorted([*(f"body {number}" for number in range(1, 9)), *delayed, "half"])
     judge.call("fill", ours.namesrv, topic=TOPIC, queues=2, start=101, count=8)
     ours.stop()
     assert (stock.store / "ringmq.format").read_text().startswith("1 ringmq ")
@@ -97,5 +97,4 @@ def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store
     wait_until(is_popped_again, "what was popped is due again", 60)
     assert sorted(again) == ["body 1", "body 2"]
     back.stop()
-    # a half message that is asked for again is stored again: a copy may outlive the commit
-    assert not {"delay", "timer"} & waiting(stock.store).keys()
+    assert "timer" not in waiting(stock.store)

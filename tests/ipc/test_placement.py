@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.ipc.placement import READERS_MAX, default_readers, place
 
-WORKERS = {"write", "flush", "dispatch", "control", "ha", "services", "delay"}
+WORKERS = {"write", "flush", "dispatch", "control", "ha", "services", "delay", "transactions"}
 
 
 @pytest.mark.parametrize("count", range(1, 65))
@@ -15,7 +15,7 @@ def test_every_cpu_count_has_a_plan(count: int) -> None:
     used = {cpu for cpus in plan.cpus_by_worker.values() for cpu in cpus}
     assert used <= set(range(count))
     if count >= plan.readers + 4:
-        assert len(used) == min(count, plan.readers + 7), "with enough CPUs nobody shares"
+        assert len(used) == min(count, plan.readers + 8), "with enough CPUs nobody shares"
     else:
         assert plan.spin_pauses == 0, "nobody spins on a shared CPU"
 
@@ -46,4 +46,10 @@ def test_who_answers_for_slaves_joins_the_data_plane_where_sends_wait_for_them(n
 def test_a_slave_appends_where_its_master_would_write(count: int) -> None:
     master, slave = place(list(range(count))), place(list(range(count)), slave=True)
     assert slave.cpus_by_worker["ha-slave"] == master.cpus_by_worker["write"]
-    assert set(slave.cpus_by_worker) == set(master.cpus_by_worker) - {"write", "ha", "services", "delay"} | {"ha-slave"}
+    assert set(slave.cpus_by_worker) == set(master.cpus_by_worker) - {
+        "write",
+        "ha",
+        "services",
+        "delay",
+        "transactions",
+    } | {"ha-slave"}

@@ -51,7 +51,7 @@ def test_a_name_and_a_role_fit_into_the_plane() -> None:
 def test_a_slave_has_ha_slave_in_place_of_write_and_ha() -> None:
     master = {row.name for row in WORKERS.rows(2, slave=False)}
     slave = {row.name for row in WORKERS.rows(2, slave=True)}
-    assert (master - slave, slave - master) == ({"write", "ha", "services", "delay"}, {"ha-slave"})
+    assert (master - slave, slave - master) == ({"write", "ha", "services", "delay", "transactions"}, {"ha-slave"})
     assert {"read-0", "read-1"} <= slave & master
 
 
@@ -108,13 +108,13 @@ def test_two_workers_share_a_role_when_no_broker_has_both() -> None:
 @pytest.mark.parametrize("count", range(1, 65))
 def test_a_service_moves_no_other_worker(count: int) -> None:
     cpus = list(range(count))
-    services = [replace(SERVICE, name=f"service-{number}", role=24 + number) for number in range(6)]
+    services = [replace(SERVICE, name=f"service-{number}", role=24 + number) for number in range(5)]
     plan, plain = place(cpus, table=table(*services)), place(cpus)
     placed = {name: plan.cpus_by_worker[name] for name in plain.cpus_by_worker}
     assert (placed, plan.spin_pauses) == (plain.cpus_by_worker, plain.spin_pauses)
     used = {cpu for cpu_set in plain.cpus_by_worker.values() for cpu in cpu_set}
     left = [cpu for cpu in cpus if cpu not in used]
-    expected = [*left, *[plain.cpus_by_worker["control"][0]] * 6][:6]
+    expected = [*left, *[plain.cpus_by_worker["control"][0]] * 5][:5]
     assert [plan.cpus_by_worker[row.name] for row in services] == [(cpu,) for cpu in expected]
 
 

@@ -61,7 +61,9 @@ class Kit:
         capacity.topics = capacity.groups = capacity.subscriptions = capacity.offsets = 64
         capacity.queues = 4096
         capacity.parked_slots = 4 * request_slots
-        rows = [row for row in WORKERS.rows(2, slave=False) if row.name != "delay"]  # ports 3.. are the tests' own
+        rows = [
+            row for row in WORKERS.rows(2, slave=False) if row.name not in ("delay", "transactions")
+        ]  # ports 3.. are the tests' own
         plans = port_plans(rows)
         fill_port_plans(capacity, [replace(plan, request_slots=request_slots) for plan in (*plans, *ports)])
         rings = (*answerer_plans(rows), *answerers)

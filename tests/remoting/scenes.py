@@ -45,7 +45,7 @@ SCENES = (
     Scene("06-query-by-key"),
     Scene("07-view-by-id"),
     Scene("08-send-back"),
-    Scene("09-transaction", waits_for="transactions"),
+    Scene("09-transaction"),
     Scene("10-lite-pull"),
     Scene("11-offsets"),
     Scene("12-request-reply", waits_for="request-reply"),

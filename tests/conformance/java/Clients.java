@@ -9,6 +9,8 @@ import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.remoting.protocol.body.ClusterInfo;
 import org.apache.rocketmq.remoting.protocol.route.BrokerData;
@@ -44,6 +46,16 @@ final class Clients implements AutoCloseable {
         configure(producer);
         producer.setNamespace(namespace);
         producer.setSendMsgTimeout(10_000);
+        producer.start();
+        closers.push(producer::shutdown);
+        return producer;
+    }
+
+    TransactionMQProducer transactional(String group, TransactionListener listener) throws Exception {
+        TransactionMQProducer producer = new TransactionMQProducer(group);
+        configure(producer);
+        producer.setSendMsgTimeout(10_000);
+        producer.setTransactionListener(listener);
         producer.start();
         closers.push(producer::shutdown);
         return producer;

@@ -38,6 +38,7 @@ public final class Judge {
         PullScenarios.register();
         FilterScenarios.register();
         DelayScenarios.register();
+        TransactionScenarios.register();
         QueryScenarios.register();
         AdminOps.register();
         ReplicationScenarios.register();

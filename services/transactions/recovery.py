@@ -1,0 +1,132 @@
+"""Finds the open halves in the log when the worker starts, in steps. There is no checkpoint: the log tells everything.
+
+1. The newest op record of this project gives `low`: no open half is below this half-queue offset. In a store of a stock
+   broker, consumerOffset.json does.
+2. Op records behind the half `low` in the log list the halves that are done.
+3. The records of the half queue from `low` on are open, unless they are done. A copy replaces older ones.
+4. Behind the newest op record, the log may hold records of a chain whose op record a power cut has taken: committed
+   messages, and copies. Their halves are done, and their op record has to be made again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.broker.requests.turns import Steps
+from ringmq.remoting import names
+from ringmq.services.transactions import records
+from ringmq.services.transactions.half_table import Half
+from ringmq.services.transactions.transaction_log import BATCH, HALVES, OPS, TransactionLog
+from ringmq.store.config_files import ConfigFileError, load_config
+
+OFFSETS_FILE = "consumerOffset.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The open halves, and the state of the half queue."""
+
+    halves: list[Half]
+    next_offset: int
+    """The half-queue offset of the next half that arrives."""
+    low: int
+    missing: list[int]
+    """Half-queue offsets of halves that are done and that no op record lists."""
+    renamed: dict[int, int]
+    """Older copy -> newer copy of halves that a stock broker has copied. Its copies do not name their first half."""
+
+
+def stock_offset(root: Path) -> int:
+    """The half-queue offset in consumerOffset.json. -1 if there is none."""
+    try:
+        table = load_config(root, OFFSETS_FILE).get("offsetTable", {})
+        entry = table.get(f"{names.HALF_TOPIC}@{records.GROUP}", {})
+        offset = entry.get(0, entry.get("0", -1))
+    except (ConfigFileError, OSError, AttributeError):
+        return -1
+    return offset if isinstance(offset, int) else -1
+
+
+class Recovery:
+    """Reads half queue, op queue and log. All records up to the log's `end` must be in their queues."""
+
+    def __init__(self, log: TransactionLog) -> None:
+        self._log = log
+
+    def run(self, stock_low: int) -> Steps[Recovered]:
+        """Recover. `stock_low`: the half-queue offset in consumerOffset.json. Raises QueueReadError."""
+        half_min, half_max = self._log.bounds(HALVES)
+        own_low, scan_from, is_newest = yield from self._newest_op()
+        low = own_low if is_newest else max(own_low, stock_low)
+        low = max(half_min, min(low, half_max))
+        low_place = self._log.place(HALVES, low) if low < half_max else self._log.end
+        done = bytearray(half_max - low)
+        yield from self._read_ops(low, low_place, done)
+        found = Recovered([], half_max, low, [], {})
+        open_halves = yield from self._read_halves(found, done)
+        yield from self._scan_tail(low_place if scan_from < 0 else scan_from, open_halves, found)
+        found.halves.extend(sorted(open_halves.values()))
+        return found
+
+    def _newest_op(self) -> Steps[tuple[int, int, bool]]:
+        """(low, log offset, True if no op record is newer) of this project's newest op record. -1 if there is none.
+
+        Newer ones are those of a stock broker that has had the store since then.
+        """
+        first, newest = self._log.bounds(OPS)
+        end = newest
+        while end > first:
+            begin = max(first, end - BATCH)
+            found = [record for batch in self._log.records(OPS, begin, end) for record in batch]
+            for record in reversed(found):
+                if (low := records.low_of_op(record)) is not None:
+                    return low, record.physical_offset, record.queue_offset + 1 == newest
+            end = begin
+            yield
+        return -1, -1, False
+
+    def _read_ops(self, low: int, low_place: int, done: bytearray) -> Steps[None]:
+        _, end = self._log.bounds(OPS)
+        for batch in self._log.records(OPS, self._log.first_behind(OPS, low_place), end):
+            for record in batch:
+                for offset in records.offsets_of_op(record.body):
+                    if low <= offset < low + len(done):
+                        done[offset - low] = 1
+            yield
+
+    def _read_halves(self, to: Recovered, done: bytearray) -> Steps[dict[int, Half]]:
+        open_halves: dict[int, Half] = {}
+        firsts: dict[str, int] = {}
+        """UNIQ_KEY -> first half, for copies of a stock broker."""
+        for batch in self._log.records(HALVES, to.low, to.next_offset):
+            for record in batch:
+                read = records.half_record(record)
+                half, older = read.half, open_halves.pop(read.half.first, None)
+                if read.is_stock_copy and (first := firsts.get(read.uniq_key)) is not None:
+                    older = open_halves.pop(first, None)
+                    to.renamed[first] = half.first
+                if older is not None:
+                    to.missing.append(older.newest)
+                if not done[half.newest - to.low]:
+                    open_halves[half.first] = half
+                    firsts[read.uniq_key] = half.first
+            yield
+        return open_halves
+
+    def _scan_tail(self, since: int, open_halves: dict[int, Half], to: Recovered) -> Steps[None]:
+        def end(first: int) -> None:
+            while first in to.renamed:
+                first = to.renamed[first]
+            half = open_halves.pop(first, None)
+            if half is not None:
+                to.missing.append(half.newest)
+
+        for committed in self._log.commits(since):
+            for record in committed:
+                end(records.first_of(record))
+            yield
+        for expired in self._log.expired(since):
+            for first in expired:
+                end(first)
+            yield

@@ -1,0 +1,451 @@
+"""The service of transactions: takes ends, submits what the core decides, and checks producers.
+
+A turn: results of write -> recovery, or halves that have arrived -> ends -> a part of the round of checks -> chains.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.request import Answer, Drop, Outbox, Request, Wait
+from ringmq.broker.requests.turns import Steps, TurnClock
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+from ringmq.remoting import names
+from ringmq.remoting.client_headers import EndTransactionRequestHeader
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.services.arrivals import Arrivals
+from ringmq.services.control_asks import ControlAsks
+from ringmq.services.log_view import LogView
+from ringmq.services.topics import Topics
+from ringmq.services.transactions import core, ends, records
+from ringmq.services.transactions.chain_port import AGAIN, COPIES_MAX, ChainPort, Item, Result
+from ringmq.services.transactions.check_request import check_frame
+from ringmq.services.transactions.core import CheckPolicy, Work
+from ringmq.services.transactions.half_table import Half
+from ringmq.services.transactions.halves import HalfReader
+from ringmq.services.transactions.recovery import Recovered, Recovery, stock_offset
+from ringmq.services.transactions.transaction_log import StoredTransactionLog
+from ringmq.store.queue_reader import QueueReader, QueueReadError
+
+WAITING_MAX = 16_384
+"""Ends that may wait for an answer."""
+ENDS_PER_TURN = 512
+CHECKS_MAX = 64
+"""Copies of a round of checks that may be in flight."""
+LOW_MS = 1000
+"""Time between two searches for the lowest open half."""
+RECOVER_MS = 20
+RETRY_MS = 100
+CLOSE_MS = 2000
+"""Time for the results of what was submitted before the worker ends."""
+FILES = 4
+HOUR_MS = 3_600_000
+BUSY = "[OVERLOAD]too many transactions are being ended, try again later"
+NO_TARGET = "the topic or the queue of the message is gone"
+
+
+class TransactionService:
+    """Implements HostedService."""
+
+    name = "transactions"
+    codes = frozenset({int(RequestCode.END_TRANSACTION)})
+
+    def __init__(
+        self, *, plane: Plane, role: int, log: LogView, config: Callable[[], BrokerConfig], asks: ControlAsks,
+        outbox: Outbox, tell: Callable[[str], None],
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:  # fmt: skip
+        self._plane, self._role, self._log, self._config, self._asks = plane, role, log, config, asks
+        self._outbox, self._tell, self._wall_ms = outbox, tell, wall_ms
+        topics = Topics(plane)
+        half, op = topics.queue(names.HALF_TOPIC, 0), topics.queue(names.OP_HALF_TOPIC, 0)
+        if half is None or op is None:
+            raise LookupError(f"the plane has no topic {names.HALF_TOPIC} or {names.OP_HALF_TOPIC}")
+        self._topics, self._half_queue, self._op_queue = topics, half, op
+        self._reader = QueueReader(plane.struct, FILES, FILES)
+        self._halves = HalfReader(plane, self._reader, log, topics, half[1])
+        self._arrivals = Arrivals(plane, plane.port_of(role))
+        self._port = ChainPort(plane, role, op)
+        self._words = plane.role(role).counters
+        self._core: core.Transactions[Request] = core.Transactions(self._policy)
+        self._clock = TurnClock(time.monotonic_ns)
+        self._recovering: Steps[Recovered] | None = None
+        self._is_recovered = False
+        self._recover_at_ms = 0
+        self._renamed: dict[int, int] = {}
+        self._asked: deque[tuple[Request, EndTransactionRequestHeader]] = deque()
+        self._pending: deque[core.Submit] = deque()
+        self._submits: dict[int, core.Submit] = {}
+        """By first offset, those in flight."""
+        self._repairs: deque[int] = deque()
+        self._repair_at_ms = 0
+        self._low = 0
+        self._low_at_ms = 0
+        self._round_at_ms = 0
+        self._checks_asked = 0
+        self._unasked: deque[core.AskProducer] = deque()
+        """Checks whose copies are stored, and not in the half queue yet."""
+        self._creating = False
+        self._is_saving, self._saved_low, self._save_at_ms = False, -1, 0
+
+    # ---- HostedService ----
+
+    def on_request(self, request: Request) -> Answer:
+        """Take an end of a transaction. Its answer follows when it is stored. Raises RequestError."""
+        header = ends.read_end(dict(request.command.ext_fields))
+        if header.commit_or_rollback == ends.UNKNOWN:
+            return Drop()  # as stock, which answers nothing: the check asks again
+        if len(self._asked) + self._core.in_flight >= WAITING_MAX:
+            raise RequestError(BUSY, field="", code=ResponseCode.SYSTEM_BUSY)
+        self._asked.append((request, header))
+        return Wait()
+
+    def turn(self, now_ms: int) -> bool:
+        """Do one round. True if more may follow at once."""
+        worked = self._take_results(now_ms)
+        if not self._is_recovered:
+            return self._recover(now_ms) or worked
+        worked |= self._take_arrivals()
+        worked |= self._take_ends()
+        worked |= self._ask_producers()
+        worked |= self._check(now_ms)
+        worked |= self._submit(now_ms)
+        self._words[lib.RMQ_TRANSACTIONS_OPEN] = len(self._core.table)
+        return worked
+
+    @property
+    def has_news(self) -> bool:
+        """True if a result or a half waits."""
+        return self._port.has_results or self._arrivals.is_waiting or self._asks.has_news
+
+    @property
+    def is_polling(self) -> bool:
+        """True while ends wait for dispatch, or the worker for write."""
+        return bool(self._asked or self._unasked or self._pending) or not self._is_recovered
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no half is open and nothing is in flight."""
+        return (
+            self._is_recovered
+            and not (self._asked or self._unasked or self._pending or self._repairs or len(self._core.table))
+            and self._port.is_idle
+            and not self._halves.has_more
+            and self._saved_low == self._low
+        )
+
+    def save_if_due(self, now_ms: int) -> None:
+        """Tell control the offsets for consumerOffset.json, by which a stock broker goes on with this store."""
+        self._reader.tick()
+        if not self._is_recovered or self._is_saving or now_ms < self._save_at_ms:
+            return
+        self._look_for_low(now_ms)
+        if self._low == self._saved_low or int(self._plane.watermarks.flushed_offset) < self._port.log_end:
+            return
+        low, self._is_saving, self._save_at_ms = self._low, True, now_ms + LOW_MS
+
+        def then(refusal: RequestError | None) -> None:
+            self._is_saving = False
+            if refusal is None:
+                self._saved_low = low
+
+        position = self._halves.position(low)
+        op_offset = self._halves.first_behind(self._op_queue[1], self._port.log_end if position is None else position)
+        offsets = {names.HALF_TOPIC: low, names.OP_HALF_TOPIC: op_offset}
+        self._asks.commit_offsets(records.GROUP, offsets, time.monotonic_ns() // 1_000_000, then)
+
+    def close(self) -> None:
+        """Answer the ends in flight, and those that wait: nothing of these is stored."""
+        end_ns = time.monotonic_ns() + CLOSE_MS * 1_000_000
+        while not self._port.is_idle and time.monotonic_ns() < end_ns:
+            self._plane.arm(self._role)
+            if self._port.has_results:
+                self._plane.disarm(self._role)
+            else:
+                self._plane.wait(self._role, RETRY_MS)
+            self._take_results(0)
+        remark = "[OVERLOAD]the broker stops, try again later"
+        for request, _ in self._asked:
+            self._outbox.reply(request, request.reply(ResponseCode.SYSTEM_BUSY, remark))
+        self._asked.clear()
+        self._reader.close()
+
+    def rest(self) -> None:
+        """Return the arena's memory to the system."""
+        self._port.free()
+
+    # ---- recovery ----
+
+    def _recover(self, now_ms: int) -> bool:
+        if now_ms < self._recover_at_ms:
+            return False
+        if self._recovering is None:
+            end = self._port.settled_end()
+            readable = min(int(self._plane.watermarks.dispatched_offset), self._plane.confirm_offset())
+            if end is None or readable < end:
+                return False
+            self._arrivals.want(self._half_queue[1])
+            slots = self._half_queue[1], self._op_queue[1]
+            log = StoredTransactionLog(self._plane, self._reader, self._log, slots, end)
+            root = Path(self._config().store_path_root_dir)
+            self._recovering = Recovery(log).run(stock_offset(root))
+        try:
+            found = self._clock.advance(self._recovering, RECOVER_MS)
+        except QueueReadError as error:
+            self._recovering, self._recover_at_ms = None, now_ms + RETRY_MS
+            self._tell(f"waits: {error}")
+            return False
+        if found is not None:
+            self._recovered(found, now_ms)
+        return True
+
+    def _recovered(self, found: Recovered, now_ms: int) -> None:
+        self._core.table.load(found.halves)
+        self._halves.next_offset, self._low = found.next_offset, found.low
+        self._repairs.extend(found.missing)
+        self._renamed = found.renamed
+        self._recovering, self._is_recovered = None, True
+        self._round_at_ms = now_ms + self._config().transaction_check_interval
+
+    # ---- halves and ends ----
+
+    def _take_arrivals(self) -> bool:
+        self._arrivals.take()
+        if self._core.is_full or not self._halves.has_more:
+            return False
+        for half in self._halves.arrived(self._tell):
+            self._step(core.Arrived(half))
+        self._arrivals.want(self._half_queue[1])
+        return True
+
+    def _take_ends(self) -> bool:
+        """Hand ends to the core. An end of a half that dispatch has not put into its queue yet waits."""
+        waiting: list[tuple[Request, EndTransactionRequestHeader]] = []
+        taken = 0
+        dispatched = int(self._plane.watermarks.dispatched_offset)
+        while self._asked and taken < ENDS_PER_TURN:
+            taken += 1
+            request, header = self._asked.popleft()
+            has_arrived = not self._halves.has_more or header.tran_state_table_offset < self._halves.next_offset
+            if has_arrived and header.commit_log_offset < dispatched:
+                self._take_end(request, header)
+            elif header.commit_log_offset >= int(self._plane.watermarks.append_offset):
+                self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
+            else:
+                waiting.append((request, header))
+        self._asked.extendleft(reversed(waiting))
+        return taken > len(waiting)
+
+    def _take_end(self, request: Request, header: EndTransactionRequestHeader) -> None:
+        found = self._halves.at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
+        half = None if found is None or not self._halves.is_in_queue(found[1]) else found[1]
+        refused = ends.refusal(header, half, self._config().transaction_time_out, self._wall_ms())
+        if refused is not None or half is None:
+            self._reply(request, *(refused or (ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)))
+            return
+        first = records.first_of(half)
+        while first in self._renamed:
+            first = self._renamed[first]
+        is_commit = header.commit_or_rollback == ends.COMMIT
+        self._step(core.Ended(first, is_commit, header.commit_log_offset, request))
+
+    # ---- checks ----
+
+    def _policy(self) -> CheckPolicy:
+        config = self._config()
+        return CheckPolicy(
+            config.transaction_time_out, config.transaction_check_max, config.file_reserved_time * HOUR_MS
+        )
+
+    def _check(self, now_ms: int) -> bool:
+        if not self._core.is_in_round:
+            if now_ms < self._round_at_ms or not len(self._core.table):
+                return False
+            self._round_at_ms = now_ms + self._config().transaction_check_interval
+            self._step(core.BeginRound())
+            self._expired_queue()
+        room = CHECKS_MAX - self._checks_asked - len(self._unasked) - len(self._submits)
+        if room <= 0:
+            return False
+        return self._step(core.Look(room, self._halves.end)) or self._core.is_in_round
+
+    def _ask_producers(self) -> bool:
+        """Send the checks whose copies have got into the half queue: the frame shows the copy as it is stored."""
+        waiting, self._unasked = self._unasked, deque()
+        for effect in waiting:
+            if effect.half.newest < self._halves.end:
+                self._ask_producer(effect)
+            else:
+                self._unasked.append(effect)
+        return len(self._unasked) < len(waiting)
+
+    def _ask_producer(self, effect: core.AskProducer) -> None:
+        position = self._halves.position(effect.half.newest)
+        found = None if position is None else self._halves.at(position)
+        if found is None:
+            return
+        group, frame = check_frame(*found, self._config().broker_name)
+        self._checks_asked += 1
+
+        def then(refusal: RequestError | None) -> None:
+            self._checks_asked -= 1
+            self._words[lib.RMQ_TRANSACTIONS_CHECKED if refusal is None else lib.RMQ_TRANSACTIONS_UNCHECKED] += 1
+
+        try:
+            self._asks.check(group, frame, time.monotonic_ns() // 1_000_000, then)
+        except ValueError as error:
+            self._checks_asked -= 1
+            self._tell(f"the check of half {effect.half.newest} is not sent: {error}")
+
+    # ---- work ----
+
+    def _step(self, event: core.Event[Request]) -> bool:
+        effects: Sequence[core.Effect[Request]] = self._core.step(event, self._wall_ms())
+        for effect in effects:
+            match effect:
+                case core.Answer(request, code, remark):
+                    self._reply(request, code, remark)
+                case core.Submit():
+                    self._submits[effect.half.first] = effect
+                    self._pending.append(effect)
+                case core.AskProducer():
+                    self._unasked.append(effect)
+        return bool(effects)
+
+    def _reply(self, request: Request, code: int, remark: str) -> None:
+        self._outbox.reply(request, request.reply(code, remark or None))
+
+    def _submit(self, now_ms: int) -> bool:
+        worked = False
+        while (self._pending or self._repairs) and self._port.has_room:
+            self._look_for_low(now_ms)
+            items = self._items(now_ms)
+            if not items:
+                return worked
+            self._port.op_bytes_max = self._config().transaction_op_msg_max_size
+            taken = self._port.submit(items, self._low)
+            for item in reversed(items[taken:]):
+                if item.key < 0:
+                    self._repairs.appendleft(item.offset)
+                else:
+                    self._pending.appendleft(self._submits[item.key])
+            worked = True
+        return worked
+
+    def _items(self, now_ms: int) -> list[Item]:
+        items: list[Item] = []
+        while self._repairs and now_ms >= self._repair_at_ms and len(items) < COPIES_MAX:
+            offset = self._repairs.popleft()
+            items.append(Item(_repair_key(offset), offset))
+        later: list[core.Submit] = []
+        while self._pending and len(items) < COPIES_MAX:
+            submit = self._pending.popleft()
+            item = self._item(submit)
+            if item is not None:
+                items.append(item)
+            elif submit.half.first in self._submits:
+                later.append(submit)
+        self._pending.extend(later)
+        return items
+
+    def _item(self, submit: core.Submit) -> Item | None:
+        """None if the work was given up, or if its record cannot be read now: then it is still in `_submits`."""
+        half = submit.half
+        if submit.work is Work.ROLLBACK:
+            return Item(half.first, half.newest)
+        found = self._halves.at(submit.position) if submit.position >= 0 else None
+        if found is None:
+            position = self._halves.position(half.newest)
+            found = None if position is None else self._halves.at(position)
+        if found is None:
+            if half.newest < self._halves.first:
+                self._give_up(half)
+            return None
+        data, record = found
+        if submit.work is Work.COMMIT:
+            target = self._halves.target(record)
+            if target is None:
+                self._refuse(half.first, ResponseCode.SYSTEM_ERROR, NO_TARGET)
+                return None
+            return Item(half.first, half.newest, records.commit_copy(data, record.physical_offset, target))
+        if submit.work is Work.EXPIRE:
+            target = self._expired_queue()
+            if target is None:
+                self._refuse(half.first, ResponseCode.SYSTEM_BUSY, NO_TARGET)
+                return None
+            return Item(half.first, half.newest, records.expired_copy(data, half.first, target))
+        is_check = submit.work is Work.CHECK
+        return Item(half.first, half.newest, records.half_copy(data, half.first, self._half_queue, is_check=is_check))
+
+    def _give_up(self, half: Half) -> None:
+        self._words[lib.RMQ_TRANSACTIONS_LOST] += 1
+        self._tell(f"half message {half.newest} was deleted before its transaction ended")
+        del self._submits[half.first]
+        self._step(core.Lost(half.first))
+
+    def _refuse(self, first: int, code: int, remark: str) -> None:
+        del self._submits[first]
+        self._step(core.Refused(first, code, remark))
+
+    def _expired_queue(self) -> tuple[int, int, int] | None:
+        target = self._topics.queue(names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
+        if target is None and not self._creating:
+            self._creating = True
+
+            def then(refusal: RequestError | None) -> None:
+                self._creating = False
+                if refusal is not None:
+                    self._tell(f"cannot make topic {names.TRANS_CHECK_MAX_TIME_TOPIC}: {refusal}")
+
+            topic = TopicConfig(names.TRANS_CHECK_MAX_TIME_TOPIC, 1, 1)
+            self._asks.create([topic], time.monotonic_ns() // 1_000_000, then)
+        return target
+
+    def _look_for_low(self, now_ms: int) -> None:
+        """Find the offset that op records carry as their mark. It may be too small, never too large."""
+        if now_ms < self._low_at_ms:
+            return
+        self._low_at_ms = now_ms + LOW_MS
+        lowest = self._core.table.lowest_newest()
+        self._low = max(self._low, self._halves.next_offset if lowest is None else lowest)
+
+    def _take_results(self, now_ms: int) -> bool:
+        results = list(self._port.results())
+        for result in results:
+            self._on_result(result, now_ms)
+        return bool(results)
+
+    def _on_result(self, result: Result, now_ms: int) -> None:
+        if result.key < 0:
+            if not result.is_stored:
+                self._repairs.append(_repair_key(result.key))
+                self._repair_at_ms = now_ms + RETRY_MS
+            return
+        submit = self._submits[result.key]
+        if not result.is_stored and result.code == AGAIN:
+            self._pending.append(submit)
+            return
+        del self._submits[result.key]
+        if not result.is_stored:
+            self._step(core.Refused(result.key, result.code, result.remark))
+            return
+        counted = {
+            Work.COMMIT: lib.RMQ_TRANSACTIONS_COMMITTED,
+            Work.ROLLBACK: lib.RMQ_TRANSACTIONS_ROLLED_BACK,
+            Work.EXPIRE: lib.RMQ_TRANSACTIONS_EXPIRED,
+        }.get(submit.work)
+        if counted is not None:
+            self._words[counted] += 1
+        self._step(core.Stored(result.key, result.queue_offset))
+
+
+def _repair_key(offset: int) -> int:
+    """The key of an item that makes the op record of this offset again, and the offset of such a key."""
+    return -1 - offset
