@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, Server
+from tests.conformance.stock_client import StockClient
 
 CLUSTER = "DefaultCluster"
 # Lines of these commands come in the order of a hash table.
@@ -98,25 +98,25 @@ STEPS = (
 )
 
 
-def run(judge: Judge, server: Server) -> Iterator[tuple[Step, str]]:
+def run(stock_client: StockClient, server: Server) -> Iterator[tuple[Step, str]]:
     """Run all steps in order; yields each with what it printed."""
     state = {"broker": server.broker}
     for step in STEPS:
         if step.hold == "start":
             expected = {"topic": "AdminA", "group": "AdminGroup", "expression": "tagA || tagB", "count": 2}
-            assert judge.call("holdConsumer", server.namesrv, **expected) == 2
+            assert stock_client.call("holdConsumer", server.namesrv, **expected) == 2
         elif step.hold == "end":
-            judge.call("releaseConsumer", server.namesrv, group="AdminGroup")
+            stock_client.call("releaseConsumer", server.namesrv, group="AdminGroup")
         command = [*step.command.format(**state).split(), "-n", server.namesrv]
-        printed = judge.call("mqadmin", server.namesrv, command=command)
+        printed = stock_client.call("mqadmin", server.namesrv, command=command)
         if "unique_id" not in state and step.name == "sendMessage":
-            state |= first_ids(judge, server)
+            state |= first_ids(stock_client, server)
         yield step, printed
 
 
-def first_ids(judge: Judge, server: Server) -> dict[str, str]:
+def first_ids(stock_client: StockClient, server: Server) -> dict[str, str]:
     """Both ids of the one message of AdminA."""
-    (message,) = judge.call("readTopics", server.namesrv, topics=["AdminA"])
+    (message,) = stock_client.call("readTopics", server.namesrv, topics=["AdminA"])
     host, port = server.broker.split(":")
     packed = bytes(map(int, host.split("."))) + int(port).to_bytes(4) + message["commitLogOffset"].to_bytes(8)
     return {"unique_id": message["properties"]["UNIQ_KEY"], "offset_id": packed.hex().upper()}

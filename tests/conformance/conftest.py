@@ -1,4 +1,4 @@
-"""Stock RocketMQ 5.3.3 as the judge: its client, its mqadmin and its servers beside ours.
+"""Comparison with stock RocketMQ 5.3.3: its client, its mqadmin and its servers.
 
 `--judge-stock` runs the same tests against a stock broker as well, which proves the tests.
 `--record-stock` (with it) writes the recorded mqadmin output again.
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import servers
-from tests.conformance.judge import Judge
+from tests.conformance.stock_client import StockClient
 from tests.server_pool import ServerPool
 
 HERE = Path(__file__).parent
@@ -32,11 +32,11 @@ CLIENTS = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--judge-stock", action="store_true", help="run the conformance tests against stock as well")
     parser.addoption("--judge-stock-only", action="store_true", help="and not against RingMQ")
-    parser.addoption("--record-stock", action="store_true", help="write the recorded stock output anew")
+    parser.addoption("--record-stock", action="store_true", help="write the recorded stock output again")
 
 
 def kinds(config: pytest.Config) -> list[str]:
-    """Kinds of server that the tests judge."""
+    """Return the kinds of server under test."""
     if config.getoption("--judge-stock-only", default=False):
         return ["stock"]
     return ["ringmq", "stock"] if config.getoption("--judge-stock", default=False) else ["ringmq"]
@@ -79,25 +79,25 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def judges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Judge]]:
+def stock_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], StockClient]]:
     """The stock clients by name (see CLIENTS), started when first asked for."""
-    running: dict[str, Judge] = {}
+    running: dict[str, StockClient] = {}
 
-    def get(client: str) -> Judge:
+    def get(client: str) -> StockClient:
         if client not in running:
             with stage(f"start the {client} client"):
-                running[client] = Judge(tmp_path_factory.mktemp(f"judge-{client}"), CLIENTS[client])
+                running[client] = StockClient(tmp_path_factory.mktemp(f"stock-client-{client}"), CLIENTS[client])
         return running[client]
 
     yield get
-    for judge in running.values():
-        judge.close()
+    for client in running.values():
+        client.close()
 
 
 @pytest.fixture(scope="session")
-def judge(judges: Callable[[str], Judge]) -> Judge:
+def stock_client(stock_clients: Callable[[str], StockClient]) -> StockClient:
     """The stock client with its default settings."""
-    return judges("json")
+    return stock_clients("json")
 
 
 @pytest.fixture(scope="session")

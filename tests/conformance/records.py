@@ -1,6 +1,6 @@
 """Stored files taken apart for comparison: what two brokers wrote from one input, without what must differ.
 
-The layouts are spelled out here once more, on purpose: the comparison must not lean on the code that it judges.
+The layouts are written here again, on purpose: the comparison must not depend on the code under test.
 """
 
 import struct

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.judge import Judge
 from tests.conformance.servers import SMALL_FILES, Server
+from tests.conformance.stock_client import StockClient
 
 
 @pytest.fixture(scope="module")
@@ -25,18 +25,20 @@ def bounded(kind: str, started: Callable[..., Server]) -> Server:
         ("wipeWritePerm -b judged", "code 205 (WIPE_WRITE_PERM_OF_BROKER)"),
     ],
 )
-def test_mqadmin_prints_code_host_and_property(command: str, code: str, bounded: Server, judge: Judge) -> None:
+def test_mqadmin_prints_code_host_and_property(
+    command: str, code: str, bounded: Server, stock_client: StockClient
+) -> None:
     words = [*command.format(broker=bounded.broker).split(), "-n", bounded.namesrv]
-    printed = judge.call("mqadmin", bounded.namesrv, command=words)
+    printed = stock_client.call("mqadmin", bounded.namesrv, command=words)
     assert f"{code} from host 127.0.0.1 is refused: adminAddresses does not name this host" in printed
     assert "success" not in printed
 
 
-def test_reading_and_sending_stay_open(bounded: Server, judge: Judge) -> None:
+def test_reading_and_sending_stay_open(bounded: Server, stock_client: StockClient) -> None:
     for command in ("clusterList", f"brokerStatus -b {bounded.broker}", f"getBrokerConfig -b {bounded.broker}"):
-        printed = judge.call("mqadmin", bounded.namesrv, command=[*command.split(), "-n", bounded.namesrv])
+        printed = stock_client.call("mqadmin", bounded.namesrv, command=[*command.split(), "-n", bounded.namesrv])
         assert "refused" not in printed, printed
-    sent = judge.call(
+    sent = stock_client.call(
         "mqadmin", bounded.namesrv, command=["sendMessage", "-t", "Open", "-p", "x", "-n", bounded.namesrv]
     )
     assert "SEND_OK" in sent

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.conformance.judge import Judge
 from tests.conformance.servers import SMALL_FILES, Server
+from tests.conformance.stock_client import StockClient
 
 SECONDS = [1, 2, 3] * 6
 LEVELS = len(SECONDS) + 1
@@ -12,9 +12,9 @@ EACH = 5
 SETTINGS = {**SMALL_FILES, "messageDelayLevel": " ".join(f"{seconds}s" for seconds in SECONDS)}
 
 
-def test_java_clients_use_all_levels(kind: str, started: Callable[..., Server], judge: Judge) -> None:
+def test_java_clients_use_all_levels(kind: str, started: Callable[..., Server], stock_client: StockClient) -> None:
     server = started(kind, "delays", settings=SETTINGS)
-    seen = judge.call("delays", server.namesrv, topic="JavaDelays", levels=LEVELS, each=EACH)
+    seen = stock_client.call("delays", server.namesrv, topic="JavaDelays", levels=LEVELS, each=EACH)
     received = seen["received"]
     bodies = [message["body"] for message in received]
     late_ms = []

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.archives import extract_all
-from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, Server
+from tests.conformance.stock_client import StockClient
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VARIANTS = ("crash-kill9", "crash-torn", "crash-torn-body", "crash-live")
@@ -59,21 +59,21 @@ def check_served(served: dict[str, Any], entry: dict[str, Any]) -> None:
 
 
 def test_every_record_of_the_manifest_is_served_by_its_id(
-    basic: Server, judge: Judge, manifest: list[dict[str, Any]]
+    basic: Server, stock_client: StockClient, manifest: list[dict[str, Any]]
 ) -> None:
     wanted = [[entry["topic"], entry["commitLogOffset"]] for entry in manifest]
-    seen = judge.call("viewRecords", basic.namesrv, records=wanted)
+    seen = stock_client.call("viewRecords", basic.namesrv, records=wanted)
     assert [served for served in seen if "error" in served] == []
     for served, entry in zip(seen, manifest, strict=True):
         check_served(served, entry)
 
 
 def test_every_queue_of_the_manifest_is_served_by_pulls(
-    basic: Server, judge: Judge, manifest: list[dict[str, Any]]
+    basic: Server, stock_client: StockClient, manifest: list[dict[str, Any]]
 ) -> None:
     by_place = {(e["topic"], e["queueId"], e["queueOffset"]): e for e in manifest if e["topic"] != "GoldBatchCQ"}
     queues = sorted({place[:2] for place in by_place})
-    seen = judge.call("readQueues", basic.namesrv, broker=BROKER_NAME, routeTopic="GoldA", queues=queues)
+    seen = stock_client.call("readQueues", basic.namesrv, broker=BROKER_NAME, routeTopic="GoldA", queues=queues)
     served = {(m["topic"], m["queueId"], m["queueOffset"]): m for m in seen}
     if basic.kind == "ringmq":  # it delivers what is due of the delays; stock's timers and halves go on, too
         added = [message for place, message in served.items() if place not in by_place]
@@ -85,14 +85,16 @@ def test_every_queue_of_the_manifest_is_served_by_pulls(
 
 
 def test_inner_batches_are_served_message_by_message(
-    basic: Server, judge: Judge, manifest: list[dict[str, Any]]
+    basic: Server, stock_client: StockClient, manifest: list[dict[str, Any]]
 ) -> None:
     entries = [entry for entry in manifest if entry["topic"] == "GoldBatchCQ"]
-    seen = judge.call("readTopics", basic.namesrv, topics=["GoldBatchCQ"])
+    seen = stock_client.call("readTopics", basic.namesrv, topics=["GoldBatchCQ"])
     assert [m["queueOffset"] for m in seen] == list(range(sum(entry["batchSize"] for entry in entries)))
 
 
-def test_keys_of_the_manifest_find_their_messages(basic: Server, judge: Judge, manifest: list[dict[str, Any]]) -> None:
+def test_keys_of_the_manifest_find_their_messages(
+    basic: Server, stock_client: StockClient, manifest: list[dict[str, Any]]
+) -> None:
     by_key: dict[str, int] = defaultdict(int)
     for entry in manifest:
         if entry["topic"] == "GoldC":
@@ -102,13 +104,13 @@ def test_keys_of_the_manifest_find_their_messages(basic: Server, judge: Judge, m
     tricky = [key for key in keys if key in ("Aa", "BB") or key.startswith("MINHASH-")]
     assert len(tricky) == 3
     chosen = tricky + keys[:: max(1, len(keys) // 50)]
-    seen = judge.call("queryKeys", basic.namesrv, topic="GoldC", keys=chosen)
+    seen = stock_client.call("queryKeys", basic.namesrv, topic="GoldC", keys=chosen)
     assert {key: len(bodies) for key, bodies in seen.items()} == {key: by_key[key] for key in chosen}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_crashed_store_recovers_to_the_recorded_queues(
-    variant: str, kind: str, judge: Judge, started: Callable[..., Server], tmp_path: Path
+    variant: str, kind: str, stock_client: StockClient, started: Callable[..., Server], tmp_path: Path
 ) -> None:
     """A torn tail in the properties is cut as one in the body is; stock serves the damaged record there."""
     with lzma.open(GOLDEN / "store-crashed" / "store-crashed.tar.xz") as packed, tarfile.open(fileobj=packed) as tar:
@@ -119,13 +121,13 @@ def test_a_crashed_store_recovers_to_the_recorded_queues(
     server = started(kind, variant, settings=golden_settings("store-crashed"), store=tmp_path / variant)
     queues = [[q["topic"], q["queueId"]] for q in recorded]
     options = {"broker": BROKER_NAME, "routeTopic": "CrashA", "queues": queues}
-    ranges = judge.call("queueRanges", server.namesrv, **options)
+    ranges = stock_client.call("queueRanges", server.namesrv, **options)
     wanted = [[q["minOffset"], q["maxOffset"]] for q in recorded]
     for (topic, _), (low, high), (least, most) in zip(queues, ranges, wanted, strict=True):
         assert low == least
         # a delay that is due by now leaves its queue's maximum as it is, but adds to CrashA or CrashB
         assert high == most or (topic in ("CrashA", "CrashB") and high > most)
-    messages = judge.call("readQueues", server.namesrv, **options)
+    messages = stock_client.call("readQueues", server.namesrv, **options)
     for (topic, queue_id), (low, high) in zip(queues, ranges, strict=True):
         offsets = [m["queueOffset"] for m in messages if (m["topic"], m["queueId"]) == (topic, queue_id)]
         assert offsets[: high - low] == list(range(low, high))  # the next delay may come meanwhile
@@ -133,57 +135,59 @@ def test_a_crashed_store_recovers_to_the_recorded_queues(
 
 
 @pytest.fixture(scope="session")
-def begun(kind: str, judge: Judge, started: Callable[..., Server]) -> dict[str, Any]:
+def begun(kind: str, stock_client: StockClient, started: Callable[..., Server]) -> dict[str, Any]:
     """A broker of the kind that has written a store over several files, and what a consumer read from it."""
     server = started(kind, "disk")
-    judge.call("fill", server.namesrv, topic="DiskA", queues=4, start=0, count=1500)
-    judge.call("fill", server.namesrv, topic="DiskB", queues=1, start=0, count=300)
+    stock_client.call("fill", server.namesrv, topic="DiskA", queues=4, start=0, count=1500)
+    stock_client.call("fill", server.namesrv, topic="DiskB", queues=1, start=0, count=300)
     group = {"group": "DiskGroup", "topic": "DiskB"}
-    judge.call("holdConsumer", server.namesrv, expression="*", count=360, **group)
-    judge.call("releaseConsumer", server.namesrv, **group)
-    messages = judge.call("readTopics", server.namesrv, topics=["DiskA", "DiskB"])
+    stock_client.call("holdConsumer", server.namesrv, expression="*", count=360, **group)
+    stock_client.call("releaseConsumer", server.namesrv, **group)
+    messages = stock_client.call("readTopics", server.namesrv, topics=["DiskA", "DiskB"])
     assert len(messages) == (1350 + 150 * 3) + (270 + 30 * 3)
     return {"server": server, "messages": messages}
 
 
-def stock_serves(store: Path, messages: list[dict[str, Any]], judge: Judge, started: Callable[..., Server]) -> Server:
+def stock_serves(
+    store: Path, messages: list[dict[str, Any]], stock_client: StockClient, started: Callable[..., Server]
+) -> Server:
     """A stock broker on `store` serves `messages` and finds some by key; it is returned running."""
     stock = started("stock", store.name, store=store)
-    assert judge.call("readTopics", stock.namesrv, topics=["DiskA", "DiskB"]) == messages
+    assert stock_client.call("readTopics", stock.namesrv, topics=["DiskA", "DiskB"]) == messages
     # from the first, the middle and the last index file
     keys = [f"key-{number}" for number in (1, 2, 701, 1401, 1498)]
-    found = judge.call("queryKeys", stock.namesrv, topic="DiskA", keys=keys)
+    found = stock_client.call("queryKeys", stock.namesrv, topic="DiskA", keys=keys)
     assert found == {key: [key.replace("key-", "body ")] for key in keys}
     return stock
 
 
 def test_a_stock_broker_serves_a_store_of_ours_and_hands_it_back(
-    begun: dict[str, Any], kind: str, judge: Judge, started: Callable[..., Server], tmp_path: Path
+    begun: dict[str, Any], kind: str, stock_client: StockClient, started: Callable[..., Server], tmp_path: Path
 ) -> None:
     """Clean stop; stock; more messages by stock; ours again; kill -9 under us; stock again."""
     server, messages = begun["server"], begun["messages"]
     server.stop()
     store = tmp_path / "stopped"
     shutil.copytree(server.store, store)
-    stock = stock_serves(store, messages, judge, started)
+    stock = stock_serves(store, messages, stock_client, started)
     # the group's offsets came along: only what is new reaches it
-    judge.call("fill", stock.namesrv, topic="DiskB", queues=1, start=1000, count=10)
+    stock_client.call("fill", stock.namesrv, topic="DiskB", queues=1, start=1000, count=10)
     group = {"group": "DiskGroup", "topic": "DiskB"}
-    assert judge.call("holdConsumer", stock.namesrv, expression="*", count=12, **group) == 12
-    judge.call("releaseConsumer", stock.namesrv, **group)
-    after_stock = judge.call("readTopics", stock.namesrv, topics=["DiskA", "DiskB"])
+    assert stock_client.call("holdConsumer", stock.namesrv, expression="*", count=12, **group) == 12
+    stock_client.call("releaseConsumer", stock.namesrv, **group)
+    after_stock = stock_client.call("readTopics", stock.namesrv, topics=["DiskA", "DiskB"])
     assert len(after_stock) == len(messages) + 12
     stock.stop()
 
     again = started(kind, "again", store=store)
-    assert judge.call("readTopics", again.namesrv, topics=["DiskA", "DiskB"]) == after_stock
-    judge.call("fill", again.namesrv, topic="DiskA", queues=4, start=2000, count=200)
-    everything = judge.call("readTopics", again.namesrv, topics=["DiskA", "DiskB"])
+    assert stock_client.call("readTopics", again.namesrv, topics=["DiskA", "DiskB"]) == after_stock
+    stock_client.call("fill", again.namesrv, topic="DiskA", queues=4, start=2000, count=200)
+    everything = stock_client.call("readTopics", again.namesrv, topics=["DiskA", "DiskB"])
     again.kill()
     killed = tmp_path / "killed"
     shutil.copytree(store, killed)
     assert (killed / "abort").exists()
-    last = stock_serves(killed, everything, judge, started)
-    newest = judge.call("queryKeys", last.namesrv, topic="DiskA", keys=["key-2198"])
+    last = stock_serves(killed, everything, stock_client, started)
+    newest = stock_client.call("queryKeys", last.namesrv, topic="DiskA", keys=["key-2198"])
     assert newest == {"key-2198": ["body 2198"]}
     last.kill()

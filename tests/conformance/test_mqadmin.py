@@ -7,8 +7,8 @@ import pytest
 
 from tests.conformance.admin_script import STEPS, render, run, sections
 from tests.conformance.conftest import stage
-from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
+from tests.conformance.stock_client import StockClient
 
 RECORDED = Path(__file__).with_name("recorded") / "mqadmin-stock-5.3.3.txt"
 WRITTEN = Path(__file__).parents[2] / "build" / "conformance"
@@ -21,12 +21,12 @@ ORIGIN = """\
 
 @pytest.fixture(scope="session")
 def printed(
-    kind: str, judge: Judge, started: Callable[..., Server], request: pytest.FixtureRequest
+    kind: str, stock_client: StockClient, started: Callable[..., Server], request: pytest.FixtureRequest
 ) -> dict[str, list[str]]:
     """All steps on a fresh server of the kind; kept under build/, or as the recording."""
     server = started(kind, "mqadmin")
     with stage(f"all mqadmin commands ({kind})"):
-        text = render(run(judge, server))
+        text = render(run(stock_client, server))
     WRITTEN.mkdir(parents=True, exist_ok=True)
     (WRITTEN / f"mqadmin-{kind}.txt").write_text(text)
     if kind == "stock" and request.config.getoption("--record-stock", default=False):

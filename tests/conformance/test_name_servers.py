@@ -9,8 +9,8 @@ import pytest
 
 from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import free_broker_port, free_port, start_broker, start_namesrv
-from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, RingmqProcess, settings_args
+from tests.conformance.stock_client import StockClient
 
 MIXES = ("ringmq broker, stock name server", "stock broker, ringmq name server")
 
@@ -52,30 +52,30 @@ def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     pair.close()
 
 
-def cluster(judge: Judge, namesrv: str) -> str:
-    printed: str = judge.call("mqadmin", namesrv, command=["clusterList", "-n", namesrv])
+def cluster(stock_client: StockClient, namesrv: str) -> str:
+    printed: str = stock_client.call("mqadmin", namesrv, command=["clusterList", "-n", namesrv])
     return printed
 
 
-def test_the_broker_is_listed_and_its_topics_have_routes(mixed: Mixed, judge: Judge) -> None:
+def test_the_broker_is_listed_and_its_topics_have_routes(mixed: Mixed, stock_client: StockClient) -> None:
     deadline = time.monotonic() + 20
-    while BROKER_NAME not in cluster(judge, mixed.namesrv):
+    while BROKER_NAME not in cluster(stock_client, mixed.namesrv):
         assert time.monotonic() < deadline, "not registered after 20 s"
         time.sleep(0.2)  # poll
-    judge.call("createTopic", mixed.namesrv, topic="Mixed", queues=3)
+    stock_client.call("createTopic", mixed.namesrv, topic="Mixed", queues=3)
     command = ["topicRoute", "-t", "Mixed", "-l", "-n", mixed.namesrv]
-    row = judge.call("mqadmin", mixed.namesrv, command=command).splitlines()[1].split()
+    row = stock_client.call("mqadmin", mixed.namesrv, command=command).splitlines()[1].split()
     assert row == ["DefaultCluster", BROKER_NAME, f"{{0={mixed.broker}}}", "3", "3", "6"]
 
 
-def test_clients_send_and_consume_as_ever(mixed: Mixed, judge: Judge) -> None:
-    seen = judge.call("clustering", mixed.namesrv, topic="MixedGroup")
+def test_clients_send_and_consume_as_ever(mixed: Mixed, stock_client: StockClient) -> None:
+    seen = stock_client.call("clustering", mixed.namesrv, topic="MixedGroup")
     assert len(set(seen["atFirst"] + seen["atSecond"])) == 120
     assert len(seen["afterReturn"]) == 8
-    topics = judge.call("topics", mixed.namesrv)
+    topics = stock_client.call("topics", mixed.namesrv)
     assert {"Mixed", "MixedGroup", "TBW102", "DefaultCluster"} <= set(topics)
 
 
-def test_a_broker_that_stops_is_gone_at_once(mixed: Mixed, judge: Judge) -> None:
+def test_a_broker_that_stops_is_gone_at_once(mixed: Mixed, stock_client: StockClient) -> None:
     mixed.stop_broker()
-    assert BROKER_NAME not in cluster(judge, mixed.namesrv)
+    assert BROKER_NAME not in cluster(stock_client, mixed.namesrv)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.judge import Judge
 from tests.conformance.replication import FILE_BYTES, Group, RingmqNode, StockNode, stored_log
+from tests.conformance.stock_client import StockClient
 from tests.waiting import wait_until
 
 TOPIC = "Followed"
@@ -22,16 +22,16 @@ OURS_FIRST_SYNCHRONISATION_S = 15.0
 pytestmark = pytest.mark.timeout(240)
 
 
-def fill(judge: Judge, group: Group, start: int, count: int = PARTS) -> None:
-    judge.call("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=start, count=count)
+def fill(stock_client: StockClient, group: Group, start: int, count: int = PARTS) -> None:
+    stock_client.call("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=start, count=count)
 
 
 @pytest.fixture(scope="module")
-def stock_follows(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+def stock_follows(stock_client: StockClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     """A stock slave that came, empty, to a RingMQ master with some log files."""
     group = Group(tmp_path_factory.mktemp("stock-follows"), "ringmq", "stock")
     try:
-        fill(judge, group, 0)
+        fill(stock_client, group, 0)
         group.start_slave()
         yield group
     finally:
@@ -39,13 +39,13 @@ def stock_follows(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 @pytest.fixture(scope="module")
-def ringmq_follows(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+def ringmq_follows(stock_client: StockClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     """A RingMQ slave behind a stock master, there before the first message: a stock master begins a new slave's copy at
     its newest file."""
     group = Group(tmp_path_factory.mktemp("ringmq-follows"), "stock", "ringmq")
     try:
         group.start_slave()
-        fill(judge, group, 0)
+        fill(stock_client, group, 0)
         yield group
     finally:
         group.close()
@@ -61,17 +61,17 @@ def test_an_empty_slave_gets_the_whole_log(group: Group) -> None:
     assert len(stored_log(group.master.store)) > FILE_BYTES
 
 
-def test_it_follows_over_file_ends_while_messages_come(group: Group, judge: Judge) -> None:
+def test_it_follows_over_file_ends_while_messages_come(group: Group, stock_client: StockClient) -> None:
     before = len(stored_log(group.master.store))
-    fill(judge, group, 1000)
+    fill(stock_client, group, 1000)
     assert len(stored_log(group.master.store)) - before > FILE_BYTES
     group.wait_equal()
 
 
-def test_it_goes_on_in_mid_log_after_a_reconnect(group: Group, judge: Judge) -> None:
+def test_it_goes_on_in_mid_log_after_a_reconnect(group: Group, stock_client: StockClient) -> None:
     """The slave is killed while messages come, and is back before they have ended."""
     assert group.slave is not None
-    sending = judge.submit("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=2000, count=PARTS)
+    sending = stock_client.submit("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=2000, count=PARTS)
     slave, behind = group.slave, len(stored_log(group.slave.store))
     wait_until(lambda: len(stored_log(slave.store)) > behind, "the slave follows again")
     slave.kill()
@@ -80,7 +80,9 @@ def test_it_goes_on_in_mid_log_after_a_reconnect(group: Group, judge: Judge) -> 
     group.wait_equal()
 
 
-def test_a_list_of_networks_decides_whether_a_stock_slave_follows(stock_follows: Group, judge: Judge) -> None:
+def test_a_list_of_networks_decides_whether_a_stock_slave_follows(
+    stock_follows: Group, stock_client: StockClient
+) -> None:
     """The tests before have an empty list."""
     master, slave = stock_follows.master, stock_follows.slave
     assert slave is not None
@@ -89,14 +91,16 @@ def test_a_list_of_networks_decides_whether_a_stock_slave_follows(stock_follows:
     line = "from 127.0.0.1 to the replication port is closed: haAllowedNetworks does not allow the host"
     wait_until(lambda: line in master.tail(), "the master says why the slave stays away", 30)
     before = len(stored_log(slave.store))
-    fill(judge, stock_follows, 3000, 10)
+    fill(stock_client, stock_follows, 3000, 10)
     assert len(stored_log(slave.store)) == before
     master.stop()
     master.start(haAllowedNetworks="127.0.0.0/8")
     stock_follows.wait_equal()
 
 
-def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(ringmq_follows: Group, judge: Judge) -> None:
+def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(
+    ringmq_follows: Group, stock_client: StockClient
+) -> None:
     """It bounds who may have the log cut; following a master costs nothing. Only the wrong list brings a line."""
     slave = ringmq_follows.slave
     assert slave is not None
@@ -104,73 +108,75 @@ def test_a_slaves_own_list_does_not_keep_it_from_a_stock_master(ringmq_follows: 
     for networks in ("127.0.0.0/8", "10.0.0.0/8"):
         slave.stop()
         slave.start(haAllowedNetworks=networks)
-        fill(judge, ringmq_follows, 3000, 10)
+        fill(stock_client, ringmq_follows, 3000, 10)
         ringmq_follows.wait_equal()
         assert (line in slave.tail()) == (networks == "10.0.0.0/8")
 
 
 @pytest.mark.parametrize("role", ["master", "slave"])
 def test_our_replication_worker_dies_and_the_stream_goes_on(
-    request: pytest.FixtureRequest, judge: Judge, role: str
+    request: pytest.FixtureRequest, stock_client: StockClient, role: str
 ) -> None:
     group = request.getfixturevalue("stock_follows" if role == "master" else "ringmq_follows")
     node = group.master if role == "master" else group.slave
     assert isinstance(node, RingmqNode)
-    sending = judge.submit("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=4000, count=PARTS)
+    sending = stock_client.submit("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=4000, count=PARTS)
     node.kill_worker("ha" if role == "master" else "ha-slave")
     sending.result(90)
     group.wait_equal()
 
 
-def test_a_send_is_acknowledged_when_the_slave_has_it(stock_follows: Group, judge: Judge) -> None:
+def test_a_send_is_acknowledged_when_the_slave_has_it(stock_follows: Group, stock_client: StockClient) -> None:
     """SYNC_MASTER: what SEND_OK was said for stands in the stock slave's file already."""
     stock_follows.master.stop()
     stock_follows.master.start(brokerRole="SYNC_MASTER")
     slave = stock_follows.slave
     assert isinstance(slave, StockNode)
-    wait_until(lambda: send(judge, stock_follows)["status"] == "SEND_OK", "the slave is back in sync")
+    wait_until(lambda: send(stock_client, stock_follows)["status"] == "SEND_OK", "the slave is back in sync")
     for _ in range(20):
-        sent = send(judge, stock_follows)
+        sent = send(stock_client, stock_follows)
         assert sent["status"] == "SEND_OK"
         there = stored_log(slave.store)
         assert b"timed 0" in there[sent["commitLogOffset"] :]
 
 
-def send(judge: Judge, group: Group) -> dict[str, Any]:
-    return judge.call("sendTimed", group.namesrv, topic=TOPIC, count=1)[0]
+def send(stock_client: StockClient, group: Group) -> dict[str, Any]:
+    return stock_client.call("sendTimed", group.namesrv, topic=TOPIC, count=1)[0]
 
 
-def test_a_silent_slave_is_a_timeout_and_a_lost_one_is_told_at_once(stock_follows: Group, judge: Judge) -> None:
+def test_a_silent_slave_is_a_timeout_and_a_lost_one_is_told_at_once(
+    stock_follows: Group, stock_client: StockClient
+) -> None:
     slave = stock_follows.slave
     assert isinstance(slave, StockNode)
     slave.pause()
     try:
-        first, *later = judge.call("sendTimed", stock_follows.namesrv, topic=TOPIC, count=20)
+        first, *later = stock_client.call("sendTimed", stock_follows.namesrv, topic=TOPIC, count=20)
         assert first["status"] == "FLUSH_SLAVE_TIMEOUT" and 2900 <= first["ms"] < 4500, first
         assert max(sent["ms"] for sent in later) < 500, later
         assert later[-1]["status"] == "code 1" and "in-sync replicas not enough" in later[-1]["remark"], later
     finally:
         slave.go_on()
-    wait_until(lambda: send(judge, stock_follows)["status"] == "SEND_OK", "the slave counts again")
-    sends = judge.submit("sendTimed", stock_follows.namesrv, topic=TOPIC, count=400)
+    wait_until(lambda: send(stock_client, stock_follows)["status"] == "SEND_OK", "the slave counts again")
+    sends = stock_client.submit("sendTimed", stock_follows.namesrv, topic=TOPIC, count=400)
     slave.kill()
     seen = {sent["status"] for sent in sends.result(60)}
     assert seen <= {"SEND_OK", "SLAVE_NOT_AVAILABLE", "code 1"} and "code 1" in seen
     assert max(sent["ms"] for sent in sends.result()) < 2000
     slave.start()
-    wait_until(lambda: send(judge, stock_follows)["status"] == "SEND_OK", "the slave is back")
+    wait_until(lambda: send(stock_client, stock_follows)["status"] == "SEND_OK", "the slave is back")
     stock_follows.wait_equal()
 
 
-def test_the_slave_serves_everything_to_a_stock_consumer(group: Group, judge: Judge) -> None:
+def test_the_slave_serves_everything_to_a_stock_consumer(group: Group, stock_client: StockClient) -> None:
     """First from the master, then, with the master gone, a new group gets the same from the slave."""
-    wanted = judge.call("readTopics", group.namesrv, topics=[TOPIC])
+    wanted = stock_client.call("readTopics", group.namesrv, topics=[TOPIC])
     count = len(wanted)
     assert group.slave is not None
     known = group.slave.store / "config" / "topics.json"
     patience = STOCK_FIRST_SYNCHRONISATION_S if group.slave.kind == "stock" else OURS_FIRST_SYNCHRONISATION_S
     wait_until(lambda: known.exists() and TOPIC in known.read_text(), "the slave knows the topic", patience)
     group.master.stop()
-    seen = judge.call("consumeAll", group.namesrv, topic=TOPIC, group="AfterTheMaster", count=count, seconds=40)
+    seen = stock_client.call("consumeAll", group.namesrv, topic=TOPIC, group="AfterTheMaster", count=count, seconds=40)
     assert [message["queueOffset"] for message in seen] == [message["queueOffset"] for message in wanted]
     assert seen == wanted

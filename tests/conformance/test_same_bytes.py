@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.judge import Judge
 from tests.conformance.records import Record, index_entries, log_bytes, queue_units, records
 from tests.conformance.servers import SMALL_FILES, Server
+from tests.conformance.stock_client import StockClient
 from tests.conformance.wire import (
     SEND_BATCH_MESSAGE,
     SEND_MESSAGE,
@@ -82,19 +82,19 @@ def requests_without_key() -> Iterator[tuple[int, dict[str, Any], bytes]]:
 
 @pytest.fixture(scope="session")
 def written(
-    kind: str, judge: Judge, started: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+    kind: str, stock_client: StockClient, started: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Path, list[dict[str, Any]]]]:
     """For "stock" and "judged" (a broker of the kind): a copy of the store at the end, and the answers."""
     found = {}
     for name, its_kind in (("stock", "stock"), ("judged", kind)):
         server = started(its_kind, "bytes", settings=SETTINGS)
         for topic, queues in TOPICS.items():
-            judge.call("createTopic", server.namesrv, topic=topic, queues=queues)
+            stock_client.call("createTopic", server.namesrv, topic=topic, queues=queues)
         answers = []
         with Wire(server.broker) as wire:
             for code, ext, body in itertools.chain(requests(), requests_without_key()):
                 answers.append(wire.request(code, ext, body))
-        wait_until_indexed(judge, server)
+        wait_until_indexed(stock_client, server)
         if its_kind == "stock":
             server.kill()  # saves 10 s; all that is compared is mapped and so is in its files
         else:
@@ -105,9 +105,9 @@ def written(
     return found
 
 
-def wait_until_indexed(judge: Judge, server: Server) -> None:
+def wait_until_indexed(stock_client: StockClient, server: Server) -> None:
     deadline = time.monotonic() + 20
-    while judge.call("queryKeys", server.namesrv, topic="BytesA", keys=["late-4"]) != {"late-4": ["late 4"]}:
+    while stock_client.call("queryKeys", server.namesrv, topic="BytesA", keys=["late-4"]) != {"late-4": ["late 4"]}:
         assert time.monotonic() < deadline, "the last message is not in the index after 20 s"
         time.sleep(0.1)  # poll
 

@@ -17,8 +17,8 @@ from ringmq.client import (
     TransactionState,
     compose_message,
 )
-from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
+from tests.conformance.stock_client import StockClient
 
 NAMESPACE = "MQ_INST_1"
 
@@ -41,16 +41,16 @@ async def receive(consumer: Consumer, count: int) -> list[MessageExt]:
     return messages
 
 
-async def test_a_namespace_is_the_same_for_java(server: Server, judge: Judge, topic: str) -> None:
+async def test_a_namespace_is_the_same_for_java(server: Server, stock_client: StockClient, topic: str) -> None:
     settings = ConnectionSettings(namespace=NAMESPACE)
     async with Producer(server.namesrv, settings=settings) as producer:
         results = [await producer.send(compose_message(topic, b"python %d" % i)) for i in range(5)]
         assert {r.queue.topic for r in results} == {q.topic for q in await producer.queues(topic)} == {topic}
     arguments = {"namespace": NAMESPACE, "topic": topic}
-    sent_to = await asyncio.to_thread(judge.call, "namespaceSend", server.namesrv, **arguments)
+    sent_to = await asyncio.to_thread(stock_client.call, "namespaceSend", server.namesrv, **arguments)
     assert set(sent_to) == {topic}
     seen = await asyncio.to_thread(
-        judge.call, "namespaceConsume", server.namesrv, **arguments, group=f"g_{topic}", count=10
+        stock_client.call, "namespaceConsume", server.namesrv, **arguments, group=f"g_{topic}", count=10
     )
     whole = sorted([f"{topic} python {i}" for i in range(5)] + [f"{topic} java {i}" for i in range(5)])
     assert sorted(seen) == whole
@@ -69,7 +69,9 @@ async def test_a_namespace_is_the_same_for_java(server: Server, judge: Judge, to
 
 
 @pytest.mark.parametrize("own_topic", [True, False])
-async def test_mqadmin_finds_the_sdk_s_trace(server: Server, judge: Judge, topic: str, own_topic: bool) -> None:
+async def test_mqadmin_finds_the_sdk_s_trace(
+    server: Server, stock_client: StockClient, topic: str, own_topic: bool
+) -> None:
     if server.kind == "ringmq" and not own_topic:
         pytest.skip("RingMQ's broker makes no trace topic by itself")
     trace = TraceSettings(topic=f"Trace_{topic}") if own_topic else TraceSettings()
@@ -88,7 +90,7 @@ async def test_mqadmin_finds_the_sdk_s_trace(server: Server, judge: Judge, topic
         printed = ""
         async with asyncio.timeout(30):
             while "Sub" not in printed or "Pub" not in printed:  # poll: the index follows
-                printed = await asyncio.to_thread(judge.call, "mqadmin", server.namesrv, command=command)
+                printed = await asyncio.to_thread(stock_client.call, "mqadmin", server.namesrv, command=command)
         rows = [line.split() for line in printed.splitlines() if line and not line.startswith("#")]
         by_type = {row[0]: row for row in rows}
         assert by_type["Pub"][1] == f"pub_{topic}", printed

@@ -12,8 +12,8 @@ from ringmq.client import ConsumeFrom, Consumer, Message, MessageExt, MessageQue
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import RequestCode
-from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
+from tests.conformance.stock_client import StockClient
 from tests.server_pool import ServerPool
 
 
@@ -38,12 +38,12 @@ async def fill(server: Server, topic: str, count: int) -> list[MessageQueue]:
     return queues
 
 
-async def ask(judge: Judge, operation: str, server: Server, **args: object) -> Any:
-    return await asyncio.to_thread(judge.call, operation, server.namesrv, **args)
+async def ask(stock_client: StockClient, operation: str, server: Server, **args: object) -> Any:
+    return await asyncio.to_thread(stock_client.call, operation, server.namesrv, **args)
 
 
-async def mqadmin(judge: Judge, server: Server, command: str) -> str:
-    return str(await ask(judge, "mqadmin", server, command=[*command.split(), "-n", server.namesrv]))
+async def mqadmin(stock_client: StockClient, server: Server, command: str) -> str:
+    return str(await ask(stock_client, "mqadmin", server, command=[*command.split(), "-n", server.namesrv]))
 
 
 async def consumer_status(server: Server, group: str, topic: str) -> dict[str, dict[MessageQueue, int]]:
@@ -58,7 +58,9 @@ async def consumer_status(server: Server, group: str, topic: str) -> dict[str, d
     return {member: json_body.queue_mapping(tables, member) for member in tables}
 
 
-async def test_an_ordered_group_of_stock_s_and_the_sdk_s_members(beside: Server, topic: str, judge: Judge) -> None:
+async def test_an_ordered_group_of_stock_s_and_the_sdk_s_members(
+    beside: Server, topic: str, stock_client: StockClient
+) -> None:
     """While messages come, queues go to stock's member and back: each in order, all handled, hardly one twice."""
     group = f"g_{topic}"
     queues = await fill(beside, topic, 5)
@@ -89,10 +91,10 @@ async def test_an_ordered_group_of_stock_s_and_the_sdk_s_members(beside: Server,
     ):
         tasks.create_task(keep_sending())
         tasks.create_task(consumer.run(handle))
-        await ask(judge, "holdOrderly", beside, topic=topic, group=group, pauseMillis=2)
-        while await ask(judge, "countOrderly", beside, group=group) < 40 or owned(consumer) != 2:
+        await ask(stock_client, "holdOrderly", beside, topic=topic, group=group, pauseMillis=2)
+        while await ask(stock_client, "countOrderly", beside, group=group) < 40 or owned(consumer) != 2:
             await asyncio.sleep(0.05)  # poll
-        theirs = [(queue, offset) for queue, offset in await ask(judge, "releaseOrderly", beside, group=group)]
+        theirs = [(queue, offset) for queue, offset in await ask(stock_client, "releaseOrderly", beside, group=group)]
         enough.set()
         while len({*ours, *theirs}) < sent or owned(consumer) != 4:
             await asyncio.sleep(0.01)  # poll
@@ -107,7 +109,7 @@ async def test_an_ordered_group_of_stock_s_and_the_sdk_s_members(beside: Server,
     assert len(ours) + len(theirs) - sent <= len(queues)
 
 
-async def test_mqadmin_asks_a_consumer_of_the_sdk(beside: Server, topic: str, judge: Judge) -> None:
+async def test_mqadmin_asks_a_consumer_of_the_sdk(beside: Server, topic: str, stock_client: StockClient) -> None:
     group = f"g_{topic}"
     await fill(beside, topic, 5)
     handled: list[MessageExt] = []
@@ -122,26 +124,28 @@ async def test_mqadmin_asks_a_consumer_of_the_sdk(beside: Server, topic: str, ju
         while len(handled) < 21:
             await asyncio.sleep(0.01)  # poll
         await consumer.commit()
-        shown = await mqadmin(judge, beside, f"consumerStatus -g {group} -i {consumer.client_id} -s")
+        shown = await mqadmin(stock_client, beside, f"consumerStatus -g {group} -i {consumer.client_id} -s")
         assert re.search(rf"{topic}\s+judged\s+3\s+\d+", shown), shown
         assert "PROP_CONSUME_TYPE" in shown
         assert "CONSUME_PASSIVELY" in shown
         assert "test_sdk_consumer.py" in shown, "where its threads stand"
-        listed = await mqadmin(judge, beside, f"consumerStatus -g {group}")
+        listed = await mqadmin(stock_client, beside, f"consumerStatus -g {group}")
         assert consumer.client_id in listed
         assert "Same subscription" in listed
         assert "Rebalance OK" in listed
         for message, result in ((handled[0], "CR_SUCCESS"), (next(m for m in handled if m.body == b"4"), "CR_THROW")):
             count = len(handled)
             command = f"queryMsgById -t {topic} -i {message.offset_msg_id} -g {group} -d {consumer.client_id}"
-            assert result in await mqadmin(judge, beside, command)
+            assert result in await mqadmin(stock_client, beside, command)
             assert len(handled) == count + 1
             assert handled[-1].body == message.body
         await consumer.close()
         await running
 
 
-async def test_mqadmin_resets_the_offsets_of_a_consumer_of_the_sdk(beside: Server, topic: str, judge: Judge) -> None:
+async def test_mqadmin_resets_the_offsets_of_a_consumer_of_the_sdk(
+    beside: Server, topic: str, stock_client: StockClient
+) -> None:
     group = f"g_{topic}"
     await fill(beside, topic, 5)
     handled: list[MessageExt] = []
@@ -157,7 +161,7 @@ async def test_mqadmin_resets_the_offsets_of_a_consumer_of_the_sdk(beside: Serve
         while len(handled) < 21:
             await asyncio.sleep(0.01)  # poll
         await consumer.commit()
-        await mqadmin(judge, beside, f"resetOffsetByTime -g {group} -t {topic} -s 0")
+        await mqadmin(stock_client, beside, f"resetOffsetByTime -g {group} -t {topic} -s 0")
         async with Producer(beside.namesrv) as producer:  # the broker moves a queue at its next pull
             for queue in await producer.queues(topic):
                 await producer.send(Message(topic, b"wake"), queue=queue)
@@ -168,14 +172,14 @@ async def test_mqadmin_resets_the_offsets_of_a_consumer_of_the_sdk(beside: Serve
 
 
 async def test_stock_tells_its_clients_to_reset_and_asks_them_where_they_are(
-    shared_servers: ServerPool, topic: str, judge: Judge
+    shared_servers: ServerPool, topic: str, stock_client: StockClient
 ) -> None:
     """As brokers before 5 do always: 220 and 221 to the clients."""
     server = shared_servers("stock")
     group = f"g_{topic}"
     await fill(server, topic, 5)
     switch = f"updateBrokerConfig -b {server.broker} -k useServerSideResetOffset -v "
-    await mqadmin(judge, server, switch + "false")
+    await mqadmin(stock_client, server, switch + "false")
     try:
         async with (
             asyncio.timeout(60),
@@ -187,9 +191,9 @@ async def test_stock_tells_its_clients_to_reset_and_asks_them_where_they_are(
             await consumer.commit()
             table = await consumer_status(server, group, topic)
             assert {client: sum(offsets.values()) for client, offsets in table.items()} == {consumer.client_id: 21}
-            await mqadmin(judge, server, f"resetOffsetByTime -g {group} -t {topic} -s 0")
+            await mqadmin(stock_client, server, f"resetOffsetByTime -g {group} -t {topic} -s 0")
             again = 0
             while again < 21:
                 again += len(await consumer.poll())
     finally:
-        await mqadmin(judge, server, switch + "true")
+        await mqadmin(stock_client, server, switch + "true")

@@ -8,8 +8,8 @@ import pytest
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.ha_bodies import HaStatus
 from ringmq.remoting.json_body import read_object
-from tests.conformance.judge import Judge
 from tests.conformance.replication import Group, RingmqNode
+from tests.conformance.stock_client import StockClient
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -21,11 +21,11 @@ pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")
-def group(judge: Judge, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+def group(stock_client: StockClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
     group = Group(tmp_path_factory.mktemp("both-ours"), "ringmq", "ringmq")
     try:
         group.start_slave()
-        judge.call("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=0, count=PARTS)
+        stock_client.call("fill", group.namesrv, topic=TOPIC, queues=QUEUES, start=0, count=PARTS)
         group.wait_equal()
         yield group
     finally:
@@ -43,7 +43,7 @@ def nodes(group: Group) -> tuple[RingmqNode, RingmqNode]:
     return group.master, group.slave
 
 
-def test_mqadmin_shows_master_and_slave(group: Group, judge: Judge) -> None:
+def test_mqadmin_shows_master_and_slave(group: Group, stock_client: StockClient) -> None:
     master, slave = nodes(group)
     names = ["-n", group.namesrv]
 
@@ -52,27 +52,27 @@ def test_mqadmin_shows_master_and_slave(group: Group, judge: Judge) -> None:
 
     end = status().append_offset
     wait_until(lambda: [one.reported_offset for one in status().slaves] == [end], "the slave's report of the whole log")
-    text = judge.call("mqadmin", group.namesrv, command=["haStatus", "-b", master.address, *names])
+    text = stock_client.call("mqadmin", group.namesrv, command=["haStatus", "-b", master.address, *names])
     assert re.search(rf"#MasterAddr\s+{master.address}", text), text
     assert re.search(rf"#MasterCommitLogMaxOffset\s+{end}\s+#SlaveNum\s+1\s+#InSyncSlaveNum\s+1", text), text
     assert re.search(rf"127\.0\.0\.1:\d+\s+{end}\s+0\s+[\d.]+\s+OK\s+{end}", text), text
-    text = judge.call("mqadmin", group.namesrv, command=["haStatus", "-b", slave.address, *names])
+    text = stock_client.call("mqadmin", group.namesrv, command=["haStatus", "-b", slave.address, *names])
     assert re.search(rf"#CommitLogMaxOffset\s+{end}", text), text
     assert re.search(r"#MasterAddr\s+127\.0\.0\.1:\d+", text), text
-    listed = judge.call("mqadmin", group.namesrv, command=["clusterList", *names])
+    listed = stock_client.call("mqadmin", group.namesrv, command=["clusterList", *names])
     assert master.address in listed and slave.address in listed
 
 
-def test_a_consumer_reads_on_from_the_slave_of_a_killed_master(group: Group, judge: Judge) -> None:
+def test_a_consumer_reads_on_from_the_slave_of_a_killed_master(group: Group, stock_client: StockClient) -> None:
     """What the dead master had is read to its end, each queue in order; offsets go to the slave."""
     master, slave = nodes(group)
-    wanted = judge.call("readTopics", group.namesrv, topics=[TOPIC])
+    wanted = stock_client.call("readTopics", group.namesrv, topics=[TOPIC])
     ends = {str(queue): 0 for queue in range(QUEUES)}
     for message in wanted:
         ends[str(message["queueId"])] = max(ends[str(message["queueId"])], message["queueOffset"] + 1)
     topics = slave.store / "config" / "topics.json"
     wait_until(lambda: topics.exists() and TOPIC in topics.read_text(), "the slave knows the topic", 20)
-    reading = judge.submit(
+    reading = stock_client.submit(
         "consumeSlowly", group.namesrv, topic=TOPIC, group=CONSUMERS, count=len(wanted), pauseMs=20, seconds=60
     )
 

@@ -14,8 +14,8 @@ from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.archives import extract_all
-from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
+from tests.conformance.stock_client import StockClient
 from tests.spark_bridge.golden_broker import GOLDEN, golden_settings
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "born_timestamp", "tags", "properties")
@@ -43,13 +43,13 @@ def rows_of(store: Path, **options: str) -> dict[Position, dict[str, Any]]:
 
 
 def test_the_stock_consumer_gets_the_same_messages(
-    golden: Path, judge: Judge, started: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
+    golden: Path, stock_client: StockClient, started: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rows = rows_of(golden, minPartitions="5")
     copy = Path(shutil.copytree(golden, tmp_path_factory.mktemp("spark-rows-stock") / "store"))
     server = started("stock", "spark-rows", settings=golden_settings(), store=copy)
     topics = sorted({topic for topic, _, _ in rows})
-    seen = judge.call("readTopics", server.namesrv, topics=topics)
+    seen = stock_client.call("readTopics", server.namesrv, topics=topics)
     messages = {(m["topic"], m["queueId"], m["queueOffset"]): m for m in seen}
     ends: dict[tuple[str, int], int] = {}
     for topic, queue_id, offset in rows:

@@ -1,7 +1,7 @@
 """Stock Java consumers with SQL92 conditions, the same program against both brokers: push, lite pull, plain pulls."""
 
-from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
+from tests.conformance.stock_client import StockClient
 
 COUNT = 200
 EXPRESSIONS = {
@@ -14,10 +14,10 @@ EXPRESSIONS = {
 }
 
 
-def test_java_consumers_filter_by_sql92(server: Server, judge: Judge) -> None:
+def test_java_consumers_filter_by_sql92(server: Server, stock_client: StockClient) -> None:
     for number, (expression, wants) in enumerate(EXPRESSIONS.items()):
         wanted = sorted(str(n) for n in range(COUNT) if wants(n))
-        seen = judge.call(
+        seen = stock_client.call(
             "filters", server.namesrv, topic=f"Sql{number}", expression=expression, count=COUNT, wanted=len(wanted)
         )
         counts = {kind: len(seen[kind]) for kind in ("push", "litePull", "pull")}

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.judge import Judge
 from tests.conformance.servers import BROKER_NAME, Server
+from tests.conformance.stock_client import StockClient
 from tests.server_pool import ServerPool
 
 REFUSED = {"timerDelayMs": (13, "TIMER_DELAY_MS"), "timerDelaySec": (13, "TIMER_DELAY_SEC")}
@@ -23,7 +23,7 @@ class Setup:
     """A client and a server that differ from the other set-up in all that settings can change between them."""
 
     name: str
-    judge: Judge
+    stock_client: StockClient
     server: Server
 
 
@@ -31,12 +31,12 @@ class Setup:
 def setup(
     request: pytest.FixtureRequest,
     kind: str,
-    judges: Callable[[str], Judge],
+    stock_clients: Callable[[str], StockClient],
     shared_servers: ServerPool,
 ) -> Setup:
     """The plain client on a default server; binary headers and port - 2 on one with sync flush and two readers."""
     client, server = request.param
-    return Setup(client, judges(client), shared_servers(kind, server))
+    return Setup(client, stock_clients(client), shared_servers(kind, server))
 
 
 def numbered(prefix: str, count: int) -> list[str]:
@@ -45,7 +45,7 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 def test_sends_of_every_kind_are_read_back(setup: Setup) -> None:
     topic = f"Send_{setup.name}"
-    seen = setup.judge.call("send", setup.server.namesrv, topic=topic)
+    seen = setup.stock_client.call("send", setup.server.namesrv, topic=topic)
     stored = {message["body"]: message for message in seen["stored"]}
     assert len(seen["stored"]) == len(stored) == 133
     check_single(seen["sync"], stored["sync 0"])
@@ -106,8 +106,8 @@ def check_queue_offsets(stored: list[dict[str, Any]]) -> None:
         assert places == sorted(set(places))
 
 
-def test_compressed_bodies_come_back_whole(server: Server, judge: Judge) -> None:
-    seen = judge.call("compressed", server.namesrv, topic="Compressed")
+def test_compressed_bodies_come_back_whole(server: Server, stock_client: StockClient) -> None:
+    seen = stock_client.call("compressed", server.namesrv, topic="Compressed")
     stored = seen.pop("stored")
     assert [m["bodySha256"] for m in stored] == [seen[kind]["bodySha256"] for kind in ("LZ4", "ZSTD", "ZLIB")]
     # the client takes the compressed bit away when it unpacks; the kind of compression stays
@@ -115,16 +115,16 @@ def test_compressed_bodies_come_back_whole(server: Server, judge: Judge) -> None
     assert all(m["storeSize"] < m["bodyLength"] for m in stored)
 
 
-def test_bodies_up_to_4_mib_are_stored_and_larger_ones_refused(server: Server, judge: Judge) -> None:
+def test_bodies_up_to_4_mib_are_stored_and_larger_ones_refused(server: Server, stock_client: StockClient) -> None:
     sizes = [MAX_BODY - 1024, MAX_BODY, MAX_BODY + 1]
-    seen = judge.call("bigBodies", server.namesrv, topic="Big", sizes=sizes)
+    seen = stock_client.call("bigBodies", server.namesrv, topic="Big", sizes=sizes)
     fits = [seen[str(size)] for size in sizes[:2]]
     assert [m["bodySha256"] for m in seen["stored"]] == [outcome["bodySha256"] for outcome in fits]
     assert seen[str(MAX_BODY + 1)]["code"] == 13
 
 
-def test_sends_that_wait_for_a_later_version_are_refused(server: Server, judge: Judge) -> None:
-    seen = judge.call("refusedSends", server.namesrv, topic="Refused")
+def test_sends_that_wait_for_a_later_version_are_refused(server: Server, stock_client: StockClient) -> None:
+    seen = stock_client.call("refusedSends", server.namesrv, topic="Refused")
     if server.kind == "stock":
         assert all(seen[name].get("status") == "SEND_OK" for name in (*REFUSED, "delay"))
         return
@@ -136,7 +136,7 @@ def test_sends_that_wait_for_a_later_version_are_refused(server: Server, judge: 
 
 
 def test_clustering_group_shares_the_queues_and_follows_its_members(setup: Setup) -> None:
-    seen = setup.judge.call("clustering", setup.server.namesrv, topic=f"Clustering_{setup.name}")
+    seen = setup.stock_client.call("clustering", setup.server.namesrv, topic=f"Clustering_{setup.name}")
     assert seen["alone"]["first"] == list(range(8))
     joined = seen["joined"]
     assert sorted(joined["first"] + joined["second"]) == list(range(8))
@@ -150,34 +150,34 @@ def test_clustering_group_shares_the_queues_and_follows_its_members(setup: Setup
     assert sorted(seen["afterReturn"]) == numbered("four-", 8)
 
 
-def test_broadcasting_gives_every_member_everything(server: Server, judge: Judge) -> None:
-    received = judge.call("broadcasting", server.namesrv, topic="Broadcasting")
+def test_broadcasting_gives_every_member_everything(server: Server, stock_client: StockClient) -> None:
+    received = stock_client.call("broadcasting", server.namesrv, topic="Broadcasting")
     assert [sorted(bodies) for bodies in received] == [sorted(numbered("all-", 40))] * 2
 
 
-def test_orderly_consumers_keep_the_order_and_never_share_a_queue(server: Server, judge: Judge) -> None:
-    seen = judge.call("orderly", server.namesrv, topic="Orderly")
+def test_orderly_consumers_keep_the_order_and_never_share_a_queue(server: Server, stock_client: StockClient) -> None:
+    seen = stock_client.call("orderly", server.namesrv, topic="Orderly")
     assert seen["suspended"] and seen["shared"] and not seen["overlap"]
     assert seen["order"] == [list(range(50))] * 4
     assert all(seen["byMember"])
 
 
-def test_a_failed_message_comes_again(server: Server, judge: Judge) -> None:
+def test_a_failed_message_comes_again(server: Server, stock_client: StockClient) -> None:
     """RingMQ answers 3 to a message sent back: the client keeps it and tries it again itself, after 5 s."""
-    seen = judge.call("reconsumeLater", server.namesrv, topic="Reconsume", broker=BROKER_NAME)
+    seen = stock_client.call("reconsumeLater", server.namesrv, topic="Reconsume", broker=BROKER_NAME)
     assert sorted(seen["others"]) == [body for body in numbered("fails-", 8) if body != "fails-3"]
     assert [attempt["reconsumeTimes"] for attempt in seen["attempts"]] == [0, 1]
     assert seen["committed"] == 8
 
 
 def test_lite_pull_by_subscription(setup: Setup) -> None:
-    seen = setup.judge.call("litePullSubscribe", setup.server.namesrv, topic=f"LiteSubscribe_{setup.name}")
+    seen = setup.stock_client.call("litePullSubscribe", setup.server.namesrv, topic=f"LiteSubscribe_{setup.name}")
     assert sorted(seen["first"]) == sorted(numbered("one-", 40))
     assert sorted(seen["second"]) == numbered("two-", 8)
 
 
-def test_lite_pull_by_assignment_and_seek(server: Server, judge: Judge) -> None:
-    seen = judge.call("litePullAssign", server.namesrv, topic="LiteAssign")
+def test_lite_pull_by_assignment_and_seek(server: Server, stock_client: StockClient) -> None:
+    seen = stock_client.call("litePullAssign", server.namesrv, topic="LiteAssign")
     everything = numbered("n-", 10) + numbered("m-", 10)
     assert seen["from5"] == everything[5:]
     assert seen["fromBegin"] == everything
@@ -185,7 +185,7 @@ def test_lite_pull_by_assignment_and_seek(server: Server, judge: Judge) -> None:
 
 
 def test_pulls_at_the_edges_of_a_queue(setup: Setup) -> None:
-    seen = setup.judge.call("pullEdges", setup.server.namesrv, topic=f"Edges_{setup.name}")
+    seen = setup.stock_client.call("pullEdges", setup.server.namesrv, topic=f"Edges_{setup.name}")
 
     def pulled(status: str, next_offset: int, found: int, top: int = 40) -> dict[str, Any]:
         return {"status": status, "next": next_offset, "min": 0, "max": top, "found": found}
@@ -205,17 +205,19 @@ def test_pulls_at_the_edges_of_a_queue(setup: Setup) -> None:
     assert seen["wokenSeconds"] < 5
 
 
-def test_tag_filters_and_two_tags_with_one_hash(server: Server, judge: Judge) -> None:
+def test_tag_filters_and_two_tags_with_one_hash(server: Server, stock_client: StockClient) -> None:
     wanted = {"*": ["TagA", "TagB", "Aa", "BB", "null", "中文"], "TagA || TagB": ["TagA", "TagB"], "Aa": ["Aa"]}
     wanted |= {"中文": ["中文"], "None": []}
     expected = sum(10 * len(tags) for tags in wanted.values())
-    received = judge.call("tagFilters", server.namesrv, topic="Tags", expressions=list(wanted), expected=expected)
+    received = stock_client.call(
+        "tagFilters", server.namesrv, topic="Tags", expressions=list(wanted), expected=expected
+    )
     for expression, tags in wanted.items():
         assert Counter(body.rsplit("-", 1)[0] for body in received[expression]) == dict.fromkeys(tags, 10), expression
 
 
 def test_queries_by_key_by_unique_id_and_by_offset_id(setup: Setup) -> None:
-    seen = setup.judge.call("query", setup.server.namesrv, topic=f"Query_{setup.name}")
+    seen = setup.stock_client.call("query", setup.server.namesrv, topic=f"Query_{setup.name}")
     assert seen["indexed"]
     assert (seen["only"], seen["own"]) == (["only"], ["shared 3"])
     assert seen["shared"] == numbered("shared ", 5) and seen["sharedTwo"] == 2
@@ -226,29 +228,29 @@ def test_queries_by_key_by_unique_id_and_by_offset_id(setup: Setup) -> None:
     assert isinstance(seen["wrongOffsetId"], str)
 
 
-def test_new_groups_on_a_short_young_topic_start_at_its_begin(server: Server, judge: Judge) -> None:
+def test_new_groups_on_a_short_young_topic_start_at_its_begin(server: Server, stock_client: StockClient) -> None:
     """Stock answers offset 0 while the first message is in memory, so the chosen starting point does not count yet."""
-    received = judge.call("consumeFromWhere", server.namesrv, topic="FromWhere")
+    received = stock_client.call("consumeFromWhere", server.namesrv, topic="FromWhere")
     everything = sorted(numbered("old-", 10) + numbered("new-", 10))
     assert {where: sorted(bodies) for where, bodies in received.items()} == dict.fromkeys(received, everything)
     assert len(received) == 3
 
 
-def test_a_new_group_misses_no_first_message(server: Server, judge: Judge) -> None:
+def test_a_new_group_misses_no_first_message(server: Server, stock_client: StockClient) -> None:
     """Stock loses it now and then: 22 for an empty queue, a message arrives, then the client asks for the maximum."""
-    missed = judge.call("firstMessage", server.namesrv, topic="First", rounds=12, seed=7)
+    missed = stock_client.call("firstMessage", server.namesrv, topic="First", rounds=12, seed=7)
     if server.kind == "ringmq":
         assert missed == []
 
 
-def test_a_thousand_topics(server: Server, judge: Judge) -> None:
-    seen = judge.call("manyTopics", server.namesrv, topic="Many", count=1000, timeout_s=250)
+def test_a_thousand_topics(server: Server, stock_client: StockClient) -> None:
+    seen = stock_client.call("manyTopics", server.namesrv, topic="Many", count=1000, timeout_s=250)
     print(f"seconds since the start: {seen.pop('seconds')}")
     assert seen == {"listed": 1000, "received": 1000, "wrong": 0}
 
 
-def test_body_digests_are_of_the_bytes(judge: Judge, server: Server) -> None:
-    """The judge's own digest, checked against ours, so that equal digests mean equal bytes."""
-    judge.call("fill", server.namesrv, topic="Digest", queues=1, start=1, count=1)
-    (message,) = judge.call("readTopics", server.namesrv, topics=["Digest"])
+def test_body_digests_are_of_the_bytes(stock_client: StockClient, server: Server) -> None:
+    """The stock client's own digest, checked against ours, so that equal digests mean equal bytes."""
+    stock_client.call("fill", server.namesrv, topic="Digest", queues=1, start=1, count=1)
+    (message,) = stock_client.call("readTopics", server.namesrv, topics=["Digest"])
     assert message["bodySha256"] == hashlib.sha256(b"body 1").hexdigest()

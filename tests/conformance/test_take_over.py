@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ringmq.remoting.message import decode_messages
-from tests.conformance.judge import Judge
 from tests.conformance.servers import SMALL_FILES, Server
+from tests.conformance.stock_client import StockClient
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -53,12 +53,12 @@ def pop(broker: str) -> list[str]:
 
 @pytest.mark.timeout(600)  # four brokers one after another
 def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store_is_handed_back(
-    judge: Judge, started: Callable[..., Server]
+    stock_client: StockClient, started: Callable[..., Server]
 ) -> None:
     stock = started("stock", "leaving", settings=SETTINGS)
-    judge.call("fill", stock.namesrv, topic=TOPIC, queues=2, start=1, count=8)
-    judge.call("fill", stock.namesrv, topic=POPPED, queues=1, start=1, count=2)
-    assert judge.call("leaveWaiting", stock.namesrv, topic=TOPIC, level=2, seconds=WAIT_S) == 6
+    stock_client.call("fill", stock.namesrv, topic=TOPIC, queues=2, start=1, count=8)
+    stock_client.call("fill", stock.namesrv, topic=POPPED, queues=1, start=1, count=2)
+    assert stock_client.call("leaveWaiting", stock.namesrv, topic=TOPIC, level=2, seconds=WAIT_S) == 6
     assert pop(stock.broker) == ["body 1", "body 2"]
     assert pop(stock.broker) == [], "they are the group's until they are due"
     stock.stop()
@@ -73,9 +73,9 @@ def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store
 
     ours = started("ringmq", "accepting", settings={**SETTINGS, "ringmqAcceptUnserved": True}, store=stock.store)
     delayed = [f"delayed {number}" for number in range(DELAYED)]
-    served = judge.call("awaitBodies", ours.namesrv, topic=TOPIC, count=8 + DELAYED + 1, seconds=60)
+    served = stock_client.call("awaitBodies", ours.namesrv, topic=TOPIC, count=8 + DELAYED + 1, seconds=60)
     assert sorted(served) == sorted([*(f"body {number}" for number in range(1, 9)), *delayed, "half"])
-    judge.call("fill", ours.namesrv, topic=TOPIC, queues=2, start=101, count=8)
+    stock_client.call("fill", ours.namesrv, topic=TOPIC, queues=2, start=101, count=8)
     ours.stop()
     assert (stock.store / "ringmq.format").read_text().startswith("1 ringmq ")
     assert waiting(stock.store) == left, "nothing of it was served or lost"
@@ -83,7 +83,7 @@ def test_what_stock_leaves_waiting_is_refused_kept_and_delivered_after_the_store
         assert (stock.store / name).read_bytes() == before[stock.store / name], name
 
     back = started("stock", "again", settings=SETTINGS, store=stock.store)
-    bodies = judge.call("awaitBodies", back.namesrv, topic=TOPIC, count=16 + 6, seconds=60)
+    bodies = stock_client.call("awaitBodies", back.namesrv, topic=TOPIC, count=16 + 6, seconds=60)
     assert [body for body in bodies if not body.startswith("body")] == [
         *("delayed 0", "delayed 1", "delayed 2", "half", "timed 0", "timed 1")
     ]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.conformance.judge import Judge
 from tests.conformance.servers import Server
+from tests.conformance.stock_client import StockClient
 
 COUNT = 10
 CHECKS_MAX = 6
@@ -42,9 +42,9 @@ def checking(kind: str, started: Callable[..., Server]) -> Server:
     return started(kind, "transactions", settings=SETTINGS)
 
 
-def test_java_producers_end_transactions(checking: Server, judge: Judge) -> None:
+def test_java_producers_end_transactions(checking: Server, stock_client: StockClient) -> None:
     wanted = sum(1 for copies in DELIVERED.values() if copies) * COUNT
-    seen = judge.call(
+    seen = stock_client.call(
         "transactions", checking.namesrv, timeout_s=200, topic=TOPIC, count=COUNT, cases=list(DELIVERED), wanted=wanted,
         waitSeconds=60, quietSeconds=2 * CHECKS_MAX,
     )  # fmt: skip
@@ -53,7 +53,7 @@ def test_java_producers_end_transactions(checking: Server, judge: Judge) -> None
     for body, times in seen["checks"].items():
         checks[body.split()[0]] += times
     expired = Counter(
-        message["body"] for message in judge.call("readTopics", checking.namesrv, topics=[EXPIRED])
+        message["body"] for message in stock_client.call("readTopics", checking.namesrv, topics=[EXPIRED])
     )  # fmt: skip
     print(f"{checking.kind}: received {dict(received)}, checks {dict(checks)}")
     print(f"{checking.kind}: answers to ends {seen['codes']}, {EXPIRED} {len(expired)}")

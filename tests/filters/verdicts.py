@@ -46,7 +46,7 @@ def stock_verdicts(pairs: Sequence[Pair], home: Path) -> str:
             sent += struct.pack(">i", len(properties))
             for name, value in properties.items():
                 sent += text(name) + text(value)
-    classes = compile_java([Path(__file__).parent / "java" / "FilterJudge.java"], "filter-judge")
-    command = java_command("FilterJudge", home=home, classpath=[classes])
+    classes = compile_java([Path(__file__).parent / "java" / "StockFilters.java"], "stock-filters")
+    command = java_command("StockFilters", home=home, classpath=[classes])
     done = subprocess.run(command, input=bytes(sent), stdout=subprocess.PIPE, check=True, timeout=200)
     return done.stdout.decode()

@@ -8,7 +8,7 @@ final class AdminOps extends MQAdminStartup {
     private static final Object ONE_AT_A_TIME = new Object();
 
     static void register() {
-        Judge.register("mqadmin", AdminOps::mqadmin);
+        StockClient.register("mqadmin", AdminOps::mqadmin);
     }
 
     private static Object mqadmin(Clients clients, JSONObject args) throws Exception {

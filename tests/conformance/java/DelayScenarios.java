@@ -19,7 +19,7 @@ final class DelayScenarios {
     private static final double QUIET_SECONDS = 1;
 
     static void register() {
-        Judge.register("delays", DelayScenarios::delays);
+        StockClient.register("delays", DelayScenarios::delays);
     }
 
     private static Map<String, Object> described(MessageExt message) {

@@ -21,7 +21,7 @@ final class FilterScenarios {
     private static final double QUIET_SECONDS = 1;
 
     static void register() {
-        Judge.register("filters", FilterScenarios::filters);
+        StockClient.register("filters", FilterScenarios::filters);
     }
 
     private static void send(DefaultMQProducer producer, String topic, int count) throws Exception {

@@ -23,12 +23,12 @@ final class GroupScenarios {
     private static final double WAIT_SECONDS = 15;
 
     static void register() {
-        Judge.register("tagFilters", GroupScenarios::tagFilters);
-        Judge.register("consumeFromWhere", GroupScenarios::consumeFromWhere);
-        Judge.register("manyTopics", GroupScenarios::manyTopics);
-        Judge.register("firstMessage", GroupScenarios::firstMessage);
-        Judge.register("holdConsumer", GroupScenarios::holdConsumer);
-        Judge.register("releaseConsumer", GroupScenarios::releaseConsumer);
+        StockClient.register("tagFilters", GroupScenarios::tagFilters);
+        StockClient.register("consumeFromWhere", GroupScenarios::consumeFromWhere);
+        StockClient.register("manyTopics", GroupScenarios::manyTopics);
+        StockClient.register("firstMessage", GroupScenarios::firstMessage);
+        StockClient.register("holdConsumer", GroupScenarios::holdConsumer);
+        StockClient.register("releaseConsumer", GroupScenarios::releaseConsumer);
     }
 
     /** "Aa" and "BB" have the same hash: the broker lets both pass, the client keeps its own. */

@@ -14,8 +14,8 @@ final class NamespaceScenarios {
     private static final int COUNT = 5;
 
     static void register() {
-        Judge.register("namespaceSend", NamespaceScenarios::send);
-        Judge.register("namespaceConsume", NamespaceScenarios::consume);
+        StockClient.register("namespaceSend", NamespaceScenarios::send);
+        StockClient.register("namespaceConsume", NamespaceScenarios::consume);
     }
 
     /** Sends "java 0" and so on to the namespace's topic; the topics of the results' queues. */

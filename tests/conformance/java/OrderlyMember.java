@@ -15,9 +15,9 @@ final class OrderlyMember {
     private static final Map<String, List<List<Long>>> SEEN = new ConcurrentHashMap<>();
 
     static void register() {
-        Judge.register("holdOrderly", OrderlyMember::hold);
-        Judge.register("countOrderly", (clients, args) -> SEEN.get(args.getString("group")).size());
-        Judge.register("releaseOrderly", OrderlyMember::release);
+        StockClient.register("holdOrderly", OrderlyMember::hold);
+        StockClient.register("countOrderly", (clients, args) -> SEEN.get(args.getString("group")).size());
+        StockClient.register("releaseOrderly", OrderlyMember::release);
     }
 
     /** Starts a member that takes `pauseMillis` for each message. */

@@ -18,9 +18,9 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /** Consumers that ask: lite pull by subscription and by assignment, plain pulls at the edges, long polls. */
 final class PullScenarios {
     static void register() {
-        Judge.register("litePullSubscribe", PullScenarios::litePullSubscribe);
-        Judge.register("litePullAssign", PullScenarios::litePullAssign);
-        Judge.register("pullEdges", PullScenarios::pullEdges);
+        StockClient.register("litePullSubscribe", PullScenarios::litePullSubscribe);
+        StockClient.register("litePullAssign", PullScenarios::litePullAssign);
+        StockClient.register("pullEdges", PullScenarios::pullEdges);
     }
 
     private static List<String> poll(DefaultLitePullConsumer consumer, int count, double seconds) {

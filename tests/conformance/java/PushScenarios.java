@@ -24,10 +24,10 @@ final class PushScenarios {
     private static final double WAIT_SECONDS = 15;
 
     static void register() {
-        Judge.register("clustering", PushScenarios::clustering);
-        Judge.register("broadcasting", PushScenarios::broadcasting);
-        Judge.register("orderly", PushScenarios::orderly);
-        Judge.register("reconsumeLater", PushScenarios::reconsumeLater);
+        StockClient.register("clustering", PushScenarios::clustering);
+        StockClient.register("broadcasting", PushScenarios::broadcasting);
+        StockClient.register("orderly", PushScenarios::orderly);
+        StockClient.register("reconsumeLater", PushScenarios::reconsumeLater);
     }
 
     static void send(DefaultMQProducer producer, String topic, String prefix, int count) throws Exception {

@@ -13,8 +13,8 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /** Messages found by key, by unique id and by offset id. */
 final class QueryScenarios {
     static void register() {
-        Judge.register("query", QueryScenarios::query);
-        Judge.register("queryKeys", QueryScenarios::queryKeys);
+        StockClient.register("query", QueryScenarios::query);
+        StockClient.register("queryKeys", QueryScenarios::queryKeys);
     }
 
     static List<String> byKey(Clients clients, String topic, String key, int max, long begin, long end)

@@ -18,8 +18,8 @@ import org.apache.rocketmq.common.message.MessageExt;
 /** What producers and consumers see of a group of a master and slaves. */
 final class ReplicationScenarios {
     static void register() {
-        Judge.register("sendTimed", ReplicationScenarios::sendTimed);
-        Judge.register("consumeAll", ReplicationScenarios::consumeAll);
+        StockClient.register("sendTimed", ReplicationScenarios::sendTimed);
+        StockClient.register("consumeAll", ReplicationScenarios::consumeAll);
     }
 
     /** Sends one after another without retries: per send its status or error code, its time and its place. */

@@ -30,11 +30,11 @@ final class SendScenarios {
     private static final int BATCH_COUNT = 10;
 
     static void register() {
-        Judge.register("send", SendScenarios::send);
-        Judge.register("compressed", SendScenarios::compressed);
-        Judge.register("bigBodies", SendScenarios::bigBodies);
-        Judge.register("refusedSends", SendScenarios::refusedSends);
-        Judge.register("fill", SendScenarios::fill);
+        StockClient.register("send", SendScenarios::send);
+        StockClient.register("compressed", SendScenarios::compressed);
+        StockClient.register("bigBodies", SendScenarios::bigBodies);
+        StockClient.register("refusedSends", SendScenarios::refusedSends);
+        StockClient.register("fill", SendScenarios::fill);
     }
 
     static Message message(String topic, String tags, String keys, String body) {

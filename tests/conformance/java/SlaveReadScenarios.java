@@ -15,7 +15,7 @@ final class SlaveReadScenarios {
     private static final int LITTLE = 4;
 
     static void register() {
-        Judge.register("consumeSlowly", SlaveReadScenarios::consumeSlowly);
+        StockClient.register("consumeSlowly", SlaveReadScenarios::consumeSlowly);
     }
 
     /** Reads a topic with little in hand and `pauseMs` per message: what came, as queue offsets in order of arrival. */

@@ -16,8 +16,8 @@ final class TakeOverScenarios {
     private static final String GROUP = "judge_take_over";
 
     static void register() {
-        Judge.register("leaveWaiting", TakeOverScenarios::leaveWaiting);
-        Judge.register("awaitBodies", TakeOverScenarios::awaitBodies);
+        StockClient.register("leaveWaiting", TakeOverScenarios::leaveWaiting);
+        StockClient.register("awaitBodies", TakeOverScenarios::awaitBodies);
     }
 
     /** Three messages of a delay level, two with a time of delivery, one half message that nobody ends. */

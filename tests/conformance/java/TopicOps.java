@@ -18,15 +18,15 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 /** Topics made, whole topics read back, single records viewed by their place in the log. */
 final class TopicOps {
     static void register() {
-        Judge.register("createTopic", (clients, args) -> {
+        StockClient.register("createTopic", (clients, args) -> {
             create(clients, args.getString("topic"), args.getIntValue("queues"));
             return "created";
         });
-        Judge.register("readTopics", TopicOps::readTopics);
-        Judge.register("readQueues", TopicOps::readQueues);
-        Judge.register("viewRecords", TopicOps::viewRecords);
-        Judge.register("queueRanges", TopicOps::queueRanges);
-        Judge.register("topics", (clients, args) -> clients.admin().fetchAllTopicList().getTopicList());
+        StockClient.register("readTopics", TopicOps::readTopics);
+        StockClient.register("readQueues", TopicOps::readQueues);
+        StockClient.register("viewRecords", TopicOps::viewRecords);
+        StockClient.register("queueRanges", TopicOps::queueRanges);
+        StockClient.register("topics", (clients, args) -> clients.admin().fetchAllTopicList().getTopicList());
     }
 
     /** Creates the topic on every master and waits until its route is out. */

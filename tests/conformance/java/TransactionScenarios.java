@@ -32,7 +32,7 @@ final class TransactionScenarios {
         new HashSet<>(Arrays.asList("commitAfterCheck", "commitBesideCheck", "doubledCommit", "rollbackAfterCommit"));
 
     static void register() {
-        Judge.register("transactions", TransactionScenarios::transactions);
+        StockClient.register("transactions", TransactionScenarios::transactions);
     }
 
     /** Ends of transactions by hand, beside those that the client sends. */

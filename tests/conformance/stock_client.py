@@ -1,4 +1,4 @@
-"""The stock Java client as a child process: operations by JSON lines, see java/Judge.java."""
+"""The stock Java client as a child process: operations by JSON lines, see java/StockClient.java."""
 
 import contextlib
 import itertools
@@ -16,16 +16,16 @@ SOURCES = sorted(Path(__file__).with_name("java").glob("*.java"))
 HEAP_MB = 512
 
 
-class JudgeError(AssertionError):
+class StockClientError(AssertionError):
     """An operation threw in the stock client; the text is its Java stack trace."""
 
 
-class Judge:
+class StockClient:
     """One Java process with the stock client. Operations run side by side, each with clients of its own."""
 
     def __init__(self, home: Path, jvm: Sequence[str]) -> None:
         classes = compile_java(SOURCES, "conformance")
-        command = java_command("Judge", home=home, heap_mb=HEAP_MB, jvm=jvm, classpath=[classes])
+        command = java_command("StockClient", home=home, heap_mb=HEAP_MB, jvm=jvm, classpath=[classes])
         self._errors = (home / "stderr.txt").open("wb")
         self._process = subprocess.Popen(
             command, cwd=home, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
@@ -70,8 +70,8 @@ class Judge:
             answer = json.loads(line)
             future = self._pending.pop(answer["id"])
             if "error" in answer:
-                future.set_exception(JudgeError(answer["error"]))
+                future.set_exception(StockClientError(answer["error"]))
             else:
                 future.set_result(answer["result"])
         for future in self._pending.values():
-            future.set_exception(JudgeError(f"the judge ended; see {self._errors.name}"))
+            future.set_exception(StockClientError(f"the stock client ended; see {self._errors.name}"))

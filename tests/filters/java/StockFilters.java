@@ -10,7 +10,7 @@ import org.apache.rocketmq.filter.expression.Expression;
 import org.apache.rocketmq.filter.parser.SelectorParser;
 
 /** Compiles expressions from stdin with RocketMQ's own parser and evaluates them for sets of properties. */
-public final class FilterJudge {
+public final class StockFilters {
     private static final class Properties implements EvaluationContext {
         private final Map<String, Object> values = new HashMap<>();
 

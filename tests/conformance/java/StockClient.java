@@ -11,11 +11,11 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * The stock client as a judge. Reads one JSON object per line from stdin ({"id", "op", "namesrv", "args"}), runs the
+ * Operations of the stock client. Reads one JSON object per line from stdin ({"id", "op", "namesrv", "args"}), runs the
  * operation on its own thread and writes one JSON line per answer ({"id", "result"} or {"id", "error"}). It reports
  * what the stock client saw; the tests decide whether that is right.
  */
-public final class Judge {
+public final class StockClient {
     /** One operation: what the stock client saw, as maps, lists, strings and numbers. */
     interface Operation {
         Object run(Clients clients, JSONObject args) throws Exception;
@@ -78,6 +78,6 @@ public final class Judge {
         clients.close(); // may take 3 s: the client's shutdown now and then waits for a thread of its own
     }
 
-    private Judge() {
+    private StockClient() {
     }
 }

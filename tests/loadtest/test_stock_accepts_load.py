@@ -1,4 +1,4 @@
-"""Stock RocketMQ as the judge of the load generator: what it sends is what a stock broker understands."""
+"""A stock broker accepts the frames of the load generator."""
 
 import subprocess
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ SMALL = {
     "mappedFileSizeCommitLog": 16 << 20,
     "maxHashSlotNum": 50_000,
     "maxIndexNum": 200_000,
-    "brokerName": "judge",
+    "brokerName": "stock",
 }
 
 
