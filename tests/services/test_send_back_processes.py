@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from tests.broker.test_processes import SMALL
 from tests.conformance.wire import send_fields, shortened
 from tests.raw_client import RawClient
 from tests.remoting.scenes import BOTH, exchanges
-from tests.staging import TOPIC_FIELDS, make_topic, messages_of
+from tests.staging import TOPIC_FIELDS, bodies_of, make_topic, messages_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -58,19 +58,36 @@ def sent(client: RawClient, body: bytes, pairs: dict[str, str] | None = None) ->
     return int(answer.ext_fields["msgId"][-16:], 16)
 
 
+def stored(broker: RunningBroker, topic: str, count: int, queues: int) -> list[MessageExt]:
+    """The messages of a topic, once there are so many: an answer may come before dispatch has them in their queue."""
+    wait_until(lambda: len(messages_of(broker.address, topic, queues)) >= count, f"{topic} has {count} messages")
+    found = messages_of(broker.address, topic, queues)
+    assert len(found) == count
+    return found
+
+
 def retried(broker: RunningBroker, group: str, count: int = 1, queues: int = 1) -> list[MessageExt]:
-    wait_until(lambda: len(messages_of(broker.address, retry_topic(group), queues)) == count, "they are delivered")
-    return messages_of(broker.address, retry_topic(group), queues)
+    return stored(broker, retry_topic(group), count, queues)
 
 
-def dead(broker: RunningBroker, group: str) -> list[MessageExt]:
-    return messages_of(broker.address, dlq_topic(group), 1)
+def dead(broker: RunningBroker, group: str) -> MessageExt:
+    """The only dead letter of the group."""
+    return stored(broker, dlq_topic(group), 1, 1)[0]
+
+
+def the_one(broker: RunningBroker, topic: str, is_it: Callable[[MessageExt], bool], queues: int = 2) -> MessageExt:
+    def those() -> list[MessageExt]:
+        return list(filter(is_it, messages_of(broker.address, topic, queues)))
+
+    wait_until(lambda: bool(those()), f"{topic} has the message")
+    (message,) = those()
+    return message
 
 
 def test_a_message_comes_again_until_its_group_gives_it_up(broker: RunningBroker, client: RawClient) -> None:
     make_group(client, "G_again", times=2)
     offset = sent(client, b"failed", {"KEYS": "k", "TAGS": "a"})
-    (original,) = [message for message in messages_of(broker.address, "T") if message.commit_log_offset == offset]
+    original = the_one(broker, "T", lambda message: message.commit_log_offset == offset)
     for times in (1, 2):
         assert back(client, "G_again", offset).code == 0
         message = retried(broker, "G_again", times)[-1]
@@ -82,7 +99,7 @@ def test_a_message_comes_again_until_its_group_gives_it_up(broker: RunningBroker
         assert message.born_timestamp_ms == original.born_timestamp_ms
         offset = message.commit_log_offset
     assert back(client, "G_again", offset).code == 0
-    (letter,) = dead(broker, "G_again")
+    letter = dead(broker, "G_again")
     assert letter.reconsume_times == 3 and letter.properties["DELAY"] == "0"
     assert letter.properties["RETRY_TOPIC"] == "T" and letter.properties["ORIGIN_MESSAGE_ID"] == original.offset_msg_id
 
@@ -100,10 +117,10 @@ def test_levels_and_limits(
     fields = {"offset": str(sent(client, b"x")), "group": group, "delayLevel": str(level), **more}
     request = RemotingCommand.request(BACK, fields, opaque=900)
     request.version = version
-    client.say(encode_frame(request))
-    answer = client.hear()
+    client.send_bytes(encode_frame(request))
+    answer = client.receive()
     assert answer is not None and answer.code == 0
-    (message,) = dead(broker, group) if stored_level == "0" else retried(broker, group)
+    message = dead(broker, group) if stored_level == "0" else retried(broker, group)[0]
     assert message.properties["DELAY"] == stored_level
 
 
@@ -132,7 +149,7 @@ def test_positions_that_hold_no_message(broker: RunningBroker, client: RawClient
     make_group(client, "G_where")
     offset = sent(client, b"y" * 200)
     assert client.send("T", b"later", pairs={"DELAY": "5"}).code == 0
-    (waiting,) = messages_of(broker.address, SCHEDULE_TOPIC, LEVELS)[-1:]
+    waiting = the_one(broker, SCHEDULE_TOPIC, lambda message: bytes(message.body) == b"later", LEVELS)
     for wrong in (offset + 1, offset + 100, 1 << 40, -1, waiting.commit_log_offset):
         answer = back(client, "G_where", wrong)
         assert (answer.code, answer.remark) == (1, f"look message by offset failed, {wrong}")
@@ -189,8 +206,8 @@ def test_no_answered_message_is_lost_to_kills_of_the_service(tmp_path: Path) -> 
                 if back(client, "G_kill", offset, level=-1).code == 0:
                     answered.append(b"m%d" % number)
         assert len(answered) >= 50
-        stored = [bytes(message.body) for message in dead(broker, "G_kill")]
-        assert set(answered) <= set(stored)
+        topic = dlq_topic("G_kill")
+        wait_until(lambda: set(answered) <= set(bodies_of(broker.address, topic, 1)), "every answered one is stored")
         assert broker.stop() == 0
 
 
@@ -206,18 +223,18 @@ def test_the_recorded_scene_gets_stocks_answers(tmp_path: Path, kind: str) -> No
                     continue
                 if request.code == BACK:
                     name_own_position(broker, request.ext_fields)
-                client.say(encode_frame(request))
-                answer = client.hear()
+                client.send_bytes(encode_frame(request))
+                answer = client.receive()
                 assert answer is not None and (answer.code, answer.remark) == (stock.code, stock.remark)
                 assert answer.ext_fields.keys() == stock.ext_fields.keys()
-        (letter,) = dead(broker, "WG_BACK")
+        letter = dead(broker, "WG_BACK")
         assert letter.reconsume_times == 2 and letter.properties["DELAY"] == "0"
 
 
 def name_own_position(broker: RunningBroker, fields: dict[str, str]) -> None:
     is_first = fields["delayLevel"] == "1"
-    found = messages_of(broker.address, "WireBack") if is_first else retried(broker, "WG_BACK", 2)
-    (message,) = [one for one in found if one.properties["UNIQ_KEY"] == fields["originMsgId"]]
+    topic = "WireBack" if is_first else retry_topic("WG_BACK")
+    message = the_one(broker, topic, lambda message: message.properties["UNIQ_KEY"] == fields["originMsgId"])
     fields["offset"] = str(message.commit_log_offset)
 
 
@@ -235,7 +252,7 @@ def test_a_client_that_sends_retries_itself(broker: RunningBroker, client: RawCl
     assert (message.reconsume_times, message.properties["DELAY"]) == (2, "5")
     assert send_retry(client, "G_self", 3).code == 0
     assert send_retry(client, "G_self", 3, maxReconsumeTimes="5").code == 0
-    (letter,) = dead(broker, "G_self")
+    letter = dead(broker, "G_self")
     assert (letter.reconsume_times, letter.properties["DELAY"], bytes(letter.body)) == (3, "-1", b"failed")
     assert "REAL_TOPIC" not in letter.properties and letter.properties["UNIQ_KEY"] == "u" * 32
     assert letter.properties["RETRY_TOPIC"] == "T"
@@ -248,7 +265,8 @@ def test_retries_of_an_ordered_group_are_dead_letters(broker: RunningBroker, cli
     body = write_body({"clientId": "c", "consumerGroup": "G_ordered", "mqSet": [queue], "onlyThisBroker": False})
     assert client.ask(RequestCode.LOCK_BATCH_MQ, {}, body).code == 0
     assert send_retry(client, "G_ordered", 1).code == 0
-    assert [letter.properties["DELAY"] for letter in dead(broker, "G_ordered")] == ["-1"]
+    assert dead(broker, "G_ordered").properties["DELAY"] == "-1"
     assert client.ask(RequestCode.UNLOCK_BATCH_MQ, {}, body).code == 0
     assert send_retry(client, "G_ordered", 1).code == 0
-    assert len(retried(broker, "G_ordered")) == 1 and len(dead(broker, "G_ordered")) == 1
+    retried(broker, "G_ordered")
+    dead(broker, "G_ordered")
