@@ -8,7 +8,7 @@ from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
 from ringmq.services.transactions.half_table import NO_IMMUNITY
-from ringmq.services.transactions.records import half_record
+from ringmq.services.transactions.records import immunity_of
 from ringmq.store.record import Record
 
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
@@ -33,13 +33,14 @@ def refusal(
     """(code, remark) of an end that is refused. `half`: the half message at its position, None if there is none."""
     if half is None:
         return ResponseCode.SYSTEM_ERROR, NOT_FOUND
-    immunity_s = half_record(half).half.immunity_s
+    pairs = half.properties
+    immunity_s = immunity_of(pairs)
     if immunity_s != NO_IMMUNITY and not header.from_transaction_check:
         immunity_ms = max(timeout_ms, immunity_s * 1000)
         if now_ms - half.born_time_ms > immunity_ms:
             remark = f"the message is {now_ms - half.born_time_ms} ms old, its immunity of {immunity_ms} ms is over:"
             return ResponseCode.ILLEGAL_OPERATION, f"{remark} only the answer to a check may end it"
-    if half.properties.get(properties.PGROUP) != header.producer_group:
+    if pairs.get(properties.PGROUP) != header.producer_group:
         return ResponseCode.SYSTEM_ERROR, "The producer group wrong"
     if half.queue_offset != header.tran_state_table_offset:
         return ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong"

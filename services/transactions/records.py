@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ringmq.ipc.ports import mark_of, parts_of_mark
@@ -52,14 +52,17 @@ def first_of(record: Record) -> int:
     return first if (role, lane) == (ROLE, HALF_LANE) else record.queue_offset
 
 
+def immunity_of(pairs: Mapping[str, str]) -> int:
+    """CHECK_IMMUNITY_TIME_IN_SECONDS of a half message. NO_IMMUNITY if it has none, or no number."""
+    immunity_s = _number(pairs.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS))
+    return NO_IMMUNITY if immunity_s is None else immunity_s
+
+
 def half_record(record: Record) -> HalfRecord:
     """Read a record of the half queue."""
     pairs = record.properties
     first, checks = first_of(record), _number(pairs.get(names.TRANSACTION_CHECK_TIMES)) or 0
-    immunity_s = _number(pairs.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS))
-    half = Half(
-        first, record.queue_offset, record.born_time_ms, NO_IMMUNITY if immunity_s is None else immunity_s, checks
-    )
+    half = Half(first, record.queue_offset, record.born_time_ms, immunity_of(pairs), checks)
     is_copy = checks > 0 or "TRAN_PREPARED_QUEUE_OFFSET" in pairs
     is_stock_copy = is_copy and not record.prepared_transaction_offset
     return HalfRecord(half, record.physical_offset, is_stock_copy, pairs.get(names.UNIQ_KEY, ""))

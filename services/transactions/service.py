@@ -33,10 +33,13 @@ from ringmq.services.transactions.halves import HalfReader
 from ringmq.services.transactions.recovery import Recovered, Recovery, stock_offset
 from ringmq.services.transactions.transaction_log import StoredTransactionLog
 from ringmq.store.queue_reader import QueueReader, QueueReadError
+from ringmq.store.record import Record
 
 WAITING_MAX = 16_384
 """Ends that may wait for an answer."""
 ENDS_PER_TURN = 512
+NAMED_BYTES_MAX = 4096
+"""Bytes of the largest message that is kept between its end and its copy. Larger ones are read again."""
 CHECKS_MAX = 64
 """Copies of a round of checks that may be in flight."""
 LOW_MS = 1000
@@ -84,6 +87,8 @@ class TransactionService:
         self._pending: deque[core.Submit] = deque()
         self._submits: dict[int, core.Submit] = {}
         """By first offset, those in flight."""
+        self._named: dict[int, Record] = {}
+        """By first offset, the half messages that ends have named, until their copies are made."""
         self._repairs: deque[int] = deque()
         self._repair_at_ms = 0
         self._low = 0
@@ -92,6 +97,8 @@ class TransactionService:
         self._checks_asked = 0
         self._unasked: deque[core.AskProducer] = deque()
         """Checks whose copies are stored, and not in the half queue yet."""
+        self._settings = config()
+        """Those of this turn: a look at the file takes a system call."""
         self._creating = False
         self._is_saving, self._saved_low, self._save_at_ms = False, -1, 0
 
@@ -109,6 +116,7 @@ class TransactionService:
 
     def turn(self, now_ms: int) -> bool:
         """Do one round. True if more may follow at once."""
+        self._settings = self._config()
         worked = self._take_results(now_ms)
         if not self._is_recovered:
             return self._recover(now_ms) or worked
@@ -246,7 +254,7 @@ class TransactionService:
     def _take_end(self, request: Request, header: EndTransactionRequestHeader) -> None:
         found = self._halves.at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
         half = None if found is None or not self._halves.is_in_queue(found[1]) else found[1]
-        refused = ends.refusal(header, half, self._config().transaction_time_out, self._wall_ms())
+        refused = ends.refusal(header, half, self._settings.transaction_time_out, self._wall_ms())
         if refused is not None or half is None:
             self._reply(request, *(refused or (ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)))
             return
@@ -254,12 +262,16 @@ class TransactionService:
         while first in self._renamed:
             first = self._renamed[first]
         is_commit = header.commit_or_rollback == ends.COMMIT
+        if is_commit and len(half.body) <= NAMED_BYTES_MAX:
+            self._named[first] = half
         self._step(core.Ended(first, is_commit, header.commit_log_offset, request))
+        if first not in self._submits:
+            self._named.pop(first, None)
 
     # ---- checks ----
 
     def _policy(self) -> CheckPolicy:
-        config = self._config()
+        config = self._settings
         return CheckPolicy(
             config.transaction_time_out, config.transaction_check_max, config.file_reserved_time * HOUR_MS
         )
@@ -329,7 +341,7 @@ class TransactionService:
             items = self._items(now_ms)
             if not items:
                 return worked
-            self._port.op_bytes_max = self._config().transaction_op_msg_max_size
+            self._port.op_bytes_max = self._settings.transaction_op_msg_max_size
             taken = self._port.submit(items, self._low)
             for item in reversed(items[taken:]):
                 if item.key < 0:
@@ -360,7 +372,7 @@ class TransactionService:
         half = submit.half
         if submit.work is Work.ROLLBACK:
             return Item(half.first, half.newest)
-        found = self._halves.at(submit.position) if submit.position >= 0 else None
+        found = self._named_by_end(submit)
         if found is None:
             position = self._halves.position(half.newest)
             found = None if position is None else self._halves.at(position)
@@ -383,6 +395,15 @@ class TransactionService:
             return Item(half.first, half.newest, records.expired_copy(data, half.first, target))
         is_check = submit.work is Work.CHECK
         return Item(half.first, half.newest, records.half_copy(data, half.first, self._half_queue, is_check=is_check))
+
+    def _named_by_end(self, submit: core.Submit) -> tuple[memoryview, Record] | None:
+        if submit.position < 0:
+            return None
+        record = self._named.pop(submit.half.first, None)
+        data = (
+            None if record is None or record.physical_offset != submit.position else self._log.record(submit.position)
+        )
+        return self._halves.at(submit.position) if record is None or data is None else (data, record)
 
     def _give_up(self, half: Half) -> None:
         self._words[lib.RMQ_TRANSACTIONS_LOST] += 1
