@@ -8,6 +8,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 from ipaddress import ip_address
+from socket import inet_ntoa
 
 from ringmq.store import layout
 
@@ -103,9 +104,9 @@ def java_hash(text: str) -> int:
 
 def _host(data: memoryview, at: int, is_v6: bool) -> tuple[str, int]:
     length = 16 if is_v6 else 4
-    address = ip_address(bytes(data[at : at + length]))
+    raw = bytes(data[at : at + length])
     port = int.from_bytes(data[at + length : at + length + 4], "big", signed=True)
-    return (f"[{address}]:{port}" if is_v6 else f"{address}:{port}"), at + length + 4
+    return (f"[{ip_address(raw)}]:{port}" if is_v6 else f"{inet_ntoa(raw)}:{port}"), at + length + 4
 
 
 def parse_record(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from ringmq.ipc.plane import Plane
-from ringmq.native import ffi
+from ringmq.native import ffi, lib
 from ringmq.remoting.names import HALF_TOPIC
 from ringmq.remoting.properties import REAL_QID, REAL_TOPIC
 from ringmq.services.log_view import LogView
@@ -15,7 +14,7 @@ from ringmq.services.transactions import records
 from ringmq.services.transactions.half_table import Half
 from ringmq.store.consume_queue import first_index
 from ringmq.store.queue_reader import DeletedError, QueueReader, QueueReadError, RecordBatch
-from ringmq.store.record import Record, parse_record
+from ringmq.store.record import Record
 
 BATCH = 256
 
@@ -42,6 +41,7 @@ class HalfReader:
         self._plane, self._reader, self._log, self._topics = plane, reader, log, topics
         self._slot = queue_slot
         self._batch = RecordBatch(BATCH)
+        self._view = ffi.new("struct rmq_record_view *")
         self.next_offset = 0
 
     @property
@@ -64,10 +64,11 @@ class HalfReader:
         try:
             count = self._reader.hold(self._batch, self._slot, self.next_offset)
             for number in range(count):
-                data: Any = ffi.buffer(self._batch.records[number].at, self._batch.units[number].size)
-                _, record = parse_record(bytes(data))
-                if record is not None and not record.prepared_transaction_offset:
-                    yield records.half_record(record).half
+                at, size = self._batch.records[number].at, self._batch.units[number].size
+                if lib.rmq_record_parse(at, size, 0, self._view) == lib.RMQ_RECORD_OK:
+                    half = records.sent_half(self._view, at)
+                    if half is not None:
+                        yield half
             self.next_offset = max(self.next_offset, self._batch.next_offset)
         except DeletedError as error:
             say(f"half messages {self.next_offset} to {error.next_offset - 1} were deleted before")
