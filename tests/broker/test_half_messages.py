@@ -20,7 +20,11 @@ from tests.waiting import wait_dispatched
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 MANIFEST = Path(__file__).parents[1] / "golden" / "store-basic" / "manifest.jsonl.gz"
 OF_THE_BROKER = ("MSG_REGION", "TRACE_ON", "CLUSTER", "REAL_TOPIC", "REAL_QID", "__transactionId__")
-SETTINGS = {"mappedFileSizeCommitLog": 4 << 20, "brokerClusterName": "GoldCluster"}
+SETTINGS = {
+    "mappedFileSizeCommitLog": 4 << 20,
+    "brokerClusterName": "GoldCluster",
+    "transactionCheckInterval": 3_600_000,
+}
 
 
 @pytest.fixture
@@ -57,6 +61,7 @@ def test_halves_are_stored_as_stock_stores_them(broker: RunningBroker) -> None:
             fields = answer.ext_fields
             assert (fields["queueId"], fields["queueOffset"]) == (str(queue_id), str(number))
             assert fields["transactionId"] == pairs["UNIQ_KEY"]
+    wait_dispatched(broker.store)
     for stored, row in zip(halves_of(broker.address), golden, strict=True):
         own = {name: value for name, value in stored.properties.items() if name not in ("MIN_OFFSET", "MAX_OFFSET")}
         assert own == row["properties"]
@@ -72,6 +77,7 @@ def test_counters_and_names_that_clients_forge_are_replaced(broker: RunningBroke
     }  # fmt: skip
     with RawClient(broker.address) as client:
         assert send(client, "Fresh", forged, 1).code == ResponseCode.SUCCESS, "sysFlag 0: TRAN_MSG alone decides"
+    wait_dispatched(broker.store)
     (half,) = halves_of(broker.address)
     kept = {"REAL_TOPIC": "Fresh", "REAL_QID": "1", "__transactionId__": "K", "TRAN_MSG": "TRUE", "PGROUP": "PG"}
     assert kept.items() <= half.properties.items()
@@ -100,6 +106,7 @@ def test_clients_may_not_send_to_the_topics_of_transactions(broker: RunningBroke
         for pairs in ({}, {"TRAN_MSG": "true", "PGROUP": "PG"}):
             answer = send(client, topic, pairs)
             assert answer.code == ResponseCode.NO_PERMISSION and topic in str(answer.remark)
+    wait_dispatched(broker.store)
     assert halves_of(broker.address) == []
 
 
@@ -117,6 +124,7 @@ def test_sends_that_can_be_no_half_are_refused(broker: RunningBroker) -> None:
         fields = shortened(send_fields("T", 0, {}, batch="true", sysFlag=4))
         answer = client.ask(RequestCode.SEND_BATCH_MESSAGE, fields, batch_body([(b"one", half)]))
         assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+    wait_dispatched(broker.store)
     assert halves_of(broker.address) == [] and messages_of(broker.address, "T", 1) == []
 
 
@@ -125,8 +133,10 @@ def test_a_retried_message_with_a_level_is_delayed(broker: RunningBroker) -> Non
     pairs = {"TRAN_MSG": "true", "PGROUP": "PG", "DELAY": "1"}
     with RawClient(broker.address) as client:
         assert send(client, "T", pairs, sysFlag=4, reconsumeTimes=1).code == ResponseCode.SUCCESS
+    wait_dispatched(broker.store)
     (waiting,) = messages_of(broker.address, "SCHEDULE_TOPIC_XXXX", 1)
     assert (waiting.sys_flag & 0xC, waiting.reconsume_times) == (0, 1)
+    wait_dispatched(broker.store)
     assert halves_of(broker.address) == []
 
 
