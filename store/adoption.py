@@ -75,7 +75,7 @@ def copy_records(
         at, pending = at + used, pending[used:]
         ended = not used and (not wanted or len(pending) > RECORD_BYTES_MAX)
         if why != records.SHORT or ended:
-            raise AdoptionError(f"the other log has no record at {at}: {records.REASONS[why]}", at)
+            raise AdoptionError(f"the other log has no record at offset {at}: {records.REASONS[why]}", at)
     return at
 
 
@@ -90,7 +90,9 @@ def check_front(config: StoreConfig, end_offset: int, read_chunk: ReadChunk) -> 
         theirs = _read(read_chunk, end_offset, at, end_offset - at)
         ours = b"".join(log_bytes(log, at, at + len(theirs)))
         if ours != theirs:
-            raise AdoptionError(f"the logs differ in the {len(theirs)} bytes from {at} on already", end_offset)
+            raise AdoptionError(
+                f"the logs differ before offset {end_offset}, in the {len(theirs)} bytes from {at} on", end_offset
+            )
         at += len(theirs)
 
 
@@ -98,9 +100,9 @@ def _read(read_chunk: ReadChunk, taken: int, offset: int, wanted: int) -> bytes:
     try:
         chunk = read_chunk(offset, wanted)
     except OSError as error:
-        raise AdoptionError(f"the other log cannot be read at {offset}: {error}", taken) from error
+        raise AdoptionError(f"the other log cannot be read at offset {offset}: {error}", taken) from error
     if not chunk:
-        raise AdoptionError(f"the other log ends at {offset}", taken)
+        raise AdoptionError(f"the other log ends at offset {offset}", taken)
     return chunk[:wanted]
 
 

@@ -139,7 +139,10 @@ def _check_room(config: StoreConfig, from_offset: int, to_offset: int) -> None:
         disk = os.statvfs(_existing(folders[0]))
         free, wanted = disk.f_bavail * disk.f_frsize, sum(needed[folder] for folder in folders)
         if wanted > free:
-            raise AdoptionError(f"it needs {wanted} bytes on the disk of {folders[0]}, {free} are free", from_offset)
+            raise AdoptionError(
+                f"the copy needs {wanted} bytes on the disk of {folders[0]}, which has {free} free: make room there",
+                from_offset,
+            )
 
 
 def _device(folder: Path) -> int:

@@ -25,7 +25,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
             raise StoreConfigError(f"messageDelayLevel: {word!r} is not a number followed by s, m, h or d")
         levels.append(int(match[1]) * _UNIT_MS[match[2]])
     if not 1 <= len(levels) <= DELAY_LEVELS_MAX:
-        raise StoreConfigError(f"messageDelayLevel: {len(levels)} levels, 1 to {DELAY_LEVELS_MAX} are possible")
+        raise StoreConfigError(f"messageDelayLevel has {len(levels)} levels, not 1 to {DELAY_LEVELS_MAX}")
     return tuple(levels)
 
 
@@ -48,15 +48,19 @@ class StoreConfig:
     def __post_init__(self) -> None:
         unit, batch_unit = layout.CONSUME_QUEUE_UNIT.size, layout.BATCH_UNIT.size
         if self.commit_log_file_bytes < 4096 or self.commit_log_file_bytes > 1 << 31:
-            raise StoreConfigError(f"mappedFileSizeCommitLog={self.commit_log_file_bytes}: 4096 to 2147483648")
+            raise StoreConfigError(
+                f"mappedFileSizeCommitLog = {self.commit_log_file_bytes} is outside 4096..2147483648"
+            )
         for name, value, step in (
             ("mappedFileSizeConsumeQueue", self.consume_queue_file_bytes, unit),
             ("mapperFileSizeBatchConsumeQueue", self.batch_consume_queue_file_bytes, batch_unit),
         ):
             if value < step or value % step:
-                raise StoreConfigError(f"{name}={value}: has to be a positive multiple of {step}")
+                raise StoreConfigError(f"{name} = {value} is not a positive multiple of {step}")
         if self.index_slots < 1 or self.index_entries < 2:
-            raise StoreConfigError("maxHashSlotNum has to be at least 1 and maxIndexNum at least 2")
+            raise StoreConfigError(
+                f"maxHashSlotNum = {self.index_slots} is below 1, or maxIndexNum = {self.index_entries} below 2"
+            )
         if not self.commit_log_directories:
             object.__setattr__(self, "commit_log_directories", (self.root / layout.COMMIT_LOG,))
 
@@ -69,12 +73,12 @@ class StoreConfig:
             try:
                 return int(text)
             except ValueError as error:
-                raise StoreConfigError(f"{name}={text!r} is not a whole number") from error
+                raise StoreConfigError(f"{name} = {text!r} is not an integer") from error
 
         def switch(name: str, default: bool) -> bool:
             text = properties.get(name, str(default)).lower()
             if text not in ("true", "false"):
-                raise StoreConfigError(f"{name}={text!r} is neither true nor false")
+                raise StoreConfigError(f"{name} = {text!r} is not true or false")
             return text == "true"
 
         unit, batch_unit = layout.CONSUME_QUEUE_UNIT.size, layout.BATCH_UNIT.size

@@ -124,7 +124,7 @@ def salvage_records(store: MessageStore, name: str, from_offset: int, limit: int
     """Yield the records of a salvage file from a log offset on. Raises FileNotFoundError for another name."""
     file = next((file for file in salvage.salvage_files(store.config.root) if file.path.name == name), None)
     if file is None:
-        raise FileNotFoundError(f"{store.config.root / salvage.SALVAGE / name}: there is no such salvage file")
+        raise FileNotFoundError(f"salvage file {store.config.root / salvage.SALVAGE / name} does not exist")
     with file.path.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         data, at = memoryview(mapped)[: file.to_offset - file.from_offset], 0
         with data:

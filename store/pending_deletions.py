@@ -22,9 +22,9 @@ def read_deletions(root: Path) -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     except ValueError as error:
-        raise ConfigFileError(f"{path}: not a list of deleted topics ({error})") from error
+        raise ConfigFileError(f"{path} is not a list of deleted topics: {error}") from error
     if type(names) is not list or any(type(name) is not str for name in names):
-        raise ConfigFileError(f"{path}: not a list of deleted topics")
+        raise ConfigFileError(f"{path} is not a list of deleted topics")
     return frozenset(names)
 
 

@@ -110,10 +110,10 @@ class QueueReader:
 
     def __init__(self, plane: Any, log_files_max: int, queue_files_max: int) -> None:
         if log_files_max < 1 or queue_files_max < 1:
-            raise ValueError(f"a queue reader of {log_files_max} log files and {queue_files_max} queue files")
+            raise ValueError(f"log_files_max = {log_files_max} or queue_files_max = {queue_files_max} is below 1")
         self._reader: Any = lib.rmq_queue_reader_open(plane, log_files_max, queue_files_max)
         if self._reader == ffi.NULL:
-            raise MemoryError(f"a queue reader of {log_files_max} log files and {queue_files_max} queue files")
+            raise MemoryError(f"no memory to map {log_files_max} log files and {queue_files_max} queue files")
         self._units = ffi.new("struct rmq_queue_unit[]", 0)
         self._next = ffi.new("int64_t *")
         self._filter = ffi.new("struct rmq_subscription_copy *")
@@ -134,7 +134,9 @@ class QueueReader:
         for record in list(self._records):
             record.release()
         if self._holds:
-            raise BufferError(f"bytes of {self._holds} records are in use, their log files cannot be unmapped")
+            raise BufferError(
+                f"{self._holds} records are in use, so their log files stay mapped: release their slices first"
+            )
         lib.rmq_queue_reader_close(self._reader)
         self._reader = None  # which no C function takes
 
@@ -199,7 +201,7 @@ class QueueReader:
 
     def _filter_of(self, wanted: Collection[int]) -> Any:
         if len(wanted) > TAGS_MAX:
-            raise ValueError(f"{len(wanted)} tag hashes are over {TAGS_MAX}")
+            raise ValueError(f"{len(wanted)} tag hashes are over the limit of {TAGS_MAX}")
         self._filter.kind = lib.RMQ_SUBSCRIPTION_TAGS
         self._filter.tag_count = len(wanted)
         for number, tag in enumerate(wanted):
@@ -210,9 +212,9 @@ class QueueReader:
         if code == errno.EINVAL:
             return ValueError(f"{what}: no such ConsumeQueue")
         if code == errno.ENOENT:
-            return DeletedError(f"{what}: deleted", next_offset)
+            return DeletedError(f"{what} was deleted", next_offset)
         if code == errno.ENODATA:
-            return NotConfirmedError(f"{what}: not below the confirm offset")
+            return NotConfirmedError(f"{what} is not below the confirm offset")
         if code == errno.EBADMSG:
             return DamagedError(f"{what}: the unit is damaged")
         return NotMappedError(f"{what}: its file cannot be mapped now: {os.strerror(ffi.errno)}")

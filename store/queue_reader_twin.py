@@ -48,9 +48,9 @@ class QueueReaderTwin:
         queue = self._bounds.queue(slot)
         what = f"queue slot {slot}, queue offset {offset}"
         if not queue.is_live:
-            raise DeletedError(f"{what}: deleted", offset)
+            raise DeletedError(f"{what} was deleted", offset)
         if offset < queue.min_offset:
-            raise DeletedError(f"{what}: deleted", queue.min_offset)
+            raise DeletedError(f"{what} was deleted", queue.min_offset)
         taken: list[Unit] = []
         at = offset
         try:
@@ -76,7 +76,7 @@ class QueueReaderTwin:
             rest = files.files.rest(at * UNIT_BYTES, end * UNIT_BYTES) if isinstance(files, ConsumeQueue) else None
             if rest is None:
                 per_file = self._store.config.consume_queue_file_bytes // UNIT_BYTES
-                raise DeletedError(f"{what}: deleted", min((at // per_file + 1) * per_file, queue.max_offset))
+                raise DeletedError(f"{what} was deleted", min((at // per_file + 1) * per_file, queue.max_offset))
             whole = rest[: len(rest) // UNIT_BYTES * UNIT_BYTES]
             for position, size, tags_code in layout.CONSUME_QUEUE_UNIT.iter_unpack(whole):
                 if position < 0 or size <= 0:
@@ -94,11 +94,11 @@ class QueueReaderTwin:
         if not 0 < size <= file_bytes - commit_log_offset % file_bytes:
             raise DamagedError(f"{what}: the unit is damaged")
         if commit_log_offset + size > self._bounds.confirm_offset:
-            raise NotConfirmedError(f"{what}: not below the confirm offset")
+            raise NotConfirmedError(f"{what} is not below the confirm offset")
         is_there = commit_log_offset >= self._bounds.min_offset
         data = self._store.commit_log.files.read(commit_log_offset, size) if is_there else None
         if data is None:
-            raise DeletedError(f"{what}: deleted")
+            raise DeletedError(f"{what} was deleted")
         yield data
 
     def in_memory(self, commit_log_offset: int) -> bool:

@@ -137,7 +137,7 @@ def parse_record(
 
 def _take(data: memoryview, at: int, length: int, length_max: int) -> bytes:
     if not 0 <= length <= length_max or at + length > len(data):
-        raise ValueError(f"length {length} at {at} leads out of {len(data)} bytes")
+        raise ValueError(f"length {length} at {at} ends beyond the {len(data)} bytes")
     return bytes(data[at : at + length])
 
 

@@ -135,7 +135,7 @@ def recover(
     start_offsets = _start_offsets(root, result)
     _scan(store, result, start, start_offsets, unknown_topics_from=unknown_topics_from, tell=tell)
     stages.end("scan log")
-    tell("putting queues and index right")
+    tell("repairing queues and index")
     result.cut_bytes = truncate_log(store.commit_log.files, result.append_offset, root / CUT_FOLDER, result.reasons)
     stages.end("cut log")
     truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
@@ -186,7 +186,7 @@ def survey(config: StoreConfig) -> RecoveredStore:
 def _mode(root: Path, trust_boot: bool, reasons: list[str]) -> str:
     cause = markers.failed_cause(root)
     if cause is not None:
-        reasons.append(f"the last run ended with a failed fsync ({cause.strip()}): read again from the disk")
+        reasons.append(f"the last run ended with a failed fsync ({cause.strip()}): the log is read from the disk")
         return CHECKPOINT
     if not markers.has_abort(root):
         return CLEAN
@@ -228,7 +228,7 @@ def _load_log(store: MessageStore) -> None:
     for before, after in zip(files.starts, files.starts[1:], strict=False):
         if after != before + files.file_bytes:
             missing = layout.file_name(before + files.file_bytes)
-            raise StoreLoadError(f"{files.path(after)}: the log has a gap, file {missing} is missing")
+            raise StoreLoadError(f"the log has a gap: file {missing} before {files.path(after)} is missing")
 
 
 # ---- where to begin ----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class RetentionSettings:
             try:
                 return int(properties.get(name, default))
             except ValueError as error:
-                raise StoreConfigError(f"{name}={properties[name]!r} is not a whole number") from error
+                raise StoreConfigError(f"{name} = {properties[name]!r} is not an integer") from error
 
         def ratio(name: str, default: int, low: int, high: int) -> float:
             return min(max(number(name, default), low), high) / 100
@@ -95,7 +95,7 @@ def parse_delete_when(text: str) -> tuple[int, ...]:
     for part in text.split(";"):
         if part.strip():
             if not part.strip().isdigit() or int(part) > 23:
-                raise StoreConfigError(f"deleteWhen={text!r}: {part.strip()!r} is no hour from 00 to 23")
+                raise StoreConfigError(f"deleteWhen = {text!r}: {part.strip()!r} is not an hour from 00 to 23")
             hours.append(int(part))
     return tuple(hours)
 

@@ -57,9 +57,9 @@ class SalvageReport:
     def text(self) -> str:
         """One line for the operator."""
         if not self.files:
-            return f"the log ends at {self.end_offset}, nothing had to be taken out of it"
+            return f"the log ends at offset {self.end_offset}; nothing was moved out"
         saved = ", ".join(str(file.path) for file in self.files)
-        return f"the log ends at {self.end_offset}, what it had besides is kept in {saved}"
+        return f"the log ends at offset {self.end_offset}; the rest was moved to {saved}"
 
 
 def salvage_files(root: Path) -> list[SalvageFile]:
@@ -80,7 +80,7 @@ def truncate(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) 
     log = _open_log(config)
     files = log.files
     if files.starts and to_offset < files.min_offset:
-        raise SalvageError(f"the log begins at {files.min_offset}, it cannot be cut at {to_offset}: rebase it")
+        raise SalvageError(f"the log cannot be cut at offset {to_offset}: it begins at {files.min_offset}; rebase it")
     if not files.starts:
         return SalvageReport(0)
     saver = _Saver(config.root, _now_ms(now_ms))
@@ -108,7 +108,7 @@ def border_below(config: StoreConfig, offset: int) -> int:
     if not log.files.starts:
         return 0
     if offset < log.files.min_offset:
-        raise SalvageError(f"the log begins at {log.files.min_offset}, behind {offset}")
+        raise SalvageError(f"offset {offset} lies before the log, which begins at {log.files.min_offset}")
     return _border_below(log, min(offset, log.files.end_offset))
 
 
@@ -119,7 +119,10 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
     records. Raises SalvageError, OSError.
     """
     if to_offset % config.commit_log_file_bytes:
-        raise SalvageError(f"a log of files of {config.commit_log_file_bytes} bytes cannot begin at {to_offset}")
+        raise SalvageError(
+            f"the log cannot begin at {to_offset}, which is not a multiple of mappedFileSizeCommitLog = "
+            f"{config.commit_log_file_bytes}"
+        )
     log = _open_log(config)
     saver = _Saver(config.root, _now_ms(now_ms))
     config.root.mkdir(parents=True, exist_ok=True)

@@ -77,10 +77,12 @@ def read_task(root: Path) -> StoreTask | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise SalvageError(f"{path}: not an order ({error}); remove it to start with the store as it is") from error
+        raise SalvageError(
+            f"{path} is not a task of the store: {error}; remove it to start with the store as it is"
+        ) from error
     numbers = all(type(value) is int and value >= 0 for value in (task.offset, task.end))
     if task.action not in (CUT, REBASE, ADOPT) or not numbers or type(task.source) is not str:
-        raise SalvageError(f"{path}: not an order ({values}); remove it to start with the store as it is")
+        raise SalvageError(f"{path} is not a task of the store: {values}; remove it to start with the store as it is")
     return task
 
 
@@ -108,7 +110,7 @@ def perform(
     if task is None:
         adoption_staging.discard(root)
         return Performed([])
-    lines = [f"order for the store: {task.action} at {task.offset}"]
+    lines = [f"task of the store: {task.action} at offset {task.offset}"]
     if task.action == ADOPT:
         performed = _adopt(config, task, open_source, take_tables, tell)
         return Performed([*lines, *performed.lines], performed.adopted_from)
@@ -135,13 +137,15 @@ def _adopt(
     except (AdoptionError, SalvageError, OSError) as error:
         remove_task(root)
         adoption_staging.discard(root)
-        text = f"nothing of the log of {task.source} was taken over, nothing of the own log was cut: {error}"
+        text = f"the log of {task.source} was not taken over and the own log was not cut: {error}"
         return Performed([text])
     if not task.is_cut:
         lines.append(end_at(config, staged.from_offset).text())
         end_offset = recover(config).append_offset  # queues and index end there, too, before other records follow
         if end_offset != staged.from_offset:
-            raise SalvageError(f"the log ends at {end_offset} after the cut, the copy begins at {staged.from_offset}")
+            raise SalvageError(
+                f"the log ends at offset {end_offset} after the cut, but the copy begins at {staged.from_offset}"
+            )
         write_task(root, replace(task, offset=staged.from_offset, is_cut=True))
     adoption_staging.put_config(root)
     try:

@@ -24,11 +24,11 @@ def read_start_offsets(root: Path) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise ConfigFileError(f"{path}: not a table of log offsets by topic ({error})") from error
+        raise ConfigFileError(f"{path} is not a table of log offsets by topic: {error}") from error
     if type(start_offsets) is not dict or any(
         type(offset) is not int or offset < 0 for offset in start_offsets.values()
     ):
-        raise ConfigFileError(f"{path}: not a table of log offsets by topic")
+        raise ConfigFileError(f"{path} is not a table of log offsets by topic")
     return start_offsets
 
 

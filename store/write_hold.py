@@ -42,11 +42,11 @@ def read_hold(root: Path) -> tuple[HeldFor, ...]:
     except FileNotFoundError:
         return ()
     except (ValueError, TypeError) as error:
-        raise ConfigFileError(f"{path}: not what writes are held for ({error})") from error
+        raise ConfigFileError(f"{path} is not a list of slaves with held writes: {error}") from error
     for entry in held:
         numbers = (entry.broker_id, entry.common_offset, entry.master_offset, entry.slave_offset)
         if type(entry.address) is not str or any(type(number) is not int for number in numbers):
-            raise ConfigFileError(f"{path}: not what writes are held for ({entry})")
+            raise ConfigFileError(f"{path} is not a list of slaves with held writes: {entry}")
     return held
 
 

@@ -143,7 +143,7 @@ def test_adopting_opens_the_store_again_and_the_broker_goes_on(
     assert claim_more(broker, slave, 5, 2) == handshake.HOLD
     slave.close()
     assert "takes over" in ringmq("ha", "adopt").stdout
-    wait_until(lambda: "order for the store: adopt" in broker.log_tail(), "the store is opened again")
+    wait_until(lambda: "task of the store: adopt" in broker.log_tail(), "the store is opened again")
     wait_until(lambda: json.loads(ringmq("ha", "status", "-o", "json").stdout), "the broker is registered again")
     ringmq("produce", "Held", "-m", "still refused", status=1)
     assert f"WRITES ARE REFUSED: slave 5 {slave.address}" in ringmq("ha", "status").stdout

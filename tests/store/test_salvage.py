@@ -438,7 +438,7 @@ def test_an_adoption_that_gets_not_everything_cuts_nothing(store: Path, template
     write_hold(store, [held_for(template)])
     write_task(store, orders(template)["adopt"])
     performed = perform(config_of(store), broken_sources(template)[why])
-    assert "nothing of the own log was cut" in performed.lines[-1] and why in performed.lines[-1]
+    assert "the own log was not cut" in performed.lines[-1] and why in performed.lines[-1]
     assert performed.adopted_from is None
     assert (log_of(store), salvaged(store), read_task(store)) == (before, {}, None)
     assert not (store / adoption_staging.FOLDER).exists()
@@ -509,7 +509,7 @@ def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
     before = log_of(store)
     write_task(store, replace(orders(template)["adopt"], offset=places(template)[30]))
     performed = perform(config_of(store), broken_sources(template)["refused"])
-    assert "nothing of the own log was cut" in performed.lines[-1]
+    assert "the own log was not cut" in performed.lines[-1]
     assert (log_of(store), salvaged(store), read_task(store)) == (before, {}, None)
 
 
@@ -525,7 +525,7 @@ def test_an_adoption_without_room_on_the_disk_cuts_nothing(
     write_task(store, orders(template)["adopt"])
     monkeypatch.setattr(os, "statvfs", lambda path: FULL)
     told = perform(config_of(store), Source(template)).lines
-    assert "20480 are free" in told[-1]
+    assert "20480 free" in told[-1]
     assert (log_of(store), salvaged(store)) == (before, {})
 
 
@@ -550,7 +550,7 @@ def test_an_adoption_asks_each_disk_that_it_writes_to(
     needs_little = full == "log2"  # one file is written again there: 16384 bytes, 20480 are free
     assert (performed.adopted_from is not None) == needs_little, performed.lines
     if not needs_little:
-        assert f"bytes on the disk of {tmp_path / full}, 20480 are free" in performed.lines[-1]
+        assert f"bytes on the disk of {tmp_path / full}, which has 20480 free" in performed.lines[-1]
         assert [sorted(folder.iterdir()) for folder in folders] == before
 
 
@@ -580,7 +580,7 @@ NO_ORDERS = ("", "{", "[]", '{"action": "cut"}', '{"action": "drop", "offset": 1
 def test_a_file_that_is_no_order_stops_the_start(store: Path, text: str) -> None:
     write_task(store, StoreTask("cut", 0))
     (store / "config" / "haOrder.json").write_text(text)
-    with pytest.raises(SalvageError, match="not an order"):
+    with pytest.raises(SalvageError, match="is not a task of the store"):
         read_task(store)
 
 
@@ -708,7 +708,7 @@ def test_inspect_shows_what_was_taken_out(store: Path, template: MadeStore) -> N
     assert [row["commit_log_offset"] for row in seen] == [position for position, _, _, _ in template.places[61:]]
     some = inspect.salvage_records(found, rows[0]["name"], template.places[63][0], 2)
     assert [row["commit_log_offset"] for row in some] == [place[0] for place in template.places[63:65]]
-    with pytest.raises(FileNotFoundError, match="no such salvage file"):
+    with pytest.raises(FileNotFoundError, match="salvage file .* does not exist"):
         list(inspect.salvage_records(found, "../commitlog/" + "0" * 20, 0, 1))
 
 
