@@ -176,7 +176,7 @@ class Connection(asyncio.BufferedProtocol):
         except StopIteration as done:
             response = done.value
         except Exception as error:  # as stock: whatever a handler throws is answered, and the server goes on
-            log.exception("request %d of %s failed", request.code, self._peer)
+            log.exception("the handler of request code %d of %s failed", request.code, self._peer)
             if not request.is_oneway:
                 text = f"{type(error).__name__}: {error}"
                 response = RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, text)

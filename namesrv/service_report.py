@@ -44,8 +44,8 @@ async def report(
                 await asyncio.sleep(pause_s)
                 continue
             why = str(error) or type(error).__name__  # an exception without words is true all the same
-            log.warning("a route request to itself was not answered: %s", why)
-            manager.status(f"it does not answer on {host}:{port}: {why}")
+            log.warning("the name server does not answer its own route request: %s", why)
+            manager.status(f"no answer to a route request on {host}:{port}: {why}")
         else:
             is_ready = _tell_served(manager, status_text(registry, f"{host}:{port}"), is_ready)
         await asyncio.sleep(pause_s)

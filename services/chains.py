@@ -58,7 +58,7 @@ def links(mark: int, length: int, first: int = 0) -> list[Link | None]:
     Raises ValueError if no chain can have this length or this mark.
     """
     if not 0 <= first < length <= CHAIN_MAX or not 0 < mark < 1 << 63:
-        raise ValueError(f"no chain has the requests {first} to {length - 1} and the mark {mark}")
+        raise ValueError(f"no chain has the requests {first} to {length - 1} and mark {mark}")
     return [*(Link(index, length, mark) for index in range(first, length - 1)), None]
 
 

@@ -19,7 +19,7 @@ PAUSE_MS, PAUSE_MAX_MS = 10, 1000
 class State(Enum):
     """The next step of the port's owner."""
 
-    SETTLING = "waits until every request has its completion: only then is it known what was stored"
+    SETTLING = "waits until every request has its completion, which tells whether it was stored"
     FLOWING = "submits copies"
 
 

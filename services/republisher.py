@@ -266,7 +266,7 @@ class Republisher:
         except (NotMappedError, NotConfirmedError):
             pass
         except DamagedError as error:  # its record may be in the log, so it is not passed over
-            self._complain(f"waits: {error}; nothing behind it is published until the queue is rebuilt")
+            self._complain(f"waits: {error}; later messages of the queue are not published until the queue is rebuilt")
         return 0
 
     def publish(self, count: int, target: QueueTarget, lane: int = 0) -> int:
@@ -312,8 +312,11 @@ class Republisher:
         self._rate_limiter.published(made)
         end = parts_of_mark(requests[made - 1].token)[2] + 1 if made else None
         self._flow.submitted(lane, following, end, int(self._native.batch.arena_at))
-        if made and self.port.submit(requests, made) < made:
-            raise RuntimeError("the request ring took fewer requests than it had room for")
+        accepted = self.port.submit(requests, made) if made else 0
+        if accepted < made:
+            raise RuntimeError(
+                f"broken invariant: the request ring took {accepted} of {made} copies, with room for all"
+            )
         return int(made)
 
     def _aim(self, target: QueueTarget) -> None:
@@ -333,7 +336,7 @@ class Republisher:
             if done or not arena.wrap():
                 break
         if native.batch.needed > len(self.port.arena):
-            raise ValueError(f"a copy needs {native.batch.needed} bytes, the arena has {len(self.port.arena)}")
+            raise ValueError(f"a copy needs {native.batch.needed} bytes, but the arena has {len(self.port.arena)}")
         return done
 
     # -- sleep ---------------------------------------------------------------------------------------------

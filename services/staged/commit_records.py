@@ -90,7 +90,7 @@ def decode_record(body: bytes) -> CommitRecord | DoneRecord:
 def _natural(value: object) -> int:
     number = json_body.as_integer(value, "chunks")
     if number < 0:
-        raise ValueError(f"{number} is negative")
+        raise ValueError(f"chunks has {number}, a negative number")
     return number
 
 

@@ -298,7 +298,7 @@ class StagedCommits:
         """Answer a complete commit. Published means readable; a slow disk, or replicas, may still have to store the
         messages."""
         if lost:
-            stands = f"the commit stands, but chunks that could not be published: {lost} (the broker's log names them)"
+            stands = f"the commit is final, but {lost} chunks could not be published; the broker's log names them"
             self._answer(asked, ResponseCode.SYSTEM_ERROR, f"{stands}; {remark}")
         elif confirm_offset >= commit_log_end:
             self._answer(asked, ResponseCode.SUCCESS, remark)
@@ -308,7 +308,7 @@ class StagedCommits:
 
     def _expire(self, now_ms: int) -> None:
         before_ms = now_ms - ANSWER_WITHIN_MS
-        why = "the broker still reads its log" if self.recovering else "the commit is still under way"
+        why = "the broker is still reading its log" if self.recovering else "the commit is still under way"
         while self._asked and self._asked[0].at_ms < before_ms:
             self._answer(self._asked.popleft(), ResponseCode.SYSTEM_BUSY, f"{why}: ask again")
         for commit in self._open.values():

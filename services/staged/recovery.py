@@ -43,9 +43,9 @@ def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -
             return first, None
         core.load({"queries": value.get("queries", ())}, min_offset)
     except (ConfigFileError, TypeError, ValueError, LookupError) as error:
-        return 0, f"{FILE} cannot be used ({error}), {rebuilt}"
+        return 0, f"{FILE} cannot be used: {error}; {rebuilt}"
     record = value.get("record")
-    return 0, record and f"{FILE}: the log has something else at {record[0]} than when it was written, {rebuilt}"
+    return 0, record and f"{FILE}: the log has another record at {record[0]} than when the file was written; {rebuilt}"
 
 
 def is_of_this_log(value: dict[str, Any], log: LogView, min_offset: int, log_end: int) -> bool:

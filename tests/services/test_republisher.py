@@ -136,7 +136,7 @@ def test_requests_wait_for_the_ring(tmp_path: Path) -> None:
 
 def test_a_copy_that_the_arena_cannot_take_is_an_error(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "store", 3, 10)
-    with pytest.raises(ValueError, match="a copy needs 22 bytes, the arena has 10"):
+    with pytest.raises(ValueError, match="a copy needs 22 bytes, but the arena has 10"):
         bench.step()
     bench.republisher.close()
 
