@@ -49,12 +49,12 @@ class AnswerRow:
     def problem(self) -> str:
         """Reason why the row cannot be in the table. Empty if it can."""
         if len(self.codes) > lib.RMQ_ANSWERER_CODES_MAX:
-            return f"it answers {len(self.codes)} request codes, at most {lib.RMQ_ANSWERER_CODES_MAX} have room"
+            return f"it answers {len(self.codes)} request codes, over the limit of {lib.RMQ_ANSWERER_CODES_MAX}"
         for name, size in (("inbox_bytes", self.inbox_bytes), ("answer_bytes", self.answer_bytes)):
             if size < 4096 or size & (size - 1) or size > 1 << 30:
-                return f"{name} = {size} is no power of two from 4096 to {1 << 30}"
+                return f"{name} = {size} is not a power of two in 4096..{1 << 30}"
         if self.codes and self.inbox_bytes < CLIENT_INBOX_BYTES_MIN:
-            return f"inbox_bytes = {self.inbox_bytes}: requests of clients need {CLIENT_INBOX_BYTES_MIN}"
+            return f"inbox_bytes = {self.inbox_bytes} is below {CLIENT_INBOX_BYTES_MIN}, which requests of clients need"
         return ""
 
 
@@ -62,7 +62,7 @@ def fill_answerer_plans(sizes: Any, plans: Iterable[AnswererPlan]) -> None:
     """Write the table into a struct rmq_plane_capacity. Raises ValueError if there are more rows than it takes."""
     rows = tuple(plans)
     if len(rows) > lib.RMQ_ANSWERERS_MAX:
-        raise ValueError(f"{len(rows)} workers answer others, at most {lib.RMQ_ANSWERERS_MAX} have room")
+        raise ValueError(f"{len(rows)} workers have an inbox, over the limit of {lib.RMQ_ANSWERERS_MAX}")
     sizes.answerer_count = len(rows)
     for to, plan in zip(sizes.answerers, rows, strict=False):
         to.role, to.inbox_bytes, to.answer_bytes = plan.role, plan.inbox_bytes, plan.answer_bytes

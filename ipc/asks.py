@@ -47,7 +47,7 @@ class AskAnswer:
 def _answerer_of(plane: Plane, role: int) -> int:
     answerer = int(lib.rmq_answerer_find(plane.struct, role))
     if answerer == NONE:
-        raise KeyError(f"role {role} answers nobody")
+        raise KeyError(f"role {role} is not an answerer")
     return answerer
 
 

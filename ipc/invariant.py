@@ -1,4 +1,4 @@
-"""States that cannot be, checked where Python reads words of other processes: the twin of native/src/invariant.h.
+"""Invariants, checked where Python reads words of other processes: the twin of native/src/invariant.h.
 
 `check_invariant` raises. `run_worker` (ipc/role_loop.py) writes the line and ends the process. The supervisor starts a
 replacement, as after any death.
@@ -11,11 +11,11 @@ from ringmq.native import ffi, lib
 
 
 class InvariantError(BaseException):
-    """A state that cannot be. It is no Exception, so that a handler for defects of one turn does not go on over a
+    """A broken invariant. It is no Exception, so that a handler for defects of one turn does not go on over a
     broken plane."""
 
     def __init__(self, what: str, values: dict[str, int]) -> None:
-        super().__init__(f"a state that cannot be: not {what}; {values}")
+        super().__init__(f"broken invariant: not {what}; {values}")
         self.what = what
         self.values = values
 

@@ -69,7 +69,7 @@ class Plane:
         page = create_segment(name, "watermarks", 4096, readers=store.st_gid)
         code = lib.rmq_plane_format(ffi.from_buffer("char *", base, require_writable=True), sizes, start_id)
         if code < 0:
-            raise ValueError(f"plane capacities refused: {os.strerror(-code)} ({capacity})")
+            raise ValueError(f"a plane of {capacity} cannot be made: {os.strerror(-code)}")
         plane = cls(name, base, page)
         marks = plane.watermarks
         marks.version, marks.start_id, marks.owner_pid = 1, start_id, os.getpid()
@@ -226,10 +226,12 @@ class Plane:
         words = ffi.new("uint64_t[]", len(program) // 8 + 1)
         ffi.memmove(words, program, len(program))
         if lib.rmq_filter_verify(ffi.cast("struct rmq_filter_program *", words), len(program)) < 0:
-            raise ValueError(f"the program of expression {expression[:64]!r} is unsound")
+            raise ValueError(f"the program of expression {expression[:64]!r} does not verify")
         version = int(lib.rmq_filter_put(self.struct, slot, expression, len(expression), program, len(program)))
         if not version:
-            raise ValueError(f"filter slot {slot}: {len(expression)} and {len(program)} bytes do not fit")
+            raise ValueError(
+                f"filter slot {slot} cannot hold {len(expression)} bytes of expression and {len(program)} of program"
+            )
         return version
 
     def filters_clear(self) -> None:
@@ -280,7 +282,7 @@ class Plane:
         if code == -105:  # ENOBUFS
             return False
         if code < 0:
-            raise ValueError(f"an order of {len(json)} bytes to ha: {os.strerror(-code)}")
+            raise ValueError(f"a command of {len(json)} bytes to ha: {os.strerror(-code)}")
         return True
 
     def ha_command_take(self) -> bytes | None:
@@ -288,7 +290,7 @@ class Plane:
         out = ffi.new("struct rmq_ha_command *")
         length = lib.rmq_ha_command_take(self.struct, out.json)
         if length < 0:
-            raise ValueError(f"an order from control: {os.strerror(-length)}")
+            raise ValueError(f"a command of control: {os.strerror(-length)}")
         return bytes(ffi.buffer(out.json, length)) if length else None
 
     def ha_news_put(self, json: bytes) -> bool:

@@ -20,7 +20,7 @@ are answered, appended, flushed and dispatched. If a worker is down then and has
 supervisor starts it; the worker finishes the work and ends. A dormant worker stays dormant, even if it is wanted. A
 phase that does not end in `stop_timeout_ms` gets SIGKILL. The stop counts as unclean then (the abort marker stays).
 
-A worker that meets a state that cannot be (native/src/invariant.h) restarts, as after any death. If the same line of
+A worker that meets a broken invariant (native/src/invariant.h) restarts, as after any death. If the same line of
 the sources meets such a state twice within INVARIANT_AGAIN_MS, the plane itself is broken. That holds for any worker,
 an optional one too. A clean stop would work on that plane. The supervisor therefore kills all workers, and
 `restart_wanted` requests that the store be reopened.
@@ -305,7 +305,7 @@ class SupervisorCore:
         row, status = worker.row, event.status
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = State.ENDED, True
-            return [Log(f"worker {row.name} asks for the store to be opened again"), *self._next_phase(now_ms)]
+            return [Log(f"worker {row.name} asks the broker to open the store again"), *self._next_phase(now_ms)]
         if status == EXIT_INVARIANT and row.name not in self.replaced_only and self._is_repeated(event.line, now_ms):
             return self._abandon(worker, now_ms)
         if status == EXIT_RESTED and row.ends_when_idle:
@@ -313,7 +313,7 @@ class SupervisorCore:
             return []
         hopeless = status in EXIT_NOT_RESTARTABLE and not row.is_optional
         delay_ms = worker.died(now_ms)
-        plan = "starting it again cannot help, the broker stops" if hopeless else _plan_text(worker, delay_ms)
+        plan = "a restart cannot help, so the broker stops" if hopeless else _plan_text(worker, delay_ms)
         effects: list[Effect] = [Log(f"worker {row.name} {_end_text(status)}; {plan}")]
         if hopeless or (worker.start_failures >= START_FAILURES_MAX and not row.is_optional):
             self._exit_status = status if hopeless else EXIT_CRASH_LOOP
@@ -332,10 +332,10 @@ class SupervisorCore:
         is_clean = event.status in (EXIT_CLEAN, EXIT_RESTED, EXIT_RESTART_STORE)
         if not is_clean and not may_be_killed and not self.is_abandoned:
             self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
-            effects.append(Log(f"worker {worker.row.name} ended with status {event.status} while stopping"))
+            effects.append(Log(f"worker {worker.row.name} ended with status {event.status} during the stop"))
         return effects + (self._next_phase(now_ms) if self._phase_done() else [])
 
-    # -- states that cannot be ---------------------------------------------------------------------------
+    # -- broken invariants ------------------------------------------------------------------------------
 
     def _is_repeated(self, line: int, now_ms: int) -> bool:
         last_ms = self._impossible_ms.get(line)
@@ -351,7 +351,7 @@ class SupervisorCore:
         self._exit_status = EXIT_UNCLEAN_STOP
         self._phase, self._phase_started_ms = self.table.last_phase, now_ms
         worker.state = State.ENDED
-        text = f"worker {worker.row.name} has met the same state that cannot be twice within "
+        text = f"worker {worker.row.name} has met the same broken invariant twice within "
         text += f"{INVARIANT_AGAIN_MS // 1000} s: all workers are killed, and the store is opened with a new plane"
         effects: list[Effect] = [Log(text)]
         for other in self._workers.values():
@@ -447,7 +447,7 @@ def _end_text(status: int) -> str:
     if status == EXIT_HUNG_READER:
         return "received nothing for 5 s while bytes waited on its sockets"
     if status == EXIT_INVARIANT:
-        return "has met a state that cannot be (the line before says which)"
+        return "has met a broken invariant (the line before names it)"
     return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
 
 

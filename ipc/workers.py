@@ -160,7 +160,7 @@ class WorkerTable:
                 f"a name is at most {NAME_BYTES_MAX} of a-z, 0-9 and -, begins with a letter, and is none of a reader"
             )
         if row.name in self._rows:
-            return "a worker of this name is in the table"
+            return "the table has a worker of this name"
         readers = range(self._read.role, self._read.role + READERS_MAX)
         if not lib.RMQ_ROLE_SUPERVISOR < row.role < lib.RMQ_ROLES_MAX or row.role in readers:
             return (
@@ -173,7 +173,7 @@ class WorkerTable:
             if both := _codes(row) & _codes(other):
                 return f"request code {min(both)} is answered by worker {other.name!r}"
         if unknown := [name for name in row.asks if not self._answers(name)]:
-            return f"it asks {unknown[0]!r}, which is no worker in the table that answers"
+            return f"it asks {unknown[0]!r}, but the table has no such worker with an inbox"
         return _contradiction(row)
 
     def _answers(self, name: str) -> bool:
@@ -186,11 +186,11 @@ def _codes(row: WorkerRow) -> set[int]:
 
 def _contradiction(row: WorkerRow) -> str:
     if row.start is Start.CONNECTION and not row.listener:
-        return "it starts at the first connection of its listener, and has no listener"
+        return "it starts at the first connection of its listener, but has no listener"
     if row.start is Start.OPEN_WORK and not row.needed_at_once:
-        return "it starts when the store holds open work, and needed_at_once does not say who knows"
+        return "it starts when the store holds open work, but has no needed_at_once to ask"
     if row.start in (Start.AT_ONCE, Start.ON_REQUEST) and row.needed_at_once:
-        return f"needed_at_once is asked of no worker that starts {row.start.value}"
+        return f"it has needed_at_once, which a worker that starts {row.start.value} does not use"
     if row.answers and row.answers.problem:
         return row.answers.problem
     for name in (row.listener, row.needed_at_once, row.port.arena if row.port else ""):

@@ -60,7 +60,7 @@ void rmq_invariant_report(const char *file, uint32_t line, const char *condition
     file = base_of(file);
     put(&text, "ringmq: worker ");
     put(&text, armed ? armed->name : "(none)");
-    put(&text, ": a state that cannot be, ");
+    put(&text, ": broken invariant, ");
     put(&text, file);
     put(&text, ":");
     put_number(&text, line);

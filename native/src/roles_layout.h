@@ -44,7 +44,7 @@ struct rmq_role {
     uint32_t flags;           /* 120 supervisor: RMQ_ROLE_OPTIONAL, ... */
     uint32_t activation_requested; /* 124 1 = its worker is to be started */
     uint64_t counters[54];    /* 128 role: meaning in each role's header */
-    uint32_t invariant_line;    /* 560 role: the line of the sources at which a process of it met a state that cannot be */
+    uint32_t invariant_line;    /* 560 role: source line at which a process of it met a broken invariant */
     uint32_t invariant_failures; /* 564 role: how often that was */
     uint32_t deaths;          /* 568 supervisor: ends of its worker that nothing asked for */
     uint32_t reserved;        /* 572 */

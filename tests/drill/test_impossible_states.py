@@ -87,11 +87,11 @@ def plant_verdict(plane: Plane) -> None:
 HEALING: dict[str, tuple[int, Callable[[Plane], None], Callable[[Plane], None], str]] = {
     "an arrival of a queue that is none": (
         lib.RMQ_ROLE_READ, plant_arrival, lambda plane: None,
-        r"worker read-0: a state that cannot be, reader_park.c:\d+: not slot < r->header->tables.queue_capacity",
+        r"worker read-0: broken invariant, reader_park.c:\d+: not slot < r->header->tables.queue_capacity",
     ),
     "requests beyond their ring": (
         lib.RMQ_ROLE_WRITE, lambda plane: _add(plane, 1 << 40), lambda plane: _add(plane, -(1 << 40)),
-        r"worker write: a state that cannot be, ring.h:\d+: not waiting <= r->capacity",
+        r"worker write: broken invariant, ring.h:\d+: not waiting <= r->capacity",
     ),
 }  # fmt: skip
 """(role, what breaks it, what mends it as its writer would, its line)."""
@@ -112,7 +112,7 @@ def test_a_worker_that_meets_it_once_is_replaced(broken: Broken, name: str) -> N
     broken.wait_replaced(role, generation)
     log = broken.broker.log_tail()
     assert re.search(line, log)
-    assert "has met a state that cannot be (the line before says which); starting it again" in log
+    assert "has met a broken invariant (the line before names it); starting it again" in log
     assert "opened with a new plane" not in log and broken.broker.process.pid == process
     worker = "read-0" if role == lib.RMQ_ROLE_READ else "write"
     with urllib.request.urlopen(broken.broker.metrics_url + "/metrics", timeout=20) as page:
@@ -153,5 +153,5 @@ def test_a_plane_that_stays_broken_is_replaced(broken: Broken, name: str) -> Non
     broken.plane = Plane.open(plane_name(broken.broker.store))
     log = broken.broker.log_tail()
     assert re.search(line, log), "one of those that met it"
-    assert "the same state that cannot be twice within 10 s" in log
+    assert "the same broken invariant twice within 10 s" in log
     assert broken.broker.process.pid == process, "the broker itself has gone on"

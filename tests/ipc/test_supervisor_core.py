@@ -442,7 +442,7 @@ def test_a_state_that_cannot_be_is_a_death_like_any_other() -> None:
     assert without_logs(effects) == [Spawn("flush")]
     (told,) = (effect.text for effect in effects if isinstance(effect, Log))
     assert told == (
-        "worker flush has met a state that cannot be (the line before says which); starting it again (death 1)"
+        "worker flush has met a broken invariant (the line before names it); starting it again (death 1)"
     )
 
 

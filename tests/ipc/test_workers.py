@@ -75,7 +75,7 @@ def test_what_takes_work_in_stops_before_what_does_the_work() -> None:
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"name": "write"}, "a worker of this name is in the table"),
+        ({"name": "write"}, "the table has a worker of this name"),
         ({"name": "read-1"}, "none of a reader"),
         ({"name": "read"}, "none of a reader"),
         ({"name": "Timer"}, "begins with a letter"),
@@ -85,8 +85,8 @@ def test_what_takes_work_in_stops_before_what_does_the_work() -> None:
         ({"role": lib.RMQ_ROLE_SUPERVISOR}, "role 0 is outside"),
         ({"role": lib.RMQ_ROLES_MAX}, f"role {lib.RMQ_ROLES_MAX} is outside"),
         ({"start": Start.CONNECTION}, "has no listener"),
-        ({"start": Start.OPEN_WORK}, "needed_at_once does not say"),
-        ({"needed_at_once": "a.b:c"}, "needed_at_once is asked of no worker that starts by the word"),
+        ({"start": Start.OPEN_WORK}, "has no needed_at_once to ask"),
+        ({"needed_at_once": "a.b:c"}, "it has needed_at_once, which a worker that starts by the word"),
         ({"listener": "a.b.c"}, "'a.b.c' is not of the form package.module:function"),
     ],
 )

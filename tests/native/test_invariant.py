@@ -1,4 +1,4 @@
-"""States that cannot be: each word that another process has written and that is wrong ends the process at its line."""
+"""Broken invariants: each word that another process has written and that is wrong ends the process at its line."""
 
 import os
 import re
@@ -167,7 +167,7 @@ def test_each_planted_state_ends_the_process_at_its_line(kit: Kit, name: str) ->
     plant(kit)
     status, said = ended(lambda: work(kit), kit)
     assert status == lib.RMQ_EXIT_INVARIANT, said
-    assert re.fullmatch(f"ringmq: worker flush: a state that cannot be, {line}.*\n", said), said
+    assert re.fullmatch(f"ringmq: worker flush: broken invariant, {line}.*\n", said), said
     first = int(made.invariant_line)
     assert first and made.invariant_failures == 1
     assert ended(lambda: work(kit), kit)[0] == lib.RMQ_EXIT_INVARIANT
@@ -183,14 +183,14 @@ def test_a_process_that_is_no_worker_ends_by_sigabrt_behind_its_line(kit: Kit) -
     parked(kit).port = 77
     status, said = ended(lambda: flush(kit))
     assert (status, said.count("\n")) == (-signal.SIGABRT, 1)
-    assert "worker (none): a state that cannot be, completer.c:" in said
+    assert "worker (none): broken invariant, completer.c:" in said
 
 
 def test_values_of_any_sign_and_number() -> None:
     values = ffi.new("int64_t[3]", [-(2**63), 0, 2**63 - 1])
     _, said = ended(lambda: lib.rmq_invariant_report(b"/a/b/file.c", 12, b"x", b"y, z, u", values, 3))
     assert said == (
-        "ringmq: worker (none): a state that cannot be, file.c:12: not x; "
+        "ringmq: worker (none): broken invariant, file.c:12: not x; "
         "y, z, u = -9223372036854775808, 0, 9223372036854775807\n"
     )
     _, said = ended(lambda: lib.rmq_invariant_report(b"file.c", 12, b"x" * 5000, b"y", values, 1))
