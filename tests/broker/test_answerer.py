@@ -95,9 +95,12 @@ def test_one_that_does_not_come_up_in_time_holds_nobody(folder: Path, monkeypatc
     ("change", "problem"),
     [
         ({"answers": AnswerRow(codes=tuple(range(31)))}, "it answers 31 request codes, over the limit of 30"),
-        ({"answers": AnswerRow(inbox_bytes=5000)}, "inbox_bytes = 5000 is not a power of two in 4096..1073741824"),
-        ({"answers": AnswerRow(codes=(CODE,), inbox_bytes=8 << 20)}, "is below 16777216, which requests of clients need"),
-        ({"asks": ("flush",)}, "it asks 'flush', but the table has no such worker with an inbox"),
+        ({"answers": AnswerRow(inbox_bytes=5000)}, "inbox_bytes = 5000 is not a power of two in 4096.."),
+        (
+            {"answers": AnswerRow(codes=(CODE,), inbox_bytes=8 << 20)},
+            "is below 16777216, which requests of clients need",
+        ),
+        ({"asks": ("flush",)}, "it asks 'flush', but the table has no such worker"),
     ],
 )
 def test_rows_that_contradict_themselves(change: dict[str, object], problem: str) -> None:

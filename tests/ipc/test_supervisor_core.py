@@ -441,9 +441,7 @@ def test_a_state_that_cannot_be_is_a_death_like_any_other() -> None:
     effects = core.step(Exited("flush", EXIT_INVARIANT, line=7), 20)
     assert without_logs(effects) == [Spawn("flush")]
     (told,) = (effect.text for effect in effects if isinstance(effect, Log))
-    assert told == (
-        "worker flush has met a broken invariant (the line before names it); starting it again (death 1)"
-    )
+    assert told == ("worker flush has met a broken invariant (the line before names it); starting it again (death 1)")
 
 
 @pytest.mark.parametrize(

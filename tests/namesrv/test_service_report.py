@@ -46,7 +46,8 @@ async def test_it_is_ready_when_it_answers_and_alive_while_it_does(
         service_report.report(ServiceManager(manager.environment), RouteRegistry(), "0.0.0.0", port, lambda: False)
     )
     said = await heard(manager, "STATUS")
-    assert said == {"STATUS": f"no answer to a route request on 0.0.0.0:{port}: TimeoutError"}, "it listens, which is not enough"
+    status = f"no answer to a route request on 0.0.0.0:{port}: TimeoutError"
+    assert said == {"STATUS": status}, "it listens, which is not enough"
     held.set()
     silent.close()
     await silent.wait_closed()

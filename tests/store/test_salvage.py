@@ -708,7 +708,7 @@ def test_inspect_shows_what_was_taken_out(store: Path, template: MadeStore) -> N
     assert [row["commit_log_offset"] for row in seen] == [position for position, _, _, _ in template.places[61:]]
     some = inspect.salvage_records(found, rows[0]["name"], template.places[63][0], 2)
     assert [row["commit_log_offset"] for row in some] == [place[0] for place in template.places[63:65]]
-    with pytest.raises(FileNotFoundError, match="salvage file .* does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"salvage file .* does not exist"):
         list(inspect.salvage_records(found, "../commitlog/" + "0" * 20, 0, 1))
 
 
