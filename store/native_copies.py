@@ -13,13 +13,20 @@ class NativeEdits:
     def __init__(self) -> None:
         self._edits: list[PairEdit] = []
         self._ranges: dict[tuple[PairEdit, ...], tuple[int, int]] = {}
+        self._by_id: dict[int, tuple[int, int]] = {}
+        """By identity, so that a list shared by many copies is hashed once."""
+        self._kept: list[tuple[PairEdit, ...]] = []
 
     def range_of(self, edits: tuple[PairEdit, ...]) -> tuple[int, int]:
         """Return (edits_from, edits_count) of the list, which is added if it is new."""
-        if edits not in self._ranges:
-            self._ranges[edits] = (len(self._edits), len(edits))
-            self._edits += edits
-        return self._ranges[edits]
+        found = self._by_id.get(id(edits))
+        if found is None:
+            found = self._ranges.setdefault(edits, (len(self._edits), len(edits)))
+            if found[0] == len(self._edits):
+                self._edits += edits
+            self._by_id[id(edits)] = found
+            self._kept.append(edits)
+        return found
 
     def fill(self, batch: Any) -> list[Any]:
         """Set the edits of a struct rmq_copy_batch. Return the objects that must live as long as the batch."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
@@ -24,7 +24,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import Perm
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
-from ringmq.services.redirects import delay_rule, redirect
+from ringmq.services.redirects import Redirect, delay_rule, redirect
 from ringmq.services.send_back.cases import (
     Make,
     Refuse,
@@ -46,6 +46,8 @@ from ringmq.store.record_copy import Cause, EditKind, From, PairEdit, RecordCopy
 
 BATCH = 256
 """Requests of one turn."""
+REDIRECTS_MAX = 1024
+"""Redirects that are kept from batch to batch."""
 WAITING_MAX = 8192
 """Requests without an answer. Each keeps its header, which is at most a frame."""
 IN_THE_LOG = (
@@ -81,6 +83,9 @@ def edits(level: int) -> tuple[PairEdit, ...]:
         PairEdit(EditKind.SET, b"DELAY", level),
         PairEdit(EditKind.DEFAULT, b"ORIGIN_MESSAGE_ID", From.MESSAGE_ID),
     )
+
+
+DEAD_EDITS = edits(0)
 
 
 @dataclass(slots=True)
@@ -124,6 +129,8 @@ class SendBackService:
         self._random = random
         self._on_dead = on_dead
         self._rule: Rule | None = None
+        self._redirects: dict[tuple[str, int, int], Redirect] = {}
+        self._now_config = config()
         self._next: deque[_Waiting] = deque()
         self._asking: dict[RetryAsk, list[_Waiting]] = {}
 
@@ -160,6 +167,7 @@ class SendBackService:
 
     def turn(self, now_ms: int) -> bool:
         """See HostedService."""
+        self._now_config = self._config() if self._next else self._now_config
         answers = self._copies.answers()
         for waiting, completed in answers:
             self._answer_completed(waiting, completed)
@@ -211,7 +219,7 @@ class SendBackService:
         return None
 
     def _seen(self, waiting: _Waiting, source: Source | None) -> Seen:
-        config, group = self._config(), waiting.asked.group
+        config, group = self._now_config, waiting.asked.group
         retry = self._topics.find(names.retry_topic(group))
         return Seen(
             config.broker_ip1,
@@ -240,22 +248,35 @@ class SendBackService:
         topic = self._topics.find(store.topic)
         queues = 0 if topic is None else min(store.queues, max(topic.read_queues, topic.write_queues))
         queue_id = self._random(queues) if queues else 0
-        target, pairs = self._topics.queue(store.topic, queue_id), edits(store.level)
+        target, pairs = self._topics.queue(store.topic, queue_id), DEAD_EDITS if store.is_dead else None
         if target is not None and store.level > 0:
-            self._rule = self._rule or delay_rule(self._rules())
-            if self._rule is None:
+            moved = self._redirect(store, queue_id)
+            if moved is None:
                 self._reply(waiting, ResponseCode.SYSTEM_ERROR, f"{NOT_AVAILABLE}: there is no delay level")
                 return None
-            moved = redirect(self._rule, store.level, store.topic, queue_id)
-            target = self._topics.queue_of(moved.topic_id, moved.queue_id)
-            edited = {pair.name for pair in moved.edits}
-            pairs = (*(pair for pair in pairs if pair.name not in edited), *moved.edits)
+            target, pairs = self._topics.queue_of(moved.topic_id, moved.queue_id), moved.edits
         if target is None:
             self._reply(waiting, ResponseCode.SYSTEM_ERROR, f"topic[{store.topic}] has no queue {queue_id}")
             return None
-        return RecordCopy(
-            raw, *target, edits=pairs, position=waiting.asked.offset, reconsume_times_added=1,
-        )  # fmt: skip
+        pairs = edits(store.level) if pairs is None else pairs
+        return RecordCopy(raw, *target, edits=pairs, position=waiting.asked.offset, reconsume_times_added=1)
+
+    def _redirect(self, store: Store, queue_id: int) -> Redirect | None:
+        """The queue and all edits of a delayed copy. Equal copies share one object, which is compared fast."""
+        key = store.topic, queue_id, store.level
+        known = self._redirects.get(key)
+        if known is not None:
+            return known
+        self._rule = self._rule or delay_rule(self._rules())
+        if self._rule is None:
+            return None
+        moved = redirect(self._rule, store.level, store.topic, queue_id)
+        edited = {pair.name for pair in moved.edits}
+        kept = (pair for pair in edits(store.level) if pair.name not in edited)
+        if len(self._redirects) >= REDIRECTS_MAX:
+            self._redirects.clear()
+        self._redirects[key] = known = replace(moved, edits=(*kept, *moved.edits))
+        return known
 
     # ---- control ----
 
