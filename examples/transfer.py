@@ -1,7 +1,5 @@
 """A message that becomes visible only if a local transaction succeeded.
 
-Needs a stock broker of RocketMQ 5: RingMQ does not serve transactions yet, and the program says so.
-
 python examples/transfer.py --namesrv 127.0.0.1:9876
 """
 
@@ -11,8 +9,6 @@ import sys
 
 from ringmq.client import ConsumeFrom, Message, MessageExt, SendError, TransactionState
 from ringmq.client.blocking import Consumer, TransactionProducer
-
-NEEDS = "this example needs a stock broker of RocketMQ 5: RingMQ does not serve transactions yet"
 
 
 def main(namesrv: str, topic: str) -> None:
@@ -53,5 +49,5 @@ if __name__ == "__main__":
     options = parser.parse_args()
     try:
         main(options.namesrv, options.topic)
-    except SendError as error:  # with a code: a broker has refused it
-        sys.exit(f"{error}" if error.code is None else f"{error}\n{NEEDS}")
+    except SendError as error:
+        sys.exit(f"{error}")

@@ -69,7 +69,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     with RunningBroker(tmp_path_factory.mktemp("busy") / "store", {"mappedFileSizeCommitLog": 64 << 20}) as running:
         workers = running.worker_pids()
         yield running
-        assert running.worker_pids() == workers, "no worker has died"
+        assert workers.items() <= running.worker_pids().items(), "no worker has died"
         assert running.stop() == 0
 
 

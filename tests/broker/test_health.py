@@ -27,7 +27,7 @@ from ringmq.broker.tables.producers import ProducerTable
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import plane_name, remove_segments
 from ringmq.ipc.worker_blocks import publish_workers, workers
-from ringmq.ipc.workers import WORKERS
+from ringmq.ipc.workers import WORKERS, Start
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.heartbeat import ConsumerData
@@ -36,14 +36,17 @@ from tests.waiting import wait_until
 NAMED = changed(BrokerConfig(), {"namesrvAddr": "a:1;b:2"})
 
 
+DORMANT = {row.name for row in WORKERS if row.is_optional and row.start is not Start.AT_ONCE}
+
+
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[Plane]:
     """A plane whose workers all serve."""
     name = f"ringmq-test-{uuid.uuid4().hex}"
     plane = Plane.create(name, Capacity(1024, 4096, 1024, 1024, 4096), tmp_path.stat(), 1)
-    publish_workers(plane, WORKERS.rows(1, slave=False), {"metrics", "services", "delay"})
+    publish_workers(plane, WORKERS.rows(1, slave=False), DORMANT)
     for worker in workers(plane):
-        if worker.name not in ("metrics", "services", "delay"):
+        if worker.name not in DORMANT:
             block = plane.role(worker.role)
             block.pid, block.generation, block.state = os.getpid(), 1, 2
     yield plane

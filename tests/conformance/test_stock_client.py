@@ -13,7 +13,7 @@ from tests.conformance.stock_client import StockClient
 from tests.server_pool import ServerPool
 
 REFUSED = {"timerDelayMs": (13, "TIMER_DELAY_MS"), "timerDelaySec": (13, "TIMER_DELAY_SEC")}
-REFUSED |= {"timerDeliverMs": (13, "TIMER_DELIVER_MS"), "transaction": (16, "TRAN_MSG")}
+REFUSED |= {"timerDeliverMs": (13, "TIMER_DELIVER_MS")}
 MAX_BODY = 4 << 20
 REBALANCE_NOTICE_S = 8.0  # well under the client's own rebalance period of 20 s: only a notice makes it that fast
 

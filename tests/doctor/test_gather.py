@@ -106,7 +106,7 @@ def test_a_store_is_looked_at_without_writing(basic_copy: Path) -> None:  # noqa
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")}
     facts = gather_store(basic_config(basic_copy))
     assert facts.error == ""
-    assert [entry.kind for entry in facts.unsupported] == ["timer", "transaction"]
+    assert [entry.kind for entry in facts.unsupported] == ["timer"]
     assert facts.tail is not None
     assert (facts.tail.records, facts.tail.end_offset, facts.tail.damage) == (4302, 3478574, "")
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")} == before

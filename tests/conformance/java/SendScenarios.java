@@ -13,14 +13,10 @@ import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
-import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
-import org.apache.rocketmq.client.producer.TransactionListener;
-import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.message.Message;
-import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Every way of sending that this broker serves, and those it must refuse. */
@@ -200,33 +196,8 @@ final class SendScenarios {
         Message deliver = message(topic, null, null, "deliver");
         deliver.setDeliverTimeMs(System.currentTimeMillis() + 60_000);
         seen.put("timerDeliverMs", outcome(() -> producer.send(deliver)));
-        seen.put("transaction", transaction(clients, topic));
         seen.put("stored", Fetch.topic(clients.pull("judge_reader"), topic));
         return seen;
-    }
-
-    private static Map<String, Object> transaction(Clients clients, String topic) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer("judge_transaction");
-        producer.setNamesrvAddr(clients.namesrv);
-        producer.setInstanceName("judge-transaction-" + System.nanoTime());
-        producer.setRetryTimesWhenSendFailed(0);
-        producer.setTransactionListener(new TransactionListener() {
-            @Override
-            public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-
-            @Override
-            public LocalTransactionState checkLocalTransaction(MessageExt message) {
-                return LocalTransactionState.COMMIT_MESSAGE;
-            }
-        });
-        producer.start();
-        try {
-            return outcome(() -> producer.sendMessageInTransaction(message(topic, null, null, "half"), null));
-        } finally {
-            producer.shutdown();
-        }
     }
 
     /** Plain filling: `count` messages with keys and tags, every tenth round a client batch, every 50th a large body. */
