@@ -3,11 +3,14 @@
 #include <stdlib.h>
 
 #include "reader_state.h"
+#include "record_prefetch.h"
 
 #define SEGMENTS_MAPPED 256u
 #define QUEUES_MAPPED 2048u
 #define SCAN_BYTES_MIN 16000 /* maxFilterMessageSize */
 #define UNIT RMQ_CQ_UNIT_BYTES
+#define PREFETCHED_TAIL_BYTES 256
+#define UNITS_AHEAD 8        /* records whose cache lines are prefetched */
 #define BULK_SHARE 4 /* a bulk answer may have the bytes of so many others: it costs its reader as much as a small one */
 
 int rmq_pulls_open(struct rmq_reader *r)
@@ -54,6 +57,8 @@ struct scan {
     int64_t scan_bytes_max;
     int64_t skip_below; /* units of a removed segment are passed over */
     struct rmq_loaded loaded;
+    struct rmq_file_map *map;  /* of the last record */
+    uint64_t map_position;     /* position of its file in the log */
 };
 
 static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *out,
@@ -89,6 +94,17 @@ static void pass_over(struct rmq_pull_result *out)
 
 enum taken { TAKEN, PASSED_OVER, GONE, NOT_MAPPED, ON_DISK };
 
+/* Prefetches the record of a unit, if it is in the same file as the last one: the filter waits for memory most of the time. */
+static void prefetch(const struct scan *scan, const uint8_t *unit_at)
+{
+    struct rmq_cq_unit unit;
+    if (!scan->map || !rmq_cq_decode(unit_at, &unit))
+        return;
+    uint64_t at = (uint64_t)unit.commit_log_offset - scan->map_position; /* huge in front of the file */
+    if (unit.size > 0 && at < scan->map->file_bytes && (uint32_t)unit.size <= scan->map->file_bytes - at)
+        rmq_prefetch_record(scan->map->base + at, unit.size, PREFETCHED_TAIL_BYTES);
+}
+
 /* One unit whose tags match. */
 static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, struct scan *scan,
                               const struct rmq_cq_unit *unit)
@@ -107,6 +123,8 @@ static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, st
         return GONE;
     }
     if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER) {
+        scan->map = map;
+        scan->map_position = position - position % segment_bytes;
         if (!rmq_is_in_memory(r->settings, scan->log_end, position) &&
             !rmq_filter_is_loaded(&scan->loaded, map, at, (uint32_t)unit->size))
             return ON_DISK;
@@ -150,6 +168,8 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
         out->next_offset = p->offset + (int64_t)i + 1;
         if (unit.commit_log_offset < scan->skip_below)
             continue;
+        if (scan->map && i + UNITS_AHEAD < count)
+            prefetch(scan, at + UNITS_AHEAD * UNIT);
         if (!rmq_tags_match(&p->filter, unit.tags_code)) {
             pass_over(out);
             continue;

@@ -4,24 +4,16 @@
 
 #include "bytes.h"
 #include "consume_queue.h"
+#include "record_prefetch.h"
 
-#define LINE_BYTES 64
 #define UNITS_AHEAD 8               /* records whose cache lines are prefetched */
+#define TAIL_BYTES (2 * RMQ_LINE_BYTES)
 #define BYTES_AHEAD 4096            /* of a log that is read as a whole */
 #define FAR_RECORD_BYTES 512        /* below, the hardware's own prefetching reaches the next record in time */
 
-/* Its head, and its end where topic and properties are. */
-static void ask_for(const uint8_t *record, int64_t size) {
-    __builtin_prefetch(record);
-    __builtin_prefetch(record + LINE_BYTES);
-    __builtin_prefetch(record + size - 1);
-    if (size > 2 * LINE_BYTES)
-        __builtin_prefetch(record + size - LINE_BYTES - 1);
-}
-
 /* Asks for the lines up to `to`; the hardware alone starts again at each record. Returns how far they are asked for. */
 static uint64_t ask_up_to(const uint8_t *data, uint64_t asked, uint64_t to) {
-    for (; asked < to; asked += LINE_BYTES)
+    for (; asked < to; asked += RMQ_LINE_BYTES)
         __builtin_prefetch(data + asked);
     return asked;
 }
@@ -81,7 +73,7 @@ void rmq_rows_from_log(struct rmq_arrow_rows *rows, const struct rmq_wanted_rows
         if (size >= FAR_RECORD_BYTES && rows->value.offsets)
             asked = ask_up_to(data, asked > next ? asked : next, end - next < BYTES_AHEAD ? end : next + BYTES_AHEAD);
         else if (size >= FAR_RECORD_BYTES && end - next >= size)
-            ask_for(data + next, (int64_t)size); /* as long as this one, at a guess */
+            rmq_prefetch_record(data + next, (int64_t)size, TAIL_BYTES); /* as long as this one, at a guess */
         view->position = data_start == RMQ_WALK_ANYWHERE ? view->physical_offset : data_start + (int64_t)from;
         if (view->physical_offset != view->position) {
             reason = RMQ_WALK_BAD_PLACE;
@@ -206,7 +198,7 @@ void rmq_rows_from_units(struct rmq_arrow_rows *rows, const struct rmq_wanted_ro
         } else {
             struct unit ahead = unit_at(units, from + UNITS_AHEAD < count ? from + UNITS_AHEAD : from);
             if (is_written(ahead) && is_inside(ahead, data_start, data_bytes))
-                ask_for(data + (ahead.position - data_start), ahead.size);
+                rmq_prefetch_record(data + (ahead.position - data_start), ahead.size, TAIL_BYTES);
             const uint8_t *record = data + (unit.position - data_start);
             reason = put_unit(rows, wanted, name, queue_offset, unit, record, &stop->view);
         }
