@@ -41,6 +41,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
         **_handlers_of_the_broker(broker),
         **_handlers_of_replicas(broker),
         RequestCode.CONSUMER_SEND_MSG_BACK: slaves.not_on_slaves,
+        RequestCode.END_TRANSACTION: slaves.end_transaction,
         RequestCode.STAGED_WRITES: slaves.not_on_slaves,
     }
     return HandlerTable(
@@ -137,7 +138,6 @@ def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
         RequestCode.SEND_MESSAGE: sending.send,
         RequestCode.SEND_MESSAGE_V2: sending.send,
         RequestCode.SEND_BATCH_MESSAGE: sending.send,
-        RequestCode.END_TRANSACTION: sends.not_yet,
         RequestCode.PULL_MESSAGE: pulling.pull,
         RequestCode.LITE_PULL_MESSAGE: pulling.pull,
         RequestCode.QUERY_MESSAGE: querying.query_message,

@@ -278,11 +278,6 @@ class SendRequests:
         return request.reply(code, remark, {"MSG_REGION": self.live.config.region_id, "TRACE_ON": trace_on})
 
 
-def not_yet(request: Request) -> Answer:
-    """37: RocketMQ's answer to an unknown code, so that clients keep their messages."""
-    return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.command.code} not supported")
-
-
 def _is_positive(text: str) -> bool:
     """True if a delay level delays. Text that is no number counts as positive, so that no malformed level passes."""
     try:

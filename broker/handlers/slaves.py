@@ -55,6 +55,11 @@ def message_request_modes(request: Request) -> Answer:
     return request.reply(body=json_body.write_body({"messageRequestModeMap": {}}))
 
 
+def end_transaction(request: Request) -> Answer:
+    """37 on a slave, answered as stock's `EndTransactionProcessor` does. The producer's broker checks again later."""
+    return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, ON_SLAVE)
+
+
 def not_on_slaves(request: Request) -> Answer:
     """36 and 270001 on a slave. Read workers of a master forward them to the worker `services`, which slaves do not
     have."""

@@ -154,6 +154,8 @@ def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
                 answer = client.send(topic, b"x")
                 assert answer.code == 14
                 assert "this broker is a slave" in (answer.remark or "")
+            ended = client.ask(RequestCode.END_TRANSACTION, {"commitOrRollback": 8})
+            assert (ended.code, "this broker is a slave" in (ended.remark or "")) == (11, True)
             staged = client.ask(RequestCode.STAGED_WRITES, {"operation": "describe"})
             assert (staged.code, "this broker is a slave" in (staged.remark or "")) == (14, True)
         wait_for_log(broker, LOG_END)
