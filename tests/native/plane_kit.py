@@ -47,6 +47,10 @@ def _close_all(descriptors: list[int]) -> None:
         os.close(descriptor)
 
 
+ROWS = [row for row in WORKERS.rows(2, slave=False) if row.name not in ("delay", "transactions")]
+"""The workers of a kit. Tests name ports and answerers by number: theirs follow these."""
+
+
 class Kit:
     """One plane, its arenas and a store; small rings, so that wrapping around is the rule."""
 
@@ -61,12 +65,9 @@ class Kit:
         capacity.topics = capacity.groups = capacity.subscriptions = capacity.offsets = 64
         capacity.queues = 4096
         capacity.parked_slots = 4 * request_slots
-        rows = [
-            row for row in WORKERS.rows(2, slave=False) if row.name not in ("delay", "transactions")
-        ]  # ports 3.. are the tests' own
-        plans = port_plans(rows)
+        plans = port_plans(ROWS)
         fill_port_plans(capacity, [replace(plan, request_slots=request_slots) for plan in (*plans, *ports)])
-        rings = (*answerer_plans(rows), *answerers)
+        rings = (*answerer_plans(ROWS), *answerers)
         fill_answerer_plans(
             capacity, [replace(plan, inbox_bytes=inbox_bytes, answer_bytes=inbox_bytes) for plan in rings]
         )

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plane_kit import Kit
+from plane_kit import ROWS, Kit
 from reader_kit import ReaderKit, connected, request
 from waiting import wait_until
 
 from ringmq.ipc.answerers import AnswererPlan
-from ringmq.ipc.workers import WORKERS, answerer_plans
+from ringmq.ipc.workers import answerer_plans
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 
-ROLE, ANSWERER = 25, len(answerer_plans(WORKERS.rows(2, slave=False)))
+ROLE, ANSWERER = 25, len(answerer_plans(ROWS))
 """Its row of the table is the last."""
 CODE, OTHER = 270_099, 105
 PATIENCE_NS = lib.RMQ_ASK_PATIENCE_MS * 1_000_000
