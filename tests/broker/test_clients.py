@@ -22,6 +22,7 @@ from ringmq.remoting.subscription import SubscriptionData, java_string_hash
 from tests.broker.fakes import START_MS, FakePlane, Harness, make_harness, peer
 
 HAS_MEMBERS, BROADCASTING = 0x8, 0x10
+ONE_RETRY_QUEUE, SIXTEEN_RETRIES = 1 << 8, 16 << 16
 
 
 def test_a_heartbeat_shows_in_the_plane_before_its_answer() -> None:
@@ -29,7 +30,7 @@ def test_a_heartbeat_shows_in_the_plane_before_its_answer() -> None:
     harness.make_topic("T")
     answer = harness.join("G", {"T": "a || b"}, version=5)
     assert (answer.code, answer.ext_fields) == (0, {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"})
-    assert harness.plane.group_flags("G") == 0x1 | 0x2 | 0x4 | HAS_MEMBERS
+    assert harness.plane.group_flags("G") == 0x1 | 0x2 | 0x4 | HAS_MEMBERS | ONE_RETRY_QUEUE | SIXTEEN_RETRIES
     hashes = sorted([java_string_hash("a"), java_string_hash("b")])
     assert harness.plane.subscription("G", "T") == (SUBSCRIPTION_TAGS, 5, hashes)
     assert harness.plane.word("%RETRY%G") == (6, 1, 1, 1 | 2)

@@ -365,14 +365,10 @@ def test_oneway_refusals_are_silent() -> None:
     assert isinstance(ask(make_harness(), "bad name", oneway=True), Release)
 
 
-def test_end_transaction_waits_for_its_issue() -> None:
-    answer = make_harness().ask(37, {})
-    assert (answer.code, answer.remark) == (3, " request type 37 not supported")
-
-
-def test_control_of_a_slave_answers_send_backs() -> None:
+def test_control_of_a_slave_answers_what_services_answer() -> None:
     harness = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
     assert harness.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {}).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert harness.ask(RequestCode.END_TRANSACTION, {}).code == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
 def test_a_slave_takes_no_sends_and_makes_no_topics() -> None:

@@ -183,7 +183,7 @@ def test_a_hold_outlives_every_death_and_an_adoption_without_the_slave(tmp_path:
         assert not takes_sends(master)
         assert held_for(master) == [address]
         decide(master, "adopt")
-        wait_until(lambda: "was taken over" in master.log_tail(), "the adoption has ended")
+        wait_until(lambda: "was not taken over" in master.log_tail(), "the adoption has ended")
         wait_until(lambda: held_for(master) == [address], "the store is open again, and writes are held")
         assert not takes_sends(master)
         decide(master, "salvage")

@@ -234,7 +234,7 @@ def test_what_no_consume_queue_has_is_refused(kit: Kit, reader: QueueReader) -> 
             reader.units(slot, 0, 10)
     with pytest.raises(ValueError, match="tag hashes"):
         reader.units(0, 0, 10, range(TAGS_MAX + 1))
-    with pytest.raises(ValueError, match="0 log files"):
+    with pytest.raises(ValueError, match="log_files_max = 0"):
         QueueReader(kit.plane, 0, 1)
 
 
