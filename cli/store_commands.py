@@ -1,4 +1,4 @@
-"""`ringmq store inspect|unserved|verify`: look at a store folder while its broker runs or not.
+"""`ringmq store inspect|unserved|timers|verify`: look at a store folder while its broker runs or not.
 
 Beside a running broker the confirm offset of its watermark page bounds every read. Without one the end of the queues
 does.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ LIMIT = 20
 
 @click.group()
 def store() -> None:
-    """Inspect and verify a store folder, count what waits there unserved."""
+    """Inspect and verify a store folder, count what waits there."""
 
 
 def _store_options(command: Any) -> Any:
@@ -160,6 +161,34 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
     else:
         click.echo("nothing waits")
     sys.exit(1 if rows else 0)
+
+
+@store.command()
+@_store_options
+def timers(folder: Path, config: Path | None, settings: tuple[str, ...], output: str) -> None:
+    """Show what waits in the timer wheel that a stock broker has left in FOLDER, by topic.
+
+    Nothing is written. Messages of the timer topic that stock had not put into its wheel yet are counted apart.
+    """
+    try:
+        from ringmq.timer.report import report
+    except ModuleNotFoundError as error:
+        raise click.ClickException(not_installed("ringmq store timers", error.name, "broker")) from error
+    from ringmq.store.config_files import ConfigFileError
+    from ringmq.store.mapped_file import StoreLoadError
+
+    found, _, _ = _open(folder, config, settings)
+    try:
+        facts, rows = report(found, _properties(config, settings), int(time.time() * 1000))
+    except (ConfigFileError, StoreLoadError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if output == "json":
+        click.echo(json.dumps({**facts, "topics": rows}, ensure_ascii=False, indent=2))
+        return
+    for name, value in facts.items():
+        click.echo(f"{name}: {value}")
+    click.echo()
+    print_rows("table", rows, ["topic", "messages", "rolls", "deletes", "first_due", "last_due"])
 
 
 def _index_rows(found: Any) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "filters": set(),
     "remoting": {"native", "fastjson"},
     "store": {"native", "fastjson"},
+    "timer": {"native", "remoting", "store"},
     "ha": {"native", "ipc", "remoting", "store"},
     "broker": {"native", "ipc", "filters", "remoting", "store", "ha"},
     "services": {"native", "ipc", "remoting", "store", "broker"},
@@ -30,7 +31,7 @@ MAY_IMPORT = {
 }
 # Imports inside functions only: `--help` must load none of these.
 MAY_IMPORT_LAZILY = {
-    "cli": {"store", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
+    "cli": {"store", "timer", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
     "client": {"native"},
     # For the Spark bench, the segments that a killed broker leaves, and the worker of bench-port (a service).
     "loadtest": {"spark_bridge", "ipc", "native", "store", "services", "filters"},
