@@ -1,5 +1,9 @@
 """A master's decisions about its slaves: `step(event, now_ms) -> effects`, without sockets and shared memory.
 
+`ha/master_shell.py` passes events of the C loop and the time (a monotonic clock) in, and carries the effects out. The
+core answers no send. It sets the replica requirement (`Require`) and the replication state, by which
+`native/src/completer.c` answers parked sends.
+
 One connection:
 
     Connected --> ready --FirstReport at a possible offset--> transfer --Closed--> gone
@@ -10,7 +14,8 @@ One connection:
 If a slave without a handshake has a longer log and haAllowedNetworks names its host, the core notifies control, which
 holds writes. Any other host that asks for an offset beyond the end changes nothing.
 
-The group (replication_state):
+A slave counts as in sync after its first report, while its gap is small and its reports go on (`ha/in_sync.py`). A
+slave that lags or leaves no longer counts. The group's state may change then:
 
     OK --fewer in sync than needed, and fewer connected--> LOST (11)
     OK --fewer in sync than needed, enough connected--> STALLED (12)

@@ -6,7 +6,7 @@
        +---- it rests ---+  +--Exited five times in a row-----------+--> Finished(EXIT_CRASH_LOOP)
 
 `TRANSITIONS` holds every pair of state and event. A worker's row (`ipc/workers.py`) gives the phase in which it stops
-and whether it is optional.
+and whether it is optional. `ipc/supervisor.py` watches the processes, makes the events, and carries the effects out.
 
 A worker that has served restarts at once. A worker that keeps dying soon after its start, perhaps from the same request
 each time, waits longer each time. Otherwise its starts would take CPU time from the workers that serve.
@@ -14,6 +14,10 @@ each time, waits longer each time. Otherwise its starts would take CPU time from
 A worker that its word starts ends with EXIT_RESTED when it has no work. It is dormant again; that is no death. The word
 may be set again while the process ends; then the worker starts once more. The word stays set until a start clears it,
 so `ActivationRequested` may be ignored in every state but dormant.
+
+Three watches find a hung worker. An optional worker whose loop stands still is `Silent`: it is killed and replaced. A
+read worker that receives nothing ends by itself with EXIT_HUNG_READER. The service manager's watchdog covers all other
+workers, and restarts the broker as a whole.
 
 A stop goes by the rows' phases. Each phase gets SIGTERM and ends before the next begins, so that all accepted requests
 are answered, appended, flushed and dispatched. If a worker is down then and has to finish its predecessor's work, the

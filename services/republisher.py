@@ -1,8 +1,15 @@
 """Publishes stored records again through an ordered port. All services that republish share this module.
 
-The token of a request is the mark of its record (native/src/published_marks.h). A replacement finds the progress of the
-copies in the completions of its predecessor. After a loss of the plane it finds it in the copies on disk.
-`RepublishFlow` decides; this module reads, copies and submits, with one C call for each step of a batch.
+The token of a request is the mark of its record (native/src/published_marks.h). Each record is published exactly once:
+
+- Progress is a word of the role block for each lane (`ipc/republish_words.py`), so it outlives the process.
+- A replacement first takes the completions of the dead process, which tell by their tokens what was stored.
+- After a loss of the plane the service's `recover` finds the progress in the copies on disk.
+- After a refusal the ordered port refuses all later requests. The service settles as after a death, pauses, and submits
+  the refused record again.
+
+`RepublishFlow` decides; this module reads, copies and submits, with one C call for each step of a batch. A service
+supplies its role, `recover`, the edits of its copies, the target of each record, and the time at which it is due.
 """
 
 from __future__ import annotations

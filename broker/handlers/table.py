@@ -1,9 +1,16 @@
 """One request from its code to its answer, with the rules of all requests.
 
+`HandlerTable.begin` looks a handler up by the request's code. Before it calls the handler, it answers 3 for an unknown
+code, and 16 if the peer may not send the request (`broker/requests/access.py`). A handler gets the `Request` and
+returns its answer: a response, or an order such as Redo, Wait, Close or Drop. It returns long work as `Slices`, which
+the runner advances between other requests.
+
 Errors that any handler may raise become answers here: a bad field its code and remark, a full shared table code 1.
 Oneway requests are never answered, not even with an error. Any other exception is a defect:
-`broker/requests/runner.py` logs its trace and answers 1. `broker/control_wiring.py` registers the handlers. A handler
-returns long work as `Slices`, which the runner advances between other requests.
+`broker/requests/runner.py` logs its trace and answers 1.
+
+A new request needs a handler in a module of this folder, a line in `handlers_of` of `broker/control_wiring.py` or in a
+function that it calls, and a class of access in `remoting/access.py`.
 """
 
 from __future__ import annotations

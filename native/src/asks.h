@@ -1,4 +1,4 @@
-/* asks.h: asking another role, and answering. layout.h has the order of stores (2 and 9), asks_layout.h the words. */
+/* asks.h: asking another role, and answering. layout.h has the order of stores (2), asks_layout.h the words. */
 #ifndef RMQ_ASKS_H
 #define RMQ_ASKS_H
 #include "plane.h"

@@ -1,6 +1,6 @@
 /* asks_layout.h: asks of one role to another. An answerer has one inbox, into which every asker puts its asks. It has a ring of
  * answers to each role that asks it. A new answerer is a row of the worker table: no other code names it. layout.h has the
- * protocol (2 and 9).
+ * protocol (2).
  */
 #ifndef RMQ_ASKS_LAYOUT_H
 #define RMQ_ASKS_LAYOUT_H

@@ -1,5 +1,10 @@
-/* completer.c: takes answers out of `parked` into `completed` of each port. completer.h has the conditions of an answer,
- * layout.h (4) the order of stores and what a death of flush leaves.
+/* completer.c: takes answers out of `parked` into `completed` of each port. A parked send is stored in the log, and its answer
+ * waits for the disk or for replicas. completer.h has the conditions of an answer, and the code at a time-out or without
+ * replicas. The message stays in the log whatever the answer is.
+ *
+ * `parked` lies in shared memory. The replacement of a dead flush goes on at parked.tail, and no answer is lost or comes twice
+ * (layout.h, 4). If all processes die, the parked sends die with the plane: clients see a lost connection, and recovery keeps
+ * the valid records.
  *
  * Entries leave `parked` in the order of the log: the first one that still waits stops the rest. All entries wait for the same
  * conditions, so none of the rest could be answered earlier. */

@@ -7,6 +7,9 @@
  * <name> is ringmq-<st_dev>-<st_ino> of the store root in hex: a store has one plane. The main process (the role
  * SUPERVISOR) makes the plane again whenever it opens the store. All integers are in the machine's own order.
  *
+ * Version: build_native.py computes RMQ_PLANE_VERSION from the text of this header and of the other sources that define the
+ * plane. rmq_plane_check refuses a plane whose magic, version or size of the header differ from those of its own build.
+ *
  * What must stay true:
  *  1. One writer per word. The comment behind each block names the role that writes it. Exceptions: a bell's
  *     `sleeping`, a role's `activation_requested`, the head of the inbox, and words of a dead role, which the
@@ -24,67 +27,83 @@
  *     consumer: store `sleeping`; fence; look at head once more; wait; use the slots; store tail + n
  *
  *   The two fences let the producer see `sleeping` or the consumer see the head. A death leaves
- *     slots behind head      nobody has seen them. The next producer goes on at head and fills them again.
+ *     slots behind head      no process has read them. The next producer fills them again.
  *                            [port-request-filled, reader-request-filled, verdict-filled, reader-commit-filled,
  *                            dispatch-arrival]
  *     a head without a bell  rule 5. [port-requests-published, reader-requests-published, reader-commit-published,
  *                            dispatch-arrived-head, write-append-offset, flush-completed-head]
- *     slots before tail      the next consumer meets them once more. A read worker drops them by their generation
+ *     used slots before the store of tail
+ *                            the next consumer takes them once more. A read worker drops them by their generation
  *                            [reader-completions-answered, reader-verdicts-applied]. Control stores the same offsets
  *                            again [control-commits-taken]. The completer knows each answer's place (4).
  *
- * 2. ASKS (asks.c). Each answerer has an inbox (MPSC, records of rmq_inbox_record) and a ring of answers (SPSC, records of
- *   rmq_verdict) to each role that asks it. Control is the first answerer.
+ * 2. ASKS (asks.c). An ask is a request of one role (the asker) to another (the answerer). Each answerer has one inbox, a byte
+ *   ring of rmq_inbox_record with many producers. It has a ring of answers (rmq_verdict, SPSC) to each role that asks it.
+ *   Control is the first answerer.
  *
- *     asker:    store the inbox's number and its head as claim_position in the own role block; fence; compare-and-swap
- *               head to its new value, or begin again; where the record does not fit before the ring's end, a PAD record
- *               fills the rest; store the NEGATIVE length [inbox-claimed]; fill [inbox-filled]; store the positive length,
- *               which commits the record; store ~0 as claim_position; set `activation_requested` of an answerer that
- *               may be dormant [worker-activation-requested]; ring it
- *     answerer: stops at a length that is not positive; else copies the record, stores its end as consumed_to
- *     [inbox-given-up],
- *               makes a PAD of it [inbox-padded], clears it [inbox-cleared], zeroes its length [inbox-zeroed], stores
- *               tail [inbox-taken]; answers: fills a record [verdict-filled], stores head [verdict-published], rings the
- *               asker
+ *   The asker
+ *     1  stores the inbox's number and its head as claim_position in its own role block; fence
+ *     2  moves head by compare-and-swap, or begins again. If the record does not fit before the ring's end, a PAD record
+ *        fills the rest
+ *     3  stores the negative length                                   [inbox-claimed]
+ *     4  fills the record                                             [inbox-filled]
+ *     5  stores the positive length, which commits the record; stores ~0 as claim_position
+ *     6  sets `activation_requested` of an answerer that may be dormant [worker-activation-requested]
+ *     7  rings the answerer
+ *   The answerer stops at a length that is not positive. Of each record before that it
+ *     1  takes a copy
+ *     2  stores the record's end as consumed_to                       [inbox-given-up]
+ *     3  makes the record a PAD                                       [inbox-padded]
+ *     4  clears the bytes behind the first eight                      [inbox-cleared]
+ *     5  zeroes the length                                            [inbox-zeroed]
+ *     6  stores tail                                                  [inbox-taken]
+ *     7  fills a record of the asker's ring of answers [verdict-filled], stores head [verdict-published], rings the asker
  *
- *   Consumed bytes are zero, so that a stale length is never taken for a record. A dead writer leaves a length of 0
- *   (between swap and mark) or a negative one: an orphan, which stops the ring. The supervisor stores ~0 into the dead
- *   role's claim_position and rings control. The answerer makes a PAD of the orphan when no role claims at or below tail
- *   of its inbox: a writer that is only stopped is waited for. A length of 0 does not say how long the claim was. It ends
- *   at the next mark, at the ring's end, at head, or where a living role may have claimed. A dead answerer leaves a PAD,
- *   which the next one skips, or a length of 0, which it treats as an orphan.
+ *   Consumed bytes are zero, so that no stale length counts as a record.
  *
- *   Either the client of an ask is told to try again, or the ask is done. Control's askers see its generation: all that
- *   it was asked is given up. Any other answerer, which may be dormant, says what it takes:
+ *   A dead asker leaves an orphan, which stops the inbox: a length of 0 (death between 2 and 3) or a negative length. The
+ *   supervisor stores ~0 into the dead role's claim_position and rings control. The answerer makes a PAD of the orphan when no
+ *   role claims at or below the inbox's tail. So the answerer waits for an asker that is only stopped. A length of 0 does not
+ *   tell the size of the claim. The PAD then ends at the next length that is not 0, at the ring's end, at head, or where a
+ *   living role may have claimed.
  *
- *     answerer: start_position = tail, or consumed_to where that is larger [answerer-begins]; state = serving; fence
- *     [answerer-serves]; serving_since_ns = clock
- *               [answerer-served]; start_generation = its generation [answerer-begun]; takes asks, but those that were
- *               received RMQ_ASK_PATIENCE_MS before serving_since_ns, which are void
- *     asker:    start_generation is that of the role: asks before start_position were lost with the predecessor,
- *     those that are
- *               void are given up, the others wait. The role is not serving: the clock is read first, then the state, and
- *               asks whose patience is over are given up. The answerer reads its own clock later, so they are void.
+ *   A dead answerer leaves a PAD, which its replacement skips, or a length of 0, which its replacement treats as an orphan.
+ *
+ *   Lost asks: an ask is done, or its client is told to try again. Control's askers see control's new generation and give up
+ *   everything that they have asked. Any other answerer may be dormant when it is asked. So an ask waits for it, at most
+ *   RMQ_ASK_PATIENCE_MS, and the answerer publishes at its start which asks it takes.
+ *
+ *   The answerer at its start
+ *     1  stores start_position: tail, or consumed_to if that is larger [answerer-begins]
+ *     2  stores state = serving; fence                                [answerer-serves]
+ *     3  stores serving_since_ns = clock                              [answerer-served]
+ *     4  stores start_generation = the role's generation              [answerer-begun]
+ *     5  takes asks. An ask is void if it was received RMQ_ASK_PATIENCE_MS or longer before serving_since_ns.
+ *   The asker
+ *     if start_generation is the role's generation: gives up asks before start_position, which were lost with the dead
+ *         answerer, and void asks. The others wait.
+ *     if the role is not serving: reads the clock, then the state, and gives up asks that have waited RMQ_ASK_PATIENCE_MS. The
+ *         answerer reads its own clock later, so these asks are void.
  *
  * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_plan.c, write_batch.c). A death of the actor behind a
  *   step leaves what stands beside it.
  *
- *     owner  bytes into the arena             bytes that nobody points at                   [reader-properties-ready]
- *            slots behind request.head        slots that nobody has seen                    [..-request-filled]
+ *     owner  bytes into the arena             bytes of no request                           [reader-properties-ready]
+ *            slots behind request.head        slots that no process has read                [..-request-filled]
  *            request.head                     requests that write takes                     [..-requests-published]
  *     write  plan                             nothing: it stores nothing
  *            journal.intent_high              bytes between append_offset and intent_high:  [write-intent]
  *            records, blanks                  the next write zeroes them [write-element, write-element-offset,
  *                                             write-blank, write-record]
- *            completions, parked entries      slots that nobody has seen                    [write-answer]
- *            entry of generation + 1          an entry that nobody reads                    [write-journal-entry]
+ *            completions, parked entries      slots that no process has read                [write-answer]
+ *            entry of generation + 1          an entry that no process reads                [write-journal-entry]
  *            journal.generation               THE COMMIT: the batch has happened as a whole [write-journal]
  *            request tails                    \ the next write stores them as the entry says, before it takes
  *            appended heads                    | requests: absolute values, the same any number of times
  *            parked head                       | [write-request-tail, write-completion-head, write-parked-head,
  *            append_offset                    /  write-append-offset]
  *            bells                            rule 5
- *     owner  uses the completion              the next owner meets it again
+ *     owner  uses the completion              the next owner takes it again
  *            tail of its ring                 the arena's bytes are free                    [port-completions-done]
  *
  *   write drops a request whose generation is not its port's: nothing is stored, no completion comes. A refused
@@ -96,8 +115,8 @@
  *   TIED REQUESTS. RMQ_APPEND_FLAG_WITH_NEXT ties a request to its successor in the ring. A chain is one unit: one store
  *   of request.head publishes it, one batch takes it, and so one generation of the journal commits it, with the
  *   completions of all its requests. A death of write or of the owner leaves the whole chain or none of it.
- *     place     a chain that begins within its port's share of a batch is taken whole. What it has beyond the share, the
- *               port's next shares lack. It rolls into the next file once; all of it waits for a file that is not there.
+ *     place     a chain that begins within its port's share of a batch is taken whole. Its excess is taken off the port's
+ *               next shares. A chain moves to the next log file at most once, and waits as a whole for a missing file.
  *     room      it waits until rings and parked_max have room for all of its requests. While it waits for room in
  *               `parked`, the other ports leave free what it needs.
  *     refusal   a request at fault refuses the chain: it has its own cause, the others have its code and CHAIN_REFUSED.
@@ -123,29 +142,31 @@
  *   comes twice, and none is skipped.
  *
  *   A port at its cap, or a full `parked`, makes write store awaits_parked, arm its bell and look once more. The completer
- *   stores parked.tail, fences, looks at awaits_parked and rings write. A dead write leaves the word as it was: the
- *   completer rings in vain until the next one stores it.
+ *   stores parked.tail, fences, looks at awaits_parked and rings write. A dead write leaves the word as it was, and the
+ *   completer rings without effect until the replacement stores the word.
  *
  * 5. TABLES (plane_tables.c; control writes, dispatch its half of a queue).
  *     add             fill the entry [control-topic-filled, and alike for queue, group, offset]; store the count
- *                     [-counted]; store the cell of the hash [-findable]. Before the count, the next control fills the
- *                     entry again. Between count and cell the name is not found (a queue may be, beside queue 0 of
- *                     its topic). The next control adds it again, and the place is lost for this plane.
+ *                     [-counted]; store the cell of the hash [-findable]. A death before the count: the next control
+ *                     fills the entry again. A death between count and cell: a search does not find the name (it may find
+ *                     a queue, beside queue 0 of its topic). The next control adds the name again, and this plane loses
+ *                     the place of the first entry.
  *     settings        of a topic or a group are one word, of the broker a word each: one store changes them.
  *     subscription    control fills copy[(version + 1) & 1] [control-subscription-filled], then stores version + 1
- *                     [control-subscription-published]. A reader copies copy[version & 1] and looks at version again.
- *                     An entry that says NONE may be given to another pair [control-subscription-unlinked,
+ *                     [control-subscription-published]. A reader copies copy[version & 1], then checks that version is the
+ *                     same. Control may give an entry that says NONE to another pair [control-subscription-unlinked,
  *                     -nameless, -named]. A new control withdraws all subscriptions: their clients register again.
- *                     Admission rules are published in the same way (admission_rules.c).
+ *                     admission_rules.c publishes admission rules in the same way.
  *     filter          a compiled condition in a slot. Control stores an even version [control-filter-withdrawn], fills the
  *                     slot [control-filter-filled], then stores an odd version [control-filter-published]. A reader
- *                     copies the program, looks at the version again, verifies its copy. A subscription names slot and
- *                     version; where the slot has another one, control is asked. A new control withdraws all programs.
- *     consumer offset one store. It moves by commits that readers put into their commit rings, or by requests.
- *     queue           dispatch stores times [dispatch-queue-times], min_offset [dispatch-queue-min], then max_offset
- *                     [dispatch-queue-max], when the units are written. A reader that parks a pull stores its flag
- *                     [reader-parked-flagged], fences and looks at max_offset; dispatch stores max_offset, fences and
- *                     looks at the flag: one of the two sees the other.
+ *                     copies the program, checks that the version is the same, and verifies its copy. A subscription names
+ *                     slot and version. If the slot has another version, the reader asks control. A new control withdraws
+ *                     all programs.
+ *     consumer offset one store. Commits that readers put into their commit rings move it, or requests.
+ *     queue           dispatch writes the units, then stores times [dispatch-queue-times], min_offset
+ *                     [dispatch-queue-min] and max_offset [dispatch-queue-max]. A reader that parks a pull stores its flag
+ *                     [reader-parked-flagged], fences, and reads max_offset. Dispatch stores max_offset, fences, and reads
+ *                     the flag. So one of the two sees the other.
  *
  * 6. WATERMARKS (watermarks_layout.h). All are positions in the log, in bytes.
  *
@@ -165,7 +186,7 @@
  *     min_offset         flush                the log's first byte; only grows
  *
  *   Each of these relations, and tail <= head <= tail + capacity of each ring, is checked by the role that uses it, once a
- *   batch (invariant.h): the word that only grows is read last. What does not hold ends the process.
+ *   batch (invariant.h): the word that only grows is read last. A relation that does not hold ends the process.
  *
  * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
  *   process. Requests, completions, asks and answers carry a generation. worker_activation.h has the start of a
@@ -246,13 +267,13 @@ struct rmq_plane_header {
     uint64_t start_id;
     uint64_t recovered_end;      /* supervisor, once: the end of the recovered part that may be read; dispatch reaches it */
     uint8_t reserved[24];
-    struct rmq_tables tables;
-    struct rmq_memory memory;
-    struct rmq_settings settings;
-    struct rmq_role roles[RMQ_ROLES_MAX];
-    struct rmq_ports ports;
+    struct rmq_tables tables;    /* control; dispatch: its half of a queue */
+    struct rmq_memory memory;    /* supervisor */
+    struct rmq_settings settings; /* supervisor; control: live properties */
+    struct rmq_role roles[RMQ_ROLES_MAX]; /* the role itself; supervisor */
+    struct rmq_ports ports;      /* supervisor: rows; owners: requests; write: answers, journal; flush: answers of parked */
     struct rmq_asks asks;        /* askers and answerers */
-    struct rmq_replication replication;
+    struct rmq_replication replication; /* ha; control: commands */
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_STAGES]; /* the role itself */
     struct rmq_admission admission; /* control */
     struct rmq_filters filters;  /* control */

@@ -7,9 +7,13 @@
  *   responses, unusual headers  cold, and so are sends and pulls for which the two functions return COLD
  *   no valid header             the connection is closed. Control logs the first bytes.
  *
- * reader_receive.c has bounded the length (frame_bytes_max) and collected the frame. `ref` owns the frame's bytes: a receive
- * buffer or a block. A function that keeps the bytes takes them out of `ref`. The caller releases the rest. STALL: nothing has
- * happened, and the same frame comes again. `redone` counts how often control has said "run it again"; such a frame is approved.
+ * A frame begins with its length in 4 bytes. reader_receive.c finds frames by it in the received bytes and collects them. It
+ * closes a connection whose length is below 4 or above frame_bytes_max.
+ *
+ * `ref` owns the frame's bytes: a receive buffer or a block. A function that keeps the bytes takes them out of `ref`. The
+ * caller releases the rest. Without room in the request ring or at the answerer the outcome is STALL: nothing has happened, the
+ * connection's bytes wait, and the same frame comes again. `redone` counts how often control has said "run it again"; such a
+ * frame is approved.
  */
 #include "reader_state.h"
 

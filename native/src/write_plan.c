@@ -1,5 +1,6 @@
-/* write_plan.c: plans a batch: the requests that it takes, their places in the log, their refusals. It stores nothing in
- * shared memory, so a death here leaves nothing. ipc/write_plan_twin.py is the twin.
+/* write_plan.c: plans a batch, the first step of each batch of write (write_batch.h). A plan is the list of the requests that
+ * the batch takes, with their places in the log or their refusals. It is private to write, so a death here leaves nothing.
+ * ipc/write_plan_twin.py is the twin; tests/native/test_write_plan_twin.py compares both.
  *
  *   share   a batch has at most RMQ_BATCH_REQUESTS requests and RMQ_BATCH_BYTES. Ports with waiting requests share it by weight,
  *           at least one request each; a chain that took more pays later. Each batch begins at another port.
@@ -7,7 +8,8 @@
  *   refuse  14: a fault of the store, or a hold until an operator chooses a log. 1: too few replicas, a topic or queue that is
  *           gone, a log file that comes too late. 13: too large, or malformed.
  *   order   an ordered port refuses all that follows a refusal, until its owner acknowledges it.
- *   chain   tied requests: all get a place, or all are refused (layout.h, 3).
+ *   chain   tied requests: all get a place, or all are refused (layout.h, 3). A chain that lacks room waits as a whole. One that
+ *           can never fit (too many requests, too many bytes) is refused.
  *   place   a request that does not fit into the log file goes to the next one. If that is not there yet, the batch ends. */
 #include <string.h>
 
@@ -224,9 +226,9 @@ static int plan_chain(struct rmq_writer *w, uint32_t port, uint64_t tail, uint32
     return 1;
 }
 
-/* The next `length` requests of the port wait for room for their answers, or below its cap. Where only `parked` is short, the other
- * ports leave that many places of it free for a chain: else they would take each place that comes free, and the chain would never
- * go. A chain that waits for its owner, or for answers to its own port, keeps nothing from the others. */
+/* The next `length` requests of the port wait for room for their answers, or until fewer than parked_max are parked. If only
+ * `parked` is short, the other ports leave `length` places of it free for the chain. Otherwise they would take each place that
+ * comes free, and the chain would wait for ever. A chain that waits for its owner or for its own port reserves no places. */
 static void wait_for_room(struct rmq_writer *w, uint32_t number, uint64_t length)
 {
     const struct rmq_port *port = &w->ports[number];
