@@ -148,7 +148,7 @@ class ControlLoop:
             self._next_tick_ms = now_ms + TICK_MS
             effects += self._tick(now_ms)
         self._guard("consumer offsets", self._persistence.save_some)
-        if self._saves.is_saving:  # the file of the hold on writes is on disk before its answer, too
+        if self._saves.is_saving:  # so the hold on writes is also on disk before its answer
             self._guard("config files", self._persistence.save_hold)
         self._saves.turn()
         self._replies.perform([*effects, *self._requests.take_effects()])
@@ -250,7 +250,7 @@ class ControlLoop:
             text = f"a record from the master is not dispatched: no folder can have the name of topic {topic!r}"
             self._log_line(self._of_peers, text)
             return
-        # Of a topic that is being deleted nothing is wanted: its folder goes, a topic made again begins at 0.
+        # A topic that is being deleted needs no old records: its folder is removed, and a new topic begins at 0.
         replay_from = int(self._plane.watermarks.append_offset) if topic in self.broker.deletions else None
         batch = record.frame_length != 0
         try:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ringmq.ipc.segment import segment_path
 from ringmq.remoting.json_text import dump_json
 
-if TYPE_CHECKING:  # who only reads the report needs no tables
+if TYPE_CHECKING:  # a process that only reads the report needs no tables
     from ringmq.broker.tables.consumers import ConsumerTable
     from ringmq.broker.tables.producers import ProducerTable
 

@@ -53,7 +53,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     )
     store = StoreView(plane, MessageStore(store_config(config)))
     broker = Broker(config, identity, plane, store)
-    if config.broker_role != "SLAVE":  # a slave takes no requests that could be under way
+    if config.broker_role != "SLAVE":  # a slave has no write, so no send can be under way
         broker.deletions.write_turns = lambda: int(plane.role(lib.RMQ_ROLE_WRITE).progress)
     broker.prepare(now_ms())
     sends_from_ms = config.start_accept_send_request_time_stamp
@@ -66,14 +66,14 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     if notice is not None:
         log(notice)
     broker.admission.publish()
-    plane.subscriptions_clear()  # the process before this one published them
+    plane.subscriptions_clear()  # those of the dead process; clients register again
     plane.filters_clear()
     persistence = Persistence(root, saved_by(broker))
     resume_deletions(broker, persistence, store.topics_on_disk())
 
     def apply_change(changed: BrokerConfig) -> None:
         try:
-            write_run_config(spec.plane_name, changed)  # for a successor of this process
+            write_run_config(spec.plane_name, changed)  # for a replacement of this process
         except OSError as error:
             log(f"the changed configuration cannot be saved, a restart of worker control loses it: {error}")
         show_live(settings, changed)
@@ -122,12 +122,12 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
     except (ConfigFileError, OSError) as error:
         log(f"{error}: queue files of deleted topics may stay on the disk")
         pending = frozenset()
-    # not in the plane: the predecessor died before it saved the deletion
+    # a topic that is not in the plane: the dead process had not saved the deletion yet
     doomed = pending | {topic for topic in topics_on_disk if broker.plane.topic_find(topic) is None}
     gone = sorted(topic for topic in doomed if topic not in broker.topics)
     if gone:
         broker.offsets.forget_topics(gone)
-        broker.offsets.note_erasure()  # the file may have some that are not in the plane
+        broker.offsets.note_erasure()  # the file may have offsets that the plane does not have
     for topic in gone:
         broker.tables.withdraw_topic(topic)
         broker.deletions.add(topic, now_ms())

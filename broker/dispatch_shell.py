@@ -85,7 +85,7 @@ class DispatchShell:
         end = min(self._next_slot + QUEUES_PER_SLICE, self._plane.header.tables.queue_count)
         for slot in range(self._next_slot, end):
             if not lib.rmq_dispatcher_may_clean(self.dispatcher):
-                end = slot  # the rest when some of what was deleted is freed
+                end = slot  # the rest follows when deleted files have been freed
                 break
             self._log_line(lib.rmq_dispatcher_clean_queue(self.dispatcher, slot, self._cleaning_to))
         self._next_slot = end

@@ -93,7 +93,7 @@ class FlushShell:
     def _write_checkpoint(self, state: Any) -> None:
         queues_failed = self._plane.watermarks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC
         if state.store_fault == lib.RMQ_FAULT_FSYNC or queues_failed:
-            return  # nothing that was not durable before may be called durable now
+            return  # no more bytes are durable than the old checkpoint says
         old = read_checkpoint(self._root)
         dispatch = self._plane.role(lib.RMQ_ROLE_DISPATCH).counters
         new = Checkpoint(
@@ -108,7 +108,7 @@ class FlushShell:
                 write_checkpoint(self._root, new)
                 self._unwritten = ""
             except OSError as error:
-                if str(error) != self._unwritten:  # the next attempt is in a second
+                if str(error) != self._unwritten:  # a line for each cause, not for each attempt
                     text = f"the checkpoint cannot be written, next try in 1 s: {error}"
                     print(f"ringmq: {text}", file=sys.stderr, flush=True)
                 self._unwritten = str(error)
@@ -132,7 +132,7 @@ class FlushShell:
                 sys.stderr.flush()
         else:
             return
-        os._exit(1)  # from a thread, and whatever the main thread is doing: as a kill, which flush survives
+        os._exit(1)  # as after a kill, at any step of the main thread; the replacement recovers
 
     def _housekeeping_round(self) -> None:
         clean_due = time.monotonic() + self._clean_every_s
@@ -143,17 +143,17 @@ class FlushShell:
                 return
             made = self._make_next_segment()
             self._free_deleted()
-            if time.monotonic() >= clean_due and not self._deleted:  # what it frees next time is judged by the disk
+            if time.monotonic() >= clean_due and not self._deleted:  # else the disk does not show the last cleaning yet
                 clean_due = time.monotonic() + self._clean_every_s
                 self._clean()
             if not made:
-                self._closing.wait(timeout=SEGMENT_RETRY_MS / 1000)  # the main thread goes on asking for the file
+                self._closing.wait(timeout=SEGMENT_RETRY_MS / 1000)  # the main thread requests the file again
 
     def _make_next_segment(self) -> bool:
         """Make the next segment. False if a file is missing and cannot be made now."""
         state = self._state()
         if state.next_segment_exists:
-            if state.store_fault == lib.RMQ_FAULT_CREATE_FILE:  # a predecessor died before it could take it back
+            if state.store_fault == lib.RMQ_FAULT_CREATE_FILE:  # a dead flush set the fault and did not clear it
                 lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_NONE, 0)
             return True
         size = self._store_config.commit_log_file_bytes
@@ -170,7 +170,7 @@ class FlushShell:
             self._not_made = (state.next_segment, code)
             path = self._directory / f"{state.next_segment:020d}"
             print(f"ringmq: log file {path} cannot be made: {os.strerror(-code)}", file=sys.stderr, flush=True)
-        # Writes go on in the current file; only when it is full too is there nothing left to do but refuse.
+        # Writes go on in the current file. They are refused when 15/16 of it are full.
         if self._plane.watermarks.append_offset + size // 16 >= state.next_segment:
             lib.rmq_flusher_set_fault(self._flusher, kind, -code)
         return False
@@ -189,7 +189,7 @@ class FlushShell:
         if self._deleted and time.monotonic() >= self._deleted[0][0]:
             os.close(self._deleted.pop(0)[1])
             if self._deleted:
-                self._work.set()  # one at a time: a next segment may be wanted
+                self._work.set()  # one file at a time, because the next segment may be needed meanwhile
 
     def _follow_config(self) -> None:
         """Apply changed properties of retention. Control replaces the file after request 25."""

@@ -127,7 +127,7 @@ class OutboundCalls:
         poll = select.poll()
         poll.register(bell, select.POLLIN)
         if client.descriptor is not None:
-            poll.register(client.descriptor, select.POLLRDHUP)  # what comes unasked waits for the next call
+            poll.register(client.descriptor, select.POLLRDHUP)  # bytes without a request wait for the next call
         ready = dict(poll.poll())
         if ready.pop(bell, 0):
             os.eventfd_read(bell)

@@ -143,7 +143,7 @@ class Registrar:
     def _make(self, call: Call, now_ms: int) -> None:
         config, topics = self._broker.config, self._broker.topics
         timeout_ms = config.register_broker_timeout_mills
-        # A topic that was deleted since is left out here: its deletion makes a whole table follow.
+        # A topic that was deleted since is left out. Its deletion causes a registration of the whole table.
         found = [topic for topic in map(topics.get, call.topics or ()) if topic is not None]
         if found:
             commands = [register_topic_command(config, topic) for topic in found]

@@ -78,7 +78,7 @@ class RequestRunner(Runner):
             self._saves.hold(effects, release, is_change=code in CHANGES_TABLES)
         else:
             release(effects)
-        self._times.measure(request, may_be_slow=not isinstance(verdict, Run))  # its reader logs what runs again
+        self._times.measure(request, may_be_slow=not isinstance(verdict, Run))  # read workers log those
 
     def effects_out(self, effects: list[Effect]) -> None:
         """Release effects."""

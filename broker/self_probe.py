@@ -29,7 +29,7 @@ SERVED = (
     ResponseCode.PULL_NOT_FOUND,
     ResponseCode.PULL_RETRY_IMMEDIATELY,
     ResponseCode.PULL_OFFSET_MOVED,
-    ResponseCode.NO_PERMISSION,  # the broker may not be read by its configuration
+    ResponseCode.NO_PERMISSION,  # brokerPermission forbids reads
 )
 
 

@@ -220,7 +220,7 @@ def make_plane(
     marks.flushed_offset = recovered.unsynced_offset
     marks.dispatched_offset = recovered.redispatch_offset
     marks.min_offset = recovered.min_offset
-    if recovered.not_indexed_from < recovered.redispatch_offset:  # dispatch counts those that it meets itself
+    if recovered.not_indexed_from < recovered.redispatch_offset:  # dispatch counts the later ones itself
         plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_NOT_INDEXED] = recovered.not_indexed
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
     if config.broker_role != "SLAVE" and read_hold(root):
@@ -244,7 +244,7 @@ def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) 
 
 
 def _own_name() -> str:
-    from importlib.metadata import version  # a slow import, and most stores are marked already
+    from importlib.metadata import version  # a slow import, which a marked store does not need
 
     return f"ringmq {version('ringmq')}"
 
@@ -366,7 +366,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
     check_stock_store(config)
-    remove_segments(plane_name(root))  # under our lock the page of a broker that was killed would count as live
+    remove_segments(plane_name(root))  # a killed broker's page would count as live under this lock
     host, store_host = resolve_host(config)
     main, vip = listen_pair(config.bind_address, config.listen_port, fd_store)
     port = int(main.getsockname()[1])
@@ -503,7 +503,7 @@ def serve(options: ServeOptions) -> int:
     manager = service_manager()
     fd_store = FdStore.of_this_process(manager)
     probe_engine()
-    with manager.patience():  # a store that a stock broker was killed over is read before it is taken over
+    with manager.patience():  # the store of a killed stock broker is read as a whole
         context = open_context(options, fd_store)
     report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses, log)
     waiting = [options.announce]  # notified once; the store may be reopened in between
@@ -535,10 +535,10 @@ def finish(plane: Plane, root: Path, status: int) -> int:
     complete = marks.flushed_offset == marks.append_offset and (
         may_wait or marks.dispatched_offset == marks.append_offset
     )
-    # a full disk passes; bytes of a failed sync may be lost, and only a recovery finds out
+    # After a full disk the store is sound. After a failed sync bytes may be lost, so the next start must recover.
     sound = marks.store_fault != lib.RMQ_FAULT_FSYNC and marks.dispatch_fault != lib.RMQ_FAULT_QUEUE_SYNC
     if marks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC and markers.failed_cause(root) is None:
-        leave_failed_marker(root, marks.dispatch_fault_errno)  # the last sync of all, or dispatch died of it
+        leave_failed_marker(root, marks.dispatch_fault_errno)  # dispatch has not left the marker itself
     if status == EXIT_CLEAN and not (complete and sound):
         status = EXIT_UNCLEAN_STOP
     if status == EXIT_CLEAN:

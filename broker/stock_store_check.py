@@ -10,7 +10,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.store_format import check_format
 from ringmq.store.unsupported import Unsupported, find_unsupported
 
-_DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999: a property may say anything
+_DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999, because a property may hold any number
 
 
 class StockStoreError(Exception):

@@ -127,7 +127,7 @@ class StoreView:
             path = self._store.config.root / folder / topic
             if path.is_dir():
                 shutil.rmtree(path)
-                sync_directory(path.parent)  # or a reboot brings the old units back under a new topic of this name
+                sync_directory(path.parent)  # else a reboot may bring the old units back
 
     def look_again(self) -> None:
         """See StoreProtocol."""

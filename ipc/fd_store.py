@@ -77,7 +77,7 @@ class FdStore:
         """Store these sockets for the next restart. The manager recognizes those that it has already."""
         for listener in listeners:
             host, port = listener.getsockname()[:2]
-            inode = os.fstat(listener.fileno()).st_ino  # a name for this very socket
+            inode = os.fstat(listener.fileno()).st_ino  # so that the name is that of one socket
             self._manager.keep(f"{host.replace(':', '.')}_{port}_{inode}", listener.fileno())
 
 
@@ -104,7 +104,7 @@ def _address(kept: socket.socket) -> tuple[str, int]:
     try:
         host, port = kept.getsockname()[:2]
         return str(host), int(port)
-    except (OSError, ValueError):  # a Unix socket's address is another
+    except (OSError, ValueError):  # a Unix socket has no host and port
         return "", 0
 
 

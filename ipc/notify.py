@@ -104,7 +104,7 @@ class ServiceManager:
             return
         rights = [] if descriptor is None else [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.settimeout(1.0)  # a manager that is busy for longer must not hold the service up
+            sender.settimeout(1.0)  # a busy manager must not delay the broker for longer
             sender.sendmsg([text.encode(errors="replace")], rights, 0, self._address)
 
 

@@ -33,7 +33,7 @@ def create_segment(name: str, part: str, size_bytes: int, *, readers: int | None
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if readers is not None:
-            with contextlib.suppress(PermissionError):  # no member of that group, nor root: our own group reads it
+            with contextlib.suppress(PermissionError):  # not in the group: the process's own group reads it
                 os.fchown(descriptor, -1, readers)
             os.fchmod(descriptor, 0o640)
         os.ftruncate(descriptor, size_bytes)

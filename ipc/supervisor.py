@@ -83,7 +83,7 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop_signal)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # only wakes the selector
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)  # the signal only wakes the selector
         with selectors.DefaultSelector() as selector:
             selector.register(self._wake_read, selectors.EVENT_READ)
             if self._bell >= 0:
@@ -182,7 +182,7 @@ class Supervisor:
             self._perform(self._core.step(Exited(name, 1), now_ms))
         for name, process in list(self._processes.items()):
             status = process.poll()
-            # Before it is buried: one that came up and died between two looks has not failed to start.
+            # First see whether it served. A worker that came up and died between two turns has not failed to start.
             if name not in self._serving and self._plane.role(self._specs[name].role).state == STATE_SERVING:
                 self._serving.add(name)
                 self._perform(self._core.step(Serving(name), now_ms))
@@ -273,7 +273,7 @@ class Supervisor:
             )
         except OSError as error:  # a limit of processes is reached, or an upgrade is replacing the interpreter
             self._log(f"worker {name} cannot be started: {error}")
-            self._not_started.append(name)  # the core hears of it with the next look: it may be in the middle of a step
+            self._not_started.append(name)  # the next turn passes it to the core, which may be in a step now
             return
         self._processes[name] = process
         role.pid = process.pid

@@ -285,7 +285,7 @@ class SupervisorCore:
         return [Log(f"supervisor: {type(event).__name__} of worker {name}, which is {worker.state.value}: ignored")]
 
     def _wake(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
-        worker.state = State.WAITING  # until it is due: at once, unless it has rested right after several starts
+        worker.state = State.WAITING  # at once, or after a back-off if it has rested soon after several starts
         return self._started(self._due(now_ms))
 
     def _serve(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
@@ -328,7 +328,7 @@ class SupervisorCore:
 
     def _end_in_stop(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Exited)
-        # A worker that had not come up yet had taken nothing in: SIGTERM may end it in any way.
+        # A worker that has not served yet has no accepted work, so death by SIGTERM is clean.
         may_be_killed = worker.state is State.STARTING and event.status == -SIGTERM
         worker.state = State.ENDED
         effects: list[Effect] = []
@@ -407,7 +407,7 @@ class SupervisorCore:
             self._phase_started_ms = now_ms
             for worker in self._members():
                 if worker.has_to_finish and worker.state is State.STARTING:
-                    continue  # it is told to end when it serves, or killed when it is late
+                    continue  # it gets SIGTERM when it serves, SIGKILL when it is late
                 if worker.state in (State.WAITING, State.DORMANT):
                     worker.state = State.ENDED
                 elif worker.state is not State.ENDED:

@@ -57,9 +57,9 @@ class StopFlag:
         self.is_set = False
         self.on_set: Callable[[], object] | None = None
         signal.signal(signal.SIGTERM, self._on_signal)
-        # The interpreter puts the default action back while it ends: a worker that is done already would die of it.
+        # The interpreter restores the default action while it exits. SIGTERM would then kill a worker that is done.
         atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's ^C is the supervisor's business
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor handles the terminal's ^C
 
     def _on_signal(self, number: int, frame: object) -> None:
         self.is_set = True
@@ -76,7 +76,7 @@ def bind_to_supervisor(spec: WorkerSpec) -> None:
 
 
 def _die_with_pipe(life_fd: int) -> None:
-    os.read(life_fd, 1)  # returns only at end of file: nobody ever writes
+    os.read(life_fd, 1)  # returns only at end of file, because no process writes
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -23,7 +23,7 @@ class ConfigWatcher:
             version = _version(self._path)
             if version != self._seen:
                 self._config, self._seen = read_run_config(self._path), version
-        except (OSError, ValueError):  # the broker ends, or the next look finds it whole
+        except (OSError, ValueError):  # the file is being replaced, or the broker ends
             pass
         return self._config
 

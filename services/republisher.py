@@ -202,7 +202,7 @@ class Republisher:
         tally.refused = 0
         for ring in RINGS:
             while taken := self.port.tally(ring, self._stored, self._lanes, tally):
-                self._write_down()  # before they are given back: a replacement finds one of the two
+                self._write_down()  # before `done`, so that a replacement finds the completions or the words
                 self.port.done(ring, taken)
                 count += taken
         if not count:
@@ -260,7 +260,7 @@ class Republisher:
         try:
             if count := self.reader.hold(self.batch, slot, self._flow.next[lane]):
                 return count
-            self._flow.next[lane] = self.batch.next_offset  # over fillers
+            self._flow.next[lane] = self.batch.next_offset  # behind fillers
         except DeletedError as error:
             first = self._flow.next[lane]
             if error.next_offset > first:

@@ -45,7 +45,7 @@ class ServiceRequests(Runner):
         code = request.command.code
         service = self._services.get(code)
         if request.command.is_response:
-            return Drop()  # no service asks clients
+            return Drop()  # services send no requests to clients
         if service is None:
             return request.reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {code} not supported")
         if refused := self._refusal(code, request.connection):

@@ -103,7 +103,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
             appends.rest()
             break
         loop.park(now_ms())
-    # An asker may give an ask up when its answerer does not serve (native/src/asks.h), so the worker serves to its end.
+    # Askers may give up asks to a worker that does not serve (native/src/asks.h), so its state is serving to its end.
     loop.close(now_ms(), takes_more=not rests)
     role.state = STATE_STOPPING
     return EXIT_RESTED if rests else EXIT_CLEAN

@@ -164,7 +164,7 @@ class _LogWriter:
         paths = [directory / name for directory in self._config.commit_log_directories]
         path = next((path for path in paths if path.exists()), paths[0])
         if not path.exists():
-            self.sync()  # in order: a log file never is on disk in front of the one before it
+            self.sync()  # so that log files reach the disk in order
             make_log_file(self._config, start)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._stack.callback(os.close, descriptor)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ringmq.store import layout
 from ringmq.store.markers import replace_file
 
-DEFAULT_BROKER = "DEFAULT_BROKER"  # what a stock broker without a name is called
+DEFAULT_BROKER = "DEFAULT_BROKER"  # stock's name of a broker without brokerName
 
 
 def _path(root: Path) -> Path:
@@ -29,6 +29,6 @@ def write_broker_name(root: Path, name: str) -> None:
     path = _path(root)
     with contextlib.suppress(FileNotFoundError):
         if path.read_text(encoding="utf-8") == name:
-            return  # a full disk does not keep a broker of the same name from starting
+            return  # no write, so that a full disk does not prevent the start
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, name.encode())

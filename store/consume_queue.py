@@ -115,7 +115,7 @@ class ConsumeQueue:
     def __init__(self, directory: Path, topic: str, queue_id: int, file_bytes: int, cache: MappedFileCache) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        # Random: a fault in a mostly empty file would otherwise pull in 128 KiB around it.
+        # Random: otherwise a page fault in a mostly empty file reads 128 KiB around it.
         self.files = FileQueue((directory,), file_bytes, cache, mmap.MADV_RANDOM)
 
     def unit(self, queue_offset: int) -> Unit | None:
@@ -199,7 +199,7 @@ class ConsumeQueue:
             if at != number:
                 number, mapping, low = at, self.files.find(starts[at]), 0
             first = starts[at] // UNIT_BYTES
-            # a file that retention took held what lies in front of everything
+            # retention has deleted the file, so all units that are left come later
             low = _first_unit_at(mapping[1], low, border) if mapping else self.files.file_bytes // UNIT_BYTES
             found.append(self._next_unit(first + low, self.files.end_offset // UNIT_BYTES))
         return found

@@ -153,7 +153,7 @@ class IndexStore:
         for file in reversed(self.files()):
             header = file.header
             if header.next_number > 1 and header.begin_time_ms <= end_ms and header.end_time_ms >= begin_ms:
-                # A key that a record carries twice has two entries: ask for more than is wanted, keep each once.
+                # A key that a record has twice has two entries. So the query takes more, and each offset is kept once.
                 for offset in file.query(hash_value, begin_ms, end_ms, 4 * wanted):
                     if len(found) >= wanted:
                         break

@@ -74,7 +74,7 @@ def _check_core() -> None:
         raise ImportError("unit sizes of the C core differ from ringmq.store.layout: rebuild it")
 
 
-if native.available():  # records are decoded without it, too: by Spark tasks on hosts with the base install
+if native.available():  # Spark tasks decode records on hosts without the C core
     _check_core()
 
 

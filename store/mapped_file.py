@@ -39,7 +39,7 @@ class MappedFileCache:
         if found is not None:
             self._maps.move_to_end(path)
             return found[0]
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # not by pathlib: planners map every queue there is
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # not by pathlib, which is slow for thousands of queues
         try:
             status = os.fstat(descriptor)
             if status.st_size == 0:
@@ -101,7 +101,7 @@ class FileQueue:
         self.directories = tuple(directories)
         self.file_bytes = file_bytes
         self._cache = cache
-        self._paths: dict[int, str] = {}  # plain text: a start lists thousands of queues
+        self._paths: dict[int, str] = {}  # not pathlib, which is slow for thousands of queues
         self.starts: list[int] = []
         self.refresh()
 
@@ -221,7 +221,7 @@ class FileQueue:
 
 def data_chunks(descriptor: int, start: int, end: int, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
     """Yield (position, bytes) of the data of a file range, holes and unwritten space skipped."""
-    # All ranges before the first read: its read-ahead makes unwritten space look like data, up to the whole segment.
+    # Find all ranges before the first read. Read-ahead makes unwritten space look like data.
     for first, stop in list(_data_ranges(descriptor, start, end)):
         at = first
         while at < stop:

@@ -96,7 +96,7 @@ class MessageStore:
         found: AnyQueue
         plain = f"{self._root}/{layout.CONSUME_QUEUE}/{topic}/{queue_id}"
         batch = f"{self._root}/{layout.BATCH_CONSUME_QUEUE}/{topic}/{queue_id}"
-        # plain text, not pathlib: a start asks this of every queue there is
+        # not pathlib, which is slow for thousands of queues at a start
         if os.path.isdir(plain):  # noqa: PTH112
             found = ConsumeQueue(Path(plain), topic, queue_id, self.config.consume_queue_file_bytes, self.cache)
         elif os.path.isdir(batch):  # noqa: PTH112

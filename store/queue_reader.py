@@ -138,7 +138,7 @@ class QueueReader:
                 f"{self._holds} records are in use, so their log files stay mapped: release their slices first"
             )
         lib.rmq_queue_reader_close(self._reader)
-        self._reader = None  # which no C function takes
+        self._reader = None  # a later call fails in cffi, not in freed memory
 
     def tick(self) -> None:
         """Unmap files that retention has deleted, about once a second. The mappings keep their blocks allocated."""
@@ -174,7 +174,7 @@ class QueueReader:
         batch.count = int(lib.rmq_queue_reader_records(self._reader, batch.units, found, batch.records))
         if found and not batch.count:
             unit = batch.units[0]
-            self.record(unit.commit_log_offset, unit.size).release()  # says why
+            self.record(unit.commit_log_offset, unit.size).release()  # raises the error with its cause
         batch.next_offset = int(self._next[0] if batch.count == found else batch.units[batch.count].queue_offset)
         return batch.count
 

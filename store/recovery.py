@@ -151,7 +151,7 @@ def recover(
     result.unsynced_offset = _unsynced_offset(store, result)
     tail = _queues_end(result) - window_bytes
     result.is_tail_enough = result.mode == SAME_BOOT or result.redispatch_offset >= tail
-    if not result.is_tail_enough:  # whoever comes after a death in between would take the queues' tail for all
+    if not result.is_tail_enough:  # after a death here, the next start must not read the tail alone
         markers.remove_boot_marker(root)
     left = within(start_offsets, result.min_offset, result.append_offset)
     if left != start_offsets:
@@ -271,7 +271,7 @@ def _border_below(store: MessageStore, result: RecoveredStore, offset: int) -> i
     by_end = sorted(result.queues.items(), key=lambda item: -item[1].physical_end)
     for number, (name, state) in enumerate(by_end):
         if number >= BORDER_QUEUES and best is not None and best > offset - REDISPATCH_WINDOW_BYTES:
-            break  # near enough; with thousands of queues the search itself would cost more
+            break  # near enough: a search of thousands of queues would cost more than it saves
         if state.is_batch or state.physical_end < 0:
             continue
         queue = store.queue(*name)
@@ -333,7 +333,7 @@ def _scan(
         name = topic.encode()
         row = lib.rmq_queue_table_row(table, name, len(name), queue_id)
         row.queue_max, row.is_batch = queue.max_offset, int(queue.is_batch)
-        if queue.physical_end >= 0:  # units are of the new topic: whatever stands behind them is, too
+        if queue.physical_end >= 0:  # the queue's units are of this topic, and so are all later records
             row.queue_end = queue.physical_end
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
@@ -379,7 +379,7 @@ def _scan_files(
         if end < len(mapped):
             return offset
         if state.reason not in (records.BLANK, records.END):
-            damaged = result.mode == CLEAN and offset < queues_end  # at the end of the log there is none to look for
+            damaged = result.mode == CLEAN and offset < queues_end  # beyond the queues there is no border to look for
             border = store.next_border(offset, queues_end) if damaged else None
             if border is not None:
                 result.reasons.append(f"the record at {offset} is damaged ({records.REASONS[state.reason]}), it stays")

@@ -24,7 +24,7 @@ def truncate_log(files: FileQueue, append_offset: int, folder: Path, reasons: li
     Raises OSError.
     """
     cut_bytes = 0
-    for start in [start for start in reversed(files.starts) if start > append_offset]:  # no gap if it dies in between
+    for start in [start for start in reversed(files.starts) if start > append_offset]:  # a death leaves no gap
         path = files.path(start)
         if next(_used_chunks(path, 0), None) is None:
             files.unlink(start)

@@ -37,7 +37,7 @@ def mend_last_units(
         start = queue.files.start_of(end - queue.unit_bytes)
         if start is None or not 0 < (cut_bytes := (end - start) % mmap.PAGESIZE) <= TAGS_CODE_BYTES:
             continue
-        unit = queue.unit(state.max_offset - 1)  # maps the file, which for all queues would take longer than the rest
+        unit = queue.unit(state.max_offset - 1)  # maps the file, so only for queues that need it
         if unit is None or unit.tags_code % (1 << 8 * cut_bytes):
             continue
         tags_code = _tags_code(store.commit_log.raw_at(unit.commit_log_offset, append_offset, unit.size), levels)

@@ -28,7 +28,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import MappedFileCache, data_chunks
 
 SALVAGE = "salvage"
-_KEPT = "ringmq.kept"  # a folder inside the log's: on its file system, and passed over by us and by stock from 5.1 on
+_KEPT = "ringmq.kept"  # a folder in the log's folder, on its file system; RingMQ and stock from 5.1 on ignore it
 _NAME = re.compile(r"(\d{20})-(\d{20})-(\d+)\.log")
 COPY_BYTES = 1 << 20
 
@@ -176,7 +176,7 @@ def _border_below(log: CommitLog, offset: int) -> int:
     while True:
         try:
             position, size = next(places)
-        except StopIteration as stop:  # behind the offset when that lies in the blank of a file's end
+        except StopIteration as stop:  # the next file's start if `offset` lies in the blank at a file's end
             return int(stop.value.offset) if stop.value.offset <= offset else border
         border = position + size
 

@@ -31,7 +31,7 @@ def forget_behind(root: Path, commit_log_offset: int) -> None:
         queries = load_config(root, FILE).get("queries", ())
         kept = [[str(entry[0]), *map(int, entry[1:])] for entry in queries if int(entry[2]) <= commit_log_offset]
     except (ConfigFileError, TypeError, ValueError, LookupError):
-        kept = []  # recovery would not read it either
+        kept = []  # recovery ignores such a file, too
     markers.replace_file(path, json.dumps({"version": 1, "replayFrom": 0, "queries": kept}).encode())
     backup.unlink(missing_ok=True)
     markers.sync_directory(path.parent)

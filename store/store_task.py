@@ -38,7 +38,7 @@ class StoreTask:
     offset: int
     end: int = 0  # adopt: where the other log ends
     source: str = ""  # adopt: host:port of the broker that has it
-    is_cut: bool = False  # adopt: what stands behind `offset` is of this adoption already
+    is_cut: bool = False  # adopt: the old log is cut at `offset` already; later records are copies
 
 
 OpenSource = Callable[[str], contextlib.AbstractContextManager[ReadChunk]]
@@ -114,7 +114,7 @@ def perform(
     if task.action == ADOPT:
         performed = _adopt(config, task, open_source, take_tables, tell)
         return Performed([*lines, *performed.lines], performed.adopted_from)
-    adoption_staging.discard(root)  # this order has replaced that of an adoption, whose copy fits the old log alone
+    adoption_staging.discard(root)  # the copy of a replaced adoption fits the old log alone
     report = (rebase if task.action == REBASE else truncate)(config, task.offset)
     remove_task(root)
     return Performed([*lines, report.text()])
@@ -141,7 +141,7 @@ def _adopt(
         return Performed([text])
     if not task.is_cut:
         lines.append(end_at(config, staged.from_offset).text())
-        end_offset = recover(config).append_offset  # queues and index end there, too, before other records follow
+        end_offset = recover(config).append_offset  # ends queues and index there, before other records follow
         if end_offset != staged.from_offset:
             raise SalvageError(
                 f"the log ends at offset {end_offset} after the cut, but the copy begins at {staged.from_offset}"

@@ -112,7 +112,7 @@ class TopicRequests:
             )
 
     def _put_all(self, configs: Sequence[TopicConfig], request: Request) -> Steps[Answer]:
-        planned: dict[str, TopicConfig] = {}  # a name may stand twice
+        planned: dict[str, TopicConfig] = {}  # a later entry of a name changes the earlier one
         for number, config in enumerate(configs, 1):
             self._check(config)
             self.deletions.check_gone(config.topic_name)
@@ -147,7 +147,7 @@ class TopicRequests:
                 doomed += [name for name in (f"{retry}+{topic}", f"{retry}_{topic}") if name in self.topics]
         to_reset = {group for name in doomed for group in self.offsets.groups_to_reset(name)}
         self.offsets.forget_topics(doomed)
-        for group in to_reset:  # nothing holds its pulls back any more
+        for group in to_reset:  # its readers may pull again
             self.publication.publish(group)
         for name in doomed:
             if self.topics.delete(name, request.now_ms):

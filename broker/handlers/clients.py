@@ -104,7 +104,7 @@ class ClientRequests:
             return False
         sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
         retry = names.retry_topic(consumer.group_name)
-        if retry not in self.deletions:  # the next heartbeat makes it: what is on disk now goes
+        if retry not in self.deletions:  # while its old folder is being removed, a later heartbeat makes the topic
             self.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
         yield from self.limits.check_consumer(consumer, request.connection)
         with_subscriptions = not (data.fingerprint and data.without_sub)

@@ -136,7 +136,7 @@ class OffsetRequests:
             remark = f"Group {header.group} does not exist"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         one = header.queue_id if header.queue_id is not None and header.queue_id >= 0 else None
-        if one is not None and one >= topic.read_queue_nums:  # no pull could ever take it
+        if one is not None and one >= topic.read_queue_nums:  # no pull reads such a queue
             remark = (
                 f"queueId[{one}] is illegal, topic:[{topic.topic_name}] "
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}]"

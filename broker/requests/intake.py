@@ -93,8 +93,8 @@ class Intake:
             plane.disarm(role)
             return
         if self._inbox.is_blocked:
-            # Something came just now; or the record at the front is incomplete: its writer is at it, is stopped, or has
-            # died, and then the record is freed here.
+            # A record has just come, or the first record is incomplete. Its writer runs, is stopped, or has died. A
+            # dead writer's record is freed here.
             self._blocked_parks += 1
             if self._inbox.unblock() or self._blocked_parks == 1:
                 plane.disarm(role)
@@ -111,7 +111,7 @@ class Intake:
             return
         reader = self._ports.get(record.role)
         if reader is None or record.role_generation < self._generations.get(reader, 0):
-            return  # left behind by a reader that is gone
+            return  # a request of a reader that has died
         self._see_generation(reader, record.role_generation)
         connection = connection_of(record, reader)
         if record.type == lib.RMQ_INBOX_CLOSED:

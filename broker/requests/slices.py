@@ -151,7 +151,7 @@ class SliceScheduler:
             self._for_a_place.append(opened)
         elif (result.is_large or result.is_shared) and self._must_rest():
             self._queue_of(opened).append(opened)
-        elif result.is_shared and self._shared:  # those in front do its work: records behind it come sooner
+        elif result.is_shared and self._shared:  # the steps of an earlier request make its text, too
             self._shared.append(opened)
         else:
             self._advance(opened, FIRST_GO_MS)

@@ -144,7 +144,7 @@ def take(plane: Plane) -> Iterator[SlowRequest]:
         check_invariant(
             0 <= waiting <= lib.RMQ_SLOW_SLOTS, "head - tail <= RMQ_SLOW_SLOTS", waiting=waiting, port=reader.port
         )
-        head = ring.head  # what comes meanwhile is for the next time: readers may be faster than this
+        head = ring.head  # up to the present head: readers may add faster than this loop takes
         while ring.tail < head:
             request = _request(plane, slots[ring.tail & (lib.RMQ_SLOW_SLOTS - 1)])
             ring.tail += 1

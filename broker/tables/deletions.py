@@ -61,7 +61,7 @@ class Deletions:
         """Topics whose queues may be removed now. `done` forgets them."""
         ready = []
         for topic, deletion in self._topics.items():
-            if not deletion.is_settled:  # the append offset at hand may be older than this look: next time
+            if not deletion.is_settled:  # the append offset may be older than the deletion until write has made a turn
                 deletion.is_settled = self.write_turns is None or self.write_turns() != deletion.write_turns
             elif deletion.dispatch_bound is None and now_ms >= deletion.deleted_ms + IN_FLIGHT_MS:
                 deletion.dispatch_bound = append_offset

@@ -42,7 +42,7 @@ class GroupPublication:
         """`publish` in steps. The group may change in between; each subscription is published as it is at its step."""
         online = self._consumers.get(group)
         wanted = () if online is None else online.subscriptions
-        # A group of a thousand topics changes one at a time, each in a heartbeat of its own.
+        # A group may have a thousand topics, so this is a step for each of them.
         for number, topic in enumerate(dict.fromkeys([*self._published.get(group, ()), *wanted])):
             self._show_subscription(group, topic)
             if number % STEP_SUBSCRIPTIONS == STEP_SUBSCRIPTIONS - 1:

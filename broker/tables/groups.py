@@ -86,7 +86,7 @@ class GroupTable:
         self._groups[config.group_name] = config
         try:
             self._on_change(config.group_name)
-        except PlaneFullError:  # in the file it would stop the next start, which publishes every group
+        except PlaneFullError:  # a saved group without a place would stop the next start
             if known is None:
                 del self._groups[config.group_name]
             else:
@@ -202,7 +202,7 @@ def check_possible(config: SubscriptionGroupConfig) -> None:
     """Raise RequestError for a name that exceeds the shared tables, and for numbers out of range."""
     try:
         is_name = 0 < len(config.group_name.encode()) <= NAME_BYTES_MAX
-    except UnicodeEncodeError:  # half a surrogate pair
+    except UnicodeEncodeError:  # the name holds half a surrogate pair
         is_name = False
     if not is_name:
         raise RequestError(

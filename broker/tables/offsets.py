@@ -28,7 +28,7 @@ STEP_KEYS = 32
 """Pairs of a topic and a group of one step: some 0.5 ms."""
 DISCOVER_MAX = 256
 """Entries of the plane whose names one call looks up, in some 0.5 ms."""
-STRAYS_MAX = 65_536  # that requests may add: their names come from outside
+STRAYS_MAX = 65_536  # offsets of queues that do not exist; requests may add them
 
 OffsetKey = tuple[str, str]
 """(topic, group)"""
@@ -253,7 +253,7 @@ class OffsetTable:
             for _, (queue_id, offset) in found:
                 if into_plane or self._tables.slot(topic, queue_id) is None:
                     self.restore(group, topic, queue_id, offset, now_ms)
-        self.dirty = not into_plane  # offsets that the predecessor did not save are only in the plane
+        self.dirty = not into_plane  # offsets that the dead process did not save are only in the plane
 
     def _erase(self, key: OffsetKey) -> None:
         topic, group = key

@@ -138,7 +138,7 @@ class Persistence:
 
     def load_delay_offsets(self) -> None:
         """Load delayOffset.json, if there is one. Slaves get it unchanged."""
-        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a stock slave would not read it either
+        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a slave starts without a readable file, too
             self._saved.delay_offsets.text = (self._root / layout.CONFIG / layout.DELAY_OFFSETS_FILE).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
@@ -193,7 +193,7 @@ class Persistence:
 
     def load_deletions(self) -> frozenset[str]:
         """Deleted topics whose queues the previous run has not removed. Raises ConfigFileError, OSError."""
-        with contextlib.suppress(ConfigFileError):  # recovery has said so
+        with contextlib.suppress(ConfigFileError):  # recovery has logged the error
             self._start_offsets = read_start_offsets(self._root)
         self._deletions = read_deletions(self._root)
         return self._deletions

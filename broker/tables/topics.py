@@ -195,7 +195,7 @@ class TopicTable:
         self.data_version = file_entries.version_of(value, now_ms, leave_out)
         table = json_body.mapping(value, "topicConfigTable")
         self._topics.update(file_entries.possible_entries(table, "topic", _from_file, leave_out))
-        for name in self._tables.withdrawn_topics():  # a predecessor that deleted it died before the file was written
+        for name in self._tables.withdrawn_topics():  # the dead process had not saved the deletion yet
             self._topics.pop(name, None)
         system = {topic.topic_name: topic for topic in system_topics(config)}
         for name, topic in system.items():

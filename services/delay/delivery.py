@@ -163,7 +163,7 @@ class Delivery:
         if topic in self._refused or not (names.is_retry_topic(topic) or names.is_dlq_topic(topic)):
             return False
         if self._plane.topic_find(topic) is not None:
-            return False  # it is there, without the queue
+            return False  # the topic exists, without the queue
         if topic not in self._creating:
             self._creating.add(topic)
 
@@ -190,7 +190,7 @@ class Delivery:
         queue = self._plane.queue(self._schedule.levels[lane].queue_slot)
         offset = min(self._found.offsets[lane], int(queue.max_offset))
         if self._found.has_checkpoint:
-            return offset  # if retention has passed it, undelivered messages are lost, and `read` says so
+            return offset  # if retention has passed it, `read` counts the messages that are lost
         return max(int(queue.min_offset), offset)
 
     def _may_have_waiting(self, saved: Progress) -> bool:
@@ -210,7 +210,7 @@ class Delivery:
         offsets = tuple(self._republisher.progress(lane) for lane in range(len(self._schedule.levels)))
         if any(offset < 0 for offset in offsets):
             return None
-        if self._found is None:  # the plane has the progress: a predecessor saved its checkpoint
+        if self._found is None:  # the plane has the progress, and a dead worker has saved a checkpoint
             self._found = self._load(int(self._plane.watermarks.append_offset))
         found = self._found.log_offset
         return Progress(max(found, self._republisher.log_offset), offsets)

@@ -38,5 +38,5 @@ def has_delayed(config: BrokerConfig, root: Path) -> bool:
     try:
         saved = load_progress(root, levels, LogView(plane, MessageStore(store_config(config))), log_end)
     except ConfigFileError:
-        return True  # the worker says so
+        return True  # the worker logs the error
     return may_have_waiting(plane, slots, saved)

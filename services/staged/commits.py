@@ -324,7 +324,7 @@ class StagedCommits:
         for entry in value.get("queries", ()):
             query_id, batch_id, commit_log_end = str(entry[0]), int(entry[1]), int(entry[2])
             if commit_log_end <= log_end:
-                lost = int(entry[3]) if len(entry) > 3 else 0  # as tables had it before
+                lost = int(entry[3]) if len(entry) > 3 else 0  # older files have three fields
                 self._last[query_id] = LastBatch(batch_id, commit_log_end, lost)
                 self._commit_log_end = max(self._commit_log_end, commit_log_end)
         self._record = tuple(map(int, value.get("record", ())[:2]))

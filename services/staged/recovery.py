@@ -34,7 +34,7 @@ def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -
     If the file has another history than the log, it counts only for records that the log does not hold any more.
     """
     rebuilt = f"the table is built again from topic {COMMITS_TOPIC}"
-    core.dirty = True  # written again even so: an old file might be believed when retention has taken what betrays it
+    core.dirty = True  # save again: retention may delete the records that show that the old file is wrong
     try:
         value = load_config(root, FILE)
         min_offset = log.bounds().min_offset
@@ -74,7 +74,7 @@ def replay(log: LogView, topics: Topics, core: StagedCommits, first: int) -> Ite
     while number < end:
         count = min(RECORDS_PER_STEP, end - number)
         units = log.units(COMMITS_TOPIC, 0, number, count)
-        for commit_log_offset, size in units:  # fewer than asked for when retention takes the queue's first file
+        for commit_log_offset, size in units:  # fewer if retention deletes the queue's first file
             _replay_one(log, core, range(number, number + count), commit_log_offset, size)
         number += count
         yield True

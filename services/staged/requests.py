@@ -85,14 +85,14 @@ class StagedRequests:
         operation = (request.command.ext_fields or {}).get(staged_writes.OPERATION, "")
         match operation:
             case staged_writes.DESCRIBE:
-                request.command.body = b""  # nobody reads it, and the request may wait
+                request.command.body = b""  # frees the memory of a body that is not used
                 if len(self._waiting) >= WAITING_MAX:
                     remark = f"[OVERLOAD]{WAITING_MAX} requests wait for topic {COMMITS_TOPIC} already, try again later"
                     return request.reply(ResponseCode.SYSTEM_BUSY, remark)
                 return self._behind_topics(request, lambda: request.reply(body=json_body.write_body(_place(config))))
             case staged_writes.COMMIT:
                 if remark := self._overload(len(self.asked) + len(self._waiting)):
-                    return request.reply(ResponseCode.SYSTEM_BUSY, remark)  # unread: a large one takes long to decode
+                    return request.reply(ResponseCode.SYSTEM_BUSY, remark)  # before the slow decoding of the body
                 commit = CommitRequest.decode(request.command.body, chunks_max=_chunks_max(config))
                 request.command.body = b""
                 return self._behind_topics(request, lambda: self._ask(request, commit))

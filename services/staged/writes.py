@@ -217,7 +217,7 @@ class StagedWrites:
     def _inspect(self, effect: Inspect) -> Inspected | Unsound:
         try:
             found = [self._bodies.inspect(effect.request, chunk) for chunk in effect.chunks]
-        except Exception as error:  # a defect that a client's bytes have met: it costs one commit
+        except Exception as error:  # a defect that a client's bytes have shown costs one commit
             self._tell(f"a staged message could not be inspected:\n{traceback.format_exc()}")
             return Unsound(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         unsound = next((one for one in found if isinstance(one, Unsound)), None)
