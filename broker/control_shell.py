@@ -38,7 +38,7 @@ from ringmq.store.write_hold import read_hold
 
 
 def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
-    """Run until SIGTERM. After a restart the plane holds the tables that the predecessor has published."""
+    """Run until SIGTERM. After a restart the plane holds the tables that the dead process has published."""
     config = read_run_config(Path(spec.config_path))
     root = Path(config.store_path_root_dir)
     settings = plane.header.settings
@@ -116,7 +116,7 @@ def time_text(milliseconds: int) -> str:
 
 
 def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: Collection[str]) -> None:
-    """Continue the deletions that the previous run, or a predecessor, has left."""
+    """Continue the deletions that the previous run or a dead process has left."""
     try:
         pending = persistence.load_deletions()
     except (ConfigFileError, OSError) as error:
@@ -134,7 +134,7 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
 
 
 def resume_hold(root: Path, replication: Replication) -> None:
-    """Continue to hold writes for the slaves of the previous run, or of a predecessor."""
+    """Continue to hold writes for the slaves of the previous run or of a dead process."""
     try:
         held = read_hold(root)
     except (ConfigFileError, OSError) as error:

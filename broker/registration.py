@@ -179,7 +179,7 @@ class Registration:
 
 
 def register_command(config: BrokerConfig, identity: Identity, topics: TopicTable) -> RemotingCommand:
-    """103 with all topics. While the broker may not be read or written, its topics say so."""
+    """103 with all topics. If the broker forbids reads or writes, its registered topics do so, too."""
     return finish(register_steps(config, identity, topics, topics.body_steps()))
 
 

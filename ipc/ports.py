@@ -148,7 +148,7 @@ class Port:
     """An owner's access to its port (native/src/port.h): submit requests, read their completions.
 
     The process must have mapped the port's arena. It calls `claim` first. A replacement then waits for `answered`,
-    reads the completions of its predecessor by `peek`, and returns them by `done`.
+    reads the completions of the dead process by `peek`, and returns them by `done`.
     """
 
     def __init__(self, plane: Any, number: int) -> None:

@@ -20,8 +20,8 @@ read worker that receives nothing ends by itself with EXIT_HUNG_READER. The serv
 workers, and restarts the broker as a whole.
 
 A stop goes by the rows' phases. Each phase gets SIGTERM and ends before the next begins, so that all accepted requests
-are answered, appended, flushed and dispatched. If a worker is down then and has to finish its predecessor's work, the
-supervisor starts it; the worker finishes the work and ends. A dormant worker stays dormant, even if it is wanted. A
+are answered, appended, flushed and dispatched. If a worker is down then and its work is not finished, the supervisor
+starts its replacement, which finishes the work and ends. A dormant worker stays dormant, even if it is wanted. A
 phase that does not end in `stop_timeout_ms` gets SIGKILL. The stop counts as unclean then (the abort marker stays).
 
 A worker that meets a broken invariant (native/src/invariant.h) restarts, as after any death. If the same line of

@@ -4,8 +4,8 @@ Supervisor, placement and the main process read the rows. Processes that a super
 of the plane, in which the main process publishes names and flags (`ipc/worker_blocks.py`). A row names its functions as
 text, so this table imports nothing of other folders.
 
-A new worker is a row here. The row must have a name, a free role number, the module of its process, its phase of a
-clean stop and its class of CPUs. The other columns have defaults: an unconditional start, no port and no inbox. At a
+A new worker is a row here. The row must have a name, a free role number, the module of its process, a phase of the
+stop, and a class of CPUs. The other columns have defaults: an unconditional start, no port and no inbox. At a
 clean stop the phases end in the order of `StopPhase`; workers of one phase end together.
 """
 

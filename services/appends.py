@@ -77,7 +77,7 @@ class Appends(Generic[T]):
         return self._slot_bytes - PROPERTIES_BYTES
 
     def settled(self) -> int | None:
-        """End of the log behind all requests of a predecessor. None while write has not processed all of them."""
+        """End of the log behind all requests of a dead process. None while write has not processed all of them."""
         return self._port.settled_end
 
     @property

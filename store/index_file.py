@@ -107,9 +107,9 @@ class IndexFile:
         """Remove the entries of records at or behind an offset and return their number."""
         return int(lib.rmq_index_truncate(self.native, commit_log_offset))
 
-    def prefill(self, predecessor: "IndexFile") -> None:
-        """Copy the end values of the full predecessor."""
-        lib.rmq_index_prefill(self.native, predecessor.native)
+    def prefill(self, previous: "IndexFile") -> None:
+        """Copy the end values of the full file before this one."""
+        lib.rmq_index_prefill(self.native, previous.native)
 
     def sync(self) -> None:
         """Write the mapped pages to the disk."""

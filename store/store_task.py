@@ -101,8 +101,8 @@ def perform(
 ) -> Performed:
     """Carry out the task, if there is one, and remove it. `tell` gets lines about the progress.
 
-    The caller has the store's lock and runs the recovery afterwards. If a log cannot be copied to its end, nothing of
-    the own log is cut, and writes stay held for the slave with the rest. After SalvageError, StoreLoadError,
+    The caller has the store's lock and runs the recovery afterwards. If a log cannot be copied to its end, the
+    own log is not cut, and writes stay held for the slave with the rest. After SalvageError, StoreLoadError,
     ConfigFileError and OSError the task remains for the next start.
     """
     root = config.root

@@ -1,8 +1,8 @@
 """Families by consumer group and topic: lag, messages in flight, messages out.
 
-A pair is shown while its group and topic exist and the group has a committed offset of the topic, or a member that
-subscribes to it. (Stock shows members' subscriptions alone; but a group without members has lag, too.) Retry topics are
-left out, as in stock. Pulls are known since the broker's start. Before its first pull a group has all of its lag ready.
+A pair is shown while its group and topic exist. The group must have a committed offset of the topic, or a member that
+subscribes to it. Stock shows members' subscriptions alone, but a group without members has lag, too. Retry topics are
+left out, as in stock. Pulls count from the broker's start. Before its first pull all of a group's lag is ready.
 """
 
 from __future__ import annotations

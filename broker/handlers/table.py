@@ -9,8 +9,8 @@ Errors that any handler may raise become answers here: a bad field its code and 
 Oneway requests are never answered, not even with an error. Any other exception is a defect:
 `broker/requests/runner.py` logs its trace and answers 1.
 
-A new request needs a handler in a module of this folder, a line in `handlers_of` of `broker/control_wiring.py` or in a
-function that it calls, and a class of access in `remoting/access.py`.
+A new request needs three things: a handler in a module of this folder, a line in `handlers_of` of
+`broker/control_wiring.py` or in a function that it calls, and a class of access in `remoting/access.py`.
 """
 
 from __future__ import annotations

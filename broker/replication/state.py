@@ -73,7 +73,7 @@ class Replication:
     # ---- a master ----
 
     def resume(self, held: Iterable[Divergence] = ()) -> None:
-        """Control begins: continue a hold of the previous run, or of a predecessor."""
+        """Control begins: continue a hold of the previous run or of a dead process."""
         for divergence in held:
             self._differs(divergence)
         self.dirty = False

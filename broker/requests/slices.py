@@ -66,7 +66,7 @@ class SliceScheduler:
         self._ended: set[Connection] = set()
         """Closed connections of `_lanes`."""
         self._next: deque[Work] = deque()
-        """Work whose predecessor on its connection is finished."""
+        """Work whose preceding work on its connection is finished."""
         self._open: dict[Connection, _Open] = {}
         """The open work of all queues below."""
         self._small: deque[_Open] = deque()

@@ -35,8 +35,8 @@ def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
 
     As of stock (`SendMessageProcessor.sendMessage`, `TransactionalMessageBridge.parseHalfMessageInner`): TRAN_MSG alone
     decides, not the transaction bits, and a retried message with a delay level is no half message but a delayed one.
-    Unlike stock, a broker of this project cuts the counters that only brokers write, and refuses a half message with a
-    delay level or a timer. Stock stores it in the system topic of the delay, where no request can end its transaction.
+    Unlike stock, RingMQ cuts the counters that only brokers write. It refuses a half message with a delay level or a
+    timer. Stock stores such a message in the system topic of the delay, where no request can end its transaction.
     """
     half, schedule = topic_id(names.HALF_TOPIC), topic_id(names.SCHEDULE_TOPIC)
     if half is None or schedule is None:

@@ -119,7 +119,7 @@ static int populate(struct rmq_append_window *window, int pressed)
         to = end;
     if (pressed && window->large_folios)
         advise_large(window, segment, from, window_end);
-    /* a refusal (old kernel, sick disk) only means that the appender meets the pages itself */
+    /* after a refusal (old kernel, sick disk) the appender faults the pages in itself */
     if (!madvise(segment->base + in_file, to - from, MADV_POPULATE_WRITE))
         rmq_store_relaxed(&window->populated_bytes, window->populated_bytes + (to - from));
     rmq_store(&window->populated, to);

@@ -1,10 +1,12 @@
 /* append_window.h: the writable piece of the CommitLog that the write role works in. C only.
  *
- * A helper thread keeps the file of the append position and the one behind it mapped, faults pages in ahead of the
- * append position (MADV_POPULATE_WRITE: block mapping and write fault are paid there and not by a request) and unmaps
- * files that the append position has left. It may also run on the CPU of the flush role, because clearing pages costs more
- * than filling them, and the appender shares its CPU with a reader where CPUs are few. The appender never waits for it: a page that is not populated costs a
- * minor fault, a file that is not there is reported.
+ * A helper thread keeps two files mapped: the file of the append position and the next one. It faults pages in ahead of the
+ * append position (MADV_POPULATE_WRITE), so that no request pays for block mapping and write faults. It unmaps files that the
+ * append position has left.
+ *
+ * The thread may also run on the CPU of the flush role. Clearing pages costs more than filling them, and with few CPUs the
+ * appender shares its CPU with a reader. The appender never waits for the thread: a page that is not populated costs a minor
+ * fault, and a missing file is reported.
  */
 #ifndef RMQ_APPEND_WINDOW_H
 #define RMQ_APPEND_WINDOW_H

@@ -16,11 +16,11 @@ uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code);
 int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position);
 /* 1 if an ask at this position, received then, gets no answer any more. Either its answerer has died while it handled the ask,
- * or it was not serving when the ask's patience ended. The asker checks after a change of begun_generation, and at each tick
+ * or it was not serving when RMQ_ASK_PATIENCE_MS were over. The asker checks after a change of begun_generation, and at each tick
  * while the answerer is not serving. */
 int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t position, int64_t received_mono_ns, int64_t now_ns);
 
-/* The answerer's process begins: it serves. Asks that may be taken now count; older ones were its predecessor's. */
+/* The answerer's process begins: it serves. Asks that may be taken now count; older ones were those of the dead process. */
 void rmq_inbox_start(struct rmq_plane *plane, uint32_t answerer);
 /* take: address of the next complete ask or NULL; PAD and orphans are skipped inside. done: gives its room back. is_void: its
  * asker has given it up, and nothing may be done for it. unblock: 1 when the record at the tail was an orphaned claim and is

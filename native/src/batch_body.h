@@ -1,5 +1,5 @@
-/* batch_body.h: the body of a batch (request 320), read by write, which stores it, and by control, which judges staged
- * bodies before it promises to publish them.
+/* batch_body.h: the body of a batch (request 320). Write reads it to store its elements. The worker `services` reads staged
+ * bodies to check them before it promises to publish them.
  *
  * One element: size, magic, crc (all three ignored, as stock does), flag, body length, body, properties length, properties.
  */

@@ -1,10 +1,10 @@
 /* deferred_close.h: deferred close. A thread closes descriptors of deleted files three seconds after their deletion. C only.
  *
- * The problem. One would expect unlink to free a file. It takes the name away; pages and blocks go when the last
- * descriptor and the last mapping are gone, and the thread that lets go last does the work, inside its own close,
- * munmap or unlink. That took 0.28 s for a log file of 1 GiB. It took 0.4 s for a queue file of 6 MB beside a busy
- * disk that is told of free blocks (discard). Read workers map the files that pulls go through and unmap deleted ones
- * at their tick. So a reader could be the last owner, and all its connections stood in that munmap.
+ * The problem. One would expect unlink to free a file. It only removes the name. The kernel frees pages and blocks when
+ * the last descriptor is closed and the last mapping is unmapped. The thread that does so last pays for it, inside its
+ * own close, munmap or unlink. That took 0.28 s for a log file of 1 GiB. It took 0.4 s for a queue file of 6 MB on a busy
+ * disk with discard. Read workers map the files of pulls and unmap deleted ones at their tick. So a reader could be the
+ * last owner, and all its connections waited for that munmap.
  *
  * Measured. In the soak p99 of sends was 222 ms, and 7 ms since flush keeps deleted log files open
  * (docs/performance.md). A later stall of the soak was caught by its stacks: dispatch stood in the unlink of a queue
@@ -18,9 +18,8 @@
  * and deletes them does the same in Python (broker/flush_shell.py, DEFERRED_CLOSE_S).
  *
  * What must stay true.
- * - RMQ_DEFERRED_CLOSE_MS is longer than the time in which each process with mappings forgets them after a deletion:
- * a tick of
- *   1 s for queue readers (rmq_queue_reader_tick). A new kind of process that maps these files has to keep to that.
+ * - RMQ_DEFERRED_CLOSE_MS is longer than the time after which each process unmaps a deleted file: a tick of 1 s for queue
+ *   readers (rmq_queue_reader_tick). A new kind of process that maps these files has to keep to that.
  * - Descriptors are scarce, so a full list closes at once: that is slow and never wrong. Dispatch gives it a quarter
  *   of its open files, and cleans no further queue while half of them wait (rmq_dispatcher_may_clean).
  * - Nothing relies on the delay. A process that dies closes its descriptors, and the kernel frees the files then.

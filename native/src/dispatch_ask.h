@@ -1,9 +1,9 @@
-/* dispatch_ask.h: what dispatch does on a slave with a record whose queue is in no table. C only.
+/* dispatch_ask.h: dispatch on a slave, at a record whose queue is in no table. C only.
  *
- * The log of a slave may be ahead of its topics, which come by synchronisation. So control is asked to make the queue's
- * entry (RMQ_INBOX_QUEUE), its answer rings, and dispatch waits in front of the record until it is there. When control has not done it in
- * 10 s (its tables are full), records of unknown queues are left out for a minute, as a master leaves out those of deleted
- * topics: the others must go on.
+ * The log of a slave may be ahead of its topics, which come by synchronisation. So dispatch asks control to make the queue's
+ * entry (RMQ_INBOX_QUEUE), and waits in front of the record until the entry is there. Control's answer rings. If control has
+ * not made the entry within 10 s (its tables are full), dispatch leaves out records of unknown queues for a minute. A master
+ * leaves out records of deleted topics in the same way. Otherwise all other queues would wait.
  */
 #ifndef RMQ_DISPATCH_ASK_H
 #define RMQ_DISPATCH_ASK_H

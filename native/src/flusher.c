@@ -6,10 +6,10 @@
  * for replicas alone would wait for every sync in the background, and a lost slave would be noticed behind a slow
  * disk. So the sync goes through io_uring, and the thread goes on answering until it has ended.
  *
- * To be woken for everything is no better. A wake-up costs the ringing role a system call and this thread a turn.
- * Under SYNC_FLUSH the oldest entry mostly lacks the disk, and all behind it lack the disk, too. No report can answer
- * any of them before the sync has ended. The same holds for new records: a sync that is under way does not take them,
- * and the next one begins without being asked.
+ * A wake-up for every event is no better, because it costs the ringing role a system call and this thread a turn. Under
+ * SYNC_FLUSH the oldest entry mostly waits for the disk, and so do all later ones. No report can answer any of them before
+ * the sync has ended. The same holds for new records: the running sync does not take them, and the next sync begins without
+ * a wake-up.
  *
  * The code. There are two kinds of wake-up, told apart by the state of this role's bell (struct rmq_bell). layout.h (8)
  * draws them in the order of time.
@@ -32,7 +32,7 @@
  *   for each wait would fill the ring.
  * - Only the end of all syncs of a round moves flushed_offset. Answers given meanwhile go by the marks alone.
  * - Answers keep the order of the log: all entries wait for the same kinds of marks, so the oldest decides for all.
- * - Every wait ends by itself, at the latest after SYNC_WAIT_MS: a bell that nobody heard costs time and no answer.
+ * - Every wait ends by itself, at the latest after SYNC_WAIT_MS: a lost wake-up costs time, not an answer.
  */
 #include "flusher.h"
 
@@ -52,7 +52,7 @@
 enum {
     PARK_MS = 100,
     SYNC_WAIT_MS = 200, /* while a sync runs, deadlines are looked at at least this often */
-    DEAF_WAIT_MS = 20,  /* and the state of replication, where its bell is not heard */
+    DEAF_WAIT_MS = 20,  /* and the state of replication, while ha does not ring */
     SYNCS_AT_ONCE = 8,
     PAGE = 4096,
     SYNC = 0, BELL = 1, /* data of a completion */

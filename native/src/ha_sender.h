@@ -9,7 +9,7 @@
  *     ^                |                                                    |
  *     +-- closed by the slave, by housekeeping, for a false report or by command: event CLOSED
  *
- * A replacement finds the two words of its predecessor (replicated_offset, confirm_limit) and only ever raises them.
+ * A replacement takes over two words of the dead process (replicated_offset, confirm_limit) and only raises them.
  */
 #ifndef RMQ_HA_SENDER_H
 #define RMQ_HA_SENDER_H

@@ -6,9 +6,9 @@
  *   entries 40 + slots * 4 + number * 20       key hash i32, offset i64, seconds since begin i32, previous number i32
  *
  * One writer, any number of readers of the same mapping. A put stores in the order: end time and offset, entry, slot,
- * then slots-used and next-number together in one 8-byte store, which is the commit. So a writer killed between any
- * two stores leaves at most one entry that a slot names but the header does not count; rmq_index_attach takes it
- * back, and the record's end offset is already there to recognise a replay:
+ * then slots-used and next-number together in one 8-byte store, which is the commit. So a writer that is killed between
+ * two stores leaves at most one entry that a slot names but the header does not count. rmq_index_attach takes it back.
+ * The record's end offset is there already, so that a replay is recognised:
  *
  *   record < end offset    all its keys are in, skip it
  *   record == end offset   the newest entries with this offset are its first keys, in order: skip that many

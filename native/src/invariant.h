@@ -1,10 +1,12 @@
 /* invariant.h: conditions that hold unless memory or code is broken.
  *
- * RMQ_INVARIANT(condition, values...) ends the worker with one line that names file, line and values. Its replacement
- * rebuilds what it needs, as for any death; the same line twice within 10 s closes the store and opens it with a new plane
- * (ipc/supervisor_core.py). It is for positions, slots and offsets that another process of this broker has written.
- * It is never for bytes of clients, of a master or of the disk, nor for what a legal race may change (generations, topics
- * that are deleted): these get an error answer.
+ * RMQ_INVARIANT(condition, values...) ends the worker with one line that names file, line and values. The worker is
+ * replaced, as after any death. If the same line ends a worker twice within 10 s, the supervisor closes the store and opens it
+ * with a new plane (ipc/supervisor_core.py).
+ *
+ * The macro is for positions, slots and offsets that another process of this broker has written. It is never for bytes of
+ * clients, of a master or of the disk, nor for values that a legal race may change (generations, deleted topics). These get an
+ * error answer.
  *
  * Files with RMQ_INVARIANT run in workers, which arm it. A process that is no worker (a test, a fuzzer) ends by SIGABRT.
  */

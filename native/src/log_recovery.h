@@ -1,8 +1,8 @@
 /* Recovery scan: walks mapped log files record by record and collects the log's facts about each queue.
  *
- * The last record is held back until a valid successor follows or the caller keeps it, because the rule for a torn properties
- * string applies only to the very last record of the log. A record with an impossible value (record_values.h) is skipped: it
- * belongs to no queue.
+ * The scan holds the last record back until a valid record follows or the caller keeps it. The reason is the rule for a torn
+ * properties string, which applies only to the very last record of the log. The scan skips a record with an impossible value
+ * (record_values.h), which belongs to no queue.
  */
 #ifndef RMQ_LOG_RECOVERY_H
 #define RMQ_LOG_RECOVERY_H

@@ -248,8 +248,8 @@ int rmq_role_wait(struct rmq_plane *plane, uint32_t role, int timeout_ms)
 #ifdef RMQ_CRASH_POINTS
 int rmq_crash_points_built(void) { return 1; }
 
-/* RINGMQ_CRASH_FILE: 64 mapped bytes that a test fills with a name and that the first worker to pass it clears, so
- * that one run of the broker can be led through every point. NULL when there is none. */
+/* RINGMQ_CRASH_FILE: 64 mapped bytes. A test writes the name of a point, and the first worker that passes the point clears it
+ * and dies. So one run of the broker can pass every point. NULL when there is no such file. */
 static char *crash_file(void)
 {
     const char *path = getenv("RINGMQ_CRASH_FILE");

@@ -78,8 +78,8 @@ struct rmq_completion {
 #define RMQ_CAUSE_CHAIN_BROKEN 77  /* first of a chain that is too long, or whose end was not published with it */
 #define RMQ_CAUSE_CHAIN_BYTES 78   /* the request with which a chain has more bytes than a chain may have */
 
-/* A parked request: answered by the completer when flushed_offset (sync_flush) and replicated_offset (sync_replication)
- * have reached the end of its records, or when its time for one of the two is over. 80 bytes. layout.h, 4. */
+/* A parked request. The completer answers it when flushed_offset (sync_flush) and replicated_offset (sync_replication) have
+ * reached the end of its records, or at a time-out of one of the two. 80 bytes. layout.h, 4. */
 struct rmq_parked {
     struct rmq_completion completion;
     int64_t parked_mono_ms;

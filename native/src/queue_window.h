@@ -1,8 +1,8 @@
 /* queue_window.h: the part of a ConsumeQueue file that short runs of units are stored into. C only.
  *
  * Many queues cost a write call for every few units. So for a queue with short runs, the rest of a block is written ahead as
- * zeros, which the file holds there anyway. The next units are stored through a mapping. The call that writes ahead is the one
- * that meets a full disk and reports it.
+ * zeros, which the file holds there anyway. The next units are stored through a mapping. On a full disk
+ * the call that writes ahead fails, never a store.
  */
 #ifndef RMQ_QUEUE_WINDOW_H
 #define RMQ_QUEUE_WINDOW_H

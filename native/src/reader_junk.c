@@ -1,5 +1,5 @@
-/* A connection that does not speak the protocol: control hears its first bytes, then it is closed. Peers cause this at any
- * rate, so a reader reports a few a second, and none while the inbox is filling; the others are counted. */
+/* A connection that does not speak the protocol: the reader reports its first bytes to control and closes it. Peers can cause
+ * this at any rate. So a reader reports a few a second, and none while the inbox is filling. It counts the others. */
 #include "reader_state.h"
 
 #define REPORTS_PER_SECOND 8

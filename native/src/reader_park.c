@@ -1,6 +1,6 @@
-/* reader_park.c: held pulls. Dispatch sees the flag byte of (reader, queue slot) and pushes the slot when its queue grows. The
- * scan every 5 s answers pulls that a lost wake-up or a filter would hold for ever (stock does the same, without a check of
- * tags).
+/* reader_park.c: held pulls. Dispatch sees the flag byte of (reader, queue slot) and pushes the slot when its queue grows. A
+ * scan every 5 s answers pulls that would otherwise be held for ever, because of a lost wake-up or a filter. Stock does the
+ * same, without a check of tags.
  */
 #include <stdlib.h>
 

@@ -424,8 +424,8 @@ static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t roo
     }
 }
 
-/* Small frames get a block before large ones that wait longer. Each try is a search of all blocks, so none is made for as
- * much as has just been looked for in vain. */
+/* Small frames get a block before large ones that wait longer. Each try searches all blocks. So after a failed search no other
+ * one of that size or above is made in this round. */
 void rmq_receive_resume(struct rmq_reader *r)
 {
     int blocks_came_free = r->blocks_came_free;

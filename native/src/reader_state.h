@@ -122,7 +122,7 @@ struct rmq_connection {
     uint8_t listener;        /* 1 = VIP port */
     uint8_t v6;
     uint8_t spoke : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
-    uint8_t asked;           /* bit a: answerer a has had frames of it, and hears that it is closed */
+    uint8_t asked;           /* bit a: answerer a has had frames of it, and gets the notice of its close */
     uint8_t took_full : 1;   /* its last receive filled a buffer, or found none: it gets one buffer at a time */
     uint32_t topic_id;       /* of the last send: most clients repeat it */
     struct rmq_output *output;
@@ -250,7 +250,7 @@ struct rmq_reader {
     int64_t block_freed_ms;  /* a block came free last */
     int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
     uint32_t hung_up_next;
-    uint32_t no_room_bytes;  /* a block of that size was looked for in vain in this round */
+    uint32_t no_room_bytes;  /* no block of that size was found in this round */
     uint32_t room_least;     /* bytes of the smallest frame that waits for a block, 0 = none did at the last look */
 
     /* connections */
@@ -374,8 +374,8 @@ int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that c
 int rmq_block_grow(struct rmq_reader *r, struct rmq_frame_ref *ref, uint32_t used, uint32_t bytes);
 int rmq_block_is_large(uint32_t bytes); /* it stays out of the quarter for small frames */
 int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes); /* a block of that size is free */
-/* Free pages in a row that there would be without the block, of those that a frame of `bytes` may have, but not more than it
- * needs. 0 = no help for it; `crumb`: too few to help a large frame alone. */
+/* The length of the run of free pages that would arise if the block were free. Only pages that a frame of `bytes` may have
+ * count, and no more than it needs. 0 = no help for the frame. `crumb`: too few to help a large frame alone. */
 uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_frame_ref *ref, uint32_t bytes, int *crumb);
 uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
 /* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */

@@ -1,7 +1,7 @@
 /* segment.h: CommitLog files on disk and in memory.
  *
  * A file is fallocated in full before it gets its name, so that a store into its mapping can never meet a full disk
- * (SIGBUS). Until then it has no name (O_TMPFILE), or where the file system cannot do that a temporary one outside the
+ * (SIGBUS). Until then it has no name (O_TMPFILE). On a file system without O_TMPFILE it has a temporary name outside the
  * folder, because a stock broker refuses a folder that holds a file of another length.
  */
 #ifndef RMQ_SEGMENT_H
@@ -18,9 +18,10 @@ struct rmq_segment {
 };
 
 /* Makes <directory>/<offset as 20 digits>, all zero, full length, every block allocated; returns when the file is on
- * disk. The appender may have it from the moment it has its name, so it is never taken away again. Its name is on disk
- * when the folder has been synced: flush does that together with the file's first sync. `root` (the store root) takes the temporary file; a folder inside `directory` does when it lies on another
- * file system. 0 (also when it is there already), -ENOSPC, -EDQUOT or another -errno. Any thread may call it. */
+ * disk. The appender may use the file as soon as it has its name, so a file with a name is never removed here. Its name is on
+ * disk when the folder has been synced: flush does that together with the file's first sync. The temporary file is in `root`
+ * (the store root), or in a folder inside `directory` if that is on another file system. Any thread may call this function. 0
+ * (also when the file exists), -ENOSPC, -EDQUOT or another -errno. */
 int rmq_segment_create(const char *root, const char *directory, uint64_t offset, uint64_t bytes);
 
 /* 1 = there with the right length, 0 = not there, -EINVAL = wrong length, or another -errno. */

@@ -14,9 +14,9 @@ struct rmq_series_column {
     uint32_t head_bytes;
     uint32_t tail_bytes;
 };
-/* Writes a line per column for each of the rows from `*row` on, as long as `room` is surely enough for those of a row,
- * moves `*row` on to the first that was not written and returns how many bytes were. Row i has the labels before ends[i]
- * and from ends[i - 1] on, and values[i * column_count + column]. */
+/* Writes a line per column for each row from `*row` on, while `room` is surely enough for the lines of a row. Moves `*row` to
+ * the first row that was not written. Returns the number of bytes. Row i has the labels from ends[i - 1] up to ends[i], and
+ * values[i * column_count + column]. */
 uint64_t rmq_series_text(char *out, uint64_t room, const struct rmq_series_column *columns, uint32_t column_count,
                          const char *labels, const uint64_t *ends, const int64_t *values, uint64_t rows, uint64_t *row);
 /* cdef-end */

@@ -326,8 +326,8 @@ static void count_faults(struct rmq_writer *w)
     w->role->counters[RMQ_WRITE_POPULATED_BYTES] = rmq_load_relaxed(&w->window.populated_bytes);
 }
 
-/* The port may have as many more parked as its next request or chain needs, and the ring of parked requests has room for them
- * beside the places that a chain of another port keeps. */
+/* 1 if the port may park its next request or chain. parked_max must allow it. The ring of parked requests must have room for
+ * it, less the places that are reserved for a chain of another port. */
 static int may_park(const struct rmq_writer *w, uint32_t p)
 {
     uint64_t parked = w->next.port[p].parked_count - rmq_load(&w->ports[p].completed.head), wanted = w->room_wanted[p];
