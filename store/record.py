@@ -104,7 +104,7 @@ def java_hash(text: str) -> int:
 
 def _host(data: memoryview, at: int, is_v6: bool) -> tuple[str, int]:
     length = 16 if is_v6 else 4
-    raw = bytes(data[at : at + length])
+    raw = _take(data, at, length, length)
     port = int.from_bytes(data[at + length : at + length + 4], "big", signed=True)
     return (f"[{ip_address(raw)}]:{port}" if is_v6 else f"{inet_ntoa(raw)}:{port}"), at + length + 4
 

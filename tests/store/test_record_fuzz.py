@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.native import ffi, lib
+from ringmq.store import layout
 from ringmq.store import record as records
 from tests.store.test_torn_tail import encode
 
@@ -53,6 +54,15 @@ def test_corrupted_records(body: bytes, properties: bytes, topic: bytes, data: s
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     _assert_same(bytes(raw))
     _assert_same(bytes(raw[: data.draw(st.integers(0, len(raw)))]))
+
+
+@pytest.mark.parametrize("sys_flag", [0, layout.BORN_HOST_V6, layout.STORE_HOST_V6])
+def test_a_record_whose_size_cuts_a_field(sys_flag: int) -> None:
+    whole = bytearray(encode(3, 0, b"body", b"a\x01b\x02", b"topic"))
+    whole[36:40] = sys_flag.to_bytes(4, "big")
+    for end in range(4, len(whole)):
+        whole[:4] = end.to_bytes(4, "big")
+        _assert_same(bytes(whole[:end]))
 
 
 @settings(max_examples=300, deadline=None)
