@@ -40,7 +40,7 @@ class BrokerFailedError(RuntimeError):
 class LocalBroker:
     """A running broker. `namesrv` and `address` are host:port of the name server and of the broker.
 
-    Made by `start` (a new process) or `at` (a cluster that is running already), ended by `stop`.
+    Made by `start` (a new process) or `at` (a cluster that is running already), ended by `stop` or `kill`.
     """
 
     def __init__(self, namesrv: str, address: str, running: "RunningBroker | None" = None) -> None:
@@ -98,6 +98,15 @@ class LocalBroker:
     def exit_status(self) -> int | None:
         """The exit status of the broker, None while it runs or if it was not started here."""
         return self._running.process.poll() if self._running else None
+
+    def kill(self) -> None:
+        """End all processes of the broker by SIGKILL at once. `start` with the same folder recovers the store.
+
+        Raises `BrokerFailedError` for a cluster that was not started here.
+        """
+        if self._running is None:
+            raise BrokerFailedError(f"the cluster of {self.namesrv} was not started here, so it cannot be killed")
+        self._running.close()
 
     def stop(self) -> None:
         """End the process by SIGTERM and remove its shared memory.

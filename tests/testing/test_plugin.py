@@ -1,6 +1,7 @@
 """The pytest plugin: tests of a program run against a real broker, and runs without one pay nothing."""
 
 import importlib.metadata
+import signal
 import socket
 import subprocess
 import sys
@@ -9,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.client import ConsumeFrom, Message
+from ringmq.client.blocking import Consumer, Producer
 from ringmq.client.connections.connection import split_address
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.testing import local_broker
-from ringmq.testing.local_broker import LocalBroker
+from ringmq.testing.local_broker import BrokerFailedError, LocalBroker
 
 pytest_plugins = "pytester"
 PLUGIN = ("-p", "ringmq.testing.plugin")
@@ -93,6 +96,27 @@ def test_a_session_has_one_broker_and_leaves_nothing(pytester: pytest.Pytester) 
     assert not list(SHM_DIR.glob(plane_name(Path(store)) + "*"))
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(split_address(address), timeout=5)
+
+
+def test_a_killed_broker_keeps_its_messages(tmp_path: Path) -> None:
+    broker = LocalBroker.start(tmp_path)
+    try:
+        with Producer(broker.namesrv) as producer:
+            producer.send(Message("Orders", b"order 1"))
+        broker.kill()
+        assert broker.exit_status == -signal.SIGKILL
+        broker = LocalBroker.start(tmp_path)
+        with Consumer("Orders", broker.namesrv, "readers", consume_from=ConsumeFrom.FIRST) as consumer:
+            assert [bytes(message.body) for message in consumer.poll(timeout_ms=60_000)] == [b"order 1"]
+        broker.stop()
+    finally:
+        if broker.exit_status is None:
+            broker.kill()
+
+
+def test_a_cluster_that_was_not_started_here_is_not_killed(broker: LocalBroker) -> None:
+    with pytest.raises(BrokerFailedError, match="was not started here"):
+        LocalBroker.at(broker.namesrv).kill()
 
 
 def test_a_cluster_that_runs_anyway_is_used(pytester: pytest.Pytester, broker: LocalBroker) -> None:
