@@ -10,6 +10,9 @@ The log is the truth, from which queues and index are rebuilt. The marks of the 
   checkpoint `abort` after a reboot, a stock broker's kill, a copy, or a failed fsync: from the newest log file that
              begins before the checkpoint's time. Index files newer than the checkpoint are deleted and rebuilt.
 
+A damaged record ends the scan. After a clean stop, a damaged record before the end of the queues stays in the log, and
+the scan continues at the next record that a queue names.
+
 Afterwards the log ends with its last valid record. Bytes behind it are zero, and their old content is in
 `ringmq.cut/`. Queues and index name nothing behind it. Dispatch has to replay from `redispatch_offset` on. A record
 with an impossible value (`record_values`) is valid, stays in the log, and no queue has it. Rules:

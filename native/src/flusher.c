@@ -16,14 +16,13 @@
  *
  *   state of flush                       write: a sync is wanted         ha: a report, a loss
  *                                        (rmq_role_wake_asleep)          (rmq_role_wake)
- *   runs, or deaf at the disk (0)        does not ring                   does not ring; seen at the next look
+ *   runs, or polls at the disk (0)       does not ring                   does not ring; seen at the next poll
  *   listens at the disk (BELL_AT_DISK)   does not ring                   rings
  *   asleep (BELL_ASLEEP)                 rings                           rings
  *
  * Flush listens at the disk when a report may answer a send before the sync ends (rmq_completer_awaits_slaves): where
- * sends wait for replicas, without SYNC_FLUSH always, with it when the oldest entry is on disk. Else it is deaf, and
- * looks every DEAF_WAIT_MS, so that a loss is noticed within 20 ms. A bell for each report would cost more than these
- * looks.
+ * sends wait for replicas, without SYNC_FLUSH always, with it when the oldest entry is on disk. Else it polls
+ * every POLL_MS, so that a loss is noticed within 20 ms. A bell for each report would cost more than these polls.
  *
  * What must stay true.
  * - The order is arm, look once more, wait. A mark that moves before the arming is seen by that look, one that moves
@@ -52,7 +51,7 @@
 enum {
     PARK_MS = 100,
     SYNC_WAIT_MS = 200, /* while a sync runs, deadlines are looked at at least this often */
-    DEAF_WAIT_MS = 20,  /* and the state of replication, while ha does not ring */
+    POLL_MS = 20,       /* and the state of replication, while ha does not ring */
     SYNCS_AT_ONCE = 8,
     PAGE = 4096,
     SYNC = 0, BELL = 1, /* data of a completion */
@@ -160,8 +159,8 @@ static int redirty_segment(struct rmq_flusher *f, uint64_t number, uint64_t from
     return rc;
 }
 
-/* Makes appended bytes dirty again that are not known to be synced. A predecessor may have died with a failed sync: its pages
- * look clean then. The kernel reports an error only once, so the next sync would skip them. */
+/* Makes the pages of appended bytes dirty again from flushed_offset on. The dead flush may have had a failed sync, after which
+ * its pages look clean. The kernel reports an error only once, so the next sync would skip them. */
 static void redirty(struct rmq_flusher *f)
 {
     uint64_t bytes = f->header->settings.segment_bytes;
@@ -220,8 +219,8 @@ static void forget_bell(struct rmq_flusher *f)
 static int next_synced(struct rmq_flusher *f, struct io_uring_cqe **cqe)
 {
     int rc = 0, listens = rmq_completer_awaits_slaves(&f->completer);
-    int deaf = f->header->settings.sync_replication && !listens;
-    int64_t wait_ms = rmq_completer_wait_ms(&f->completer, deaf ? DEAF_WAIT_MS : SYNC_WAIT_MS);
+    int polls = f->header->settings.sync_replication && !listens;
+    int64_t wait_ms = rmq_completer_wait_ms(&f->completer, polls ? POLL_MS : SYNC_WAIT_MS);
     struct __kernel_timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
     if (listens && !(rc = watch_bell(f))) {
         rmq_bell_arm_as(&f->role->bell, RMQ_BELL_AT_DISK);

@@ -106,11 +106,11 @@
  *     owner  uses the completion              the next owner takes it again
  *            tail of its ring                 the arena's bytes are free                    [port-completions-done]
  *
- *   write drops a request whose generation is not its port's: nothing is stored, no completion comes. A refused
- *   request has a completion with bytes = 0. rmq_port_settled and rmq_port_answered ask the journal, because a write
- *   that dies in its redo has moved a part of the words. A slave has no write: its ha commits whole records by the same
- *   generation, and wipes the rest (ha_receiver.c) [receive-intent, receive-bytes, receive-journal,
- *   receive-append-offset, receive-wiped].
+ *   Write drops a request whose generation is not its port's: it stores nothing and fills no completion. A refused request
+ *   has a completion with bytes = 0. rmq_port_settled and rmq_port_answered read the journal, because a write that died in
+ *   its redo has moved only some of the words. A slave has no write. Its ha commits whole records by the same generation,
+ *   and wipes the rest (ha_receiver.c) [receive-intent, receive-bytes, receive-journal, receive-append-offset,
+ *   receive-wiped].
  *
  *   TIED REQUESTS. RMQ_APPEND_FLAG_WITH_NEXT ties a request to its successor in the ring. A chain is one unit: one store
  *   of request.head publishes it, one batch takes it, and so one generation of the journal commits it, with the
@@ -118,14 +118,14 @@
  *     place     a chain that begins within its port's share of a batch is taken whole. Its excess is taken off the port's
  *               next shares. A chain moves to the next log file at most once, and waits as a whole for a missing file.
  *     room      it waits until rings and parked_max have room for all of its requests. While it waits for room in
- *               `parked`, the other ports leave free what it needs.
+ *               `parked`, the other ports leave as many places free as it needs.
  *     refusal   a request at fault refuses the chain: it has its own cause, the others have its code and CHAIN_REFUSED.
  *               In an ordered port refused_at is then the position behind the chain's last request.
  *     bytes     at most maxMessageSize + 64 KiB + RMQ_BATCH_BYTES, and the size of a file: CHAIN_BYTES.
- *     broken    more than RMQ_CHAIN_MAX requests, more than parked_max, or no end before request.head: write never
- *               waits for an end. The first has CHAIN_BROKEN. The others are refused one by one, in as many batches as
- *               it takes: refused_at, also that of a port without order, says how far.
- *     drop      a chain of an older generation: its requests leave the ring one by one, as nothing is stored of them.
+ *     broken    more than RMQ_CHAIN_MAX requests, more than parked_max, or no end before request.head, because write never
+ *               waits for an end. The first request has CHAIN_BROKEN. Write refuses the others one by one, perhaps in
+ *               several batches. refused_at has the progress, also in a port without order.
+ *     drop      a chain of an older generation: its requests leave the ring one by one, because none is stored.
  *   The generation of the journal lies in shared memory. A power cut or a lost master may part a chain:
  *   services/chains.py finds and completes it.
  *
@@ -174,8 +174,8 @@
  *
  *     append_offset      write (a slave: ha)  by the journal, behind the commit
  *     flushed_offset     flush                read append_offset, sync every file up to it [flush-synced], store it
- *                                             [flush-flushed-offset]. After a death it is flushed again: flush first
- *                                             makes those pages dirty once more, a failed sync leaves clean ones.
+ *                                             [flush-flushed-offset]. After a death those bytes are flushed again. Flush
+ *                                             first makes their pages dirty, because a failed sync leaves clean pages.
  *     replicated_offset  ha of a master       from the reports of slaves; only grows [ha-replicated]
  *     confirm_limit      ha                   before replicated_offset, as a client that is answered may read at once
  *                                             [ha-confirmed]; a slave's may fall
@@ -186,7 +186,7 @@
  *     min_offset         flush                the log's first byte; only grows
  *
  *   Each of these relations, and tail <= head <= tail + capacity of each ring, is checked by the role that uses it, once a
- *   batch (invariant.h): the word that only grows is read last. A relation that does not hold ends the process.
+ *   batch (invariant.h). The check reads the word that only grows last. A relation that does not hold ends the process.
  *
  * 7. GENERATIONS AND REPLACEMENTS. The supervisor adds 1 to role.generation and clears the bell before it starts the
  *   process. Requests, completions, asks and answers carry a generation. worker_activation.h has the start of a
@@ -196,53 +196,53 @@
  *     pending      a reader's token is index | turn << RMQ_PENDING_INDEX_BITS, and each release moves the turn
  *     journal      odd and even numbers name the two entries
  *
- *   What the replacement of a dead worker does first:
+ *   First steps of the replacement of a dead worker:
  *     read      claims. Lends no buffer before its request ring is empty, as write may read the arena, and before
- *               control has passed the inbox as it stood (at most 5 s) [reader-started]. For 5 s and syncFlushTimeout
- *               it uses half of its slots: completions of the dead may still need room in its rings.
+ *               control has taken the asks that were in the inbox (at most 5 s) [reader-started]. For 5 s and
+ *               syncFlushTimeout it uses half of its slots: completions of old requests may still need room in its rings.
  *     control   withdraws subscriptions; claims; waits for rmq_port_settled and reads the log from its last snapshot
- *               on. Read workers see its generation: they answer 2 for the dead one and close registered connections.
+ *               on. Read workers see its generation: they answer 2 to its open requests and close registered connections.
  *     write     redo (3); zeroes up to intent_high; queue offsets = max_offset of queues, and the records behind
  *               dispatched_offset.
- *     flush     dirties what is not known to be flushed; goes on at parked.tail.
+ *     flush     dirties pages from flushed_offset on; continues at parked.tail.
  *     dispatch  goes on at dispatched_offset: units have fixed places, index entries are recognised.
  *     ha        of a master: forgets its peers; its words keep their values until slaves are back. Of a slave: takes
  *               the journal's append_offset, zeroes up to intent_high, connects.
- *     service   claims; waits for rmq_port_answered; peeks at the completions, and writes down by their tokens what
- *               they say; rmq_port_done; rmq_port_acknowledge where the port is ordered; goes on. After a death
- *               between two of these steps the next one begins at the first. A token of the dead one that is neither
- *               written down nor among the completions was not stored. (rmq_port_take drops what is of the dead one.)
+ *     service   claims; waits for rmq_port_answered; peeks at the completions, and saves its progress by their tokens;
+ *               rmq_port_done; rmq_port_acknowledge if the port is ordered; continues. After a death between two of these
+ *               steps the next replacement begins at the first. A request of the dead worker was not stored if its token
+ *               is neither in the progress nor among the completions. (rmq_port_take drops completions of dead workers.)
  *
- *   An ordered port (RMQ_PORT_ORDERED): write refuses what stands behind a refusal, so that n is never missing while
+ *   An ordered port (RMQ_PORT_ORDERED): write refuses all requests after a refused one, so that n is never missing while
  *   n + 1 is stored. The journal keeps refused_at, the position behind the refusal, over deaths of write. The owner
- *   stores `acknowledged` = request.head [port-acknowledged]: what it submits from there on is taken again. A dropped
- *   request neither sets nor ends a refusal. rmq_port_refusal (port.h) is the rule.
+ *   stores `acknowledged` = request.head [port-acknowledged]. Write takes requests from there on again. A dropped request
+ *   neither sets nor ends a refusal. rmq_port_refusal (port.h) is the rule.
  *
  * 8. THE TWO WAKE-UPS OF FLUSH. rmq_role_wake_asleep rings at RMQ_BELL_ASLEEP alone, rmq_role_wake at RMQ_BELL_AT_DISK,
  *   too. Here with SYNC_FLUSH and SYNC_MASTER; time runs down, (0), (ASLEEP) and (AT_DISK) are flush's `sleeping`.
  *
  *     write                         flush                                          ha
  *     append_offset of batch 1      sleeps (ASLEEP)
- *       wake_asleep ---- rings ---> sync 1 begins. The oldest entry lacks
- *                                   the disk: deaf, looks every 20 ms (0)
+ *       wake_asleep ---- rings ---> sync 1 begins. The oldest entry waits
+ *                                   for the disk: polls every 20 ms (0)
  *     append_offset of batch 2                                                     replicated_offset: half of batch 1
  *       wake_asleep -- no ring      sync 1 ends: flushed_offset. Answers           no ring -- wake
  *                                   half of batch 1. append_offset is larger:
- *                                   sync 2 begins, unasked. The oldest entry
+ *                                   sync 2 begins by itself. The oldest entry
  *                                   is on disk: listens for replicas (AT_DISK)
  *     append_offset of batch 3
  *       wake_asleep -- no ring                                                     replicated_offset: all of batch 1
  *                                   answers the rest of batch 1 <------------------- rings -- wake
- *                                   The oldest entry lacks the disk: deaf (0)      replicated_offset: all
+ *                                   The oldest entry waits for the disk: polls (0) replicated_offset: all
  *                                   sync 2 ends: answers batch 2                   no ring -- wake
- *                                   sync 3 begins, unasked; ends: answers batch 3
+ *                                   sync 3 begins by itself; ends: answers batch 3
  *                                   nothing to do: stores ASLEEP, fences, looks
  *                                   once more, waits at most 100 ms (ASLEEP)
  *
- *   Each "no ring" saves its waker a system call and flush a turn. It loses nothing: the look behind the sync finds the
- *   mark. Replication that fails rings as a report does: ha when replication_state changes, write when it has parked
- *   requests while the state is set. Without SYNC_FLUSH write rings for log files alone, when it has begun one or lacks
- *   one; flush syncs by the clock. flusher.c has the rule for each state, and the reasons.
+ *   Each "no ring" saves its waker a system call and flush a turn. It loses nothing, because flush reads the marks after
+ *   the sync. Failures of replication ring as reports do: ha rings when replication_state changes, and write when it has
+ *   parked requests while the state is set. Without SYNC_FLUSH write rings for log files alone, when it has begun one or
+ *   needs one; flush syncs by the clock. flusher.c has the rule for each state, and the reasons.
  */
 #ifndef RMQ_LAYOUT_H
 #define RMQ_LAYOUT_H
