@@ -29,9 +29,21 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
     try:
         with Producer(running.namesrv) as producer:
             producer.send(compose_message("Watched", b"makes the topic"))
+        wait_until(lambda: is_routed(running.namesrv), "the name server knows the topic")
         yield running
     finally:
         running.close()
+
+
+def is_routed(namesrv: str) -> bool:
+    async def ask() -> bool:
+        client = RemotingClient()
+        try:
+            return await RouteTable(NameServers(client, [namesrv])).fetch("Watched") is not None
+        finally:
+            await client.close()
+
+    return asyncio.run(ask())
 
 
 def committed(namesrv: str, group: str) -> dict[QueueKey, int | None]:
