@@ -140,6 +140,11 @@ class QueueReader:
         lib.rmq_queue_reader_close(self._reader)
         self._reader = None  # a later call fails in cffi, not in freed memory
 
+    @property
+    def native(self) -> Any:
+        """The C reader, for a C loop that reads single records. It is gone after `close`."""
+        return self._reader
+
     def tick(self) -> None:
         """Unmap files that retention has deleted, about once a second. The mappings keep their blocks allocated."""
         lib.rmq_queue_reader_tick(self._reader)

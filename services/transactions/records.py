@@ -50,8 +50,13 @@ def _number(text: str | None) -> int | None:
 
 def first_of(record: Record) -> int:
     """The offset of the first half of which this record is a copy, or is itself."""
-    role, lane, first = parts_of_mark(record.prepared_transaction_offset)
-    return first if (role, lane) == (ROLE, HALF_LANE) else record.queue_offset
+    return first_of_mark(record.prepared_transaction_offset, record.queue_offset)
+
+
+def first_of_mark(mark: int, queue_offset: int) -> int:
+    """`first_of` a record with this prepared transaction offset and this queue offset."""
+    role, lane, first = parts_of_mark(mark)
+    return first if (role, lane) == (ROLE, HALF_LANE) else queue_offset
 
 
 def immunity_of(pairs: Mapping[str, str]) -> int:

@@ -18,7 +18,6 @@ from ringmq.native import lib
 from ringmq.remoting import names
 from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
@@ -26,20 +25,19 @@ from ringmq.services.log_view import LogView
 from ringmq.services.topics import Topics
 from ringmq.services.transactions import core, ends, records
 from ringmq.services.transactions.chain_port import AGAIN, COPIES_MAX, ChainPort, Item, Result
-from ringmq.services.transactions.check_request import check_frame
 from ringmq.services.transactions.core import CheckPolicy, Work
 from ringmq.services.transactions.half_table import Half
 from ringmq.services.transactions.halves import HalfReader
+from ringmq.services.transactions.named_halves import NamedHalf, NamedHalves
+from ringmq.services.transactions.producer_checks import ProducerChecks
 from ringmq.services.transactions.recovery import Recovered, Recovery, stock_offset
 from ringmq.services.transactions.transaction_log import StoredTransactionLog
+from ringmq.services.transactions.work_items import Refusal, Unread, WorkItems
 from ringmq.store.queue_reader import QueueReader, QueueReadError
-from ringmq.store.record import Record
 
 WAITING_MAX = 16_384
 """Ends that may wait for an answer."""
 ENDS_PER_TURN = 512
-NAMED_BYTES_MAX = 4096
-"""Bytes of the largest message that is kept between its end and its copy. Larger ones are read again."""
 CHECKS_MAX = 64
 """Copies of a round of checks that may be in flight."""
 LOW_MS = 1000
@@ -51,7 +49,8 @@ CLOSE_MS = 2000
 FILES = 4
 HOUR_MS = 3_600_000
 BUSY = "[OVERLOAD]too many transactions are being ended, try again later"
-NO_TARGET = "the topic or the queue of the message is gone"
+
+_End = tuple[Request, EndTransactionRequestHeader]
 
 
 class TransactionService:
@@ -71,35 +70,32 @@ class TransactionService:
         half, op = topics.queue(names.HALF_TOPIC, 0), topics.queue(names.OP_HALF_TOPIC, 0)
         if half is None or op is None:
             raise LookupError(f"the plane has no topic {names.HALF_TOPIC} or {names.OP_HALF_TOPIC}")
-        self._topics, self._half_queue, self._op_queue = topics, half, op
+        self._half_queue, self._op_queue = half, op
         self._reader = QueueReader(plane.struct, FILES, FILES)
         self._halves = HalfReader(plane, self._reader, log, topics, half[1])
+        self._named = NamedHalves(self._reader, half[1], ENDS_PER_TURN)
+        self._work = WorkItems(self._halves, log, topics, half, asks, tell)
         self._arrivals = Arrivals(plane, plane.port_of(role))
         self._port = ChainPort(plane, role, op)
         self._words = plane.role(role).counters
+        self._checks = ProducerChecks(self._halves, asks, self._words, lambda: config().broker_name, tell)
         self._core: core.Transactions[Request] = core.Transactions(self._policy)
         self._clock = TurnClock(time.monotonic_ns)
         self._recovering: Steps[Recovered] | None = None
         self._is_recovered = False
         self._recover_at_ms = 0
         self._renamed: dict[int, int] = {}
-        self._asked: deque[tuple[Request, EndTransactionRequestHeader]] = deque()
+        self._asked: deque[_End] = deque()
         self._pending: deque[core.Submit] = deque()
         self._submits: dict[int, core.Submit] = {}
         """By first offset, those in flight."""
-        self._named: dict[int, Record] = {}
-        """By first offset, the half messages that ends have named, until their copies are made."""
         self._repairs: deque[int] = deque()
         self._repair_at_ms = 0
         self._low = 0
         self._low_at_ms = 0
         self._round_at_ms = 0
-        self._checks_asked = 0
-        self._unasked: deque[core.AskProducer] = deque()
-        """Checks whose copies are stored, and not in the half queue yet."""
         self._settings = config()
         """Those of this turn: a look at the file takes a system call."""
-        self._creating = False
         self._is_saving, self._saved_low, self._save_at_ms = False, -1, 0
 
     # ---- HostedService ----
@@ -122,7 +118,7 @@ class TransactionService:
             return self._recover(now_ms) or worked
         worked |= self._take_arrivals()
         worked |= self._take_ends()
-        worked |= self._ask_producers()
+        worked |= self._checks.turn()
         worked |= self._check(now_ms)
         worked |= self._submit(now_ms)
         self._words[lib.RMQ_TRANSACTIONS_OPEN] = len(self._core.table)
@@ -136,14 +132,14 @@ class TransactionService:
     @property
     def is_polling(self) -> bool:
         """True while ends wait for dispatch, or the worker for write."""
-        return bool(self._asked or self._unasked or self._pending) or not self._is_recovered
+        return bool(self._asked or self._checks.is_waiting or self._pending) or not self._is_recovered
 
     @property
     def is_idle(self) -> bool:
         """True if no half is open and nothing is in flight."""
         return (
             self._is_recovered
-            and not (self._asked or self._unasked or self._pending or self._repairs or len(self._core.table))
+            and not (self._asked or self._checks.is_waiting or self._pending or self._repairs or len(self._core.table))
             and self._port.is_idle
             and not self._halves.has_more
             and self._saved_low == self._low
@@ -235,38 +231,49 @@ class TransactionService:
 
     def _take_ends(self) -> bool:
         """Hand ends to the core. An end of a half that dispatch has not put into its queue yet waits."""
-        waiting: list[tuple[Request, EndTransactionRequestHeader]] = []
-        taken = 0
-        dispatched = int(self._plane.watermarks.dispatched_offset)
-        while self._asked and taken < ENDS_PER_TURN:
-            taken += 1
+        waiting: list[_End] = []
+        ready: list[_End] = []
+        marks = self._plane.watermarks
+        dispatched, append_end = int(marks.dispatched_offset), int(marks.append_offset)
+        # after `dispatched`: each half in front of it is in the queue, so it has arrived or the queue has more
+        arrived = self._halves.next_offset if self._halves.has_more else None
+        taken = min(len(self._asked), ENDS_PER_TURN)
+        for _ in range(taken):
             request, header = self._asked.popleft()
-            has_arrived = not self._halves.has_more or header.tran_state_table_offset < self._halves.next_offset
+            has_arrived = arrived is None or header.tran_state_table_offset < arrived
             if has_arrived and header.commit_log_offset < dispatched:
-                self._take_end(request, header)
-            elif header.commit_log_offset >= int(self._plane.watermarks.append_offset):
+                ready.append((request, header))
+            elif header.commit_log_offset >= append_end:
                 self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
             else:
                 waiting.append((request, header))
         self._asked.extendleft(reversed(waiting))
+        for (request, header), named in zip(ready, self._named.of([header for _, header in ready]), strict=True):
+            if named is None:
+                self._take_unsound_end(request, header)
+            else:
+                self._take_end(request, header, named.first, named)
         return taken > len(waiting)
 
-    def _take_end(self, request: Request, header: EndTransactionRequestHeader) -> None:
+    def _take_unsound_end(self, request: Request, header: EndTransactionRequestHeader) -> None:
         found = self._halves.at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
         half = None if found is None or not self._halves.is_in_queue(found[1]) else found[1]
         refused = ends.refusal(header, half, self._settings.transaction_time_out, self._wall_ms())
         if refused is not None or half is None:
             self._reply(request, *(refused or (ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)))
             return
-        first = records.first_of(half)
+        self._take_end(request, header, records.first_of(half), None)
+
+    def _take_end(
+        self, request: Request, header: EndTransactionRequestHeader, first: int, named: NamedHalf | None
+    ) -> None:
         while first in self._renamed:
             first = self._renamed[first]
         is_commit = header.commit_or_rollback == ends.COMMIT
-        if is_commit and len(half.body) <= NAMED_BYTES_MAX:
-            self._named[first] = half
+        is_first = first not in self._submits
         self._step(core.Ended(first, is_commit, header.commit_log_offset, request))
-        if first not in self._submits:
-            self._named.pop(first, None)
+        if named is not None and is_first and first in self._submits:
+            self._work.named[first] = named
 
     # ---- checks ----
 
@@ -282,39 +289,11 @@ class TransactionService:
                 return False
             self._round_at_ms = now_ms + self._config().transaction_check_interval
             self._step(core.BeginRound())
-            self._expired_queue()
-        room = CHECKS_MAX - self._checks_asked - len(self._unasked) - len(self._submits)
+            self._work.expired_queue()
+        room = CHECKS_MAX - self._checks.in_flight - len(self._submits)
         if room <= 0:
             return False
         return self._step(core.Look(room, self._halves.end)) or self._core.is_in_round
-
-    def _ask_producers(self) -> bool:
-        """Send the checks whose copies have got into the half queue: the frame shows the copy as it is stored."""
-        waiting, self._unasked = self._unasked, deque()
-        for effect in waiting:
-            if effect.half.newest < self._halves.end:
-                self._ask_producer(effect)
-            else:
-                self._unasked.append(effect)
-        return len(self._unasked) < len(waiting)
-
-    def _ask_producer(self, effect: core.AskProducer) -> None:
-        position = self._halves.position(effect.half.newest)
-        found = None if position is None else self._halves.at(position)
-        if found is None:
-            return
-        group, frame = check_frame(*found, self._config().broker_name)
-        self._checks_asked += 1
-
-        def then(refusal: RequestError | None) -> None:
-            self._checks_asked -= 1
-            self._words[lib.RMQ_TRANSACTIONS_CHECKED if refusal is None else lib.RMQ_TRANSACTIONS_UNCHECKED] += 1
-
-        try:
-            self._asks.check(group, frame, time.monotonic_ns() // 1_000_000, then)
-        except ValueError as error:
-            self._checks_asked -= 1
-            self._tell(f"the check of half {effect.half.newest} is not sent: {error}")
 
     # ---- work ----
 
@@ -328,7 +307,7 @@ class TransactionService:
                     self._submits[effect.half.first] = effect
                     self._pending.append(effect)
                 case core.AskProducer():
-                    self._unasked.append(effect)
+                    self._checks.add(effect.half)
         return bool(effects)
 
     def _reply(self, request: Request, code: int, remark: str) -> None:
@@ -369,65 +348,21 @@ class TransactionService:
 
     def _item(self, submit: core.Submit) -> Item | None:
         """None if the work was given up, or if its record cannot be read now: then it is still in `_submits`."""
-        half = submit.half
-        if submit.work is Work.ROLLBACK:
-            return Item(half.first, half.newest)
-        found = self._named_by_end(submit)
-        if found is None:
-            position = self._halves.position(half.newest)
-            found = None if position is None else self._halves.at(position)
-        if found is None:
-            if half.newest < self._halves.first:
-                self._give_up(half)
-            return None
-        data, record = found
-        if submit.work is Work.COMMIT:
-            target = self._halves.target(record)
-            if target is None:
-                self._refuse(half.first, ResponseCode.SYSTEM_ERROR, NO_TARGET)
-                return None
-            return Item(half.first, half.newest, records.commit_copy(data, record.physical_offset, target))
-        if submit.work is Work.EXPIRE:
-            target = self._expired_queue()
-            if target is None:
-                self._refuse(half.first, ResponseCode.SYSTEM_BUSY, NO_TARGET)
-                return None
-            return Item(half.first, half.newest, records.expired_copy(data, half.first, target))
-        is_check = submit.work is Work.CHECK
-        return Item(half.first, half.newest, records.half_copy(data, half.first, self._half_queue, is_check=is_check))
-
-    def _named_by_end(self, submit: core.Submit) -> tuple[memoryview, Record] | None:
-        if submit.position < 0:
-            return None
-        record = self._named.pop(submit.half.first, None)
-        data = (
-            None if record is None or record.physical_offset != submit.position else self._log.record(submit.position)
-        )
-        return self._halves.at(submit.position) if record is None or data is None else (data, record)
+        made = self._work.of(submit)
+        if isinstance(made, Item):
+            return made
+        if isinstance(made, Refusal):
+            del self._submits[submit.half.first]
+            self._step(core.Refused(submit.half.first, made.code, made.remark))
+        elif made is Unread.DELETED:
+            self._give_up(submit.half)
+        return None
 
     def _give_up(self, half: Half) -> None:
         self._words[lib.RMQ_TRANSACTIONS_LOST] += 1
         self._tell(f"half message {half.newest} was deleted before its transaction ended")
         del self._submits[half.first]
         self._step(core.Lost(half.first))
-
-    def _refuse(self, first: int, code: int, remark: str) -> None:
-        del self._submits[first]
-        self._step(core.Refused(first, code, remark))
-
-    def _expired_queue(self) -> tuple[int, int, int] | None:
-        target = self._topics.queue(names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
-        if target is None and not self._creating:
-            self._creating = True
-
-            def then(refusal: RequestError | None) -> None:
-                self._creating = False
-                if refusal is not None:
-                    self._tell(f"cannot make topic {names.TRANS_CHECK_MAX_TIME_TOPIC}: {refusal}")
-
-            topic = TopicConfig(names.TRANS_CHECK_MAX_TIME_TOPIC, 1, 1)
-            self._asks.create([topic], time.monotonic_ns() // 1_000_000, then)
-        return target
 
     def _look_for_low(self, now_ms: int) -> None:
         """Find the offset that op records carry as their mark. It may be too small, never too large."""

@@ -1,0 +1,104 @@
+"""Makes the items of a chain: the record that the work for a half stores, and its queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from ringmq.remoting import names
+from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.errors import RequestError
+from ringmq.services.control_asks import ControlAsks
+from ringmq.services.log_view import LogView
+from ringmq.services.topics import Topics
+from ringmq.services.transactions import core, records
+from ringmq.services.transactions.chain_port import Item
+from ringmq.services.transactions.core import Work
+from ringmq.services.transactions.halves import HalfReader
+from ringmq.services.transactions.named_halves import NamedHalf
+from ringmq.store.record_copy import RecordCopy
+
+NO_TARGET = "the topic or the queue of the message is gone"
+
+
+class Unread(Enum):
+    """A half without an item."""
+
+    LATER = "its record cannot be read now"
+    DELETED = "retention has taken it"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The work cannot be done: code and remark of the answer."""
+
+    code: int
+    remark: str
+
+
+class WorkItems:
+    """`half_queue`: topic id, queue slot and queue id."""
+
+    def __init__(
+        self, halves: HalfReader, log: LogView, topics: Topics, half_queue: tuple[int, int, int], asks: ControlAsks,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self._halves, self._log, self._topics, self._half_queue = halves, log, topics, half_queue
+        self._asks, self._tell = asks, tell
+        self._creating = False
+        self.named: dict[int, NamedHalf] = {}
+        """By first offset, the halves that sound ends have named, until their items are made."""
+
+    def of(self, submit: core.Submit) -> Item | Refusal | Unread:
+        """The item of a piece of work."""
+        half = submit.half
+        if submit.work is Work.ROLLBACK:
+            self.named.pop(half.first, None)
+            return Item(half.first, half.newest)
+        copy = self._named_copy(submit) or self._copy(submit)
+        return Item(half.first, half.newest, copy) if isinstance(copy, RecordCopy) else copy
+
+    def _named_copy(self, submit: core.Submit) -> RecordCopy | None:
+        """The committed message of a sound end. None: take the slow way."""
+        named = self.named.pop(submit.half.first, None)
+        if named is None or named.position != submit.position or named.topic == names.HALF_TOPIC or named.queue_id < 0:
+            return None
+        target, data = self._topics.queue(named.topic, named.queue_id), self._log.record(named.position)
+        return None if target is None or data is None else records.commit_copy(data, named.position, target)
+
+    def _copy(self, submit: core.Submit) -> RecordCopy | Refusal | Unread:
+        half = submit.half
+        position = submit.position if submit.position >= 0 else self._halves.position(half.newest)
+        found = None if position is None else self._halves.at(position)
+        if found is None:
+            return Unread.DELETED if half.newest < self._halves.first else Unread.LATER
+        data, record = found
+        if submit.work is Work.COMMIT:
+            target = self._halves.target(record)
+            if target is None:
+                return Refusal(ResponseCode.SYSTEM_ERROR, NO_TARGET)
+            return records.commit_copy(data, record.physical_offset, target)
+        if submit.work is Work.EXPIRE:
+            target = self.expired_queue()
+            if target is None:
+                return Refusal(ResponseCode.SYSTEM_BUSY, NO_TARGET)
+            return records.expired_copy(data, half.first, target)
+        return records.half_copy(data, half.first, self._half_queue, is_check=submit.work is Work.CHECK)
+
+    def expired_queue(self) -> tuple[int, int, int] | None:
+        """The queue of expired halves. None while control makes its topic."""
+        target = self._topics.queue(names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
+        if target is None and not self._creating:
+            self._creating = True
+
+            def then(refusal: RequestError | None) -> None:
+                self._creating = False
+                if refusal is not None:
+                    self._tell(f"cannot make topic {names.TRANS_CHECK_MAX_TIME_TOPIC}: {refusal}")
+
+            topic = TopicConfig(names.TRANS_CHECK_MAX_TIME_TOPIC, 1, 1)
+            self._asks.create([topic], time.monotonic_ns() // 1_000_000, then)
+        return target

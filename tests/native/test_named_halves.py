@@ -1,0 +1,146 @@
+"""The half messages of ends: C and Python agree, and a sound end is one that Python accepts."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from plane_kit import Kit
+
+from ringmq.native import ffi, lib
+from ringmq.remoting.client_headers import EndTransactionRequestHeader
+from ringmq.services.transactions import ends, records
+from ringmq.services.transactions.named_halves import NO_QUEUE, NamedHalf, NamedHalves, fill_end, half_of, judge
+from ringmq.store.queue_reader import QueueReader
+from tests.store.copy_kit import stored
+
+HALF = b"RMQ_SYS_TRANS_HALF_TOPIC"
+MARK = lib.RMQ_ROLE_TRANSACTIONS << lib.RMQ_MARK_RANGE_SHIFT
+PAIRS = b"PGROUP\x01G\x02REAL_TOPIC\x01T\x02REAL_QID\x013\x02"
+PLAIN = EndTransactionRequestHeader(
+    producer_group="G", tran_state_table_offset=7, commit_log_offset=900, commit_or_rollback=ends.COMMIT, msg_id=""
+)
+GROUPS = (b"G", b"G\xc3\xa9", b"H", b"", b"\xff", "\ufffd".encode())
+TOPICS = (b"T", b"t" * 255, b"t" * 256, b"\xff", HALF)
+QUEUES = (b"0", b"3", b"007", b"999999999", b"1000000000", b"-1", b"+1", b"x", "\u0663".encode())
+
+
+def native(end: EndTransactionRequestHeader, data: bytes) -> NamedHalf | None:
+    row, texts = ffi.new("struct rmq_named_half *"), bytearray()
+    fill_end(row, end, texts)
+    lib.rmq_named_half_judge(row, bytes(texts), data, len(data))
+    return half_of(row)
+
+
+def both(end: EndTransactionRequestHeader, data: bytes) -> NamedHalf | None:
+    """The half, on which C and Python agree. Nothing refuses the end of one that is sound."""
+    found = native(end, data)
+    assert found == judge(end, data)
+    if found is not None:
+        half = records.half_at(data, end.commit_log_offset)
+        assert half is not None
+        assert ends.refusal(end, half, 1, half.born_time_ms + (1 << 40)) is None
+        assert found.first == records.first_of(half)
+    return found
+
+
+def half(pairs: bytes = PAIRS, *, topic: bytes = HALF, offset: int = 7, place: int = 900, prepared: int = 0) -> bytes:
+    return stored(topic=topic, properties=pairs, queue_offset=offset, physical_offset=place, prepared=prepared)
+
+
+def test_a_sound_end() -> None:
+    assert both(PLAIN, half()) == NamedHalf(900, 7, "T", 3)
+    assert both(PLAIN, half(prepared=MARK | 5)) == NamedHalf(900, 5, "T", 3)
+    assert both(PLAIN, half(prepared=MARK | 1 << lib.RMQ_MARK_LANE_SHIFT | 5)) == NamedHalf(900, 7, "T", 3)
+    assert both(PLAIN, half(b"PGROUP\x01G\x02")) == NamedHalf(900, 7, "", NO_QUEUE)
+    assert both(PLAIN, half(b"PGROUP\x01F\x02" + PAIRS)) == NamedHalf(900, 7, "T", 3)
+
+
+@pytest.mark.parametrize(
+    ("end", "data"),
+    [
+        (PLAIN, half(offset=8)),
+        (PLAIN, half(place=901)),
+        (PLAIN, half(topic=b"T")),
+        (PLAIN, half()[:-1]),
+        (PLAIN, half().replace(b"body", b"bodx")),
+        (PLAIN, half(PAIRS + b"PGROUP\x01H\x02")),
+        (PLAIN, half(b"REAL_TOPIC\x01T\x02")),
+        (PLAIN, half(PAIRS + b"CHECK_IMMUNITY_TIME_IN_SECONDS\x015\x02")),
+        (replace(PLAIN, producer_group="\ud800"), half(b"PGROUP\x01?\x02")),
+        (replace(PLAIN, producer_group=""), half(b"")),
+        (replace(PLAIN, producer_group="\ufffd"), half(b"PGROUP\x01\xff\x02")),
+    ],
+)
+def test_ends_that_are_not_sound(end: EndTransactionRequestHeader, data: bytes) -> None:
+    assert both(end, data) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_ends(seed: int) -> None:
+    dice = random.Random(seed)
+    sound = 0
+    for _ in range(3000):
+        pairs = [b"PGROUP\x01" + dice.choice(GROUPS[:3] + GROUPS)]
+        pairs += [b"REAL_TOPIC\x01" + dice.choice(TOPICS), b"REAL_QID\x01" + dice.choice(QUEUES)]
+        pairs += [b"CHECK_IMMUNITY_TIME_IN_SECONDS\x01" + dice.choice((b"", b"5", b"x"))] * (dice.random() < 0.1)
+        pairs += [dice.choice(pairs), b"OTHER\x01G", b"G"][: dice.randrange(4)]
+        dice.shuffle(pairs)
+        data = half(
+            b"\x02".join(pairs), topic=HALF if dice.random() < 0.95 else b"T", offset=dice.choice((7, 7, 7, 8)),
+            place=dice.choice((900, 900, 900, 0)), prepared=dice.choice((0, 1, MARK | 5, (MARK | 5) + (1 << 60))),
+        )  # fmt: skip
+        if dice.random() < 0.1:
+            at = dice.randrange(len(data))
+            data = data[:at] + bytes([dice.randrange(256)]) + data[at + 1 :]
+        group = dice.choice(GROUPS[:3] * 2 + GROUPS).decode("utf-8", "replace")
+        sound += both(replace(PLAIN, producer_group=group), data) is not None
+    assert sound > 100
+
+
+COUNT = 40
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Kit:
+    """A half queue with COUNT halves in slot 0, another queue beside it."""
+    kit = Kit(tmp_path)
+    topic, other = kit.topic(HALF), kit.topic(b"T", 4)
+    with kit.writer() as write, kit.dispatcher() as dispatch:
+        for number in range(COUNT):
+            kit.request(topic, 0, b"%04d" % number, properties=PAIRS)
+            kit.request(other, 1, b"%04d" % number, properties=PAIRS)
+            write()
+            kit.completions()
+        while kit.marks.dispatched_offset < kit.marks.append_offset:
+            dispatch()
+    return kit
+
+
+def test_ends_of_a_stored_queue(kit: Kit) -> None:
+    """Honest ends are sound. Ends with the place of another record, or behind the queue, are not."""
+    slot = int(lib.rmq_queue_find(kit.plane, lib.rmq_topic_find(kit.plane, HALF, len(HALF)), 0))
+    with QueueReader(kit.plane, 4, 4) as reader:
+        units = reader.units(slot, 0, COUNT).units
+        assert len(units) == COUNT
+        honest = [
+            replace(PLAIN, tran_state_table_offset=offset, commit_log_offset=unit.commit_log_offset)
+            for offset, unit in enumerate(units)
+        ]
+        places = [unit.commit_log_offset for unit in units]
+        lying = [
+            *(replace(end, tran_state_table_offset=end.tran_state_table_offset + 1) for end in honest),
+            *(replace(end, commit_log_offset=end.commit_log_offset + units[0].size) for end in honest),
+            *(
+                replace(PLAIN, tran_state_table_offset=offset, commit_log_offset=places[0])
+                for offset in (-1, COUNT, 1 << 62)
+            ),
+            *(replace(honest[0], commit_log_offset=place) for place in (-1, -(1 << 63), (1 << 63) - 1)),
+            *(replace(end, producer_group="H") for end in honest),
+        ]
+        named = NamedHalves(reader, slot, 512)
+        assert named.of(honest) == [NamedHalf(place, offset, "T", 3) for offset, place in enumerate(places)]
+        assert named.of(lying) == [None] * len(lying)
+        mixed = [end for pair in zip(honest, lying, strict=False) for end in pair]
+        assert [found is not None for found in named.of(mixed)] == [True, False] * COUNT
+        assert named.of([]) == []
