@@ -98,8 +98,9 @@ class Producer:
     """Sends messages for one producer group. Use it on one event loop, as an async context manager.
 
     `in_flight_max` and `in_flight_bytes_max` bound the sends without an answer. A send over the bound waits. With
-    `linger_ms` a message given to `send` waits so long for others of its topic (or until `batch_bytes_max`, at most
-    the limit of `body_rules`), and they travel in one request. Each `send` still returns its own message's result.
+    `linger_ms` a message given to `send` waits so long for others of its topic, and they travel in one request. They
+    leave earlier at `batch_bytes_max` (at most the limit of `body_rules`). Each `send` still returns its own message's
+    result.
     """
 
     def __init__(

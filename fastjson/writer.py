@@ -1,7 +1,7 @@
 """The writer of RocketMQ's config files: the text of fastjson 1.2.83's pretty writer, byte for byte.
 
-Values: dict with str keys = bean or map (one entry per line), dict with int keys = unquoted keys on one line, list =
-one element per line, tuple (Set, array) = one line. Entries keep the caller's order. RocketMQ's beans are in
+A dict with str keys is a bean or a map, one entry per line. A dict with int keys has unquoted keys on one line. A list
+has one element per line; a tuple (Set, array) is one line. Entries keep the caller's order. RocketMQ's beans are in
 alphabetical order.
 """
 

@@ -1,7 +1,7 @@
 """Slots of slaves on the replication port. The plane has 16 for all of them.
 
-A slave is known if haAllowedNetworks or haAllowedReplicas names its host, or if a stream to its host has counted as in
-sync for a minute. A full table never costs a known slave its slot:
+A slave is known if haAllowedNetworks or haAllowedReplicas names its host. It is known, too, if a stream to its host has
+counted as in sync for a minute. A full table never costs a known slave its slot:
 
     a newcomer makes it full           a connection that does not count goes, of the host with most connections
     a known slave is turned away       a stream of an unknown host goes, and unknown newcomers wait for RESERVED_MS

@@ -2,9 +2,9 @@
 
 Tasks read the mapped log of a store on their host without asking the broker for the bytes, or pull over tcp.
 
-Owns planning (ranges of the log, up to their ends), decoding to Arrow, offsets of streams, the write path (rows to
-frames, staged or sent), the sources of `ringmq-jvm`, and the thin PySpark data source `pyspark_ringmq` beside it,
-which alone imports Spark. Nothing here writes to a store's files: brokers do. Must stay true: no row at or beyond the
+Owns planning (ranges of the log, up to their ends), decoding to Arrow, offsets of streams, and the write path (rows to
+frames, staged or sent). Owns also the sources of `ringmq-jvm`. The thin PySpark data source `pyspark_ringmq` beside it
+alone imports Spark. Nothing here writes to a store's files: brokers do. Must stay true: no row at or beyond the
 confirm offset of a live owner. May import: ringmq.native, ringmq.ipc, ringmq.store (read only), ringmq.client.
 """
 

@@ -3,8 +3,8 @@
 Rules of Spark's Kafka source:
 
 * Offsets by queue name every queue of the read and no other.
-* A time that a queue does not reach is an error at the start (or the queue's end, by
-  startingOffsetsByTimestampStrategy), and the queue's end at the end.
+* A time that a queue does not reach is an error as a start, or the queue's end by startingOffsetsByTimestampStrategy.
+  As an end it is the queue's end.
 * An offset out of range is data loss.
 
 Ends are frozen here.

@@ -145,10 +145,11 @@ class TriggerState:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The end of a batch, equal to its start when there is nothing to do, the trigger state from now on, and the first
-    offsets of queues that were made again since the start (see `StreamOffset`)."""
+    """The end of a batch, the trigger state from now on, and the first offsets of queues that were made again since the
+    start (see `StreamOffset`)."""
 
     end: Offsets
+    """Equal to the start if there is nothing to do."""
     trigger: TriggerState = field(default_factory=TriggerState)
     recreated: Offsets = field(default_factory=dict)
 

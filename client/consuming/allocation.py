@@ -1,8 +1,8 @@
 """Allocation of queues to the members of a consumer group. No IO.
 
 A strategy gets this client's id, a topic's queues and the ids of all members, and returns this client's share.
-Members share no other knowledge. Each sorts queues (topic, broker name, queue id) and client ids as Java does and
-gets the same result, members of other languages included, if all use the same strategy. The rules are those of
+Members share no other knowledge. Each sorts queues (topic, broker name, queue id) and client ids as Java does. So
+members of all languages get the same result if they use the same strategy. The rules are those of
 RocketMQ's `AllocateMessageQueueAveragely` (its default), `...AveragelyByCircle`, `...ByConfig` and
 `...ConsistentHash`.
 """

@@ -222,8 +222,8 @@ class PullCore:
         """Move to another offset after a gap or a step back.
 
         A move forward passes messages that the broker has deleted unread, and earlier messages are still delivered. A
-        move back means another log (a topic made again, a broker that lost its end), and the open messages may be
-        part of the old one.
+        move back means another log: a topic was made again, or a broker has lost its end. The open messages may be
+        part of the old log.
         """
         assert self.window is not None
         if next_offset >= offset:
