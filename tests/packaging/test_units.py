@@ -45,7 +45,7 @@ def test_little_is_left_open_and_each_line_of_it_is_explained(staged: Path, kind
     left_open = [name for line in re.findall(r"^✗ (\S+)", text, re.MULTILINE) for name in settings(line)]
     assert {"@resources", "AF_INET6", "RootDirectory"} <= set(left_open)
     relaxed = (ROOT / "systemd/ringmq-.service.d/hardening.conf").read_text().partition("# Relaxed")[2]
-    page = (ROOT / "docs/service.md").read_text().partition("## What it may not do")[2]
+    page = (ROOT / "docs/service.md").read_text().partition("## Sandbox")[2]
     for name in left_open:
         assert name in relaxed, f"hardening.conf does not say why {name} is left open"
         assert name in page, f"docs/service.md does not say why {name} is left open"
