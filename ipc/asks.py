@@ -61,6 +61,11 @@ class Inbox:
         self.row = plane.header.asks.answerer[self._answerer]
 
     @property
+    def answerer(self) -> int:
+        """Number of the answerer, for a C loop that takes asks."""
+        return self._answerer
+
+    @property
     def codes(self) -> tuple[int, ...]:
         """Codes of the client requests that this answerer and no other gets."""
         return tuple(self.row.codes[number] for number in range(self.row.code_count))

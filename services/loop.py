@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests import access
-from ringmq.broker.requests.intake import Intake
+from ringmq.broker.requests.intake import Intake, PlainRequests
 from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.broker.requests.runner import AnswerTimes
@@ -52,6 +52,7 @@ class ServiceLoop:
         log: Callable[[str], None],
         *,
         rest_after_ms: int,
+        plain: PlainRequests | None = None,
     ) -> None:
         self._plane = plane
         self._role = role
@@ -59,6 +60,8 @@ class ServiceLoop:
         self._services = services
         self._topic_creator = topic_creator
         self._config = config
+        self._settings = config()
+        """Those of this turn: a look at the file takes a system call."""
         self._log_view = log_view
         self._log = log
         self._rest_after_ms = rest_after_ms
@@ -67,11 +70,21 @@ class ServiceLoop:
         self._refusals = access.Refusals()
         self._slow_requests = SlowRequests()
         latency = plane.header.latency[role][lib.RMQ_SERVICES_LATENCY_ANSWERED]
-        times = AnswerTimes(latency, self._slow_requests, lambda: config().slow_request_ms)
+        times = AnswerTimes(latency, self._slow_requests, lambda: self._settings.slow_request_ms)
         self._requests = ServiceRequests(
             services, outbox, self._clock, self._replies.backlog_bytes, self._refusal, times.measure, self._log_line
         )
-        self._intake = Intake(plane, role, inbox, self._replies, self._requests, self._clock, self._log_line)
+        self._intake = Intake(
+            plane,
+            role,
+            inbox,
+            self._replies,
+            self._requests,
+            self._clock,
+            self._log_line,
+            plain=plain,
+            on_plain=times.measure,
+        )
         self._lines = LogThrottle(LINES_PER_MINUTE)
         self._now_ms = 0
         self._next_tick_ms = 0
@@ -84,6 +97,7 @@ class ServiceLoop:
     def turn(self, now_ms: int) -> bool:
         """Do one round of work. True if more may follow at once."""
         self._now_ms = now_ms
+        self._settings = self._config()
         self._clock.begin()
         self._replies.send_waiting()
         taken = self._intake.take(now_ms)
@@ -137,7 +151,7 @@ class ServiceLoop:
     # ---- in ----
 
     def _refusal(self, code: int, connection: Connection) -> str | None:
-        return access.refusal(self._config(), code, connection)
+        return access.refusal(self._settings, code, connection)
 
     # ---- time ----
 

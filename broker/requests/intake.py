@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Protocol
 
 from ringmq.broker.requests.records import connection_of, request_of
 from ringmq.broker.requests.reply_queue import ReplyQueues
@@ -21,12 +22,24 @@ BACKLOG_RETRY_MS = 1
 INCOMPLETE_RETRY_MS = 1
 
 
+class PlainRequests(Protocol):
+    """Takes requests that a C loop can read, from the front of the inbox. No service may answer these in slices."""
+
+    def take(self, room: int, reader_of: Callable[[int, int], int | None], now_ms: int) -> tuple[int, list[Request]]:
+        """Take at most `room` records, and hand the requests to their service, which answers them later.
+
+        `reader_of(role, generation)`: port of a read worker, None for one that has died. Returns the number of records,
+        and the requests.
+        """
+
+
 class Intake:
     """Takes records out of the inbox of one worker.
 
     `on_junk` gets a line about bytes of a peer that are no request. `others`: type of a record without a connection ->
     its handler. `before_request` is called before a request is decoded. `on_reader_restart` gets port and generation of
-    a read worker that was started again: its connections of earlier generations are gone.
+    a read worker that was started again: its connections of earlier generations are gone. `plain` takes a batch before
+    each record that is taken alone; `on_plain` gets each request of the batch.
     """
 
     def __init__(
@@ -42,6 +55,8 @@ class Intake:
         others: Mapping[int, Callable[[Ask, int], None]] = MappingProxyType({}),
         before_request: Callable[[int], None] | None = None,
         on_reader_restart: Callable[[int, int], None] | None = None,
+        plain: PlainRequests | None = None,
+        on_plain: Callable[[Request], None] | None = None,
     ) -> None:
         self._plane = plane
         self._role = role
@@ -53,6 +68,7 @@ class Intake:
         self._others = others
         self._before_request = before_request
         self._on_reader_restart = on_reader_restart
+        self._plain, self._on_plain = plain, on_plain
         self._generations: dict[int, int] = {}
         """Port of each read worker that has sent a record -> its generation."""
         self._ports = {reader.role: reader.port for reader in plane.readers}
@@ -66,6 +82,9 @@ class Intake:
             requests.begin_next()
             if self._replies.is_full or requests.is_full:
                 break
+            if self._plain is not None and (plain := self._take_plain(self._plain, RECORDS_PER_TURN - taken, now_ms)):
+                taken += plain
+                continue
             record = inbox.take()
             if record is None:
                 break
@@ -104,15 +123,29 @@ class Intake:
             self._blocked_parks = 0
         plane.wait(role, timeout_ms)
 
+    def _take_plain(self, plain: PlainRequests, room: int, now_ms: int) -> int:
+        count, requests = plain.take(room, self._reader_of, now_ms)
+        if self._on_plain is not None:
+            for request in requests:
+                self._on_plain(request)
+        return count
+
+    def _reader_of(self, role: int, generation: int) -> int | None:
+        """Port of the read worker that has put a record. None if it has died since."""
+        reader = self._ports.get(role)
+        if reader is None or generation < self._generations.get(reader, 0):
+            return None
+        self._see_generation(reader, generation)
+        return reader
+
     def _on_record(self, record: Ask, now_ms: int) -> None:
         other = self._others.get(record.type)
         if other is not None:
             other(record, now_ms)
             return
-        reader = self._ports.get(record.role)
-        if reader is None or record.role_generation < self._generations.get(reader, 0):
-            return  # a request of a reader that has died
-        self._see_generation(reader, record.role_generation)
+        reader = self._reader_of(record.role, record.role_generation)
+        if reader is None:
+            return
         connection = connection_of(record, reader)
         if record.type == lib.RMQ_INBOX_CLOSED:
             self._requests.end(connection)

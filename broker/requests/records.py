@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 
 from ringmq.broker.requests.request import Connection, Request
 from ringmq.ipc.asks import Ask
 from ringmq.remoting.command import decode_payload
 from ringmq.remoting.errors import RemotingError
 
+HOSTS_MAX = 4096
+
+
+@lru_cache(HOSTS_MAX)
+def host_text(host: bytes) -> str:
+    """The text of an address of 4 or 16 bytes."""
+    return str(ipaddress.ip_address(host))
+
 
 def connection_of(record: Ask, reader: int) -> Connection:
     """The connection of a record of a read worker."""
-    host = str(ipaddress.ip_address(record.peer_host))
     return Connection(
         reader,
         record.role_generation,
         record.connection,
         record.connection_generation,
-        host,
+        host_text(record.peer_host),
         record.peer_port,
         record.listener == 1,
     )

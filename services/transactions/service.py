@@ -105,10 +105,19 @@ class TransactionService:
         header = ends.read_end(dict(request.command.ext_fields))
         if header.commit_or_rollback == ends.UNKNOWN:
             return Drop()  # as stock, which answers nothing: the check asks again
-        if len(self._asked) + self._core.in_flight >= WAITING_MAX:
+        if self.room <= 0:
             raise RequestError(BUSY, field="", code=ResponseCode.SYSTEM_BUSY)
-        self._asked.append((request, header))
+        self.take(request, header)
         return Wait()
+
+    @property
+    def room(self) -> int:
+        """Ends that may begin to wait for an answer."""
+        return WAITING_MAX - len(self._asked) - self._core.in_flight
+
+    def take(self, request: Request, header: EndTransactionRequestHeader) -> None:
+        """Take an end that is a commit or a rollback. Its answer follows when it is stored."""
+        self._asked.append((request, header))
 
     def turn(self, now_ms: int) -> bool:
         """Do one round. True if more may follow at once."""

@@ -19,6 +19,7 @@ from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.loop import ServiceLoop
+from ringmq.services.transactions.plain_ends import PlainEnds
 from ringmq.services.transactions.service import TransactionService
 from ringmq.store.message_store import MessageStore
 
@@ -47,8 +48,9 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         plane=plane, role=spec.role, log=log_view, config=config, asks=asks, outbox=outbox, tell=log
     )
     loop = ServiceLoop(
-        plane, spec.role, inbox, [service], asks, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS
-    )
+        plane, spec.role, inbox, [service], asks, outbox, config, log_view, log, rest_after_ms=REST_AFTER_MS,
+        plain=PlainEnds(plane, inbox, service),
+    )  # fmt: skip
     bound_collections()
     inbox.begin()
     while not stop.is_set:
