@@ -152,6 +152,8 @@ class Expected:
         """Everything is there: acknowledged messages at least once, batches exactly once."""
         wanted = set(acknowledged)
         wait_until(lambda: wanted <= set(bodies_of(address, TOPIC, QUEUES)), f"{address} shows all messages")
+        count = len(self.batches)
+        wait_until(lambda: len(bodies_of(address, "Batches", 1)) >= count, f"{address} shows {count} rows of batches")
         assert sorted(bodies_of(address, "Batches", 1)) == sorted(self.batches)
         with RawClient(address) as client:
 
