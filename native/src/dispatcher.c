@@ -21,7 +21,7 @@ static uint64_t *fault_word(struct rmq_dispatcher *d)
     return (uint64_t *)(void *)&d->marks->dispatch_fault; /* fault and errno: no reader sees one without the other */
 }
 
-/* Whatever `new` says, a failed sync stays: the sync thread stores it at any moment, or a predecessor has left it. */
+/* A failed sync stays, whatever `new` is: the sync thread may store it at any moment, or the dead dispatch has left it. */
 static void put_fault(struct rmq_dispatcher *d, uint64_t new)
 {
     uint64_t old = rmq_load(fault_word(d));
@@ -142,7 +142,7 @@ struct rmq_dispatcher *rmq_dispatcher_open(struct rmq_plane *plane, uint32_t ope
         rmq_dispatcher_close(d);
         return NULL;
     }
-    put_fault(d, RMQ_FAULT_NONE); /* a predecessor's: this one tries again, unless it was a sync */
+    put_fault(d, RMQ_FAULT_NONE); /* the fault of the dead dispatch: this one tries again, unless it was a sync */
     return d;
 }
 

@@ -192,7 +192,7 @@ static int test_switch(struct rmq_flusher *f, int result, int with_folder)
     return result;
 }
 
-/* The ring says when this role's bell was rung. */
+/* The ring has a completion when this role's bell was rung. */
 static int watch_bell(struct rmq_flusher *f)
 {
     if (f->bell_watched)
@@ -214,7 +214,7 @@ static void forget_bell(struct rmq_flusher *f)
 }
 
 /* Next completion of a sync; -ETIME when there may be something to answer meanwhile, or -errno. Slaves may report, or be
- * lost, while the disk is slow: their bell is heard here, too, unless a report would change nothing before the sync's
+ * lost, while the disk is slow: their bell ends this wait, too, unless a report would change nothing before the sync's
  * end. Then a loss is seen at the next look: a bell per report would cost more. */
 static int next_synced(struct rmq_flusher *f, struct io_uring_cqe **cqe)
 {

@@ -141,7 +141,7 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
     uint32_t count = (uint32_t)(head - tail);
     for (; tail < head; tail++) {
         const struct rmq_completion *done = rmq_ring_slot(r->plane->base, ring, tail);
-        if (done->generation != r->generation) { /* of a predecessor's request */
+        if (done->generation != r->generation) { /* of a dead process's request */
             r->counters[RMQ_READ_STALE]++;
             continue;
         }

@@ -168,7 +168,7 @@ static uint8_t *put_bytes(uint8_t *to, const void *from, uint32_t length)
     return to + length;
 }
 
-/* The values are those of the topic that the client named: s still says it. */
+/* The values are those of the topic that the client named, which is still in `s`. */
 static uint8_t *put_rule_pairs(struct rmq_reader *r, const struct rmq_send *s, const struct target *target, uint8_t *to)
 {
     const struct rmq_topic *topic = rmq_topic_at(r->plane, s->topic_id); /* the frame may have moved */

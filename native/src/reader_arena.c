@@ -50,7 +50,7 @@ int rmq_arena_open(struct rmq_reader *r)
     uint32_t border = large_from(r), end = r->block_pages;
     r->block_zones[0] = (struct rmq_zone){.to = border};
     r->block_zones[1] = (struct rmq_zone){border, end, border, border, border};
-    if (r->generation > 1) { /* a predecessor's pages; its requests in flight are drained before the first tick */
+    if (r->generation > 1) { /* pages of the dead process; its requests in flight are drained before the first tick */
         r->block_zones[0] = (struct rmq_zone){0, border, border, border, 0};
         r->block_zones[1] = (struct rmq_zone){border, end, end, end, border};
     }

@@ -205,7 +205,7 @@ static int collect(uint8_t **text, uint32_t *length, const uint8_t *chunk, uint3
     return 0;
 }
 
-/* Control asks the client something, if `frame` wants an answer. */
+/* Control sends the client a request, if `frame` needs an answer. */
 static void expect_answer(struct rmq_connection *c, const uint8_t *frame, uint32_t length)
 {
     struct rmq_frame_header h;
@@ -369,7 +369,7 @@ static void give_up(struct rmq_reader *r, struct rmq_pending *p, const char *tex
     rmq_pending_release(r, p);
 }
 
-/* Control started again: it knows none of the frames that its predecessor was looking at, no group and no lock. */
+/* Control started again: it has none of the frames that the dead control was handling, no group and no lock. */
 static void watch_control(struct rmq_reader *r)
 {
     uint32_t generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);

@@ -37,7 +37,7 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
         rmq_output_commit(r, c, rmq_error_answer_put(to, &head, broker));
 }
 
-/* Code and sense of the remark as stock's (`DefaultMessageStore.checkStoreStatus`); control says the same (sends.py). */
+/* Code and sense of the remark as stock's (`DefaultMessageStore.checkStoreStatus`). Control answers the same (sends.py). */
 static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
     rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "service not available now: this broker is a slave, send to its master");

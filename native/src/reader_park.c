@@ -24,7 +24,7 @@ int rmq_park_open(struct rmq_reader *r)
         return -ENOMEM;
     for (uint32_t i = 0; i < rmq_load(&r->header->tables.queue_count); i++)
         if (r->parked_flags[i])
-            rmq_store_relaxed(&r->parked_flags[i], 0); /* a predecessor's */
+            rmq_store_relaxed(&r->parked_flags[i], 0); /* of the dead process */
     struct rmq_ring *arrived = &r->port->arrived;
     rmq_store(&arrived->tail, rmq_load(&arrived->head));
     r->parked_next_ms = INT64_MAX;

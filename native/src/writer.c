@@ -61,7 +61,7 @@ static void commit(struct rmq_writer *w)
     redo(w, entry);
 }
 
-/* The state as of the last commit; a plane without one says it in its rings and watermarks. */
+/* The state as of the last commit; in a plane without one, rings and watermarks have it. */
 static int load_journal(struct rmq_writer *w)
 {
     struct rmq_plane_header *h = w->header;
@@ -87,7 +87,7 @@ static int load_journal(struct rmq_writer *w)
 
 /* --- opening ------------------------------------------------------------------------------------------ */
 
-/* Wipes the bytes above the append position that a predecessor has left in a batch, so that no process takes them for records. */
+/* Wipes the bytes above the append position that the dead write has left in a batch, so that no process takes them for records. */
 static int wipe_intent(struct rmq_writer *w)
 {
     struct rmq_journal *journal = &w->header->ports.journal;
