@@ -128,7 +128,7 @@ class ControlLoop:
                 lib.RMQ_INBOX_CHECK: self._on_check,
                 lib.RMQ_INBOX_RETRY: self._on_retry,
                 lib.RMQ_INBOX_OFFSETS: self._on_offsets,
-                lib.RMQ_INBOX_HA: self._on_news,
+                lib.RMQ_INBOX_HA: self._on_ha_event,
             },
         )
 
@@ -290,15 +290,15 @@ class ControlLoop:
         if [table.changes for table in tables] == before:
             self._inbox.answer_role(record, remark.encode())
         else:
-            self._saves.hold([], lambda effects: self._tell_asker(record, remark), is_change=True)
+            self._saves.hold([], lambda effects: self._notify_asker(record, remark), is_change=True)
 
-    def _tell_asker(self, record: Ask, remark: str) -> None:
+    def _notify_asker(self, record: Ask, remark: str) -> None:
         """Answer the service after the save of the tables."""
         if not remark and self._saves.has_failed:
             remark = "config files cannot be written: a restart would lose the topics"
         self._inbox.answer_role(record, remark.encode())
 
-    def _on_news(self, record: Ask, now_ms: int) -> None:
+    def _on_ha_event(self, record: Ask, now_ms: int) -> None:
         try:
             self.broker.replication.take_news(news_of(record.payload))
         except MessageError as error:
@@ -315,7 +315,7 @@ class ControlLoop:
         self._guard("deleted topics", lambda: self._persistence.remove_deleted(now_ms))
         if now_ms >= self._next_store_look_ms:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS
-            self._guard("files that retention has deleted", self.broker.store.look_again)
+            self._guard("files that retention has deleted", self.broker.store.refresh)
         self._watch_fault()
         self._log_slow(now_ms)
         for reason, count in self.broker.replication.refusals.take_counts().items():

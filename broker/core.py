@@ -33,7 +33,7 @@ from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.retry_topics import RetryTopics
-from ringmq.broker.tables.shared_body import SharedBody
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion
@@ -68,10 +68,10 @@ class Broker:
         self.locks = QueueLocks()
         self.offsets = OffsetTable(plane, self.tables)
         self.admission = AdmissionRules(plane, self.live)
-        self.topics_body = SharedBody(self.topics.body_steps, lambda: self.topics.version)
-        self.groups_body = SharedBody(self.groups.body_steps, lambda: self.groups.version)
-        self.offsets_body = SharedBody(self.offsets.body, object)  # pulls change offsets at any time
-        self.producers_body = SharedBody(self.producers.body, object)
+        self.topics_body = BodyCache(self.topics.body_steps, lambda: self.topics.version)
+        self.groups_body = BodyCache(self.groups.body_steps, lambda: self.groups.version)
+        self.offsets_body = BodyCache(self.offsets.body, object)  # pulls change offsets at any time
+        self.producers_body = BodyCache(self.producers.body, object)
         self.forwards = ForwardTable()
         self.held_pulls = HeldPulls()
         self.stats = BrokerStats(identity.started_ms)

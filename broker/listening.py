@@ -23,7 +23,7 @@ RELEASE_S = 1.0
 EMPTY_FD_STORE = FdStore(ServiceManager({}), [])
 
 
-def listen(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE, patience_s: float = 1.0) -> socket.socket:
+def listen(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE, timeout_s: float = 1.0) -> socket.socket:
     """A listening TCP socket. Raises StartError, which names address and cause."""
     taken = fd_store.take(host, port)
     if taken is not None:
@@ -31,7 +31,7 @@ def listen(host: str, port: int, fd_store: FdStore = EMPTY_FD_STORE, patience_s:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + timeout_s
     while True:
         try:
             listener.bind((host, port))
@@ -137,7 +137,7 @@ def listen_for_metrics(config: BrokerConfig, request: ListenRequest) -> socket.s
             raise StartError(f"the port of /metrics: {error}; set metricsPromExporterPort to a free port") from error
     if not request.any_port:
         with contextlib.suppress(StartError):
-            return listen(host, port, request.fd_store, patience_s=0.1)
+            return listen(host, port, request.fd_store, timeout_s=0.1)
     return listen(host, 0)
 
 

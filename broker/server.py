@@ -418,7 +418,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     """Perform an order for the closed store, recover it, make shared memory. `tell` gets the current step. Raises
     StartError."""
     config, root = context.config, context.root
-    adopted_from = follow_order(config)
+    adopted_from = perform_store_task(config)
     unknown_topics_from = 0 if config.broker_role == "SLAVE" else adopted_from
     recovered = recover_store(config, tell, unknown_topics_from=unknown_topics_from)
     ensure_first_segments(config, root, recovered.append_offset)
@@ -434,7 +434,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     return plane, specs
 
 
-def follow_order(config: BrokerConfig) -> int | None:
+def perform_store_task(config: BrokerConfig) -> int | None:
     """Cut, move or complete the log by the order of the previous run (store/store_task.py), even a killed one.
 
     Returns the offset from which the log is adopted. That part may hold records of topics that no table names yet.
@@ -457,7 +457,7 @@ def run_store(
 
     The context is that of the next round and has the live changes of the configuration.
     """
-    with report.patience():
+    with report.extended_timeouts():
         plane, specs = open_store(context, report.recovering)
     report.watch(plane)
     supervisor = Supervisor(plane, specs, (context.lock.descriptor,), log)
@@ -503,7 +503,7 @@ def serve(options: ServeOptions) -> int:
     manager = service_manager()
     fd_store = FdStore.of_this_process(manager)
     probe_engine()
-    with manager.patience():  # the store of a killed stock broker is read as a whole
+    with manager.extended_timeouts():  # the store of a killed stock broker is read as a whole
         context = open_context(options, fd_store)
     report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses, log)
     waiting = [options.announce]  # notified once; the store may be reopened in between

@@ -70,9 +70,9 @@ class ServiceReport:
         """Set the status to the current step of the recovery."""
         self._manager.status(f"recovering the store: {what}")
 
-    def patience(self) -> AbstractContextManager[None]:
+    def extended_timeouts(self) -> AbstractContextManager[None]:
         """Extend the limits during the opening of the store, which may take minutes."""
-        return self._manager.patience()
+        return self._manager.extended_timeouts()
 
     def tick(self, now_ms: int, *, serving: bool, stopping: bool) -> None:
         """Called several times a second. `serving`: every worker serves, and all recovered records can be read."""
@@ -102,7 +102,7 @@ class ServiceReport:
             return
         self._dispatched, self._dispatched_ms = dispatched, now_ms
         if dispatched < self._plane.header.recovered_end:
-            self._manager.getting_on()
+            self._manager.extend_timeout()
 
     def _get_ready(self, now_ms: int, *, serving: bool) -> None:
         assert self._plane is not None

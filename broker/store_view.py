@@ -129,9 +129,9 @@ class StoreView:
                 shutil.rmtree(path)
                 sync_directory(path.parent)  # else a reboot may bring the old units back
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """See StoreProtocol."""
-        self._store.look_again()
+        self._store.refresh()
 
     def log_state(self) -> LogState:
         """See StoreProtocol."""

@@ -24,7 +24,7 @@ The tables list every property that has an effect in RingMQ. `ringmq config refe
 """
 LINE_MAX = 121
 """Characters of a line and its end."""
-_PLACES = {
+_SOURCES = {
     "Broker": "Set these in `broker.conf`, as `RINGMQ_...` in the environment, or with `--set NAME=VALUE`; later ones "
     "win.",
     "Name server": "Set these in `namesrv.conf` or with `--set NAME=VALUE`, which wins.",
@@ -43,7 +43,7 @@ def _server(title: str, rows: Sequence[ReferenceRow]) -> str:
     settable = [row for row in shared if row not in switches or _may_be_set(row)]
     others = [row for row in shared if row not in switches]
     return (
-        f"\n## {title}\n\n{_PLACES[title]}\n\n### RocketMQ's properties\n\n"
+        f"\n## {title}\n\n{_SOURCES[title]}\n\n### RocketMQ's properties\n\n"
         + _table("Property", "Default", "Accepted", rows=map(_values, others))
         + "\n### RocketMQ's switches\n\n"
         + _switches(switches)

@@ -112,15 +112,15 @@ def _follow(
 
 def _pairs(address: str, interval: float, pause: Callable[[float], None]) -> Iterator[tuple[Samples, Samples]]:
     """Yield successive pairs of scrapes, without end."""
-    before = _look(address)
+    before = _poll(address)
     while True:
         pause(interval)
-        now = _look(address)
+        now = _poll(address)
         yield before, now
         before = now
 
 
-def _look(address: str) -> Samples:
+def _poll(address: str) -> Samples:
     try:
         return parse(fetch(address), time.monotonic())
     except (OSError, ValueError, HTTPException) as error:

@@ -1,7 +1,7 @@
 """The messages of control and ha to each other: one JSON object each, at most 1020 bytes.
 
     control -> ha  Plane.ha_command_put   {"order": "identity" | "master", ...}
-    ha -> control  Plane.ha_news_put    {"news": "longer" | "peer" | "link", ...}
+    ha -> control  Plane.ha_event_put    {"news": "longer" | "peer" | "link", ...}
 
 Fields are those of the dataclasses. A missing field has its default, an unknown field is ignored. So a worker of an
 upgraded build understands a process of the older one.
@@ -99,7 +99,7 @@ def command_bytes(command: Command) -> bytes:
 
 
 def news_bytes(news: News) -> bytes:
-    """Encode an event for Plane.ha_news_put. Raises MessageError if it exceeds JSON_BYTES_MAX."""
+    """Encode an event for Plane.ha_event_put. Raises MessageError if it exceeds JSON_BYTES_MAX."""
     return _encode("news", _NEWS, news)
 
 

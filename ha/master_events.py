@@ -129,7 +129,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class NotifyControl:
-    """Notify control (Plane.ha_news_put)."""
+    """Notify control (Plane.ha_event_put)."""
 
     news: News
 

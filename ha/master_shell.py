@@ -165,7 +165,7 @@ class MasterShell:
         self._notify_rest()
 
     def _notify_rest(self) -> None:
-        while self._unsent and self._plane.ha_news_put(self._unsent[0]):
+        while self._unsent and self._plane.ha_event_put(self._unsent[0]):
             self._unsent.popleft()
 
 

@@ -126,7 +126,7 @@ class SlaveCore:
             case "handshake":
                 return since_ms + HANDSHAKE_TIMEOUT_MS
             case "transfer":
-                silent_ms = self._heard_ms() + self.settings.housekeeping_ms + 1
+                silent_ms = self._last_frame_ms() + self.settings.housekeeping_ms + 1
                 if not self._master_start_id:
                     return silent_ms
                 return min(silent_ms, self._confirm_due_ms)
@@ -331,7 +331,7 @@ class SlaveCore:
         return effects
 
     def _tick_transfer(self, now_ms: int) -> list[Effect]:
-        if now_ms - self._heard_ms() > self.settings.housekeeping_ms:
+        if now_ms - self._last_frame_ms() > self.settings.housekeeping_ms:
             why = f"nothing from master {self._master.ha} for {self.settings.housekeeping_ms} ms"
             return [Disconnect(why), *self._lost(why, now_ms)]
         self._confirm_due_ms = now_ms + CONFIRM_PERIOD_MS
@@ -340,7 +340,7 @@ class SlaveCore:
         self._asked_ms = now_ms
         return [AskConfirm(self._master.broker)]
 
-    def _heard_ms(self) -> int:
+    def _last_frame_ms(self) -> int:
         return max(self.snapshot.last_read_ms, self._since_ms or 0)
 
     def _stream_starts_at(self, offset: int, now_ms: int) -> list[Effect]:

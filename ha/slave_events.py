@@ -198,7 +198,7 @@ class RestartStore:
 
 @dataclass(frozen=True, slots=True)
 class NotifyControl:
-    """Notify control (Plane.ha_news_put)."""
+    """Notify control (Plane.ha_event_put)."""
 
     news: News
 

@@ -165,7 +165,7 @@ class SlaveShell:
             case events.RestartStore(order=order):
                 self._restart(order)
             case events.NotifyControl(news=news):
-                self._plane.ha_news_put(news_bytes(news))
+                self._plane.ha_event_put(news_bytes(news))
             case events.Log(text=text):
                 _log(text)
 

@@ -71,8 +71,8 @@ def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Waterma
     if replicas_lack and marks.replication_state != REPLICATION_OK:
         return marks.replication_state
     waited_ms = now_ms - parked_ms
-    patience_ms = min(waits.slave_timeout_ms, STOP_MS) if marks.stopping else waits.slave_timeout_ms
-    if replicas_lack and waited_ms >= patience_ms:
+    timeout_ms = min(waits.slave_timeout_ms, STOP_MS) if marks.stopping else waits.slave_timeout_ms
+    if replicas_lack and waited_ms >= timeout_ms:
         return FLUSH_SLAVE_TIMEOUT
     if flush_lacks and waited_ms >= waits.sync_flush_timeout_ms:
         return FLUSH_DISK_TIMEOUT

@@ -58,7 +58,7 @@ class ServiceManager:
         """Feed the watchdog."""
         self._send("WATCHDOG=1")
 
-    def getting_on(self) -> None:
+    def extend_timeout(self) -> None:
         """Feed the watchdog, and extend the start-up limit by EXTEND_US."""
         self._send(f"EXTEND_TIMEOUT_USEC={EXTEND_US}\nWATCHDOG=1")
 
@@ -71,7 +71,7 @@ class ServiceManager:
         self._send(f"FDSTOREREMOVE=1\nFDNAME={name}")
 
     @contextlib.contextmanager
-    def patience(self) -> Iterator[None]:
+    def extended_timeouts(self) -> Iterator[None]:
         """Extend start-up limit and watchdog during long work of the calling thread, as long as the thread uses its
         CPU.
 
@@ -89,9 +89,9 @@ class ServiceManager:
                 used = time.clock_gettime(clock)
                 if used - seen >= CPU_MIN_S:
                     seen = used
-                    self.getting_on()
+                    self.extend_timeout()
 
-        thread = threading.Thread(target=tell, name="patience", daemon=True)
+        thread = threading.Thread(target=tell, name="extended-timeouts", daemon=True)
         thread.start()
         try:
             yield

@@ -293,7 +293,7 @@ class Plane:
             raise ValueError(f"a command of control: {os.strerror(-length)}")
         return bytes(ffi.buffer(out.json, length)) if length else None
 
-    def ha_news_put(self, json: bytes) -> bool:
+    def ha_event_put(self, json: bytes) -> bool:
         """Send an event to control as RMQ_INBOX_HA (ha alone). False if the inbox is full."""
         head = ffi.new("struct rmq_inbox_record *")
         head.type = lib.RMQ_INBOX_HA

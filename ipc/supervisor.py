@@ -197,7 +197,7 @@ class Supervisor:
         for name in self._silent(now_ms):
             self._perform(self._core.step(Silent(name), now_ms))
         self._perform(self._core.step(Tick(), now_ms))
-        self._tell(now_ms)
+        self._publish_flags(now_ms)
 
     def _silent(self, now_ms: int) -> list[str]:
         """Optional workers whose loop or start makes no progress."""
@@ -215,7 +215,7 @@ class Supervisor:
                 found.append(name)
         return found
 
-    def _tell(self, now_ms: int) -> None:
+    def _publish_flags(self, now_ms: int) -> None:
         """Publish deaths and flags of each worker in its role block."""
         for name, spec in self._specs.items():
             block = self._plane.role(spec.role)

@@ -16,7 +16,7 @@ from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
 from ringmq.services.topic_creator import Then
 
-PATIENCE_MS = 2000
+TIMEOUT_MS = 2000
 LATE = "[OVERLOAD]the broker's control process does not answer services now, try again later"
 TOKENS = 1 << 31
 
@@ -31,7 +31,7 @@ class ControlAsker(Protocol):
 
 
 class ControlAsks:
-    """The asks of one worker to control. An ask without an answer after PATIENCE_MS is refused as busy."""
+    """The asks of one worker to control. An ask without an answer after TIMEOUT_MS is refused as busy."""
 
     def __init__(self, asker: ControlAsker) -> None:
         self._asker = asker
@@ -76,7 +76,7 @@ class ControlAsks:
     def _ask(self, kind: int, payload: bytes, now_ms: int, then: Then) -> None:
         self._token = (self._token + 1) % TOKENS
         if self._asker.ask(kind, self._token, payload):
-            self._waiting[self._token] = now_ms + PATIENCE_MS, then
+            self._waiting[self._token] = now_ms + TIMEOUT_MS, then
         else:
             then(_refusal(ResponseCode.SYSTEM_BUSY, LATE))
 

@@ -52,6 +52,6 @@ class LogView:
         found = (queue.unit(offset) for offset in range(queue_offset, queue_offset + count))
         return [(unit.commit_log_offset, unit.size) for unit in found if unit and unit.end <= confirm_offset]
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Unmap files that retention has deleted. Called several times a minute."""
-        self._store.look_again()
+        self._store.refresh()

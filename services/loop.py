@@ -161,7 +161,7 @@ class ServiceLoop:
             self._guard(service.name, lambda: service.save_if_due(now_ms))  # noqa: B023 (called within)
         if now_ms >= self._next_store_look_ms:
             self._next_store_look_ms = now_ms + STORE_LOOK_MS
-            self._guard("files that retention took", self._log_view.look_again)
+            self._guard("files that retention took", self._log_view.refresh)
         slow = self._slow_requests
         for line in slow.due_lines(slow.own(), now_ms):
             self._log(line)

@@ -132,7 +132,7 @@ class Republisher:
         if not 1 <= lanes <= LANES_MAX:
             raise ValueError(f"{lanes} lanes are outside 1..{LANES_MAX}")
         self._plane, self._role, self._lanes = plane, role, lanes
-        self._recover, self._say = recover, say
+        self._recover, self._write_line = recover, say
         self._recovering: Steps[int] | None = None
         self._clock = TurnClock(time.monotonic_ns)
         self._trouble = LogThrottle(LINES_PER_MINUTE)
@@ -211,7 +211,7 @@ class Republisher:
         tally.inherited = 0
         self.words[REFUSED] += tally.refused
         refusal = Refusal(tally.first.code, tally.first.cause) if tally.refused else None
-        self._speak(self._flow.tallied(self._stored_offsets(), refusal, _now_ms()))
+        self._log(self._flow.tallied(self._stored_offsets(), refusal, _now_ms()))
 
     def _write_down(self) -> None:
         for lane in range(self._lanes):
@@ -243,7 +243,7 @@ class Republisher:
             found = self._clock.advance(self._recovering, RECOVER_MS)
         except QueueReadError as error:
             self._recovering = None
-            self._complain(f"waits: {error}")
+            self._log_trouble(f"waits: {error}")
             return False
         if found is None:
             return False
@@ -264,7 +264,7 @@ class Republisher:
         except DeletedError as error:
             first = self._flow.next[lane]
             if error.next_offset > first:
-                self._speak(
+                self._log(
                     f"skips {error.next_offset - first} messages: retention has deleted their records before they were "
                     f"published (source {lane}, offsets {first} to {error.next_offset - 1})"
                 )
@@ -273,7 +273,7 @@ class Republisher:
         except (NotMappedError, NotConfirmedError):
             pass
         except DamagedError as error:  # its record may be in the log, so it is not passed over
-            self._complain(f"waits: {error}; later messages of the queue are not published until the queue is rebuilt")
+            self._log_trouble(f"waits: {error}; later messages of the queue are not published until the queue is rebuilt")
         return 0
 
     def publish(self, count: int, target: QueueTarget, lane: int = 0) -> int:
@@ -356,13 +356,13 @@ class Republisher:
         else:
             self._plane.wait(self._role, wait_ms)
 
-    def _complain(self, text: str) -> None:
+    def _log_trouble(self, text: str) -> None:
         """Log a failure that may recur at each turn."""
-        self._speak(self._trouble.line(text, _now_ms()) or "")
+        self._log(self._trouble.line(text, _now_ms()) or "")
 
-    def _speak(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         if text:
-            self._say(text)
+            self._write_line(text)
 
 
 def _now_ms() -> int:

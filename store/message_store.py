@@ -114,7 +114,7 @@ class MessageStore:
         for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE):
             self.cache.forget_folder(f"{self._root}/{folder}/{topic}")
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Release files that the owner has unlinked or replaced, and find the current begin of the log.
 
         A process that keeps a store open beside its owner needs this: no event reports the owner's deletions.

@@ -179,7 +179,7 @@ class LogRetention:
         Missing files are ignored. Other OSErrors end the round and are raised.
         """
         files = FileQueue(self._config.commit_log_directories, self._config.commit_log_file_bytes, MappedFileCache(1))
-        effects = step(self.settings, self._look(files, now_s), now_s)
+        effects = step(self.settings, self._poll(files, now_s), now_s)
         with contextlib.ExitStack() as locks:
             starts, held = list(effects.delete), None
             if effects.spares_readers:
@@ -203,7 +203,7 @@ class LogRetention:
             sync_directory(directory)
         return RetentionOutcome(tuple(deleted), min_offset, effects.disk_full, effects.reason, held)
 
-    def _look(self, files: FileQueue, now_s: float) -> RetentionState:
+    def _poll(self, files: FileQueue, now_s: float) -> RetentionState:
         safe = self._safe_offset()
         old = []
         for start in files.starts[:-1]:

@@ -55,7 +55,7 @@ class Collector:
     def scrape(self) -> Scrape:
         """Read all values and format them. The duration is part of the next scrape."""
         began = time.perf_counter()
-        self._store.look_again()
+        self._store.refresh()
         plane, config = self._plane, self._config
         now_ms = time.time_ns() // 1_000_000
         page = Page(self._labels, config.metrics_otel_cardinality_limit)

@@ -93,7 +93,7 @@ class HttpConnections:
         entry = self._entry(number)
         if entry.phase is Phase.IDLE:
             entry.phase, entry.since = Phase.HEAD, now
-        self._heard(number, entry, now)
+        self._touch(number, entry, now)
 
     def requested(self, number: int, now: float, phase: Phase) -> int | None:
         """A whole request has arrived, and the connection enters `phase`. Returns the connection to close, None if
@@ -111,13 +111,13 @@ class HttpConnections:
 
     def progressed(self, number: int, now: float) -> None:
         """The peer has taken bytes of the answer."""
-        self._heard(number, self._entry(number), now)
+        self._touch(number, self._entry(number), now)
 
     def answered(self, number: int, now: float) -> None:
         """The whole answer is sent, and the connection stays open."""
         entry = self._entry(number)
         entry.phase, entry.since = Phase.IDLE, now
-        self._heard(number, entry, now)
+        self._touch(number, entry, now)
 
     def closed(self, number: int) -> None:
         """The connection has ended."""
@@ -137,7 +137,7 @@ class HttpConnections:
     def _entry(self, number: int) -> _Entry:
         return self._pool(number).entries[number]
 
-    def _heard(self, number: int, entry: _Entry, now: float) -> None:
+    def _touch(self, number: int, entry: _Entry, now: float) -> None:
         entry.heard = now
         entries = self._pool(number).entries
         if entries is self._known.entries:  # a stranger that sends byte after byte gets no better place

@@ -157,7 +157,7 @@ class ExporterServer:
             if not self._allowed.allows(host):
                 self.counts.closed["network"] += 1
                 accepted.close()
-                self._say(f"a connection of {host} to /metrics is refused: httpAllowedNetworks does not name it")
+                self._log(f"a connection of {host} to /metrics is refused: httpAllowedNetworks does not name it")
                 continue
             accepted.setblocking(False)
             connection = _Connection(accepted, accepted.fileno())
@@ -204,10 +204,10 @@ class ExporterServer:
         except (ConnectionError, TimeoutError):
             self._close(connection, "client")
         except Exception:
-            self._say(f"a request failed:\n{traceback.format_exc()}")
+            self._log(f"a request failed:\n{traceback.format_exc()}")
             self._close(connection, "fault")
 
-    def _say(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         line = self._throttle.line(text, int(time.monotonic() * 1000))
         if line is not None:
             print(f"ringmq: metrics: {line}", file=sys.stderr, flush=True)
@@ -274,12 +274,12 @@ class ExporterServer:
             return http_answer.page(protocol, ())
         if request.path in JSON_PATHS:
             return http_answer.as_json(
-                protocol, *self._look_at(request.path.removeprefix("/"), now), with_body=with_body
+                protocol, *self._health_of(request.path.removeprefix("/"), now), with_body=with_body
             )
         status = 200 if request.path == "/" else 404
         return http_answer.whole(protocol, status, http_answer.PLAIN, INDEX, with_body=with_body)
 
-    def _look_at(self, name: str, now: float) -> tuple[bool, dict[str, Any]]:
+    def _health_of(self, name: str, now: float) -> tuple[bool, dict[str, Any]]:
         seen = self._fresh.get(name)
         if seen is None or now - seen[0] >= FRESH_S:
             seen = self._fresh[name] = now, getattr(self.pages, name)()

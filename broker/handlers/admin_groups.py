@@ -10,7 +10,7 @@ from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.shared_body import SharedBody
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
@@ -25,7 +25,7 @@ class GroupRequests:
 
     groups: GroupTable
     offsets: OffsetTable
-    groups_body: SharedBody
+    groups_body: BodyCache
     client_names: ClientNames
 
     def update_group(self, request: Request) -> Answer:

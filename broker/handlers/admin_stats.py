@@ -16,7 +16,7 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.shared_body import SharedBody
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import admin_headers as headers
@@ -50,7 +50,7 @@ class StatsRequests:
     consumers: ConsumerTable
     producers: ProducerTable
     offsets: OffsetTable
-    producers_body: SharedBody
+    producers_body: BodyCache
     stats: BrokerStats
 
     def topic_stats(self, request: Request) -> Answer | Slices:

@@ -16,7 +16,7 @@ from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.shared_body import SharedBody
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, TopicTable, check_possible
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
@@ -40,7 +40,7 @@ class TopicRequests:
     tables: PlaneTables
     topics: TopicTable
     offsets: OffsetTable
-    topics_body: SharedBody
+    topics_body: BodyCache
     deletions: Deletions
     client_names: ClientNames
     publication: GroupPublication

@@ -15,7 +15,7 @@ from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.shared_body import SharedBody
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import client_headers as headers
 from ringmq.remoting.admin_bodies import encode_queue_offsets
@@ -39,7 +39,7 @@ class OffsetRequests:
     topics: TopicTable
     groups: GroupTable
     offsets: OffsetTable
-    offsets_body: SharedBody
+    offsets_body: BodyCache
     publication: GroupPublication
 
     def query_consumer_offset(self, request: Request) -> Answer:

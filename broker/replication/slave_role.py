@@ -118,9 +118,9 @@ class SlaveRole:
             self._sync.failed(ask, now_ms)
             return
         if outcome.error is None and outcome.answer is not None:
-            self._tell(self._take(ask, outcome.answer, now_ms))
+            self._log_throttled(self._take(ask, outcome.answer, now_ms))
             return
-        self._tell(f"request {ask.code} to the master at {outcome.address}: {outcome.error}")
+        self._log_throttled(f"request {ask.code} to the master at {outcome.address}: {outcome.error}")
         if outcome.answer is None:
             self._sync.failed(ask, now_ms)
         else:
@@ -162,7 +162,7 @@ class SlaveRole:
         if outcome.answer is not None:  # taken, or refused for good: the group or topic is gone
             self._tables.offsets.committed_here.discard(key)
 
-    def _tell(self, trouble: str) -> None:
+    def _log_throttled(self, trouble: str) -> None:
         """Log each trouble once, until it is over."""
         if trouble != self._failing:
             self._failing = trouble

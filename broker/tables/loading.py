@@ -24,7 +24,7 @@ from ringmq.remoting.errors import RemotingError
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, load_config, save_damaged_copy
 
-LINES_TOLD_MAX = 5
+LINES_MAX = 5
 """Log lines about the entries of one file that are left out."""
 
 
@@ -130,5 +130,5 @@ def _read(
         raise ConfigFileError(f"{path}: {error}") from error
     if lines and fresh:
         kept = save_damaged_copy(root, file)
-        more = f"; {len(lines) - LINES_TOLD_MAX} more" if len(lines) > LINES_TOLD_MAX else ""
-        tell(f"{'; '.join(lines[:LINES_TOLD_MAX])}{more}. The damaged file is kept as {kept}")
+        more = f"; {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
+        tell(f"{'; '.join(lines[:LINES_MAX])}{more}. The damaged file is kept as {kept}")

@@ -167,7 +167,7 @@ class StoreProtocol(Protocol):
     def delete_topic(self, topic: str) -> None:
         """Remove the consume queues of a topic that was deleted."""
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """Unmap files that retention has deleted. Called several times a minute."""
 
     def log_state(self) -> LogState:

@@ -84,7 +84,7 @@ class BrokerConnection(asyncio.Protocol):
         self._writing_paused = False
         self._draining = False
         self._failure: str | None = None
-        self._heard = False
+        self._has_received = False
 
     # ---- use ----
 
@@ -96,7 +96,7 @@ class BrokerConnection(asyncio.Protocol):
     @property
     def heard(self) -> bool:
         """True if the peer has ever sent a frame."""
-        return self._heard
+        return self._has_received
 
     @property
     def writing_paused(self) -> bool:
@@ -172,7 +172,7 @@ class BrokerConnection(asyncio.Protocol):
             self.close(f"broken frame: {error}")
             return
         if commands:
-            self._heard = True
+            self._has_received = True
         waiting = self._waiting
         for command in commands:
             if command.flag & 1:
@@ -187,8 +187,8 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         reason = describe_socket_failure(exc, in_handshake=False) if exc else "closed by the server"
-        unheard = not self._heard and (exc is None or isinstance(exc, ConnectionError))
-        self._fail(reason + (UNHEARD_HINT if unheard else ""))
+        is_silent = not self._has_received and (exc is None or isinstance(exc, ConnectionError))
+        self._fail(reason + (UNHEARD_HINT if is_silent else ""))
         self._transport = None
         self._on_lost(self)
 

@@ -41,7 +41,7 @@ COMMIT_ATTEMPT_MS = 25_000
 """The time-out of one attempt, longer than a broker delays a commit's answer."""
 BATCH_PROPERTIES = encode_properties({WAIT: "true"}).encode()
 """The properties of a ready-made batch body, whose elements have UNIQ_KEYs of their own."""
-PATIENCE_MS = 30_000
+TIMEOUT_MS = 30_000
 UNKNOWN_TOPIC_MS = 3000
 _ASK_AGAIN = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.SERVICE_NOT_AVAILABLE})
 
@@ -64,7 +64,7 @@ class StagingArea:
         return MessageQueue(self.topic, self.broker_name, number % self.queues)
 
 
-def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = PATIENCE_MS) -> TopicRoute:
+def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = TIMEOUT_MS) -> TopicRoute:
     """Return the topic's route. Raises RouteError for an unknown topic, RingmqError without an answer in time.
 
     Name servers forget a broker while it restarts, so the request for an unknown topic is repeated a little later.
@@ -84,7 +84,7 @@ def find_route(namesrv: str | Sequence[str], topic: str, timeout_ms: int = PATIE
     return _run(find, timeout_ms)
 
 
-def describe_staging(address: str, timeout_ms: int = PATIENCE_MS) -> StagingArea | None:
+def describe_staging(address: str, timeout_ms: int = TIMEOUT_MS) -> StagingArea | None:
     """Return the staging area of the broker at `address`, None if the broker has none. Raises RingmqError."""
 
     async def describe(client: RemotingClient) -> StagingArea | None:

@@ -201,7 +201,7 @@ class ThreadLoop:
 
         def note(_: object) -> None:
             self._end_call(task)
-            self._outcomes.append(lambda: _tell(outcome, task))
+            self._outcomes.append(lambda: _set_outcome(outcome, task))
             self._outcomes_came.notify()
 
         def carry() -> concurrent.futures.Future[T]:
@@ -581,7 +581,7 @@ def is_interrupt(error: BaseException) -> bool:
     return not isinstance(error, Exception | CancelledError)
 
 
-def _tell(outcome: concurrent.futures.Future[T], task: ThreadTask[T]) -> None:
+def _set_outcome(outcome: concurrent.futures.Future[T], task: ThreadTask[T]) -> None:
     """Deliver the task's result to a thread that waits for it."""
     error = ClientClosedError("the client was closed") if task.cancelled() else task.exception()
     if error is None:

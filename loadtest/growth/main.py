@@ -91,7 +91,7 @@ def bench_of(options: argparse.Namespace) -> Bench:
         soak_s=options.soak_seconds,
         soak_rate=options.soak_rate,
         warm_memory=options.warm_memory,
-        say=_say,
+        say=_print,
     )
     if options.quick:
         context.seconds, context.warmup_s, context.messages_max = 0.5, 0.05, 200_000
@@ -100,7 +100,7 @@ def bench_of(options: argparse.Namespace) -> Bench:
     return bench
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -137,7 +137,7 @@ def run_growth(bench: Bench, scenarios: Sequence[Scenario], rounds: int) -> dict
                 for point in with_saved(scenario.run(bench, scenario.values)):
                     missing.remove(point.at)
                     runs.setdefault(point.at, []).append(point.measurement)
-                    _tell(bench, scenario, point)
+                    _print_point(bench, scenario, point)
             except (GrowthError, ToolError, RuntimeError, OSError, KeyError, ValueError) as error:
                 failed = Measurement({}, ok=False, note=f"{type(error).__name__}: {str(error)[:400]}")
                 runs.setdefault(missing[0] if missing else scenario.values[-1], []).append(failed)
@@ -145,7 +145,7 @@ def run_growth(bench: Bench, scenarios: Sequence[Scenario], rounds: int) -> dict
     return results
 
 
-def _tell(bench: Bench, scenario: Scenario, point: Point) -> None:
+def _print_point(bench: Bench, scenario: Scenario, point: Point) -> None:
     measured = point.measurement
     rate, mark = measured.values.get(RATE, 0.0), "" if measured.ok else "  (does not count)"
     bench.say(f"  {scenario.name:15} {point.at:>8g} {scenario.axis:15} {rate:>12,.0f} msg/s{mark}  {measured.note}")

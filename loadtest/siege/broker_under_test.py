@@ -28,7 +28,7 @@ class BrokerUnderTest:
 
     def __init__(self, folder: Path, settings: dict[str, object], tell: Callable[[str], None]) -> None:
         self._folder = folder
-        self._tell = tell
+        self._log = tell
         self._stores = 0
         self._port, self._name_server_port = free_broker_port(), free_port()
         self._master_port, self._lying_port, self._http_port = free_port(), free_port(), free_port()
@@ -78,7 +78,7 @@ class BrokerUnderTest:
             self.broker = self._start(self.broker.store)
         except (RuntimeError, AssertionError) as error:
             self.failed_starts += 1
-            self._tell(f"  the start failed: {error}")
+            self._log(f"  the start failed: {error}")
             return False
         return True
 
@@ -127,7 +127,7 @@ class BrokerUnderTest:
                 raise RuntimeError(f"workers of the slave ended:\n{running.log_tail()}")
         except (RuntimeError, AssertionError) as error:
             self.failed_starts += 1
-            self._tell(f"  the slave's start failed: {error}")
+            self._log(f"  the slave's start failed: {error}")
         finally:
             running.close()
 

@@ -126,7 +126,7 @@ class Swarm:
                 for wave in self._waves:
                     self._open_missing(wave)
                 self._end_pauses(now)
-                for descriptor, events in self._epoll.poll(self._patience(now), 1024):
+                for descriptor, events in self._epoll.poll(self._poll_timeout(now), 1024):
                     self._serve(descriptor, events)
         finally:
             for link in list(self._links.values()):
@@ -137,7 +137,7 @@ class Swarm:
             self._epoll.close()
         return self.tally
 
-    def _patience(self, now: float) -> float:
+    def _poll_timeout(self, now: float) -> float:
         return min(POLL_S, max(0.0, self._pauses[0][0] - now)) if self._pauses else POLL_S
 
     def _listen(self) -> None:

@@ -56,9 +56,9 @@ class Watch(threading.Thread):
     def run(self) -> None:
         """Sample every SAMPLE_S."""
         while not self._end.wait(SAMPLE_S):
-            self._look()
+            self._poll()
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         workers = self._broker.worker_pids()
         for name, pid in self._workers.items():
             if workers.get(name) != pid:
@@ -75,7 +75,7 @@ class Watch(threading.Thread):
         """Take a last sample and end."""
         self._end.set()
         self.join()
-        self._look()
+        self._poll()
         self.deaths = list(dict.fromkeys(self.deaths))
 
     def log(self) -> tuple[int, list[str]]:

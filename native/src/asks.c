@@ -3,7 +3,7 @@
 #include "ring.h"
 #include "worker_activation.h"
 
-#define PATIENCE_NS (RMQ_ASK_PATIENCE_MS * 1000000ll)
+#define TIMEOUT_NS (RMQ_ASK_TIMEOUT_MS * 1000000ll)
 
 uint32_t rmq_answerer_find(struct rmq_plane *plane, uint32_t role)
 {
@@ -78,8 +78,8 @@ int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t positio
     const struct rmq_answerer *a = &h->asks.answerer[answerer];
     rmq_fence();
     if (has_begun(h, a))
-        return position < rmq_load(&a->start_position) || received_mono_ns + PATIENCE_NS <= rmq_load(&a->serving_since_ns);
-    return rmq_load(&h->roles[a->role].state) != 2 && received_mono_ns + PATIENCE_NS <= now_ns;
+        return position < rmq_load(&a->start_position) || received_mono_ns + TIMEOUT_NS <= rmq_load(&a->serving_since_ns);
+    return rmq_load(&h->roles[a->role].state) != 2 && received_mono_ns + TIMEOUT_NS <= now_ns;
 }
 
 /* A predecessor that died in rmq_inbox_done was handling the record at the tail, which may or may not be there still. Returns
@@ -116,7 +116,7 @@ int rmq_ask_is_void(struct rmq_plane *plane, uint32_t answerer, const struct rmq
 {
     int64_t received_ns = (int64_t)record->received_mono_ns;
     return answerer != RMQ_CONTROL_ANSWERER && received_ns &&
-           received_ns + PATIENCE_NS <= rmq_load(&rmq_answerer_at(plane, answerer)->serving_since_ns);
+           received_ns + TIMEOUT_NS <= rmq_load(&rmq_answerer_at(plane, answerer)->serving_since_ns);
 }
 
 struct rmq_inbox_record *rmq_inbox_take(struct rmq_plane *plane, uint32_t answerer)

@@ -16,7 +16,7 @@ uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code);
 int rmq_inbox_put(struct rmq_plane *plane, uint32_t answerer, const struct rmq_inbox_record *head, const void *payload,
                   uint32_t length, uint64_t *position);
 /* 1 if an ask at this position, received then, gets no answer any more. Either its answerer has died while it handled the ask,
- * or it was not serving when RMQ_ASK_PATIENCE_MS were over. The asker checks after a change of begun_generation, and at each tick
+ * or it was not serving when RMQ_ASK_TIMEOUT_MS were over. The asker checks after a change of begun_generation, and at each tick
  * while the answerer is not serving. */
 int rmq_ask_is_lost(struct rmq_plane *plane, uint32_t answerer, uint64_t position, int64_t received_mono_ns, int64_t now_ns);
 

@@ -78,7 +78,7 @@ struct rmq_verdict {
 #define RMQ_CONTROL_ANSWERER 0u   /* the first row: it gets the codes that no other row names */
 #define RMQ_COLD_BODY_BYTES_MAX 4194304 /* of a frame that a read worker brings to an answerer */
 #define RMQ_COLD_HEADER_BYTES_MAX 262144 /* properties have 32 KiB; JSON may write six characters for one */
-#define RMQ_ASK_PATIENCE_MS 2000 /* that an ask waits for an answerer which is not serving */
+#define RMQ_ASK_TIMEOUT_MS 2000 /* that an ask waits for an answerer which is not serving */
 
 /* A row of the table of answerers. */
 struct rmq_answerer {

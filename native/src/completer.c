@@ -51,7 +51,7 @@ static struct missing missing_of(struct rmq_completer *c, const struct rmq_parke
     };
 }
 
-static int64_t slave_patience_ms(struct rmq_completer *c)
+static int64_t slave_wait_ms(struct rmq_completer *c)
 {
     int64_t timeout_ms = c->header->settings.slave_timeout_ms;
     int hurries = timeout_ms > RMQ_STOP_SLAVES_MS && rmq_load(&c->marks->stop_requested);
@@ -69,7 +69,7 @@ static int verdict(struct rmq_completer *c, const struct rmq_parked *entry, int6
     uint32_t state = missing.replicas ? rmq_load(&c->marks->replication_state) : RMQ_REPLICATION_OK;
     if (state)
         return state == RMQ_REPLICATION_LOST ? CODE_SLAVE_NOT_AVAILABLE : CODE_FLUSH_SLAVE_TIMEOUT;
-    if (missing.replicas && waited_ms >= slave_patience_ms(c))
+    if (missing.replicas && waited_ms >= slave_wait_ms(c))
         return CODE_FLUSH_SLAVE_TIMEOUT;
     if (missing.flush && waited_ms >= settings->sync_flush_timeout_ms)
         return CODE_FLUSH_DISK_TIMEOUT;
@@ -174,10 +174,10 @@ uint64_t rmq_completer_run(struct rmq_completer *c)
 }
 
 /* Time for which the entry may wait for the missing condition. */
-static int64_t patience_ms(struct rmq_completer *c, struct missing missing)
+static int64_t wait_ms(struct rmq_completer *c, struct missing missing)
 {
     int64_t flush_ms = missing.flush ? c->header->settings.sync_flush_timeout_ms : INT64_MAX;
-    int64_t slave_ms = missing.replicas ? slave_patience_ms(c) : INT64_MAX;
+    int64_t slave_ms = missing.replicas ? slave_wait_ms(c) : INT64_MAX;
     return slave_ms < flush_ms ? slave_ms : flush_ms;
 }
 
@@ -197,7 +197,7 @@ int rmq_completer_wait_ms(struct rmq_completer *c, int limit_ms)
     const struct rmq_parked *entry = oldest(c);
     if (!entry)
         return limit_ms;
-    int64_t waited_ms = rmq_mono_ms() - entry->parked_mono_ms, left = patience_ms(c, missing_of(c, entry)) - waited_ms;
+    int64_t waited_ms = rmq_mono_ms() - entry->parked_mono_ms, left = wait_ms(c, missing_of(c, entry)) - waited_ms;
     return left < 1 ? 1 : left < limit_ms ? (int)left : limit_ms;
 }
 

@@ -7,7 +7,7 @@
 
 enum {
     AGAIN_MS = 1000,    /* control may have died with the question in its hand */
-    PATIENCE_MS = 10000,
+    TIMEOUT_MS = 10000,
     SILENCE_MS = 60000,
 };
 
@@ -47,7 +47,7 @@ int rmq_dispatch_ask(struct rmq_dispatch_question *q, struct rmq_plane *plane, c
     if (!is_same(q, topic, view)) {
         *q = (struct rmq_dispatch_question){.queue_id = (uint32_t)view->queue_id, .topic_length = view->topic_length, .open = 1,
                                             .is_batch = !!(view->sys_flag & RMQ_SYS_INNER_BATCH),
-                                            .given_up_ms = now_ms + PATIENCE_MS};
+                                            .given_up_ms = now_ms + TIMEOUT_MS};
         memcpy(q->topic, topic, view->topic_length);
     }
     if (now_ms >= q->given_up_ms) {

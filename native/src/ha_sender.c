@@ -256,8 +256,8 @@ static int is_finished(struct rmq_ha_sender *s)
         return 0;
     if (!s->stop_seen_ms)
         s->stop_seen_ms = s->now_ms;
-    uint32_t patience_ms = s->settings->slave_timeout_ms;
-    if (s->now_ms - s->stop_seen_ms >= (patience_ms < RMQ_STOP_SLAVES_MS ? patience_ms : RMQ_STOP_SLAVES_MS))
+    uint32_t timeout_ms = s->settings->slave_timeout_ms;
+    if (s->now_ms - s->stop_seen_ms >= (timeout_ms < RMQ_STOP_SLAVES_MS ? timeout_ms : RMQ_STOP_SLAVES_MS))
         return 1;
     for (uint32_t peer = 0; peer < RMQ_HA_PEERS_MAX; peer++)
         if (rmq_ha_row(s, peer)->state == RMQ_HA_TRANSFER && rmq_ha_row(s, peer)->reported_offset < s->append_offset)

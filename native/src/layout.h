@@ -71,18 +71,18 @@
  *
  *   Lost asks: an ask is done, or its client is told to try again. Control's askers see control's new generation and give up
  *   everything that they have asked. Any other answerer may be dormant when it is asked. So an ask waits for it, at most
- *   RMQ_ASK_PATIENCE_MS, and the answerer publishes at its start which asks it takes.
+ *   RMQ_ASK_TIMEOUT_MS, and the answerer publishes at its start which asks it takes.
  *
  *   The answerer at its start
  *     1  stores start_position: tail, or consumed_to if that is larger [answerer-begins]
  *     2  stores state = serving; fence                                [answerer-serves]
  *     3  stores serving_since_ns = clock                              [answerer-served]
  *     4  stores start_generation = the role's generation              [answerer-begun]
- *     5  takes asks. An ask is void if it was received RMQ_ASK_PATIENCE_MS or longer before serving_since_ns.
+ *     5  takes asks. An ask is void if it was received RMQ_ASK_TIMEOUT_MS or longer before serving_since_ns.
  *   The asker
  *     if start_generation is the role's generation: gives up asks before start_position, which were lost with the dead
  *         answerer, and void asks. The others wait.
- *     if the role is not serving: reads the clock, then the state, and gives up asks that have waited RMQ_ASK_PATIENCE_MS. The
+ *     if the role is not serving: reads the clock, then the state, and gives up asks that have waited RMQ_ASK_TIMEOUT_MS. The
  *         answerer reads its own clock later, so these asks are void.
  *
  * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_plan.c, write_batch.c). A death of the actor behind a

@@ -211,7 +211,7 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_redo_run(r);
     if (r->stalled_count) {
         rmq_receive_resume(r);
-        rmq_shortage_look(r);
+        rmq_shortage_poll(r);
     }
     if (r->buffers_lent < r->lend_target)
         rmq_buffers_lend(r);

@@ -1,6 +1,6 @@
 /* reader_cold.c: cold frames. They go to the inbox of the answerer that the table of answerers names for their code. For most
  * codes that is control. The answerer's verdicts come back. Frames wait for an answerer that is not serving or has not been
- * started yet, at most RMQ_ASK_PATIENCE_MS. After that time, or if the answerer dies while it handles a frame, the client is
+ * started yet, at most RMQ_ASK_TIMEOUT_MS. After that time, or if the answerer dies while it handles a frame, the client is
  * told to try again.
  *
  * Sends and pulls are kept, so that control can answer REDO once the reason is gone (a topic was made, a group is known).

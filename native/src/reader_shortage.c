@@ -154,7 +154,7 @@ static void free_blocks(struct rmq_reader *r)
         make_room(r, first);
 }
 
-void rmq_shortage_look(struct rmq_reader *r)
+void rmq_shortage_poll(struct rmq_reader *r)
 {
     free_buffers(r, RMQ_BUFFER_RANK_UNREAD);
     int is_last = rmq_buffers_last(r);

@@ -304,7 +304,7 @@ struct rmq_reader {
 
     /* hearing */
     int64_t watchdog_look_ms;
-    uint64_t watchdog_heard;
+    uint64_t watchdog_seen;
     uint32_t watchdog_looks, watchdog_next;
 
     /* output */
@@ -404,7 +404,7 @@ void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 /* reader_shortage.c: the connections that are closed when buffers or blocks run short */
 /* Closes it and notes that memory was short. */
 void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
-void rmq_shortage_look(struct rmq_reader *r); /* after the stalled have had their turn */
+void rmq_shortage_poll(struct rmq_reader *r); /* after the stalled have had their turn */
 
 /* reader_watchdog.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once
  * a second. */

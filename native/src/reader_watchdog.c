@@ -27,10 +27,10 @@ int rmq_reader_is_hung(struct rmq_reader *r)
         return 0;
     uint64_t heard = r->counters[RMQ_READ_BYTES_IN];
     r->watchdog_look_ms = r->now_ms + LOOK_MS;
-    if (heard != r->watchdog_heard || !bytes_wait(r))
+    if (heard != r->watchdog_seen || !bytes_wait(r))
         r->watchdog_looks = 0;
     else
         r->watchdog_looks++;
-    r->watchdog_heard = heard;
+    r->watchdog_seen = heard;
     return r->watchdog_looks >= LOOKS;
 }

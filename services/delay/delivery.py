@@ -48,11 +48,11 @@ class Delivery:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._plane, self._role, self._root, self._log_view = plane, role, root, log_view
-        self._topics, self._say, self._wall_ms = topics, say, wall_ms
+        self._topics, self._write_line, self._wall_ms = topics, say, wall_ms
         self._schedule = Schedule(levels)
         self._arrivals = Arrivals(plane, plane.port_of(role))
         self._lines = LogThrottle(LINES_PER_MINUTE)
-        self._republisher = Republisher(plane, role, self._recover, self._tell, lanes=len(levels))
+        self._republisher = Republisher(plane, role, self._recover, self._log, lanes=len(levels))
         self._found: Progress | None = None
         self._next_due = ffi.new("int64_t *")
         self._creating: set[str] = set()
@@ -85,7 +85,7 @@ class Delivery:
         if mono_ms >= self._save_at_ms:
             self._save_at_ms = mono_ms + SAVE_MS
             self._save(now_ms)
-            self._look_at_ends()
+            self._poll_ends()
         sleep_ms = self._schedule.sleep_ms(self._wall_ms()) if may_publish else RETRY_MS
         if sleep_ms and not self._arrivals.is_waiting:
             self._republisher.wait(sleep_ms)
@@ -135,7 +135,7 @@ class Delivery:
         self._arrivals.want(level.queue_slot)
         level.look_ms = now_ms + RETRY_MS if self._has_more(number) else None
 
-    def _look_at_ends(self) -> None:
+    def _poll_ends(self) -> None:
         """Find arrivals that a dispatch has died over before it reported them."""
         for number, level in enumerate(self._schedule.levels):
             if level.look_ms is None and self._has_more(number):
@@ -154,7 +154,7 @@ class Delivery:
             if self._is_being_made(missing):
                 return missing.number
             queue = f"queue {missing.queue_id} of topic {missing.topic}" if missing.queue_id >= 0 else missing.topic
-            self._tell(f"skips messages for {queue or 'no topic'}: {missing.cause.name}, their target is gone")
+            self._log(f"skips messages for {queue or 'no topic'}: {missing.cause.name}, their target is gone")
         return due
 
     def _is_being_made(self, missing: MissingTarget) -> bool:
@@ -171,7 +171,7 @@ class Delivery:
                 self._creating.discard(topic)
                 if refusal is not None and refusal.code == 1:
                     self._refused.add(topic)
-                    self._tell(f"cannot make topic {topic}: {refusal}")
+                    self._log(f"cannot make topic {topic}: {refusal}")
 
             self._topics.create([TopicConfig(topic, 1, 1)], time.monotonic_ns() // 1_000_000, then)
         return True
@@ -201,7 +201,7 @@ class Delivery:
         try:
             return load_progress(self._root, levels, self._log_view, log_end)
         except ConfigFileError as error:
-            self._tell(f"{error}: the marks of the whole log tell what was delivered")
+            self._log(f"{error}: the marks of the whole log tell what was delivered")
             return Progress(0, (0,) * levels, has_checkpoint=False)
 
     def _snapshot(self) -> Progress | None:
@@ -236,11 +236,11 @@ class Delivery:
             self._saved = progress
             self._lines.forget(NOT_SAVED)
         except (OSError, ConfigFileError) as error:
-            self._tell(f"{NOT_SAVED}, it is tried again: {error}")
+            self._log(f"{NOT_SAVED}, it is tried again: {error}")
 
-    def close(self, patience_ms: int = 2000) -> None:
+    def close(self, timeout_ms: int = 2000) -> None:
         """Wait for the completions of what was submitted, and save the progress."""
-        end = time.monotonic_ns() + patience_ms * 1_000_000
+        end = time.monotonic_ns() + timeout_ms * 1_000_000
         while time.monotonic_ns() < end and not self._republisher.port.answered:
             self._republisher.wait(RETRY_MS)
         self._republisher.collect()
@@ -249,7 +249,7 @@ class Delivery:
             self._write(progress, self._wall_ms())
         self._republisher.close()
 
-    def _tell(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         line = self._lines.line(text, time.monotonic_ns() // 1_000_000)
         if line:
-            self._say(line)
+            self._write_line(line)

@@ -93,7 +93,7 @@ class StagedWrites:
         self._config = config
         self._appends = appends
         self._outbox = outbox
-        self._tell = tell
+        self._write_line = tell
         self._root = Path(config().store_path_root_dir)
         self._core = StagedCommits() if core is None else core
         self._requests = StagedRequests(config, topics, topic_creator, outbox, self._core.overload)
@@ -189,7 +189,7 @@ class StagedWrites:
             yield False
         first, problem = load_snapshot(self._root, self._core, self._log, log_end)
         if problem is not None:
-            self._tell(problem)
+            self._write_line(problem)
         yield from replay(self._log, self._topics, self._core, first)
         since = self._core.open_since()
         if since is not None:
@@ -212,13 +212,13 @@ class StagedWrites:
             case Answer(token, code, remark):
                 self._answer(token, code, remark)
             case Log(text):
-                self._tell(text)
+                self._write_line(text)
 
     def _inspect(self, effect: Inspect) -> Inspected | Unsound:
         try:
             found = [self._bodies.inspect(effect.request, chunk) for chunk in effect.chunks]
         except Exception as error:  # a defect that a client's bytes have shown costs one commit
-            self._tell(f"a staged message could not be inspected:\n{traceback.format_exc()}")
+            self._write_line(f"a staged message could not be inspected:\n{traceback.format_exc()}")
             return Unsound(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         unsound = next((one for one in found if isinstance(one, Unsound)), None)
         return unsound or Inspected(tuple(one for one in found if not isinstance(one, Unsound)))

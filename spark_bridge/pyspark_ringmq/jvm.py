@@ -30,7 +30,7 @@ _SERVED = frozenset(
         "minPartitions", "maxRecordsPerPartition", "includeHeaders", "columns", "verifyCrc", "includeSystemTopics",
     }
 )  # fmt: skip
-_PLACES = frozenset({"subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets"})
+_POSITION_OPTIONS = frozenset({"subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets"})
 
 
 def jvm_options(spark: SparkSession, given: Mapping[str, str]) -> dict[str, str] | None:
@@ -90,5 +90,5 @@ def _resolved(options: ReadOptions, served: dict[str, str]) -> dict[str, str] | 
         queues.setdefault(span.key.topic, []).append(span.key.queue_id)
         limits["startingOffsets"].setdefault(span.key.topic, {})[span.key.queue_id] = span.begin
         limits["endingOffsets"].setdefault(span.key.topic, {})[span.key.queue_id] = span.end
-    kept = {name: text for name, text in served.items() if name not in _PLACES}
+    kept = {name: text for name, text in served.items() if name not in _POSITION_OPTIONS}
     return kept | {"assign": json.dumps(queues)} | {name: json.dumps(offsets) for name, offsets in limits.items()}

@@ -86,7 +86,7 @@ def plan_stream_write(
     why = f"broker {name} cannot publish a micro-batch whole" if name else "several brokers cannot publish one together"
     if options.delivery == EXACTLY_ONCE:
         raise WriteError(f"option delivery=exactly-once: {why}")
-    tell_once(f"rows of this stream are delivered at least once: {why}")
+    warn_once(f"rows of this stream are delivered at least once: {why}")
     return WritePlan(options, columns)
 
 
@@ -103,7 +103,7 @@ def _only_broker(route: TopicRoute, topic: str | None) -> str | None:
     )
 
 
-def tell_once(text: str) -> None:
+def warn_once(text: str) -> None:
     """Print a line once for the user of the job."""
     if text not in _told:
         _told.add(text)

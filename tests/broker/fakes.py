@@ -268,7 +268,7 @@ class FakeStore:
     def delete_topic(self, topic: str) -> None:
         self.deleted.append(topic)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         self.looks += 1
 
     def log_state(self) -> LogState:

@@ -277,7 +277,7 @@ def test_a_broker_on_an_ipv6_address_serves(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
-def doors_named(broker: RunningBroker) -> list[str]:
+def warned_properties(broker: RunningBroker) -> list[str]:
     return [line.rpartition(": set ")[2] for line in broker.log_tail(20_000).splitlines() if "listener " in line]
 
 
@@ -285,7 +285,7 @@ def test_each_open_door_gets_one_line_at_the_start(tmp_path: Path) -> None:
     """127.1 is a name as far as a door can tell, and loopback for the kernel."""
     with RunningBroker(tmp_path / "store", {**SMALL, "bindAddress": "127.1", "adminAddresses": "127.0.0.1"}) as broker:
         served = "brokerAddresses (--namesrv-set of ringmq serve)"
-        assert doors_named(broker) == ["haAllowedNetworks", "httpAllowedNetworks", served]
+        assert warned_properties(broker) == ["haAllowedNetworks", "httpAllowedNetworks", served]
         with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
             text = answer.read().decode()
         assert value(text, "ringmq_open_doors", property="haAllowedNetworks") == 1

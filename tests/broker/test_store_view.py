@@ -125,7 +125,7 @@ def test_what_retention_took_is_let_go(tmp_path: Path) -> None:
     assert view.log_file(0) is not None
     paths[0].unlink()
     assert f"{paths[0]} (deleted)" in Path("/proc/self/maps").read_text()
-    view.look_again()
+    view.refresh()
     assert f"{paths[0]} (deleted)" not in Path("/proc/self/maps").read_text()
     assert store.commit_log.min_offset == config.commit_log_file_bytes
     assert view.log_file(0) is None

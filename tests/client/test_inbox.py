@@ -12,7 +12,7 @@ def new_inbox(*, exclusive: bool = False, count_max: int = 100, bytes_max: int =
     return Inbox(exclusive=exclusive, count_max=count_max, bytes_max=bytes_max)
 
 
-def new_shelf(queue_id: int = 0, taken: list[int] | None = None) -> ProcessQueue:
+def new_queue(queue_id: int = 0, taken: list[int] | None = None) -> ProcessQueue:
     log = [] if taken is None else taken
     return ProcessQueue(MessageQueue("T", "a", queue_id), lambda: log.append(queue_id))
 
@@ -28,7 +28,7 @@ def take(inbox: Inbox, count_max: int) -> list[int]:
 
 def test_shelves_are_served_in_turn_and_counted() -> None:
     taken: list[int] = []
-    inbox, one, two = new_inbox(), new_shelf(1, taken), new_shelf(2, taken)
+    inbox, one, two = new_inbox(), new_queue(1, taken), new_queue(2, taken)
     inbox.put(one, stored(0, 1, 2, body=b"aa"))
     inbox.put(two, stored(9))
     inbox.put(one, stored(3, body=b"aa"))
@@ -39,7 +39,7 @@ def test_shelves_are_served_in_turn_and_counted() -> None:
 
 
 def test_a_busy_shelf_keeps_nobody_from_a_turn() -> None:
-    inbox, one, two = new_inbox(), new_shelf(1), new_shelf(2)
+    inbox, one, two = new_inbox(), new_queue(1), new_queue(2)
     for offset in range(6):
         inbox.put(one, stored(offset))
         if offset == 1:
@@ -48,7 +48,7 @@ def test_a_busy_shelf_keeps_nobody_from_a_turn() -> None:
 
 
 def test_a_discarded_shelf_is_forgotten_and_what_was_given_out_is_stale() -> None:
-    inbox, one, two = new_inbox(), new_shelf(1), new_shelf(2)
+    inbox, one, two = new_inbox(), new_queue(1), new_queue(2)
     inbox.put(one, stored(0, 1))
     inbox.put(two, stored(5))
     delivery = inbox.claim()
@@ -62,7 +62,7 @@ def test_a_discarded_shelf_is_forgotten_and_what_was_given_out_is_stale() -> Non
 
 
 def test_a_cleared_shelf_keeps_what_was_given_out() -> None:
-    inbox, process_queue = new_inbox(), new_shelf()
+    inbox, process_queue = new_inbox(), new_queue()
     inbox.put(process_queue, stored(0, 1))
     delivery = inbox.claim()
     inbox.clear(process_queue)
@@ -72,7 +72,7 @@ def test_a_cleared_shelf_keeps_what_was_given_out() -> None:
 
 
 def test_an_exclusive_inbox_gives_one_message_of_a_shelf_at_a_time() -> None:
-    inbox, one, two = new_inbox(exclusive=True), new_shelf(1), new_shelf(2)
+    inbox, one, two = new_inbox(exclusive=True), new_queue(1), new_queue(2)
     inbox.put(one, stored(0, 1))
     inbox.put(two, stored(7))
     inbox.put(one, stored(2))
@@ -94,7 +94,7 @@ def test_an_exclusive_inbox_gives_one_message_of_a_shelf_at_a_time() -> None:
 
 
 def test_what_follows_a_discard_waits_for_the_handler_at_work() -> None:
-    inbox, process_queue = new_inbox(exclusive=True), new_shelf()
+    inbox, process_queue = new_inbox(exclusive=True), new_queue()
     inbox.put(process_queue, stored(5))
     first = inbox.claim()
     assert first is not None
@@ -116,7 +116,7 @@ def test_what_follows_a_discard_waits_for_the_handler_at_work() -> None:
 
 def test_a_paused_shelf_gives_nothing_and_keeps_its_order() -> None:
     for exclusive in (False, True):
-        inbox, one, two = new_inbox(exclusive=exclusive), new_shelf(1), new_shelf(2)
+        inbox, one, two = new_inbox(exclusive=exclusive), new_queue(1), new_queue(2)
         inbox.put(one, stored(0, 1))
         inbox.pause(one)
         inbox.put(one, stored(2))
@@ -130,7 +130,7 @@ def test_a_paused_shelf_gives_nothing_and_keeps_its_order() -> None:
 
 def test_readers_that_found_it_full_are_told_of_room() -> None:
     taken: list[int] = []
-    inbox, one, two = new_inbox(count_max=3), new_shelf(1, taken), new_shelf(2, taken)
+    inbox, one, two = new_inbox(count_max=3), new_queue(1, taken), new_queue(2, taken)
     inbox.put(one, stored(0, 1, 2, 3))
     assert inbox.full
     inbox.notify_space(two)
@@ -147,7 +147,7 @@ def test_readers_that_found_it_full_are_told_of_room() -> None:
 
 def test_what_paused_shelves_hold_keeps_no_other_from_being_read() -> None:
     taken: list[int] = []
-    inbox, one, two = new_inbox(count_max=3), new_shelf(1, taken), new_shelf(2, taken)
+    inbox, one, two = new_inbox(count_max=3), new_queue(1, taken), new_queue(2, taken)
     inbox.put(one, stored(0, 1, 2))
     inbox.notify_space(two)
     inbox.pause(one)
@@ -166,7 +166,7 @@ def test_what_paused_shelves_hold_keeps_no_other_from_being_read() -> None:
     assert not inbox.full
     inbox.put(two, stored(10))
     assert inbox.full
-    heavy, process_queue = new_inbox(bytes_max=10), new_shelf()
+    heavy, process_queue = new_inbox(bytes_max=10), new_queue()
     heavy.put(process_queue, stored(0, body=b"x" * 10))
     heavy.pause(process_queue)
     assert not heavy.full
@@ -175,7 +175,7 @@ def test_what_paused_shelves_hold_keeps_no_other_from_being_read() -> None:
 
 
 async def test_waiters_are_woken_by_the_number_of_messages_and_by_the_close() -> None:
-    inbox, process_queue = new_inbox(), new_shelf()
+    inbox, process_queue = new_inbox(), new_queue()
     waiters = [asyncio.create_task(inbox.wait()) for _ in range(3)]
     await asyncio.sleep(0)
     inbox.put(process_queue, stored(0, 1))

@@ -36,8 +36,8 @@ pytestmark = [
 USER = '{"username":"%s","password":"%s"}'
 ADMIN = Credentials("admin", "admin-12345678")
 # the first TLS handshakes of a Java process take seconds on a busy machine
-PATIENT = RetryPolicy(budget_ms=30_000)
-IMPATIENT = RetryPolicy(attempts=1, budget_ms=10_000)
+LONG_BUDGET = RetryPolicy(budget_ms=30_000)
+SHORT_BUDGET = RetryPolicy(attempts=1, budget_ms=10_000)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def tls_file(path: Path, values: dict[str, object]) -> Path:
 @pytest.mark.parametrize("transport", ["tls", "plain"])
 async def test_signed_requests_are_served(secured: Secured, topic: str, transport: str) -> None:
     settings = secured.settings if transport == "tls" else secured.without_tls(ADMIN)
-    async with Producer(secured.namesrv, retry=PATIENT, settings=settings) as producer:
+    async with Producer(secured.namesrv, retry=LONG_BUDGET, settings=settings) as producer:
         await producer.send(Message(topic, b"slow way"))
         await producer.send_all([Message(topic, b"%d" % i) for i in range(20)])
         await producer.send_batch([Message(topic, b"in a batch", {"KEYS": "ü"}) for _ in range(2)])
@@ -121,7 +121,7 @@ async def test_signed_requests_are_served(secured: Secured, topic: str, transpor
 
 
 def test_the_blocking_client_signs_and_encrypts_too(secured: Secured, topic: str) -> None:
-    with blocking.Producer(secured.namesrv, retry=PATIENT, settings=secured.settings) as producer:
+    with blocking.Producer(secured.namesrv, retry=LONG_BUDGET, settings=secured.settings) as producer:
         producer.send(Message(topic, b"x"))
     with blocking.Consumer(
         topic, secured.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST, settings=secured.settings
@@ -170,7 +170,7 @@ async def test_a_wrong_key_is_told_what_to_do(
     secured: Secured, topic: str, credentials: Credentials | None, words: str
 ) -> None:
     settings = replace(secured.settings, credentials=credentials)
-    async with Producer(secured.namesrv, retry=IMPATIENT, settings=settings) as producer:
+    async with Producer(secured.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
         with pytest.raises(SendError) as caught:
             await producer.send(Message(topic, b"x"))
     assert caught.value.code == 16
@@ -187,7 +187,7 @@ async def test_whom_the_client_does_not_trust_it_does_not_tell_anything(secured:
         (replace(tls, server_name=None), "IP address mismatch"),
     ):
         settings = replace(secured.settings, tls=wrong)
-        async with Producer(secured.namesrv, retry=IMPATIENT, settings=settings) as producer:
+        async with Producer(secured.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
             with pytest.raises(SendError) as caught:
                 await producer.send(Message(topic, b"x"))
         assert isinstance(caught.value.cause, TlsError)
@@ -198,7 +198,7 @@ async def test_a_broker_that_wants_a_certificate_says_so(secured: Secured, topic
     assert secured.settings.tls is not None
     bare = replace(secured.settings.tls, certificate_file=None, key_file=None)
     settings = replace(secured.settings, tls=bare)
-    async with Producer(secured.namesrv, retry=IMPATIENT, settings=settings) as producer:
+    async with Producer(secured.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
         with pytest.raises(SendError) as caught:
             await producer.send(Message(topic, b"x"))
     assert "tls.certificate_file" in str(caught.value)

@@ -14,7 +14,7 @@ from ringmq.client.retry import RetryPolicy
 from tests.certificates import Authority, Pair
 from tests.client.fake_broker import FakeCluster
 
-IMPATIENT = RetryPolicy(attempts=1, budget_ms=400)
+SHORT_BUDGET = RetryPolicy(attempts=1, budget_ms=400)
 
 
 @pytest.fixture(scope="module")
@@ -47,12 +47,12 @@ async def send(cluster: FakeCluster, tls: TlsSettings | None, kind: str = "async
     """One message by the client of a kind."""
     settings = ConnectionSettings(connect_timeout_ms=1000, tls=tls)
     if kind == "asyncio":
-        async with Producer(cluster.namesrv, retry=IMPATIENT, settings=settings) as producer:
+        async with Producer(cluster.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
             await producer.send(Message("T", b"x"))
         return
 
     def send_blocking() -> None:
-        with blocking.Producer(cluster.namesrv, retry=IMPATIENT, settings=settings) as producer:
+        with blocking.Producer(cluster.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
             producer.send(Message("T", b"x"))
 
     await asyncio.to_thread(send_blocking)

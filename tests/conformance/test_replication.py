@@ -174,8 +174,8 @@ def test_the_slave_serves_everything_to_a_stock_consumer(group: Group, stock_cli
     count = len(wanted)
     assert group.slave is not None
     known = group.slave.store / "config" / "topics.json"
-    patience = STOCK_FIRST_SYNCHRONISATION_S if group.slave.kind == "stock" else OURS_FIRST_SYNCHRONISATION_S
-    wait_until(lambda: known.exists() and TOPIC in known.read_text(), "the slave knows the topic", patience)
+    timeout_s = STOCK_FIRST_SYNCHRONISATION_S if group.slave.kind == "stock" else OURS_FIRST_SYNCHRONISATION_S
+    wait_until(lambda: known.exists() and TOPIC in known.read_text(), "the slave knows the topic", timeout_s)
     group.master.stop()
     seen = stock_client.call("consumeAll", group.namesrv, topic=TOPIC, group="AfterTheMaster", count=count, seconds=40)
     assert [message["queueOffset"] for message in seen] == [message["queueOffset"] for message in wanted]

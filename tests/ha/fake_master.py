@@ -40,11 +40,11 @@ class FakeMaster:
             if len(first) < 8:
                 return
             reports += struct.unpack(">q", first)
-            threading.Thread(target=self._say, args=(number, link, reports[0]), daemon=True).start()
+            threading.Thread(target=self._send_log, args=(number, link, reports[0]), daemon=True).start()
             while len(data := stream.read(8)) == 8:
                 reports += struct.unpack(">q", data)
 
-    def _say(self, number: int, link: socket.socket, first_report: int) -> None:
+    def _send_log(self, number: int, link: socket.socket, first_report: int) -> None:
         with contextlib.suppress(OSError):
             for piece in self._script(number, first_report):
                 link.sendall(piece)

@@ -145,11 +145,11 @@ def _reported(stage: MasterStage, now_ms: int, peer: int, reported: int, sent: i
     sent = stage.log.append_offset if sent is None else sent
     stage.change(peer, reported_offset=reported, sent_offset=sent)
     stage.silent_since_ms[peer] = now_ms if sent > reported else 0
-    return _look(stage, now_ms)
+    return _poll(stage, now_ms)
 
 
 @phrase(r"everything is sent")
-def _look(stage: MasterStage, now_ms: int) -> list[str]:
+def _poll(stage: MasterStage, now_ms: int) -> list[str]:
     streaming = [slot for slot in range(PEERS_MAX) if stage.peers[slot].transfer]
     for slot in streaming:
         if stage.log.append_offset > stage.peers[slot].sent_offset and not stage.silent_since_ms[slot]:

@@ -76,7 +76,7 @@ class RawSlave:
             time.sleep(CONNECT_AGAIN_S)  # span: as long as a slave may take to come back
 
     def _follow(self, link: socket.socket) -> None:
-        self._say(link, force=True)
+        self._report(link, force=True)
         buffer = bytearray()
         link.settimeout(0.1)
         while not self._closing:
@@ -86,13 +86,13 @@ class RawSlave:
             try:
                 data = link.recv(1 << 20)
             except TimeoutError:
-                self._say(link)
+                self._report(link)
                 continue
             if not data:
                 return
             buffer += data
             self._take_frames(buffer)
-            self._say(link)
+            self._report(link)
 
     def _take_frames(self, buffer: bytearray) -> None:
         while len(buffer) >= 12:
@@ -108,7 +108,7 @@ class RawSlave:
             self.heartbeats += not length
             del buffer[: 12 + length]
 
-    def _say(self, link: socket.socket, *, force: bool = False) -> None:
+    def _report(self, link: socket.socket, *, force: bool = False) -> None:
         if force or (self.reports and self.end > self.reported):
             time.sleep(self._delay_s)  # span: the slave's disk
             self.reported = max(self.reported, self.end)

@@ -19,8 +19,8 @@ def test_without_a_manager_nothing_is_said(tmp_path: Path) -> None:
     assert manager.watchdog_ms == 0
     manager.ready("x")
     manager.alive()
-    with manager.patience():
-        assert threading.active_count() == 1 or all(one.name != "patience" for one in threading.enumerate())
+    with manager.extended_timeouts():
+        assert threading.active_count() == 1 or all(one.name != "extended-timeouts" for one in threading.enumerate())
 
 
 def test_messages(tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ def test_children_do_not_inherit_the_manager(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_patience_is_asked_for_while_there_is_work(
+def test_more_time_is_asked_for_while_there_is_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
 ) -> None:
     monkeypatch.setattr(notify, "STILL_WORKING_EVERY_S", 0.1)
     fake = FakeServiceManager(tmp_path)
     gc.disable()  # the garbage of a whole suite is work
     try:
-        with ServiceManager(fake.environment).patience():
+        with ServiceManager(fake.environment).extended_timeouts():
             for _ in range(8):
                 if works:
                     sum(range(500_000))

@@ -45,7 +45,7 @@ class Scene:
 def ask(scene: Scene, role: int, token: int, *, is_late: bool) -> None:
     """Send one ask. `is_late`: it expires in 3 ms."""
     head, position = ffi.new("struct rmq_inbox_record *"), ffi.new("uint64_t *")
-    received_ns = time.monotonic_ns() - (lib.RMQ_ASK_PATIENCE_MS * 1_000_000 - 3_000_000 if is_late else 0)
+    received_ns = time.monotonic_ns() - (lib.RMQ_ASK_TIMEOUT_MS * 1_000_000 - 3_000_000 if is_late else 0)
     head.type, head.role, head.pending = lib.RMQ_INBOX_COLD_FRAME, role, token
     head.role_generation, head.received_mono_ns = scene.kit.header.roles[role].generation, received_ns
     assert lib.rmq_inbox_put(scene.kit.plane, ANSWERER, head, bytes(token), token, position) == 0

@@ -325,7 +325,7 @@ static void serve(void)
     r.turn_used = 0;
     if (r.stalled_count) {
         rmq_receive_resume(&r);
-        rmq_shortage_look(&r);
+        rmq_shortage_poll(&r);
     }
     if (r.buffers_lent < r.lend_target)
         rmq_buffers_lend(&r);

@@ -23,7 +23,7 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 ROLE, ANSWERER = 25, len(answerer_plans(ROWS))
 """Its row of the table is the last."""
 CODE, OTHER = 270_099, 105
-PATIENCE_NS = lib.RMQ_ASK_PATIENCE_MS * 1_000_000
+TIMEOUT_NS = lib.RMQ_ASK_TIMEOUT_MS * 1_000_000
 INBOX_BYTES = 1 << 16
 MARGIN_NS = 20_000_000
 """Time from the begin of a round to the end of the ask's patience."""
@@ -117,7 +117,7 @@ def test_an_ask_that_no_start_has_met_in_time_is_refused_and_void(kit: AnswererK
             ResponseCode.SYSTEM_BUSY,
             "[OVERLOAD]the broker's echo process has not started in time, try again",
         )
-        assert time.monotonic() - began > lib.RMQ_ASK_PATIENCE_MS / 1000 - 0.1
+        assert time.monotonic() - began > lib.RMQ_ASK_TIMEOUT_MS / 1000 - 0.1
         kit.begin()
         record = lib.rmq_inbox_take(kit.plane, ANSWERER)
         assert lib.rmq_ask_is_void(kit.plane, ANSWERER, record), "the late process does nothing for it"
@@ -297,9 +297,9 @@ def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
             os._exit(answer())
         while not shared[READY]:
             os.sched_yield()
-        received_ns = time.monotonic_ns() - PATIENCE_NS + MARGIN_NS
+        received_ns = time.monotonic_ns() - TIMEOUT_NS + MARGIN_NS
         position = put(plane, number, received_ns=received_ns)
-        shared[BEGIN_NS] = received_ns + PATIENCE_NS + aim_ns + chance.randrange(-300_000, 300_000)
+        shared[BEGIN_NS] = received_ns + TIMEOUT_NS + aim_ns + chance.randrange(-300_000, 300_000)
         begun, given_up = False, False
         while not given_up and not begun:
             begun = plane.header.asks.answerer[ANSWERER].start_generation == role.generation

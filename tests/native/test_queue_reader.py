@@ -554,6 +554,6 @@ def test_twin_agrees_over_random_stores(tmp_path: Path, seed: int) -> None:
                 kit.marks.min_offset = SEGMENT_BYTES
                 log_file(kit, 0).unlink(missing_ok=True)
                 reader.tick()
-                store.look_again()
+                store.refresh()
             if number == 290:
                 lib.rmq_topic_set(kit.plane, 1, 0)

@@ -80,7 +80,7 @@ class Shell:
 
     def __init__(self, plane: Plane, role: int, source: QueueTarget, target: QueueTarget) -> None:
         self._plane, self._role, self._source, self._target = plane, role, source, target
-        self._republisher = Republisher(plane, role, self._recover, self._say)
+        self._republisher = Republisher(plane, role, self._recover, self._log)
 
     def turn(self) -> None:
         """Take completions, look at the source, do what the core says."""
@@ -103,7 +103,7 @@ class Shell:
         return following_copies(self._plane, reader, self._target.queue_slot, self._role, lane)
 
     @staticmethod
-    def _say(text: str) -> None:
+    def _log(text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} ringmq: echo {text}", file=sys.stderr, flush=True)
 
 

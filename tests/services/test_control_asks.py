@@ -9,7 +9,7 @@ from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
-from ringmq.services.control_asks import PATIENCE_MS, ControlAsks
+from ringmq.services.control_asks import TIMEOUT_MS, ControlAsks
 
 NOW = 1000
 TOPICS = (TopicConfig("A", 4, 4, 2), TopicConfig("B", 1, 1, 4))
@@ -51,7 +51,7 @@ def test_topics_are_asked_for_as_control_reads_them() -> None:
     control.tells = [AskAnswer(token, b"")]
     assert topics.has_news and topics.turn(NOW) and not topics.is_waiting
     assert ended == [None]
-    assert not topics.turn(NOW + PATIENCE_MS) and ended == [None], "it ends once"
+    assert not topics.turn(NOW + TIMEOUT_MS) and ended == [None], "it ends once"
 
 
 def test_a_refusal_of_control_keeps_its_words() -> None:
@@ -65,11 +65,11 @@ def test_a_refusal_of_control_keeps_its_words() -> None:
 
 def test_a_control_that_does_not_answer_is_busy() -> None:
     control, topics, ended = made()
-    assert not topics.turn(NOW + PATIENCE_MS - 1) and ended == []
-    assert topics.turn(NOW + PATIENCE_MS) and not topics.is_waiting
+    assert not topics.turn(NOW + TIMEOUT_MS - 1) and ended == []
+    assert topics.turn(NOW + TIMEOUT_MS) and not topics.is_waiting
     assert ended[0] is not None and ended[0].code == ResponseCode.SYSTEM_BUSY
     control.tells = [AskAnswer(control.asked[0][1], b"")]
-    assert topics.turn(NOW + PATIENCE_MS) and len(ended) == 1, "a late answer is for nobody"
+    assert topics.turn(NOW + TIMEOUT_MS) and len(ended) == 1, "a late answer is for nobody"
 
 
 def test_a_full_inbox_is_busy_at_once() -> None:

@@ -111,7 +111,7 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     service, lines = FakeService(), list[str]()
     inbox = Inbox(plane, ROLE)
     inbox.begin()
-    view = cast(Any, SimpleNamespace(look_again=lambda: None))
+    view = cast(Any, SimpleNamespace(refresh=lambda: None))
     topic_creator = ControlAsks(Asker(plane, ROLE, lib.RMQ_ROLE_CONTROL))
     config = BrokerConfig(slow_request_ms=500)
     loop = ServiceLoop(

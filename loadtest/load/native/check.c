@@ -6,7 +6,7 @@
 
 enum { READ_CONNECTIONS = 8 };
 /* Beyond the allowed time it goes on looking for a while, to tell late from lost. */
-static const double PATIENCE_MS = 20000;
+static const double TIMEOUT_MS = 20000;
 
 static double ms_since(uint64_t then)
 {
@@ -60,7 +60,7 @@ static int wait_for_queues(struct check *k, struct control *c, const struct chec
             k->queue_ms = at_ms;
             return 0;
         }
-        if (at_ms > plan->settle_ms + PATIENCE_MS) {
+        if (at_ms > plan->settle_ms + TIMEOUT_MS) {
             snprintf(k->trouble, sizeof k->trouble, "the queues hold %llu of %llu messages",
                      (unsigned long long)k->in_queues, (unsigned long long)sent->acked);
             return -1;
@@ -87,7 +87,7 @@ static int wait_for_key(struct check *k, struct control *c, const struct check_p
         int rc = control_has_key(c, lane_topic(&plan->lanes, lane, topic), key);
         if (rc != 0)
             return rc;
-        if (at_ms > plan->settle_ms + PATIENCE_MS)
+        if (at_ms > plan->settle_ms + TIMEOUT_MS)
             return 0;
         /* Time of the last look in vain: looking up many keys takes time of its own, which is not the index's. */
         k->index_ms = at_ms;

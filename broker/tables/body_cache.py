@@ -35,7 +35,7 @@ class _Making:
             self.error = error
 
 
-class SharedBody:
+class BodyCache:
     """The text. `make` gives the steps to it, `version` the table's current version. The text is kept until
     `forget`."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.requests.turns import Steps, finish
-from ringmq.broker.tables.shared_body import SharedBody
+from ringmq.broker.tables.body_cache import BodyCache
 
 STEPS = 10
 
@@ -47,7 +47,7 @@ def table() -> Table:
 @pytest.mark.parametrize("is_known", [True, False])
 def test_many_requests_cost_what_one_costs(table: Table, is_known: bool) -> None:
     table.steps_each = 1000
-    subject = SharedBody(table.make, (lambda: table.number) if is_known else object)
+    subject = BodyCache(table.make, (lambda: table.number) if is_known else object)
     asking = [subject.steps() for _ in range(100)]
     answers: list[bytes] = []
     while asking:
@@ -64,7 +64,7 @@ def test_many_requests_cost_what_one_costs(table: Table, is_known: bool) -> None
 
 
 def test_a_text_that_is_not_used_is_forgotten(table: Table) -> None:
-    subject = SharedBody(table.make, lambda: table.number)
+    subject = BodyCache(table.make, lambda: table.number)
     first = finish(subject.steps())
     assert finish(subject.steps()) is first
     assert table.steps == STEPS
@@ -77,7 +77,7 @@ def test_a_text_that_is_not_used_is_forgotten(table: Table) -> None:
 
 
 def test_what_no_request_waits_for_is_not_made(table: Table) -> None:
-    subject = SharedBody(table.make, lambda: table.number)
+    subject = BodyCache(table.make, lambda: table.number)
     dropped = subject.steps()
     advance(dropped)
     dropped.close()
@@ -87,7 +87,7 @@ def test_what_no_request_waits_for_is_not_made(table: Table) -> None:
 
 
 def test_an_error_is_for_all_who_wait(table: Table) -> None:
-    subject = SharedBody(table.make, lambda: table.number)
+    subject = BodyCache(table.make, lambda: table.number)
     table.breaks = True
     one, two = subject.steps(), subject.steps()
     advance(one)
@@ -103,7 +103,7 @@ def test_an_error_is_for_all_who_wait(table: Table) -> None:
 def test_no_answer_is_older_than_its_request(table: Table, seed: int) -> None:
     dice = random.Random(seed)
     version: Callable[[], Any] = (lambda: table.number) if seed % 2 else object
-    subject = SharedBody(table.make, version)
+    subject = BodyCache(table.make, version)
     open_requests: list[tuple[int, Steps[bytes]]] = []
     answered = 0
     for _ in range(600):
