@@ -16,6 +16,7 @@ from ringmq.broker.requests.access import Refusals
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Now, Outbox
 from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.admission import AdmissionRules
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
@@ -33,7 +34,6 @@ from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.retry_topics import RetryTopics
-from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.config_beans import DataVersion

@@ -177,8 +177,8 @@ class SlaveCore:
             master = before
         self._master = master
         linked = self.state in ("connecting", "handshake", "transfer")
-        judged_now = self.state in ("waiting", "transfer") and not before.broker and master.broker
-        if master.ha == before.ha and not judged_now:
+        decided_now = self.state in ("waiting", "transfer") and not before.broker and master.broker
+        if master.ha == before.ha and not decided_now:
             return []
         is_same = master.ha == before.ha
         why = "the address of the master's broker is known now" if is_same else "the master has another address"

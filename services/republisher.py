@@ -273,7 +273,9 @@ class Republisher:
         except (NotMappedError, NotConfirmedError):
             pass
         except DamagedError as error:  # its record may be in the log, so it is not passed over
-            self._log_trouble(f"waits: {error}; later messages of the queue are not published until the queue is rebuilt")
+            self._log_trouble(
+                f"waits: {error}; later messages of the queue are not published until the queue is rebuilt"
+            )
         return 0
 
     def publish(self, count: int, target: QueueTarget, lane: int = 0) -> int:

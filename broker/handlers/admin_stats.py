@@ -11,12 +11,12 @@ from ringmq.broker.handlers.long_bodies import concatenated, member_name, separa
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.request import Connection as Peer
 from ringmq.broker.requests.turns import Steps
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.consumers import ConsumerTable, Member
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import admin_headers as headers

@@ -10,13 +10,13 @@ from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, TopicTable, check_possible
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names

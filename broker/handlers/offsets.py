@@ -10,12 +10,12 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.long_bodies import concatenated, separated
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
+from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
-from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting import client_headers as headers
 from ringmq.remoting.admin_bodies import encode_queue_offsets

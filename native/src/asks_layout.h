@@ -87,7 +87,7 @@ struct rmq_answerer {
     int32_t codes[RMQ_ANSWERER_CODES_MAX]; /* supervisor, once: requests of clients that read workers bring to it */
     uint64_t consumed_to;        /* answerer: end of the last record that it gave up, before that leaves the inbox */
     uint64_t start_position;     /* answerer, at its start: asks before it were its predecessor's */
-    int64_t serving_since_ns;    /* answerer, at its start: an ask whose patience had ended by then is void */
+    int64_t serving_since_ns;    /* answerer, at its start: an ask whose time was over by then is void */
     uint32_t start_generation;   /* answerer: of its role, behind the two words */
     uint8_t pad[36];
     struct rmq_ring inbox;       /* byte ring of rmq_inbox_record: askers -> answerer */

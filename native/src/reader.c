@@ -211,7 +211,7 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_redo_run(r);
     if (r->stalled_count) {
         rmq_receive_resume(r);
-        rmq_shortage_poll(r);
+        rmq_eviction_poll(r);
     }
     if (r->buffers_lent < r->lend_target)
         rmq_buffers_lend(r);
@@ -228,8 +228,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
     int64_t wake_ms = r->tick_next_ms < r->scan_next_ms ? r->tick_next_ms : r->scan_next_ms;
     if (r->parked_next_ms < wake_ms)
         wake_ms = r->parked_next_ms;
-    if (r->stalled_count && r->shortage_next_ms < wake_ms)
-        wake_ms = r->shortage_next_ms;
+    if (r->stalled_count && r->eviction_next_ms < wake_ms)
+        wake_ms = r->eviction_next_ms;
     if (r->cold_count != r->asked[RMQ_CONTROL_ANSWERER] && r->asks_next_ms < wake_ms)
         wake_ms = r->asks_next_ms;
     if (r->stopping && wake_ms > r->now_ms + STOP_LOOK_MS)

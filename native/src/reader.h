@@ -35,7 +35,7 @@
 #define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
 #define RMQ_READ_STALE 19             /* completions and verdicts for closed connections, answers of clients without a waiting
                                        * request */
-#define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (reader_shortage.h) */
+#define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (reader_eviction.c) */
 #define RMQ_READ_CLOSED_LARGE 21      /* a frame larger than frame_bytes_max or than the arena's room for one */
 #define RMQ_READ_CLOSED_FULL 22       /* accepted beyond connections_max, or silent when places ran short */
 #define RMQ_READ_SHORT_MS 23          /* monotonic: the latest close of reason SHORTAGE or ANSWERS; 0 = never */

@@ -311,7 +311,7 @@ static void finish_some(struct rmq_reader *r)
 }
 
 /* Closes a half frame whose time is over. A shortage alone does not close a half frame that waits for a block here:
- * reader_shortage.c closes it when another frame needs its memory. */
+ * reader_eviction.c closes it when another frame needs its memory. */
 static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, uint32_t time_ms)
 {
     if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
@@ -321,7 +321,7 @@ static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, u
     if (lateness == RMQ_FRAME_LATE)
         rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
     else if (lateness == RMQ_FRAME_SHORT && !c->stall)
-        rmq_shortage_close(r, c, RMQ_READ_CLOSED_SHORTAGE);
+        rmq_evict(r, c, RMQ_READ_CLOSED_SHORTAGE);
 }
 
 void rmq_connections_tick(struct rmq_reader *r)

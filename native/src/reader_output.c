@@ -288,7 +288,7 @@ static void close_largest(struct rmq_reader *r)
     }
     uint64_t most = answers_most(r);
     for (uint32_t i = 0; i < count && r->answers_open > most - most / 8; i++)
-        rmq_shortage_close(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
+        rmq_evict(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
 }
 
 static struct rmq_piece *piece_at(struct rmq_output *out, uint32_t i) { return &out->pieces[(out->head + i) & (out->capacity - 1)]; }

@@ -14,7 +14,7 @@
 #include "reader.h"
 #include "reader_filter.h"
 #include "ring.h"
-#include "shortage_rules.h"
+#include "eviction_rules.h"
 #include "turn_rules.h"
 
 #define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
@@ -246,7 +246,7 @@ struct rmq_reader {
     uint8_t blocks_came_free; /* since the last check of connections that wait for some */
     struct rmq_zone block_zones[2]; /* for small frames alone; the rest */
     int64_t zones_next_ms, given_next_ms;
-    int64_t shortage_next_ms;
+    int64_t eviction_next_ms;
     int64_t block_freed_ms;  /* a block came free last */
     int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
     uint32_t hung_up_next;
@@ -401,10 +401,10 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 
-/* reader_shortage.c: the connections that are closed when buffers or blocks run short */
+/* reader_eviction.c: the connections that are closed when buffers or blocks run short */
 /* Closes it and notes that memory was short. */
-void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
-void rmq_shortage_poll(struct rmq_reader *r); /* after the stalled have had their turn */
+void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
+void rmq_eviction_poll(struct rmq_reader *r); /* after the stalled have had their turn */
 
 /* reader_watchdog.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once
  * a second. */

@@ -46,7 +46,7 @@ def test_recorded_requests_get_stocks_answers(scene: Scene, kind: str) -> None:
     for exchange in due_exchanges(scene, kind, "b", "vip"):
         if exchange.request.code in LATER_CODES:
             continue
-        wrong += [f"{exchange.label}: {text}" for text in judge(harness, exchange)]
+        wrong += [f"{exchange.label}: {text}" for text in check(harness, exchange)]
     assert not wrong, "\n".join(wrong)
 
 
@@ -64,7 +64,7 @@ def prepared_harness() -> Harness:
     return harness
 
 
-def judge(harness: Harness, exchange: Exchange) -> list[str]:
+def check(harness: Harness, exchange: Exchange) -> list[str]:
     """Run one request; what is wrong with the answer."""
     request, stock = exchange.request, exchange.answer
     prepare(harness, exchange)
@@ -78,7 +78,7 @@ def judge(harness: Harness, exchange: Exchange) -> list[str]:
     effects = harness.effects(request, connection, body_length)
     verdict = effects[-1]
     if isinstance(verdict, Run):
-        return judge_redo(harness, exchange)
+        return check_redo(harness, exchange)
     if isinstance(verdict, Release):
         return [] if request.is_oneway else ["no answer"]
     answer = verdict.command  # type: ignore[union-attr]
@@ -87,7 +87,7 @@ def judge(harness: Harness, exchange: Exchange) -> list[str]:
     return differences(exchange, answer)
 
 
-def judge_redo(harness: Harness, exchange: Exchange) -> list[str]:
+def check_redo(harness: Harness, exchange: Exchange) -> list[str]:
     request, stock = exchange.request, exchange.answer
     if request.code in SEND_CODES:
         if stock is not None and stock.code == 0:

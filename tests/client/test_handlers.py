@@ -534,13 +534,13 @@ async def test_a_message_of_an_assigned_queue_that_fails_comes_again() -> None:
 
 
 async def test_a_broker_that_refuses_an_expression_ends_the_start() -> None:
-    def judge(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+    def refuse_expressions(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
         if request.code != RequestCode.CHECK_CLIENT_CONFIG:
             return None
         return refuse(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, "a > does not parse")
 
     async with FakeCluster(topics={"T": 1}) as cluster:
-        cluster.rules.append(judge)
+        cluster.rules.append(refuse_expressions)
         with pytest.raises(BrokerError, match="does not parse"):
             await consumer_of(cluster, {"T": Sql92("a >")}).start()
 

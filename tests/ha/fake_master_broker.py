@@ -8,7 +8,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from tests.ha.frame_server import FrameServer
 
-Judge = Callable[[PeerClaim], HandshakeAnswer | None]
+Decide = Callable[[PeerClaim], HandshakeAnswer | None]
 """None: this broker is stock."""
 
 
@@ -20,8 +20,8 @@ def answer(verdict: str, offset: int = 0, *, confirm_offset: int = 0, start_id: 
 class FakeMasterBroker(FrameServer):
     """Serves connections from threads; `claims` are what slaves have said, in order."""
 
-    def __init__(self, judge: Judge) -> None:
-        self.judge = judge
+    def __init__(self, decide: Decide) -> None:
+        self.decide = decide
         self.claims: list[PeerClaim] = []
         super().__init__()
 
@@ -29,7 +29,7 @@ class FakeMasterBroker(FrameServer):
         assert request.code == RequestCode.HA_HANDSHAKE
         claim = handshake.claim_of(bytes(request.body))
         self.claims.append(claim)
-        said = self.judge(claim)
+        said = self.decide(claim)
         if said is None:
             return RemotingCommand.response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, body=handshake.body(said))

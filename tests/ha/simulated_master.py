@@ -218,7 +218,7 @@ class SimulatedMaster:
             case events.Close(peer=peer, why=why):
                 self.world.after_ms(0, self.close, self.connections[peer], why)
             case events.NotifyControl(news=core_module.LongerSlave()):
-                self.ledger.problem("a slave that was judged asks beyond the end")
+                self.ledger.problem("a slave with a verdict asks beyond the end")
 
     # -- connections ---------------------------------------------------------------------------------------------------
 

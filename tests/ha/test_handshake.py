@@ -55,7 +55,7 @@ def view(log: bytes, low: int = 0, rule: str = "refuse", **decided: str) -> Mast
     )  # fmt: skip
 
 
-def judged(slave: bytes, master: bytes, slave_low: int = 0, master_low: int = 0, **view_fields: str) -> Verdict:
+def verdict_of(slave: bytes, master: bytes, slave_low: int = 0, master_low: int = 0, **view_fields: str) -> Verdict:
     """The verdict at the end of the conversation."""
     own = view(master, master_low, **view_fields)
 
@@ -76,12 +76,12 @@ def changed(log: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize("length", [0, 1, WINDOW_BYTES - 1, WINDOW_BYTES, 300_000, 1_000_000])
 def test_a_beginning_of_the_masters_log_goes_on(length: int) -> None:
-    assert judged(LOG[:length], LOG) == Verdict(ACCEPT, length, "the slave's log is empty" if not length else "")
+    assert verdict_of(LOG[:length], LOG) == Verdict(ACCEPT, length, "the slave's log is empty" if not length else "")
 
 
 def test_an_empty_slave_starts_at_the_masters_minimum() -> None:
-    assert judged(b"", LOG, master_low=500_000).offset == 500_000
-    assert judged(b"", LOG, master_low=500_000).kind == START_AT
+    assert verdict_of(b"", LOG, master_low=500_000).offset == 500_000
+    assert verdict_of(b"", LOG, master_low=500_000).kind == START_AT
 
 
 def test_an_empty_slave_of_a_master_that_gives_the_newest_file() -> None:
@@ -99,7 +99,7 @@ def test_a_slave_that_began_afresh_goes_on_there() -> None:
 
 
 def test_deleted_log_is_said_to_be_lacking() -> None:
-    verdict = judged(LOG[:400_000], LOG, master_low=500_000)
+    verdict = verdict_of(LOG[:400_000], LOG, master_low=500_000)
     assert (verdict.kind, verdict.offset) == (START_AT, 500_000)
     assert "400000..500000" in verdict.reason
 
@@ -107,13 +107,13 @@ def test_deleted_log_is_said_to_be_lacking() -> None:
 @pytest.mark.parametrize("parted_at", [0, 1, 123_456, 700_000, 899_999])
 def test_logs_that_differ_are_held_and_salvaged_below_where_they_part(parted_at: int) -> None:
     slave = changed(LOG[:900_000], parted_at)
-    held = judged(slave, LOG)
+    held = verdict_of(slave, LOG)
     assert held.kind == HOLD
     assert held.offset <= parted_at
     assert not held.adopt
-    assert not judged(slave, LOG, rule=ADOPT).adopt, "a rule never drops what the master has written"
-    assert judged(slave, LOG, slave1=ADOPT) == replace(held, adopt=True)
-    salvaged = judged(slave, LOG, rule=SALVAGE)
+    assert not verdict_of(slave, LOG, rule=ADOPT).adopt, "a rule never drops what the master has written"
+    assert verdict_of(slave, LOG, slave1=ADOPT) == replace(held, adopt=True)
+    salvaged = verdict_of(slave, LOG, rule=SALVAGE)
     if held.offset:
         assert (salvaged.kind, salvaged.offset) == (CUT, held.offset)
     else:
@@ -126,7 +126,7 @@ def test_cuts_come_to_an_end() -> None:
         chance = random.Random(seed)
         slave = changed(LOG[: chance.randint(1, 1_000_000)], chance.randint(0, 999_999))
         master = LOG[: chance.randint(1, 1_000_000)]
-        while (verdict := judged(slave, master, rule=SALVAGE)).kind == CUT:
+        while (verdict := verdict_of(slave, master, rule=SALVAGE)).kind == CUT:
             assert verdict.offset < len(slave)
             slave = slave[: verdict.offset]
         assert verdict.kind in (ACCEPT, START_AT)
@@ -136,11 +136,11 @@ def test_cuts_come_to_an_end() -> None:
 
 def test_a_longer_slave_is_held_or_adopted_or_cut() -> None:
     master = LOG[:600_000]
-    assert judged(LOG, master) == Verdict(HOLD, 600_000, "slave 1 ends at 1000000, the master at 600000")
-    assert judged(LOG, master, rule=ADOPT).adopt
-    assert judged(LOG, master, rule=SALVAGE).offset == 600_000
-    assert judged(LOG, master, rule=ADOPT, slave1=SALVAGE).kind == CUT, "the operator's word goes before the rule"
-    assert judged(LOG, master, slave2=SALVAGE).kind == HOLD, "it was said of another slave"
+    assert verdict_of(LOG, master) == Verdict(HOLD, 600_000, "slave 1 ends at 1000000, the master at 600000")
+    assert verdict_of(LOG, master, rule=ADOPT).adopt
+    assert verdict_of(LOG, master, rule=SALVAGE).offset == 600_000
+    assert verdict_of(LOG, master, rule=ADOPT, slave1=SALVAGE).kind == CUT, "the operator's word goes before the rule"
+    assert verdict_of(LOG, master, slave2=SALVAGE).kind == HOLD, "it was said of another slave"
 
 
 def test_a_slave_that_may_not_count_holds_nobody_up() -> None:
@@ -169,15 +169,15 @@ def test_a_longer_slave_is_asked_for_the_bytes_below_the_masters_end() -> None:
     own = view(master)
     crc = lambda offset, length: zlib.crc32(master[offset : offset + length])  # noqa: E731
     assert decide(claim(LOG), own, crc) == Verdict(COMPARE, 600_000)
-    differs = judged(changed(LOG, 599_000), master, rule=ADOPT)
+    differs = verdict_of(changed(LOG, 599_000), master, rule=ADOPT)
     assert (differs.kind, differs.adopt) == (HOLD, False)
     assert differs.offset <= 599_000
 
 
 def test_a_master_without_a_log_is_not_what_a_slave_is_cut_to_silently() -> None:
-    assert judged(LOG, b"") == Verdict(HOLD, 0, "slave 1 ends at 1000000, the master at 0")
-    assert judged(LOG, b"", rule=ADOPT).adopt
-    verdict = judged(LOG, b"", slave_low=400_000, rule=ADOPT)
+    assert verdict_of(LOG, b"") == Verdict(HOLD, 0, "slave 1 ends at 1000000, the master at 0")
+    assert verdict_of(LOG, b"", rule=ADOPT).adopt
+    verdict = verdict_of(LOG, b"", slave_low=400_000, rule=ADOPT)
     assert (verdict.kind, verdict.adopt) == (HOLD, False)
     assert "begins at 400000" in verdict.reason
 

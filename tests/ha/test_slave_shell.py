@@ -137,14 +137,14 @@ def test_a_lost_link_shows_nothing_more_until_the_master_is_gone(
         FakeMasterBroker(lambda claim: answer(handshake.ACCEPT, confirm_offset=300_000)) as broker,
     ):
 
-        def judge(claim: PeerClaim) -> HandshakeAnswer:
+        def decide(claim: PeerClaim) -> HandshakeAnswer:
             if claim.operation == "join":
                 limits.append(slave.marks.confirm_limit)
             return answer(handshake.ACCEPT, confirm_offset=300_000)
 
         slave.follow(master, broker)
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
-        broker.judge = judge
+        broker.decide = decide
         master.cut()
         wait_until(lambda: len(limits) == 1, "it is there again")
         monkeypatch.setattr(slave_core, "MASTER_UNKNOWN_MS", 50)
@@ -224,7 +224,7 @@ def test_a_control_that_knows_less_takes_nothing_from_a_stream_that_runs(tmp_pat
         slave.follow(master, broker)
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
         slave.follow(master)
-        broker.judge = lambda claim: answer(handshake.ACCEPT, confirm_offset=300_000)
+        broker.decide = lambda claim: answer(handshake.ACCEPT, confirm_offset=300_000)
         wait_until(lambda: slave.marks.confirm_limit == 300_000, "the confirm offset comes over as before")
         master.cut()
         wait_until(lambda: len(master.reports) == 2 and master.reports[1], "it is back")
@@ -239,7 +239,7 @@ def test_a_verdict_about_the_log_ends_the_worker_with_an_order(tmp_path: Path, v
     ):
         slave.follow(master, broker)
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
-        broker.judge = lambda claim: answer(verdict, 2 * FILE_BYTES)
+        broker.decide = lambda claim: answer(verdict, 2 * FILE_BYTES)
         master.cut()
         assert slave.ended() == EXIT_RESTART_STORE
         assert read_task(slave.root) == StoreTask(action, 2 * FILE_BYTES)

@@ -13,8 +13,8 @@ static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 #include "reader_arena.c"
 #include "reader_connection.c"
 #include "reader_receive.c"
-#include "reader_shortage.c"
-#include "shortage_rules.c"
+#include "reader_eviction.c"
+#include "eviction_rules.c"
 #include "turn_rules.c"
 
 enum { CLIENTS = 500, ROUNDS = 4, BULK_MAX = 4, PROMISE_MS = 1000, ADVERSE_MS = 3000, CALM_MS = 1500, BUFFER_BYTES = 4096, FD_FIRST = 1 << 20, UNREAD_MAX = 50 };
@@ -325,7 +325,7 @@ static void serve(void)
     r.turn_used = 0;
     if (r.stalled_count) {
         rmq_receive_resume(&r);
-        rmq_shortage_poll(&r);
+        rmq_eviction_poll(&r);
     }
     if (r.buffers_lent < r.lend_target)
         rmq_buffers_lend(&r);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "reader_output.c"
-#include "shortage_rules.c"
+#include "eviction_rules.c"
 #include "turn_rules.c"
 
 enum { CLIENTS = 20, MUCH = 3 << 20, LITTLE = 1000, TURNS_MAX = 100 };
@@ -25,7 +25,7 @@ int rmq_engine_read_mapped(struct rmq_engine *engine, const void *at, uint32_t s
     return (void)engine, (void)at, (void)size, (void)tag, -1;
 }
 void rmq_connection_close(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { (void)reader, (void)c, (void)reason, exit(3); }
-void rmq_shortage_close(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(reader, c, reason); }
+void rmq_evict(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(reader, c, reason); }
 void rmq_connection_ended(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
 
 int main(void)

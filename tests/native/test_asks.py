@@ -26,7 +26,7 @@ CODE, OTHER = 270_099, 105
 TIMEOUT_NS = lib.RMQ_ASK_TIMEOUT_MS * 1_000_000
 INBOX_BYTES = 1 << 16
 MARGIN_NS = 20_000_000
-"""Time from the begin of a round to the end of the ask's patience."""
+"""Time from the begin of a round to the end of the ask's time-out."""
 READY, BEGIN_NS = 0, 1
 """Words that both processes of a race share."""
 PLAN = AnswererPlan(ROLE, frozenset({lib.RMQ_ROLE_READ, lib.RMQ_ROLE_READ + 1}), INBOX_BYTES, INBOX_BYTES, (CODE,))
@@ -268,7 +268,7 @@ def test_an_orphan_in_one_inbox_is_freed_while_its_neighbour_is_claimed(plane: K
 
 
 def test_an_ask_is_given_up_or_done_and_never_both(plane: Kit) -> None:
-    """The start of the answerer and the end of the ask's patience meet, in two processes, again and again.
+    """The start of the answerer and the end of the ask's time-out meet, in two processes, again and again.
 
     A round begins when both processes run. The next start moves towards the other outcome, the farther the longer the
     same one has come, until each has come often enough.

@@ -3,13 +3,13 @@
 #include <stdio.h>
 
 #include "reader_connection.c"
-#include "shortage_rules.c"
+#include "eviction_rules.c"
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
-void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(r, c, reason); }
+void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(r, c, reason); }
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }

@@ -10,7 +10,7 @@
 #include "reader_arena.c"
 #include "reader_connection.c"
 #include "reader_receive.c"
-#include "shortage_rules.c"
+#include "eviction_rules.c"
 #include "turn_rules.c"
 
 enum { BUFFERS = 256, BUFFER_BYTES = 16384, PAGES = 4096, CLIENTS = 4000, TURNS = 120, FIRST_TURN = 20, EVENTS = 256, LASTING = 32, SMALL = 100, PAUSE = 3 };
@@ -62,7 +62,7 @@ void rmq_output_forget(struct rmq_reader *reader, struct rmq_connection *c) { (v
 void rmq_output_closing(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
 void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
 uint64_t rmq_output_soft_limit(const struct rmq_reader *reader) { return (void)reader, 1000; }
-void rmq_shortage_close(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(reader, c, reason); }
+void rmq_evict(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(reader, c, reason); }
 void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;

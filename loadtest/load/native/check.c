@@ -77,7 +77,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* One key until it is found: 1, or 0 when the patience is over, or negative errno. */
+/* One key until it is found: 1, or 0 when the time is over, or negative errno. */
 static int wait_for_key(struct check *k, struct control *c, const struct check_plan *plan, uint32_t lane,
                         const char *key, uint64_t since_ns)
 {

@@ -1,5 +1,5 @@
-/* The rules of shortage_rules.h. */
-#include "shortage_rules.h"
+/* The rules of eviction_rules.h. */
+#include "eviction_rules.h"
 
 #define FIRST_BYTES 16384u /* of a frame, while there is plenty */
 #define FIRST_FACTOR 16u

@@ -6,16 +6,16 @@
 
 #include "reader_state.h"
 
-#define LOOK_MS 20
-#define VICTIMS_MAX 64  /* of one look at the blocks */
-#define HUNG_UP_MAX 256 /* sockets that one look asks */
+#define POLL_MS 20
+#define VICTIMS_MAX 64  /* of one poll of the blocks */
+#define HUNG_UP_MAX 256 /* sockets that one poll asks */
 
 struct victim {
     uint64_t rank;
     uint32_t connection;
 };
 
-void rmq_shortage_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason)
+void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason)
 {
     r->counters[RMQ_READ_SHORT_MS] = (uint64_t)r->now_ms;
     rmq_connection_close(r, c, reason);
@@ -55,7 +55,7 @@ static void free_buffers(struct rmq_reader *r, uint64_t least)
         }
         if (!worst)
             return;
-        rmq_shortage_close(r, worst, worst->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
+        rmq_evict(r, worst, worst->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
     }
 }
 
@@ -138,12 +138,12 @@ static void make_room(struct rmq_reader *r, const struct rmq_connection *waiting
     struct victim victims[VICTIMS_MAX];
     uint32_t count = rmq_block_fits(r, waiting->room_bytes) ? 0 : victims_of(r, waiting, victims);
     for (uint32_t i = 0; i < count && !rmq_block_fits(r, waiting->room_bytes); i++)
-        rmq_shortage_close(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
+        rmq_evict(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
 }
 
 static void free_blocks(struct rmq_reader *r)
 {
-    r->shortage_next_ms = r->now_ms + LOOK_MS;
+    r->eviction_next_ms = r->now_ms + POLL_MS;
     close_hung_up(r);
     struct rmq_connection *least, *first = first_waiting(r, &least);
     r->room_least = least ? least->room_bytes : 0;
@@ -154,11 +154,11 @@ static void free_blocks(struct rmq_reader *r)
         make_room(r, first);
 }
 
-void rmq_shortage_poll(struct rmq_reader *r)
+void rmq_eviction_poll(struct rmq_reader *r)
 {
     free_buffers(r, RMQ_BUFFER_RANK_UNREAD);
     int is_last = rmq_buffers_last(r);
-    if (!is_last && r->now_ms < r->shortage_next_ms)
+    if (!is_last && r->now_ms < r->eviction_next_ms)
         return;
     free_blocks(r);
     if (!is_last)

@@ -1,8 +1,8 @@
-/* shortage_rules.h: the memory and time of half frames, and the order in which connections are closed when a reader's
- * receive buffers or blocks run short. Rules without state or clock; reader_shortage.c applies them.
- * Twin: tests/native/shortage_twin.py. */
-#ifndef RMQ_SHORTAGE_RULES_H
-#define RMQ_SHORTAGE_RULES_H
+/* eviction_rules.h: the memory and time of half frames, and the order in which connections are closed when a reader's
+ * receive buffers or blocks run short. Rules without state or clock; reader_eviction.c applies them.
+ * Twin: tests/native/eviction_twin.py. */
+#ifndef RMQ_EVICTION_RULES_H
+#define RMQ_EVICTION_RULES_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
 
 import random
 
+import eviction_twin as twin
 import pytest
-import shortage_twin as twin
 
 from ringmq.native import lib
 
