@@ -382,6 +382,10 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
 
         return self._loop.call(self._client.ack, messages)
 
+    def reject(self, message: MessageExt) -> bool:
+        """Store `message` among the group's dead letters. See the asyncio consumer's `reject`."""
+        return self._loop.run(self._client.reject(message))
+
     def commit(self) -> None:
         """Commit the current acknowledgements."""
         self._loop.run(self._client.commit())

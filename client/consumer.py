@@ -18,7 +18,7 @@ from ringmq.client.connections.name_servers import NameServers, RouteTable, pars
 from ringmq.client.connections.remoting_client import Deferred, RemotingClient
 from ringmq.client.consuming.allocation import AllocationStrategy, allocate_averagely
 from ringmq.client.consuming.commits import Commits
-from ringmq.client.consuming.consume_retry import ConsumeRetry
+from ringmq.client.consuming.consume_retry import ConsumeRetry, RejectMessage
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.consumer_admin import AdminRequests
 from ringmq.client.consuming.group_member import Assignment, GroupMember
@@ -26,9 +26,11 @@ from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules,
 from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
 from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets, default_offset_file
 from ringmq.client.consuming.lock_renewal import LockRenewer
+from ringmq.client.consuming.member_description import MemberDescription
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
 from ringmq.client.consuming.pull_decoding import queue_of
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
+from ringmq.client.consuming.send_backs import Rejects
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
 from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
@@ -40,21 +42,6 @@ from ringmq.client.security.files import expanded
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.consumer_bodies import (
-    PROP_CONSUME_ORDERLY,
-    PROP_CONSUME_TYPE,
-    PROP_CONSUMER_START_TIMESTAMP,
-    PROP_NAMESERVER_ADDR,
-    PROP_THREADPOOL_CORE_SIZE,
-)
-from ringmq.remoting.heartbeat import (
-    BROADCASTING,
-    CLUSTERING,
-    CONSUME_ACTIVELY,
-    CONSUME_PASSIVELY,
-    ConsumerData,
-    HeartbeatData,
-)
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
 
@@ -123,6 +110,9 @@ class Consumer:
         self._timestamp_ms = timestamp_ms
         self._options = options or PullOptions()
         self._allocate = None if broadcast else allocate
+        self._description = MemberDescription(
+            group, self.client_id, self._name_server_addresses, consume_from, self._manual, ordered, broadcast
+        )
         self._settings = settings or ConnectionSettings()
         scoped = with_namespace(self._settings.namespace, group)
         file = expanded(offset_file or default_offset_file(scoped), "offset_file") if broadcast else None
@@ -321,6 +311,21 @@ class Consumer:
             run_quietly(interceptor.after_consume, self.group, acked, None)
         return len(acked)
 
+    async def reject(self, message: MessageExt) -> bool:
+        """Store `message` among the dead letters of the group (`%DLQ%group`), then acknowledge it.
+
+        False for a message that `ack` would not count: nothing is sent. Raises `ValueError` in broadcasting groups,
+        which have no dead letters, and `RingmqError` if the broker does not answer or refuses; the message is open
+        then.
+        """
+        self._check_started()
+        if self._broadcast:
+            raise ValueError(f"group {self.group} is broadcasting: its messages have no dead letter topic")
+        rejected = await self._rejects.reject(self._readers.get(queue_of(message)), message)
+        for interceptor in self._interceptors if rejected else ():
+            run_quietly(interceptor.after_consume, self.group, [message], RejectMessage())
+        return rejected
+
     async def commit(self) -> None:
         """Commit the current acknowledgements. Raises the first error, after all commits were tried."""
         self._check_started()
@@ -417,7 +422,10 @@ class Consumer:
         timeout_ms = self._settings.request_timeout_ms
         self._client = RemotingClient(self._settings, on_server_request=self._on_server_request)
         self._routes = RouteTable(NameServers(self._client, self._name_server_addresses, timeout_ms))
-        self._heartbeats = Heartbeats(self._client, self._routes, self._describe)
+        self._rejects = Rejects(self._client, self._routes, self.group)
+        self._heartbeats = Heartbeats(
+            self._client, self._routes, lambda: self._description.heartbeat(self._subscriptions.values())
+        )
         if self._offset_file is not None:
             self._offsets: QueueOffsets = LocalOffsets(self._client, self._routes, timeout_ms, self._offset_file)
         else:
@@ -567,27 +575,10 @@ class Consumer:
             return RemotingCommand.response_to(request, 0)
         return self._admin_requests.serve(address, request)
 
-    def _describe(self) -> HeartbeatData:
-        consumer = ConsumerData(
-            self.group,
-            consume_type=CONSUME_ACTIVELY if self._manual else CONSUME_PASSIVELY,
-            message_model=BROADCASTING if self._broadcast else CLUSTERING,
-            consume_from_where=self._consume_from.value,
-            subscriptions=list(self._subscriptions.values()),
-        )
-        return HeartbeatData(self.client_id, consumers=[consumer])
-
     def _properties(self) -> dict[str, str]:
-        """Return the consumer's own properties in the running info."""
-        return {
-            PROP_NAMESERVER_ADDR: ";".join(self._name_server_addresses),
-            PROP_CONSUME_TYPE: CONSUME_ACTIVELY if self._manual else CONSUME_PASSIVELY,
-            PROP_CONSUME_ORDERLY: str(self._ordered).lower(),
-            PROP_THREADPOOL_CORE_SIZE: str(0 if self._runner is None else self._runner.rules.concurrency),
-            PROP_CONSUMER_START_TIMESTAMP: str(self._started_ms),
-            "messageModel": BROADCASTING if self._broadcast else CLUSTERING,
-            "consumeFromWhere": self._consume_from.value,
-        }
+        return self._description.properties(
+            self._started_ms, 0 if self._runner is None else self._runner.rules.concurrency
+        )
 
     def _check_started(self) -> None:
         if not self._started:

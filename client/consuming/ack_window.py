@@ -50,6 +50,10 @@ class AckWindow:
             self._delivered = deque(offset for offset in delivered if offset in self._open)
         return True
 
+    def is_open(self, offset: int) -> bool:
+        """True if the message at `offset` is delivered and not acknowledged."""
+        return offset in self._open
+
     @property
     def open_count(self) -> int:
         """The number of messages that are delivered and not yet acknowledged."""

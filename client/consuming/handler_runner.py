@@ -17,11 +17,12 @@ from queue import SimpleQueue
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure, send_back_fields
+from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
 from ringmq.client.consuming.lock_renewal import LockRenewer
-from ringmq.client.errors import BrokerError, RingmqError, RouteError
+from ringmq.client.consuming.send_backs import send_back
+from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.client.interceptors import Interceptor, run_quietly
 from ringmq.client.runtimes.runtime import (
     Task,
@@ -32,12 +33,11 @@ from ringmq.client.runtimes.runtime import (
     without_stop_iteration,
 )
 from ringmq.client.runtimes.waiting import Signal
-from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.message import MessageExt
 
 log = logging.getLogger("ringmq.client")
 
-SEND_BACK_TIMEOUT_MS = 5000
 UNSUPPORTED_FOR_S = 60.0  # a broker that does not know send-back is not asked again so soon
 LEFT_AFTER_S = 1.0  # for cancelled handlers to end
 TURN_MESSAGES = 32  # handled by one worker before others of the event loop have a turn
@@ -316,15 +316,8 @@ class HandlerRunner:
         context, message, broker = self._context, delivery.message, delivery.message.broker_name
         if self._unsupported.get(broker, 0.0) > time.monotonic():
             return False
-        fields = send_back_fields(message, context.group, delay_level, self.rules.retry)
         try:
-            route = context.routes.known(delivery.process_queue.queue.topic)  # None: unsubscribed
-            address = None if route is None else route.master_address(broker)
-            if address is None:
-                raise RouteError(f"no master of broker {broker} is registered")
-            await context.client.call(
-                address, RequestCode.CONSUMER_SEND_MSG_BACK, fields, timeout_ms=SEND_BACK_TIMEOUT_MS
-            )
+            await send_back(context.client, context.routes, context.group, message, delay_level, self.rules.retry)
         except RingmqError as error:
             if isinstance(error, BrokerError) and error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
                 self._unsupported[broker] = time.monotonic() + UNSUPPORTED_FOR_S

@@ -151,6 +151,11 @@ class QueueReader:
             self._task.cancel()
             self.start(window.committable_offset)
 
+    def is_open(self, offset: int) -> bool:
+        """True if the message at `offset` is delivered and not acknowledged."""
+        window = self._core.window
+        return window is not None and window.is_open(offset)
+
     def ack(self, offset: int) -> bool:
         """Acknowledge one message. False if it is not open."""
         window = self._core.window

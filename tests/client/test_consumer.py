@@ -2,11 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ringmq.client import ClientClosedError, ConsumeFrom, Consumer, Message, MessageExt, MessageQueue, PullOptions
+from ringmq.client import (
+    BrokerError,
+    ClientClosedError,
+    ConsumeFrom,
+    Consumer,
+    Message,
+    MessageExt,
+    MessageQueue,
+    PullOptions,
+)
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import HeartbeatData
@@ -591,3 +601,42 @@ async def test_dead_letters_count_as_processed_when_the_next_is_asked_for(ordere
             assert await consumer.poll(timeout_ms=0) == []
             await consumer.commit()
             assert cluster.broker.committed["g", "%DLQ%other", 0] == 2
+
+
+async def test_a_message_whose_rejection_fails_stays_open() -> None:
+    sent: list[dict[str, str]] = []
+
+    def take_back(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code != RequestCode.CONSUMER_SEND_MSG_BACK:
+            return None
+        sent.append(request.ext_fields)
+        if len(sent) == 1:
+            return refuse(request, ResponseCode.SYSTEM_ERROR, "not now")
+        return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
+
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 3)
+        cluster.rules.append(take_back)
+        async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
+            messages = await take(consumer, 3)
+            with pytest.raises(BrokerError, match="not now"):
+                await consumer.reject(messages[1])
+            consumer.ack([messages[0], messages[2]])
+            await consumer.commit()
+            assert cluster.broker.committed["g", "T", 0] == 1
+            assert await consumer.reject(messages[1])
+            await consumer.commit()
+            assert cluster.broker.committed["g", "T", 0] == 3
+            assert not await consumer.reject(messages[1])
+        assert [(fields["offset"], fields["delayLevel"], fields["group"]) for fields in sent] == [("1", "-1", "g")] * 2
+
+
+async def test_a_broadcasting_group_has_no_dead_letters(tmp_path: Path) -> None:
+    async with FakeCluster(topics={"T": 1}) as cluster:
+        fill(cluster, "T", 0, 1)
+        async with Consumer(
+            "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, broadcast=True, offset_file=tmp_path / "offsets"
+        ) as consumer:
+            (message,) = await take(consumer, 1)
+            with pytest.raises(ValueError, match="group g is broadcasting"):
+                await consumer.reject(message)

@@ -20,6 +20,7 @@ from ringmq.client import (
     Producer,
     RejectMessage,
     RetryLater,
+    RouteError,
     Sql92,
     compose_message,
 )
@@ -54,6 +55,21 @@ async def run_until(consumer: Consumer, done: Callable[[], object], handler: Any
             await asyncio.sleep(0.01)  # poll
         await consumer.close()
         await running
+
+
+async def dead_letters(server: Server, group: str, count: int) -> list[MessageExt]:
+    """At least `count` messages of the group's dead letter topic, and what comes within another second."""
+    dead: list[MessageExt] = []
+    async with consumer_of(server, None, f"r_{group}") as reader, asyncio.timeout(60):
+        while len(dead) < count:
+            try:
+                if not reader.assignment():
+                    await reader.assign(await reader.queues(f"%DLQ%{group}"))
+            except RouteError:
+                await asyncio.sleep(0.2)  # poll: the topic is made with its first message
+                continue
+            dead += await reader.poll(timeout_ms=1000)
+        return dead + await reader.poll(timeout_ms=1000)
 
 
 async def test_handlers_get_everything_and_their_group_goes_on_behind_it(server: Server, topic: str) -> None:
@@ -107,19 +123,29 @@ async def test_after_too_many_failures_a_message_is_a_dead_letter(server: Server
     async with consumer_of(server, topic, group) as consumer:
         retry = ConsumeRetry(max_reconsume_times=1, delay_level=1)
         await run_until(consumer, lambda: len(tries) == 4 and tries[b"0"] == 2, handle, retry=retry)
-    async with consumer_of(server, None, f"r_{topic}") as reader:
-        async with asyncio.timeout(30):
-            dead: list[MessageExt] = []
-            while len(dead) < 2:
-                try:
-                    if not reader.assignment():
-                        await reader.assign(await reader.queues(f"%DLQ%{group}"))
-                except Exception:
-                    await asyncio.sleep(0.2)  # poll: the topic is made with its first message
-                    continue
-                dead += await reader.poll(timeout_ms=1000)
+    dead = await dead_letters(server, group, 2)
     assert {message.body for message in dead} == {b"0", b"1"}
     assert tries == {b"first": 1, b"0": 2, b"1": 1, b"2": 1}
+
+
+async def test_a_rejected_message_is_one_dead_letter_and_acknowledged(server: Server, topic: str) -> None:
+    group = f"g_{topic}"
+    await fill(server, topic, 3, queues=1)
+    async with consumer_of(server, topic, group, auto_ack=False) as consumer:
+        messages: list[MessageExt] = []
+        async with asyncio.timeout(60):
+            while len(messages) < 4:
+                messages += await consumer.poll()
+        rejected = next(message for message in messages if message.body == b"1")
+        assert sorted(await asyncio.gather(consumer.reject(rejected), consumer.reject(rejected))) == [False, True]
+        assert not await consumer.reject(rejected)
+        assert consumer.ack(messages) == 3, "the rejected one is acknowledged already"
+    (dead,) = await dead_letters(server, group, 1)
+    assert (dead.body, dead.reconsume_times) == (b"1", 1)
+    assert dead.properties["ORIGIN_MESSAGE_ID"] == rejected.offset_msg_id
+    assert dead.properties["RETRY_TOPIC"] == topic
+    async with consumer_of(server, topic, group) as consumer:
+        assert await consumer.poll(timeout_ms=500) == []
 
 
 async def test_members_of_an_ordered_group_hand_queues_over_in_order(
