@@ -33,6 +33,7 @@ public final class StockClient {
         TopicOps.register();
         SendScenarios.register();
         PushScenarios.register();
+        RetryScenarios.register();
         OrderlyMember.register();
         GroupScenarios.register();
         PullScenarios.register();

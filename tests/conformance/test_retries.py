@@ -1,0 +1,105 @@
+"""Stock's push consumers whose messages fail, the same program against both brokers: retries, dead letters, order."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.conformance.servers import SMALL_FILES, Server
+from tests.conformance.stock_client import StockClient
+
+LEVELS = 18
+RETRIES = 16
+EACH = 3
+SETTINGS = {**SMALL_FILES, "messageDelayLevel": " ".join(["1s"] * LEVELS)}
+ATTEMPTS = {"fails": RETRIES + 1, "third": 3, "at-once": 1, "good": 1}
+"""Attempts at a message of each outcome."""
+
+
+@pytest.fixture(scope="module")
+def retrying(kind: str, started: Callable[..., Server]) -> Server:
+    """A server whose delay levels are a second each."""
+    return started(kind, "retries", settings=SETTINGS)
+
+
+def of_body(messages: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The stored messages by body, fewest failures first."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for message in sorted(messages, key=lambda message: message["reconsumeTimes"]):
+        found.setdefault(message["body"], []).append(message)
+    return found
+
+
+def origin(message: dict[str, Any]) -> str:
+    """The offset id of a message: its store host and its position in the log."""
+    host, port = message["storeHost"].split(":")
+    numbers = "".join(f"{int(number):02X}" for number in host.split("."))
+    return f"{numbers}{int(port):08X}{message['commitLogOffset']:016X}"
+
+
+def check_copies(sent: dict[str, Any], copies: list[dict[str, Any]]) -> None:
+    """Copies have the fields of the message that was sent, whichever copy they were made of.
+
+    Of preparedTransactionOffset only a dead letter's is compared: RingMQ's delayed deliveries name their source in it.
+    """
+    for copy in copies:
+        if copy["topic"].startswith("%DLQ%"):
+            assert copy["preparedTransactionOffset"] == 0
+        for field in ("body", "bodyCRC", "bornTimestamp", "bornHost", "flag", "msgId"):
+            assert copy[field] == sent[field], (field, copy)
+
+
+def test_a_failing_message_is_retried_up_to_the_dead_letters(retrying: Server, stock_client: StockClient) -> None:
+    group, topic = "JavaRetries", "Retries"
+    seen = stock_client.call(
+        "retries", retrying.namesrv, timeout_s=200, topic=topic, group=group, outcomes=list(ATTEMPTS), each=EACH,
+        attempts=EACH * sum(ATTEMPTS.values()), dead=2 * EACH, retried=EACH * (RETRIES + 2), waitSeconds=90,
+    )  # fmt: skip
+    sent = {body: messages[0] for body, messages in of_body(seen["sent"]).items()}
+    dead, retried = of_body(seen["dead"]), of_body(seen["retried"])
+    print(f"{retrying.kind}: {sum(map(len, seen['attempts'].values()))} attempts, "
+          f"{len(seen['retried'])} retries, {len(seen['dead'])} dead letters")  # fmt: skip
+    wanted = {f"{outcome} {i}": list(range(times)) for outcome, times in ATTEMPTS.items() for i in range(EACH)}
+    assert seen["attempts"] == wanted
+    assert {body: len(copies) for body, copies in retried.items()} == {
+        body: len(times) - 1 for body, times in wanted.items() if len(times) > 1
+    }
+    assert {body: len(copies) for body, copies in dead.items()} == {
+        body: 1 for body in wanted if body.startswith(("fails", "at-once"))
+    }
+    for body, message in sent.items():
+        check_copies(message, [*retried.get(body, []), *dead.get(body, [])])
+        added = {"ORIGIN_MESSAGE_ID": origin(message), "RETRY_TOPIC": topic, "WAIT": "false"}
+        place = {"REAL_TOPIC": f"%RETRY%{group}", "REAL_QID": "0"}
+        for times, copy in enumerate(retried.get(body, []), 1):
+            level = {"DELAY": str(min(2 + times, LEVELS))}
+            assert copy["reconsumeTimes"] == times
+            assert copy["properties"] == message["properties"] | added | place | level
+        for letter in dead.get(body, []):
+            assert letter["reconsumeTimes"] == len(wanted[body])
+            came_back = place if body in retried else {}
+            assert letter["properties"] == message["properties"] | added | came_back | {"DELAY": "0"}
+
+
+def test_an_orderly_group_waits_for_its_message_then_gives_it_up(retrying: Server, stock_client: StockClient) -> None:
+    group, topic, reconsume_max, each = "JavaOrderlyRetries", "OrderlyRetries", 3, 6
+    seen = stock_client.call(
+        "orderlyRetries", retrying.namesrv, timeout_s=200, topic=topic, group=group, each=each,
+        reconsumeMax=reconsume_max, attempts=2 * each + reconsume_max + 1, dead=1, retried=0, waitSeconds=60,
+    )  # fmt: skip
+    sent = {body: messages[0] for body, messages in of_body(seen["sent"]).items()}
+    print(f"{retrying.kind}: {sum(map(len, seen['attempts'].values()))} attempts, {len(seen['dead'])} dead letters")
+    first = [f"0-{number}" for number in range(each)]
+    second = [f"1-{number}" for number in range(each)]
+    assert seen["order"] == [first[:2] + ["0-2"] * (reconsume_max + 1) + first[3:], [*second[:3], "1-3", *second[3:]]]
+    assert seen["attempts"]["0-2"] == list(range(reconsume_max + 1)) and seen["attempts"]["1-3"] == [0, 1]
+    assert seen["retried"] == []
+    (letter,) = seen["dead"]
+    failed = sent["0-2"]
+    assert (letter["body"], letter["reconsumeTimes"]) == ("0-2", reconsume_max + 1)
+    for field in ("bodyCRC", "flag", "preparedTransactionOffset", "msgId"):
+        assert letter[field] == failed[field], field
+    assert letter["properties"] == failed["properties"] | {
+        "DELAY": "-1", "MAX_RECONSUME_TIMES": str(reconsume_max), "ORIGIN_MESSAGE_ID": failed["msgId"],
+        "RECONSUME_TIME": str(reconsume_max + 1), "RETRY_TOPIC": topic,
+    }, "the client sends it by a request of its own"  # fmt: skip
