@@ -15,6 +15,7 @@ from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, PageText, parse_labels
 from ringmq.broker.exporter.topics import TopicFamilies
+from ringmq.broker.exporter.transactions import add_transactions
 from ringmq.broker.health import Heartbeats, readiness
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker_blocks import workers
@@ -64,6 +65,7 @@ class Collector:
         if config.broker_role != "SLAVE":  # what came in is the master's to tell: a sum over both would count it twice
             self._topics.add_to(page)
             self._delays.add_to(page, now_ms)
+            add_transactions(page, plane)
         self._groups.add_to(page, now_ms)
         engine.add_requests(page, plane)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())
