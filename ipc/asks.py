@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import dataclass
+from functools import cached_property
 
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import ffi, lib
@@ -59,6 +60,7 @@ class Inbox:
         self._plane = plane
         self._answerer = _answerer_of(plane, role)
         self.row = plane.header.asks.answerer[self._answerer]
+        self._head = ffi.new("struct rmq_verdict *")
 
     @property
     def answerer(self) -> int:
@@ -101,7 +103,7 @@ class Inbox:
         """Free an orphaned claim at the tail, if there is one."""
         return bool(lib.rmq_inbox_unblock(self._plane.struct, self._answerer))
 
-    @property
+    @cached_property
     def chunk_bytes(self) -> int:
         """Largest payload of one answer to a read worker."""
         capacity = int(self.row.answers[self._plane.readers[0].role].capacity)
@@ -113,15 +115,15 @@ class Inbox:
     ) -> bool:  # fmt: skip
         """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False if the ring is
         full. Raises ValueError if the answer is too large."""
-        head = ffi.new("struct rmq_verdict *")
+        head = self._head
         head.type, head.last = kind, int(last)
         head.connection, head.connection_generation = connection
         head.pending, head.asker_generation = pending, generation
-        data = ffi.from_buffer(payload)
-        code = int(lib.rmq_verdict_put(self._plane.struct, self._answerer, role, head, data, len(payload)))
+        data = payload if type(payload) is bytes else ffi.from_buffer(payload)
+        code = lib.rmq_verdict_put(self._plane.struct, self._answerer, role, head, data, len(payload))
         if code not in (0, -errno.ENOBUFS):
             raise ValueError(f"an answer of {len(payload)} bytes to role {role}: {os.strerror(-code)}")
-        return code == 0
+        return bool(code == 0)
 
     def answer_role(self, ask: Ask, payload: bytes) -> bool:
         """Answer an ask of a role without connections. False if the ring is full."""

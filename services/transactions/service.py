@@ -96,6 +96,8 @@ class TransactionService:
         self._round_at_ms = 0
         self._settings = config()
         """Those of this turn: a look at the file takes a system call."""
+        self._wall_now_ms = wall_ms()
+        """The wall clock of this turn."""
         self._is_saving, self._saved_low, self._save_at_ms = False, -1, 0
 
     # ---- HostedService ----
@@ -121,7 +123,7 @@ class TransactionService:
 
     def turn(self, now_ms: int) -> bool:
         """Do one round. True if more may follow at once."""
-        self._settings = self._config()
+        self._settings, self._wall_now_ms = self._config(), self._wall_ms()
         worked = self._take_results(now_ms)
         if not self._is_recovered:
             return self._recover(now_ms) or worked
@@ -307,7 +309,7 @@ class TransactionService:
     # ---- work ----
 
     def _step(self, event: core.Event[Request]) -> bool:
-        effects: Sequence[core.Effect[Request]] = self._core.step(event, self._wall_ms())
+        effects: Sequence[core.Effect[Request]] = self._core.step(event, self._wall_now_ms)
         for effect in effects:
             match effect:
                 case core.Answer(request, code, remark):
@@ -345,6 +347,7 @@ class TransactionService:
             offset = self._repairs.popleft()
             items.append(Item(_repair_key(offset), offset))
         later: list[core.Submit] = []
+        self._work.begin()
         while self._pending and len(items) < COPIES_MAX:
             submit = self._pending.popleft()
             item = self._item(submit)

@@ -49,8 +49,14 @@ class WorkItems:
         self._halves, self._log, self._topics, self._half_queue = halves, log, topics, half_queue
         self._asks, self._tell = asks, tell
         self._creating = False
+        self._targets: dict[tuple[str, int], tuple[int, int, int] | None] = {}
+        """Those that the present batch has looked up: many halves of a batch have the same target."""
         self.named: dict[int, NamedHalf] = {}
         """By first offset, the halves that sound ends have named, until their items are made."""
+
+    def begin(self) -> None:
+        """Begin a batch: look for each target again."""
+        self._targets.clear()
 
     def of(self, submit: core.Submit) -> Item | Refusal | Unread:
         """The item of a piece of work."""
@@ -66,7 +72,10 @@ class WorkItems:
         named = self.named.pop(submit.half.first, None)
         if named is None or named.position != submit.position or named.topic == names.HALF_TOPIC or named.queue_id < 0:
             return None
-        target, data = self._topics.queue(named.topic, named.queue_id), self._log.record(named.position)
+        place = named.topic, named.queue_id
+        if place not in self._targets:
+            self._targets[place] = self._topics.queue(*place)
+        target, data = self._targets[place], self._log.record(named.position)
         return None if target is None or data is None else records.commit_copy(data, named.position, target)
 
     def _copy(self, submit: core.Submit) -> RecordCopy | Refusal | Unread:
