@@ -4,14 +4,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ringmq.loadtest.bench.main import Plan, parse, run_bench
-from ringmq.loadtest.bench.measurement import Goal, Measurement, evaluate, summarize
+from ringmq.loadtest.bench.measurement import RINGMQ, Goal, Measurement, evaluate, summarize
 from ringmq.loadtest.bench.report import document, loader_summary, print_table, write_plot
-from ringmq.loadtest.bench.rows import Context, found_again, send_measurement
+from ringmq.loadtest.bench.rows import Context, found_again, send_measurement, transaction_row
 from ringmq.loadtest.bench.table import ROWS, rows_named
 from ringmq.loadtest.load.process_stats import cpu_seconds, family, private_bytes, shared_segments
 from ringmq.loadtest.load.tools import Tools, build_tools
@@ -197,6 +198,25 @@ def test_a_run_that_measured_nothing_does_not_count() -> None:
     nothing = send_measurement({**REPORT, "messages_per_s": 0.0}, in_time=True)
     assert not nothing.ok
     assert "after the warm-up" in nothing.note
+
+
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_a_row_of_transactions_counts_the_worker_that_it_starts(is_counted: bool) -> None:
+    """The first run starts the worker. Without its time, the row does not count."""
+    asked: list[int] = []
+
+    def run(_target: object, _command: str, **options: Any) -> dict[str, object]:
+        asked.append(options["messages"])
+        used = {"write": 0.25, **({"transactions": 0.5} if is_counted else {})}
+        return {**REPORT, "messages_per_s": 1000.0, "server_cpu": used}
+
+    context = SimpleNamespace(
+        run=run, topic=str, check_keys=1, settle_ms=1, warmup_s=0.0, seconds=1.0, messages_max=5000, best_rate={}
+    )
+    measured = transaction_row(cast(Context, context), cast(Any, SimpleNamespace(name=RINGMQ)))
+    assert asked == [64, 5000]
+    assert measured.ok == is_counted
+    assert measured.values.get("cpu_us_per_pair") == (750.0 if is_counted else None)
 
 
 def test_a_late_index_counts_against_ringmq_and_is_noted_for_stock() -> None:
