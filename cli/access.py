@@ -184,7 +184,7 @@ def secret_of(option: str, path: Path) -> str:
         secret = data.decode().removesuffix("\n").removesuffix("\r")
         check_value(f"file {path}", secret)
     except UnicodeDecodeError:
-        raise click.BadParameter(f"file {path} is no UTF-8 text", param_hint=option) from None
+        raise click.BadParameter(f"file {path} is not UTF-8 text", param_hint=option) from None
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
     return secret

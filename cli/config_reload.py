@@ -114,7 +114,7 @@ def _reload(
     try:
         found = asyncio.run(_hand_over(address, compare, *codes, bounded_names))
     except (RingmqError, OSError) as error:
-        raise click.ClickException(f"the {kind} on {address} did not take the changes: {error}") from error
+        raise click.ClickException(f"the {kind} on {address} rejected the changes: {error}") from error
     _print(found, output, kind)
     return 0 if all(change.live for change in found) else NEEDS_RESTART_STATUS
 

@@ -92,7 +92,7 @@ def _begin(text: str) -> tuple[ConsumeFrom, int]:
     if text in ("first", "last"):
         return (ConsumeFrom.FIRST if text == "first" else ConsumeFrom.LAST), 0
     if not text.isascii() or not text.isdecimal() or len(text) > 15:
-        raise click.BadParameter(f"{text!r} is none of first, last, a time in ms", param_hint="--from")
+        raise click.BadParameter(f"{text!r} is neither first nor last nor a time in ms", param_hint="--from")
     return ConsumeFrom.TIMESTAMP, int(text)
 
 

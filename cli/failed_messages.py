@@ -67,7 +67,7 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
 
     @group.command("list", help=f"List {what}, the oldest of each queue first.")
     @click.argument("group_name", metavar="GROUP")
-    @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most so many.")
+    @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most this many.")
     @client_options
     def list_messages(group_name: str, limit: int, access: Access, output: str) -> None:
         rows, more = run(_list(access, topic_of(group_name), limit))

@@ -59,7 +59,7 @@ def fetch(url: str) -> str:
     with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
         data: bytes = answer.read(BYTES_MAX + 1)
     if len(data) > BYTES_MAX:
-        raise ValueError(f"{url} says more than {BYTES_MAX >> 20} MiB")
+        raise ValueError(f"{url} sends more than {BYTES_MAX >> 20} MiB")
     return data.decode("utf-8", "replace")
 
 

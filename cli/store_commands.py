@@ -66,7 +66,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
         check_format(folder)
         given = StoreConfig.from_properties(folder, properties)
         if not any(logs.is_dir() for logs in given.commit_log_directories):
-            raise click.ClickException(f"{folder} is no store: there is no {given.commit_log_directories[0]}")
+            raise click.ClickException(f"{folder} is not a store: it lacks {given.commit_log_directories[0]}")
         fields = {
             "mappedFileSizeCommitLog": "commit_log_file_bytes",
             "mappedFileSizeConsumeQueue": "consume_queue_file_bytes",
@@ -95,7 +95,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
 @click.option("--salvage", metavar="NAME", help="Decode the records of this salvage file.")
 @click.option("--from", "from_offset", type=int, default=0, help="First offset, of the log or of the queue.")
 @click.option("--to", "to_offset", type=int, default=(1 << 62), show_default="end", help="Log offset to stop at.")
-@click.option("--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="At most so many records.")
+@click.option("--limit", type=click.IntRange(1), default=LIMIT, show_default=True, help="At most this many records.")
 @click.option("--topic", help="Only this topic; with --records its queue --queue by queue offset.")
 @click.option("--queue", "queue_id", type=int, default=0, show_default=True, help="Queue id for --records --topic.")
 def inspect(

@@ -26,7 +26,9 @@ def transaction() -> None:
 @click.option("--topic", help="Only half messages of this topic.")
 @click.option("--producer-group", help="Only half messages of this producer group.")
 @click.option("--cluster", help="Only this cluster.")
-@click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="The oldest so many.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=1000, show_default=True, help="At most this many, oldest first."
+)
 @client_options
 def list_open(
     topic: str | None, producer_group: str | None, cluster: str | None, limit: int, access: Access, output: str

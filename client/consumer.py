@@ -540,7 +540,11 @@ class Consumer:
         await gather(*(self._runner.wait_idle(reader.process_queue, timeout_s) for reader in ending))
         for reader in ending:
             if reader.process_queue.handled:
-                log.warning("group %s: %s is another's, and kept until its handler ends", self.group, reader.queue)
+                log.warning(
+                    "group %s: %s belongs to another member; it stays here until its handler ends",
+                    self.group,
+                    reader.queue,
+                )
         return [reader for reader in readers if not reader.process_queue.handled]
 
     async def _give_up(self, readers: list[QueueReader]) -> None:

@@ -151,7 +151,7 @@ def subscription_from_json(value: dict[str, Any]) -> SubscriptionData:
     try:
         return SubscriptionData.from_json(value)
     except (TypeError, ValueError) as error:
-        raise json_body.bad_body(f"SubscriptionData does not read: {error}", "subscriptionDataSet") from error
+        raise json_body.bad_body(f"SubscriptionData cannot be decoded: {error}", "subscriptionDataSet") from error
 
 
 def encode_client_config(client_id: str, group: str, subscription: SubscriptionData) -> bytes:

@@ -133,7 +133,7 @@ class AdminRequests:
         for queue, offset in offsets.items():
             reader = self.readers.get(queue)
             if queue.topic == topic and reader is not None:
-                log.warning("group %s: %s goes on at offset %d, by order of an operator", self.group, queue, offset)
+                log.warning("group %s: %s goes on at offset %d: an operator has reset it", self.group, queue, offset)
                 await reader.seek(offset)
                 try:
                     await reader.commit()

@@ -165,7 +165,7 @@ class GroupMember:
         try:
             return decode_consumer_ids(answer.body)
         except BadBody as error:
-            raise BrokerError(address, answer.code, f"member list does not read: {error}") from error
+            raise BrokerError(address, answer.code, f"member list cannot be decoded: {error}") from error
 
     def _note_disconnected(self, address: str) -> None:
         self._greeted.discard(address)

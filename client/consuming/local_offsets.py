@@ -133,7 +133,8 @@ class LocalOffsetFile:
                 troubles.append(f"{path}: {error}")
         if troubles:
             raise OffsetFileError(
-                f"offsets of a broadcasting group do not read ({'; '.join(troubles)}); remove the file to begin anew"
+                f"offsets of a broadcasting group cannot be decoded ({'; '.join(troubles)}); "
+                "remove the file to begin anew"
             )
         return {}
 

@@ -97,7 +97,7 @@ class LockRenewer:
             try:
                 granted = decode_locked(answer.body)
             except BadBody as error:
-                raise BrokerError(address, answer.code, f"locked queues do not read: {error}") from error
+                raise BrokerError(address, answer.code, f"locked queues cannot be decoded: {error}") from error
         except RingmqError as error:
             log.info("locks of group %s at broker %s: %s", self._group, broker, error)
             self._state.unanswered(queues, time.monotonic())

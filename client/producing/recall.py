@@ -17,9 +17,9 @@ def broker_of_handle(handle: str) -> str:
     try:
         parts = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
     except (binascii.Error, UnicodeError) as error:
-        raise ValueError(f"recall handle {handle[:64]!r} does not read: {error}") from error
+        raise ValueError(f"recall handle {handle[:64]!r} cannot be decoded: {error}") from error
     if len(parts) < _PARTS or parts[0] != _VERSION:
-        raise ValueError(f"recall handle {handle[:64]!r} is none of version {_VERSION}")
+        raise ValueError(f"recall handle {handle[:64]!r} is not of version {_VERSION}")
     return parts[2]
 
 

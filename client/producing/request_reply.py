@@ -31,7 +31,7 @@ def compose_reply(request: Message, body: bytes, properties: dict[str, str] | No
     asked = request.properties
     for name in (names.REPLY_TO_CLIENT, names.CORRELATION_ID, names.CLUSTER):
         if not asked.get(name):
-            raise ValueError(f"the message is no request: it has no property {name}")
+            raise ValueError(f"the message is not a request: it lacks the property {name}")
     own = {
         names.MSG_TYPE: REPLY_TYPE,
         names.CORRELATION_ID: asked[names.CORRELATION_ID],
@@ -70,7 +70,7 @@ class WaitingRequests:
         try:
             message = read_reply(request)
         except (RemotingError, DecompressionError) as error:
-            log.warning("a reply that does not read: %s", error)
+            log.warning("a reply cannot be decoded: %s", error)
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, "process reply message fail")
         waiting = self._waiting.get(message.properties.get(names.CORRELATION_ID, ""))
         if waiting is None or waiting.done():

@@ -157,7 +157,7 @@ class TransactionProducer(Producer):
                 message.body = decompress_body(message.body, message.sys_flag)
                 message.sys_flag = without_compression(message.sys_flag)
         except (RemotingError, DecompressionError, RuntimeError) as error:  # the last: a package is not there
-            log.warning("%s asks for a transaction and does not read: %s", address, error)
+            log.warning("%s asks for a transaction, but the request cannot be decoded: %s", address, error)
             return None
         if message.properties.get(names.PGROUP) != self._wire_group:
             log.warning("%s asks for a transaction of group %s", address, message.properties.get(names.PGROUP))
@@ -194,7 +194,7 @@ class TransactionProducer(Producer):
                 address, RemotingCommand.request(RequestCode.END_TRANSACTION, header.encode(), oneway=True)
             )
         except RingmqError as error:
-            log.warning("%s of message %s did not leave: %s", state.name, unique, error)
+            log.warning("%s of message %s was not sent: %s", state.name, unique, error)
         else:
             self._tell_interceptors(message, header, state, address)
 

@@ -53,7 +53,7 @@ class Credentials:
             values = {line.name: line.value.strip().strip("\"'") for line in parse_properties(data.decode("utf-8"))}
         except (BadProperties, UnicodeDecodeError):
             # the parser's words would quote the line
-            raise ValueError(f"credentials file {path} is no file of name=value lines") from None
+            raise ValueError(f"credentials file {path} is not a file of name=value lines") from None
         missing = [name for name in ("accessKey", "secretKey") if not values.get(name)]
         if missing:
             raise ValueError(f"credentials file {path} has no line {' and no line '.join(missing)}")

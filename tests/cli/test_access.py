@@ -65,7 +65,7 @@ def test_options_before_environment(tmp_path: Path) -> None:
         (["--access-key", "shop", "--secret-key-file", "."], ["--secret-key-file", "Is a directory"]),
         (["--access-key", "shop", "--secret-key-file", "empty"], ["--secret-key-file", "/empty is empty"]),
         (["--access-key", "shop", "--secret-key-file", "lines"], ["--secret-key-file", "/lines holds a control"]),
-        (["--access-key", "shop", "--secret-key-file", "latin"], ["--secret-key-file", "/latin is no UTF-8"]),
+        (["--access-key", "shop", "--secret-key-file", "latin"], ["--secret-key-file", "/latin is not UTF-8"]),
         (["--access-key", "shop", "--secret-key-file", "large"], ["--secret-key-file", "limit of 65536 bytes"]),
         (["--access-key", "shop", "--secret-key-file", "open"], ["--secret-key-file", "/open can be read by every"]),
         (

@@ -156,7 +156,7 @@ def test_bad_input_is_named(arguments: list[str], word: str, unused_address: str
 def test_a_folder_that_is_no_store_is_told(command: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["store", command, str(tmp_path)])
     assert result.exit_code == 1
-    assert f"{tmp_path} is no store: there is no {tmp_path}/commitlog" in result.output
+    assert f"{tmp_path} is not a store: it lacks {tmp_path}/commitlog" in result.output
 
 
 def test_store_settings_are_read_as_the_broker_reads_them(tmp_path: Path) -> None:

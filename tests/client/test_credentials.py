@@ -50,7 +50,7 @@ def test_a_file_of_properties_and_stock_s_own_file(tmp_path: Path) -> None:
     [
         ("accessKey=user\n", "no line secretKey"),
         ("", "no line accessKey and no line secretKey"),
-        ("secretKey=\\u12\n", "no file of name=value lines"),
+        ("secretKey=\\u12\n", "not a file of name=value lines"),
         ("#" * 70_000, "over the limit of 65536 bytes"),
     ],
 )

@@ -46,7 +46,7 @@ def test_a_wrong_file_and_a_server_that_is_not_there_change_nothing(conf: Path) 
     done = reload(conf, "--set", "orderMessageEnabled=true")
     assert done.exit_code == 1 and "orderMessageEnable?; nothing was changed" in done.output
     done = reload(conf, "--set", "listenPort=1")
-    assert done.exit_code == 1 and "the name server on 127.0.0.1:1 did not take the changes" in done.output
+    assert done.exit_code == 1 and "the name server on 127.0.0.1:1 rejected the changes" in done.output
     assert "a changed listenPort, bindAddress or kvConfigPath needs a restart" in done.output
 
 
