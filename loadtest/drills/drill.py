@@ -27,6 +27,7 @@ from ringmq.loadtest.drills import delays
 from ringmq.loadtest.drills.checker import Checker, Violation
 from ringmq.loadtest.drills.delays import DelayChecker
 from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.drills.retry_load import RetryLoad
 from ringmq.loadtest.drills.sends import lane_messages
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
@@ -35,7 +36,7 @@ from ringmq.loadtest.stock.ports import free_broker_port, free_port
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
 FAULTS_PER_LINE = 50
-ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control", "delay")
+ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control", "delay", "services")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 6000,
@@ -85,6 +86,8 @@ class DrillReport:
     sent: int = 0
     acknowledged: int = 0
     delayed: int = 0
+    sent_back: int = 0
+    ordered: int = 0
     read: int = 0
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
@@ -93,7 +96,8 @@ class DrillReport:
         """Return one paragraph for a person."""
         head = (
             f"drill with seed {self.seed}: {self.faults} faults, {self.sent} sends, {self.acknowledged} acknowledged, "
-            f"{self.delayed} delayed, {self.read} read while it ran, {self.seconds:.1f} s: "
+            f"{self.delayed} delayed, {self.sent_back} sent back, "
+            f"{self.ordered} in an ordered group, {self.read} read while it ran, {self.seconds:.1f} s: "
             f"{len(self.violations)} violations"
         )
         return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
@@ -117,6 +121,10 @@ class Drill:
         self._workers = set(self._broker.worker_pids())
         self._killed: set[int | None] = set()
         self._running = True
+        self._retries = RetryLoad(
+            self._broker.namesrv, lambda: self._broker.address, lambda: self._running, delays.DELAYS_MS[0],
+            RETURN_TIMEOUT_S,
+        )  # fmt: skip
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
         self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
@@ -139,6 +147,7 @@ class Drill:
                     for level in range(1, len(delays.DELAYS_MS) + 1)
                     for lane in range(delays.LANES)
                 ]
+                load += [asyncio.create_task(task) for task in self._retries.tasks(producer, client)]
                 load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
                 await self._service_returns()
                 for number, fault in enumerate(faults, 1):
@@ -151,13 +160,15 @@ class Drill:
                 await asyncio.gather(*load)
             await self._read_all(client)
             await self._read_delayed(client)
+            self._report.violations = await self._retries.verdict(client)
         finally:
             await client.close()
             self._report.seconds = time.monotonic() - began
-        self._report.violations = self._checker.verdict() + self._delays.verdict()
+        self._report.violations += self._checker.verdict() + self._delays.verdict()
         self._report.violations += [Violation("stop", text) for text in self._stops_failed]
         self._report.acknowledged = self._checker.acknowledged_count
         self._report.delayed = self._delays.acknowledged_count
+        self._report.sent_back, self._report.ordered = self._retries.counts
         await self._workers_return()
         status = self._broker.stop()
         if status != 0:

@@ -34,7 +34,7 @@ NAME_BYTES = 64
 HIT_TIMEOUT_S = 60.0
 ROLES = (
     lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ,
-    lib.RMQ_ROLE_DELAY,
+    lib.RMQ_ROLE_DELAY, lib.RMQ_ROLE_SERVICES,
 )  # fmt: skip
 # What this load cannot reach, and where it is hit instead.
 ELSEWHERE = {
@@ -202,6 +202,7 @@ def led_through(points: list[str], drill: CrashDrill) -> None:
     assert report.violations == [], report.text()
     assert report.acknowledged > 100
     assert report.delayed > 100
+    assert report.sent_back > 30
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])

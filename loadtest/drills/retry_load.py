@@ -1,0 +1,185 @@
+"""The load of failed messages beside a drill: send-backs up to the dead letters, and an ordered group whose handler
+fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from ringmq.client import (
+    ConsumeFrom,
+    Consumer,
+    ConsumeRetry,
+    MessageExt,
+    MessageQueue,
+    Producer,
+    RingmqError,
+    compose_message,
+)
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.loadtest.drills.checker import Violation
+from ringmq.loadtest.drills.reads import TIMEOUT_MS, id_of, pull
+from ringmq.loadtest.drills.retries import RETRIES_MAX, OrderChecker, RetryChecker
+from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.names import dlq_topic, retry_topic
+
+FAILING_TOPIC, FAILING_GROUP = "DrillFails", "drill_fails"
+ORDERED_TOPIC, ORDERED_GROUP, ORDERED_QUEUES = "DrillOrdered", "drill_ordered", 2
+BROKER = "broker-a"
+LEVEL = 1
+SEND_BACK_TIMES = 20
+"""Requests for one copy. A broker that was killed answers none for some seconds."""
+PAUSE_S = 0.02
+
+
+class RetryLoad:
+    """One run. `address` and `is_running` give the present broker's address, and whether the drill goes on."""
+
+    def __init__(
+        self, namesrv: str, address: Callable[[], str], is_running: Callable[[], bool], delay_ms: int, timeout_s: float
+    ) -> None:
+        self._namesrv = namesrv
+        self._address = address
+        self._is_running = is_running
+        self._timeout_s = timeout_s
+        self._retries, self._order = RetryChecker(delay_ms), OrderChecker()
+
+    def tasks(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
+        """Coroutines that end when the drill's load ends."""
+        return [
+            self._fail(producer, client),
+            self._fail_again(client),
+            *(self._produce_ordered(producer, queue_id) for queue_id in range(ORDERED_QUEUES)),
+            self._consume_ordered(),
+        ]
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """(answered send-backs, settled messages of the ordered group)."""
+        return self._retries.answered_count, self._order.settled_count
+
+    async def verdict(self, client: RemotingClient) -> list[Violation]:
+        """Read the copies, once they are all there, and judge. What never comes is a violation."""
+        for topic in (retry_topic(FAILING_GROUP), dlq_topic(FAILING_GROUP)):
+            await self._read(client, topic, self._retries.stored, lambda: self._retries.has_all)
+        committed = {queue_id: await self._committed(client, queue_id) for queue_id in range(ORDERED_QUEUES)}
+        await self._read(
+            client, dlq_topic(ORDERED_GROUP),
+            lambda message: self._order.dead(message.properties["ORIGIN_MESSAGE_ID"]),
+            lambda: self._order.has_dead(committed),
+        )  # fmt: skip
+        return self._retries.verdict() + self._order.verdict(committed)
+
+    # ---- send-backs ----
+
+    async def _fail(self, producer: Producer, client: RemotingClient) -> None:
+        """Send messages, and send each back."""
+        number = 0
+        while self._is_running():
+            number += 1
+            body = f"{number}".encode() + b"." * (number * 41 % 300)
+            try:
+                result = await producer.send(compose_message(FAILING_TOPIC, body, keys=str(number)))
+            except (RingmqError, OSError):
+                await asyncio.sleep(PAUSE_S)
+                continue
+            await self._send_back(client, str(number), 1, int(result.offset_message_ids[0][-16:], 16))
+            await asyncio.sleep(PAUSE_S)
+
+    async def _fail_again(self, client: RemotingClient) -> None:
+        """Send the retries back, until they are dead letters."""
+        offset = 0
+        while self._is_running():
+            try:
+                messages, offset = await pull(client, self._address(), 0, offset, retry_topic(FAILING_GROUP))
+            except (RingmqError, OSError):
+                messages = []
+            for message in messages:
+                times = message.reconsume_times + 1
+                await self._send_back(client, id_of(message), times, message.commit_log_offset)
+            if not messages:
+                await asyncio.sleep(PAUSE_S)
+
+    async def _send_back(self, client: RemotingClient, message_id: str, times: int, log_offset: int) -> None:
+        """Send a message back until it is answered 0, or the load ends."""
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=log_offset, group=FAILING_GROUP, delay_level=LEVEL, origin_msg_id=message_id,
+            origin_topic=FAILING_TOPIC, unit_mode=False, max_reconsume_times=RETRIES_MAX,
+        )  # fmt: skip
+        for _ in range(SEND_BACK_TIMES):
+            self._retries.asks(message_id, times, time.time_ns() // 1_000_000)
+            request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.encode())
+            try:
+                answer = await client.invoke(self._address(), request, timeout_ms=TIMEOUT_MS)
+            except (RingmqError, OSError):
+                answer = None
+            if answer is not None and answer.code == 0:
+                self._retries.answered(message_id, times)
+                return
+            if not self._is_running():
+                return
+            await asyncio.sleep(5 * PAUSE_S)
+
+    # ---- an ordered group ----
+
+    async def _produce_ordered(self, producer: Producer, queue_id: int) -> None:
+        queue = MessageQueue(ORDERED_TOPIC, BROKER, queue_id)
+        while self._is_running():
+            try:
+                result = await producer.send(compose_message(ORDERED_TOPIC, b"ordered"), queue=queue)
+            except (RingmqError, OSError):
+                await asyncio.sleep(PAUSE_S)
+                continue
+            self._order.acknowledged(queue_id, result.queue_offset)
+            await asyncio.sleep(2 * PAUSE_S)
+
+    async def _consume_ordered(self) -> None:
+        """Run a member until the load has ended and all is settled."""
+
+        async def handle(message: MessageExt) -> None:
+            if self._order.handled(message.queue_id, message.queue_offset, message.offset_msg_id):
+                raise ValueError("planned")
+
+        retry = ConsumeRetry(max_reconsume_times=RETRIES_MAX, suspend_ms=20, local_first_ms=50, local_max_ms=200)
+        async with Consumer(
+            ORDERED_TOPIC, self._namesrv, ORDERED_GROUP, ordered=True, consume_from=ConsumeFrom.FIRST
+        ) as consumer:
+            running = asyncio.create_task(consumer.run(handle, retry=retry))
+            while self._is_running():
+                await asyncio.sleep(PAUSE_S)  # poll
+            deadline = time.monotonic() + self._timeout_s
+            while not self._order.is_done and time.monotonic() < deadline:
+                await asyncio.sleep(PAUSE_S)  # poll
+            await consumer.close()
+            await running
+
+    # ---- the end ----
+
+    async def _committed(self, client: RemotingClient, queue_id: int) -> int:
+        fields = {"consumerGroup": ORDERED_GROUP, "topic": ORDERED_TOPIC, "queueId": str(queue_id)}
+        answer = await client.call(self._address(), RequestCode.QUERY_CONSUMER_OFFSET, fields, timeout_ms=TIMEOUT_MS)
+        return int(answer.ext_fields["offset"])
+
+    async def _read(
+        self, client: RemotingClient, topic: str, note: Callable[[MessageExt], None], has_all: Callable[[], bool]
+    ) -> None:
+        """Read a topic's only queue, until `has_all` or nothing comes for a while."""
+        offset, deadline = 0, time.monotonic() + self._timeout_s
+        while time.monotonic() < deadline:
+            try:
+                messages, offset = await pull(client, self._address(), 0, offset, topic)
+            except (RingmqError, OSError):
+                messages = []
+            for message in messages:
+                note(message)
+            if messages:
+                deadline = time.monotonic() + self._timeout_s
+            elif has_all():
+                return
+            else:
+                await asyncio.sleep(PAUSE_S)  # poll
