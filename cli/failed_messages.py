@@ -18,6 +18,7 @@ from ringmq.cli.open_halves import pull_page
 from ringmq.cli.output import print_result, print_rows
 from ringmq.cli.running import run
 from ringmq.client.errors import BrokerError
+from ringmq.client.namespaces import without_namespace
 from ringmq.remoting import properties
 from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -38,6 +39,7 @@ class Failed:
     broker: str
     address: str
     message: MessageExt
+    namespace: str = ""
 
     @property
     def place(self) -> str:
@@ -51,7 +53,7 @@ class Failed:
             "broker": self.broker,
             "queueId": message.queue_id,
             "offset": message.queue_offset,
-            "topic": message.properties.get(properties.RETRY_TOPIC, message.topic),
+            "topic": without_namespace(self.namespace, message.properties.get(properties.RETRY_TOPIC, message.topic)),
             "reconsumeTimes": message.reconsume_times,
             "key": message.properties.get(properties.KEYS),
             "bornMs": message.born_timestamp_ms,
@@ -128,7 +130,7 @@ async def _messages(admin: Admin, topic: str) -> AsyncIterator[Failed]:
                 if answer.code == ResponseCode.SUCCESS:
                     for message in decode_messages(answer.body):
                         if message.queue_offset < end:
-                            yield Failed(queues.broker_name, address, message)
+                            yield Failed(queues.broker_name, address, message, admin.namespace)
                 elif answer.code not in (*_NOTHING_THERE, ResponseCode.PULL_RETRY_IMMEDIATELY):
                     raise BrokerError(address, answer.code, answer.remark)
                 offset = max(offset + 1, int(answer.ext_fields.get("nextBeginOffset", "0")))

@@ -77,3 +77,22 @@ def test_some_or_all_dead_letters_come_again(broker: RunningBroker) -> None:
     wait_until(lambda: len(messages_of(broker.address, retry, 1)) == 4, "they come again")
     assert [row["topic"] for row in listed(broker, "retry")] == ["Orders"] * 4
     assert len(listed(broker, "dlq")) == 3
+
+
+def test_dead_letters_of_a_namespace(broker: RunningBroker) -> None:
+    make_topic(broker.address, "shop%Orders", 1)
+    with RawClient(broker.address) as client:
+        sent = client.send("shop%Orders", b"order", pairs={"KEYS": "k"})
+        fields = {"offset": int(sent.ext_fields["msgId"][-16:], 16), "group": "shop%billing", "delayLevel": -1}
+        assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == 0
+    of_shop = ("billing", "--namespace", "shop")
+    wait_until(lambda: "Orders" in run(broker, "dlq", "list", *of_shop).stdout, "its route")
+    done = run(broker, "dlq", "list", *of_shop, "--output", "json")
+    assert [(row["topic"], row["key"]) for row in json.loads(done.stdout)] == [("Orders", "k")]
+    assert "body: order" in run(broker, "dlq", "show", "billing", "broker-a:0:0", "--namespace", "shop").stdout
+    before = len(messages_of(broker.address, "%RETRY%billing", 1))
+    assert "1 messages were resent" in run(broker, "dlq", "resend", *of_shop, "--all").stdout
+    retry = "%RETRY%shop%billing"
+    wait_until(lambda: len(messages_of(broker.address, retry, 1)) == 1, "it comes again")
+    assert messages_of(broker.address, retry, 1)[0].properties["RETRY_TOPIC"] == "shop%Orders"
+    assert len(messages_of(broker.address, "%RETRY%billing", 1)) == before, "other groups get nothing"
