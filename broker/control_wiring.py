@@ -40,9 +40,9 @@ def handlers_of(broker: Broker) -> HandlerTable:
         **_handlers_of_statistics(broker),
         **_handlers_of_the_broker(broker),
         **_handlers_of_replicas(broker),
-        RequestCode.CONSUMER_SEND_MSG_BACK: slaves.not_on_slaves,
+        RequestCode.CONSUMER_SEND_MSG_BACK: slaves.send_back,
         RequestCode.END_TRANSACTION: slaves.end_transaction,
-        RequestCode.STAGED_WRITES: slaves.not_on_slaves,
+        RequestCode.STAGED_WRITES: slaves.staged_writes,
     }
     return HandlerTable(
         codes=codes,

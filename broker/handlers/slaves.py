@@ -20,6 +20,7 @@ TIMER_CHECKPOINT = struct.Struct(">7q")
 """lastReadTimeMs, lastTimerLogFlushPos, lastTimerQueueOffset, masterTimerQueueOffset, then the data version: state
 version, timestamp, counter (the format of the file `timercheck`)."""
 TIMER_PRECISION_MS = 1000
+REJECTED = "[REJECTREQUEST]system busy, start flow control for a while"
 ON_SLAVE = "service not available now: this broker is a slave, send to its master"
 
 
@@ -60,7 +61,12 @@ def end_transaction(request: Request) -> Answer:
     return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, ON_SLAVE)
 
 
-def not_on_slaves(request: Request) -> Answer:
-    """36 and 270001 on a slave. Read workers of a master forward them to the worker `services`, which slaves do not
-    have."""
+def send_back(request: Request) -> Answer:
+    """36 on a slave, answered as stock does (`SendMessageProcessor.rejectRequest`). The consumer sends the retry to the
+    master then."""
+    return request.reply(ResponseCode.SYSTEM_BUSY, REJECTED)
+
+
+def staged_writes(request: Request) -> Answer:
+    """270001 on a slave. Read workers of a master forward it to the worker `services`, which slaves do not have."""
     return request.reply(ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)

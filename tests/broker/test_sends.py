@@ -367,7 +367,9 @@ def test_oneway_refusals_are_silent() -> None:
 
 def test_control_of_a_slave_answers_what_services_answer() -> None:
     harness = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
-    assert harness.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {}).code == ResponseCode.SERVICE_NOT_AVAILABLE
+    answer = harness.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {})
+    assert (answer.code, (answer.remark or "")[:15]) == (ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]")
+    assert harness.ask(RequestCode.STAGED_WRITES, {}).code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert harness.ask(RequestCode.END_TRANSACTION, {}).code == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
