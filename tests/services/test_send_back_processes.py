@@ -193,6 +193,26 @@ def test_a_deleted_retry_topic_is_made_again(broker: RunningBroker, client: RawC
     assert retried(broker, "G_gone")
 
 
+def test_a_message_that_retention_took(tmp_path: Path) -> None:
+    settings = {
+        **SETTINGS, "fileReservedTime": 1, "deleteWhen": ";".join(f"{hour:02}" for hour in range(24)),
+        "cleanResourceInterval": 100,
+    }  # fmt: skip
+    with RunningBroker(tmp_path / "store", settings) as broker, RawClient(broker.address) as client:
+        make_topic(broker.address, "T", 1)
+        make_group(client, "G_old")
+        offset, files = sent(client, b"old"), tmp_path / "store" / "commitlog"
+        assert back(client, "G_old", offset, level=-1).code == 0
+        while len(list(files.iterdir())) < 4:
+            last = sent(client, b"x" * 10_000)
+        os.utime(min(files.iterdir()), (0, 0))
+        wait_until(lambda: back(client, "G_old", offset, level=-1).code != 0, "retention takes the file")
+        answer = back(client, "G_old", offset)
+        assert (answer.code, answer.remark) == (1, f"look message by offset failed, {offset}")
+        assert back(client, "G_old", last, level=-1).code == 0, "later ones are there"
+        assert broker.stop() == 0
+
+
 def test_no_answered_message_is_lost_to_kills_of_the_service(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", SETTINGS) as broker:
         make_topic(broker.address, "T", 1)
