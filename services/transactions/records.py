@@ -28,7 +28,8 @@ HALF_LANE, OP_LANE, EXPIRED_LANE = range(3)
 GROUP = "CID_RMQ_SYS_TRANS"
 """The group under which stock keeps the progress of the half queue and the op queue."""
 _IMMUNITY = names.CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
-OP_PROPERTIES = b"TAGS\x01d\x02WAIT\x01true\x02"
+OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d\x02"
+"""In the order of stock, that of a HashMap."""
 CHECK_EDITS = (PairEdit(EditKind.ADD, names.TRANSACTION_CHECK_TIMES.encode(), 1),)
 RENEW_EDITS = (PairEdit(EditKind.DEFAULT, b"TRAN_PREPARED_QUEUE_OFFSET", From.QUEUE_OFFSET),)
 

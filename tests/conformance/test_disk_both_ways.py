@@ -18,8 +18,8 @@ from tests.conformance.stock_client import StockClient
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VARIANTS = ("crash-kill9", "crash-torn", "crash-torn-body", "crash-live")
-# Golden files keep the time at which they were recorded, which is past any ordinary retention; delayed messages and
-# half messages wait in them.
+# Golden files keep the time at which they were recorded, which is past any ordinary retention. Timer messages wait in
+# them, which RingMQ does not serve.
 KEEP = {"fileReservedTime": 87_600, "ringmqAcceptUnserved": True}
 SERVED_FIELDS = (
     *("topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "flag", "bornTimestamp", "storeTimestamp"),
