@@ -22,6 +22,7 @@ from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.loop import ServiceLoop
 from ringmq.services.send_back.copies import Copies
+from ringmq.services.send_back.gone_messages import GoneMessages
 from ringmq.services.send_back.service import SendBackService
 from ringmq.services.shared_port import SharedPort
 from ringmq.services.staged.events import Effect
@@ -74,6 +75,7 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appen
         control=topic_creator,
         outbox=outbox,
         random=random.randrange,
+        on_gone=GoneMessages(plane.role(spec.role).counters, now_ms, log).add,
     )
     loop = ServiceLoop(
         plane,

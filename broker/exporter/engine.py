@@ -19,6 +19,7 @@ from ringmq.broker.exporter.text import Page
 from ringmq.broker.health import FAULT_WORDS, Readiness
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.view import ReplicationView, mono_ms
+from ringmq.broker.requests.retry_ask import GONE_COUNTER
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
@@ -110,6 +111,7 @@ def add_requests(page: Page, plane: Plane) -> None:
     answerers = (lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_SERVICES)
     over_the_rate = sum(int(plane.role(role).counters[DROPPED_COUNTER]) for role in answerers)
     page.add("ringmq_slow_requests_untold_total", in_full_rings + over_the_rate)
+    page.add("ringmq_send_backs_gone_total", int(plane.role(lib.RMQ_ROLE_SERVICES).counters[GONE_COUNTER]))
     page.add("ringmq_junk_untold_total", sum(int(row.junk_dropped) for row in rows))
     counters = {read_name(reader.number): plane.role(reader.role).counters for reader in readers}
     page.add("ringmq_pulls_uncounted_total", sum(int(row.pull_stats.overflow) for row in rows))

@@ -107,6 +107,7 @@ METRICS = {
         Metric("ringmq_delay_overdue_seconds", GAUGE, "Time since the oldest of them was due", ("level",)),
         Metric("ringmq_delay_delivered_total", COUNTER, "Delayed messages published since the start"),
         Metric("ringmq_delay_skipped_total", COUNTER, "Delayed messages skipped: no target, or deleted by retention"),
+        Metric("ringmq_send_backs_gone_total", COUNTER, "Messages sent back after retention had deleted them"),
         Metric("ringmq_transaction_checks_total", COUNTER, "Checks of open transactions, by result", ("result",)),
         Metric("ringmq_transactions_expired_total", COUNTER, "Transactions given up after transactionCheckMax checks"),
         Metric("ringmq_transactions_lost_total", COUNTER, "Open transactions whose half message retention deleted"),

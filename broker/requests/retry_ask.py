@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from ringmq.remoting import json_body
 
+GONE_COUNTER = 1
+"""The counter of the worker `services` for messages that were sent back after retention had deleted them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RetryAsk:

@@ -7,7 +7,7 @@ nothing, and it looks at no permission of a dead letter topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringmq.broker.requests.request import FAQ
 from ringmq.remoting import names
@@ -67,6 +67,8 @@ class Refuse:
 
     code: int
     remark: str
+    has_no_record: bool = field(default=False, compare=False)
+    """True if the reason is that the position holds no message of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ CASES: Sequence[Case] = (
     Case(
         "no record",
         lambda asked, seen: seen.source is None,
-        lambda asked, seen: Refuse(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}"),
+        lambda asked, seen: Refuse(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {asked.offset}", True),
     ),
     Case(
         "the topic's name is too long",

@@ -100,7 +100,8 @@ class _Waiting:
 
 
 class SendBackService:
-    """See HostedService. `random(n)` is a number below n. `on_dead` is called with each stored dead letter."""
+    """See HostedService. `random(n)` is a number below n. `on_gone` is called for each
+    refused message that retention has deleted."""
 
     name = "send-back"
     codes = frozenset({int(RequestCode.CONSUMER_SEND_MSG_BACK)})
@@ -117,7 +118,7 @@ class SendBackService:
         control: ControlAsks,
         outbox: Outbox,
         random: Callable[[int], int],
-        on_dead: Callable[[SendBack], None] = lambda asked: None,
+        on_gone: Callable[[], None],
     ) -> None:
         self._log = log
         self._topics = topics
@@ -127,7 +128,7 @@ class SendBackService:
         self._control = control
         self._outbox = outbox
         self._random = random
-        self._on_dead = on_dead
+        self._on_gone = on_gone
         self._rule: Rule | None = None
         self._redirects: dict[tuple[str, int, int], Redirect] = {}
         self._now_config = config()
@@ -208,7 +209,9 @@ class SendBackService:
         asked = waiting.asked
         raw, source = self._source(asked.offset)
         match decide(asked, self._seen(waiting, source)):
-            case Refuse(code, remark):
+            case Refuse(code, remark, has_no_record):
+                if has_no_record and 0 <= asked.offset < self._log.bounds().min_offset:
+                    self._on_gone()
                 self._reply(waiting, code, remark)
             case StoreNothing():
                 self._reply(waiting)
@@ -300,8 +303,6 @@ class SendBackService:
 
     def _answer_completed(self, waiting: _Waiting, completed: Completed) -> None:
         if completed.code in IN_THE_LOG:
-            if waiting.is_dead:
-                self._on_dead(waiting.asked)
             self._reply(waiting)
         elif completed.cause == lib.RMQ_CAUSE_QUEUE_SLOT and not waiting.is_again:
             waiting.is_again = True  # the topic was deleted just now: it is made again, once

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.requests.retry_ask import GONE_COUNTER
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.json_body import write_body
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from ringmq.services.send_back.gone_messages import TEXT
 from tests.broker.test_processes import SMALL
 from tests.conformance.wire import send_fields, shortened
 from tests.raw_client import RawClient
@@ -210,6 +215,9 @@ def test_a_message_that_retention_took(tmp_path: Path) -> None:
         answer = back(client, "G_old", offset)
         assert (answer.code, answer.remark) == (1, f"look message by offset failed, {offset}")
         assert back(client, "G_old", last, level=-1).code == 0, "later ones are there"
+        plane = Plane.open(plane_name(broker.store))
+        assert plane.role(lib.RMQ_ROLE_SERVICES).counters[GONE_COUNTER] == 2, "both are counted"
+        assert broker.log_tail(1 << 20).count(TEXT) == 1, "and told once"
         assert broker.stop() == 0
 
 
