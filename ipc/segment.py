@@ -53,6 +53,11 @@ def open_segment(name: str, part: str, writable: bool = True) -> mmap.mmap:
 
 
 def remove_segments(name: str) -> None:
-    """Unlink every segment of the plane `name`."""
+    """Unlink every segment of the plane `name`.
+
+    Anybody may make files and folders of such names in SHM_DIR. What cannot be unlinked stays. If it has the name of a
+    segment, `create_segment` fails and names it.
+    """
     for path in SHM_DIR.glob(f"{name}-*"):
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(PermissionError, IsADirectoryError):
+            path.unlink(missing_ok=True)
