@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "admission_time.h"
 #include "number_text.h"
 #include "record.h"
 
@@ -45,12 +46,25 @@ static uint32_t reserved_count(const struct rmq_send *s)
     return s->reserved_count < RMQ_RESERVED_PAIRS_MAX ? s->reserved_count : RMQ_RESERVED_PAIRS_MAX;
 }
 
+static int sees(const struct rmq_admission_rule *rule, const struct rmq_send *s)
+{
+    return !s->batch || (rule->kind == RMQ_RULE_TIMER && !rule->name_length);
+}
+
+/* A TIMER rule names all pairs of timers: those of a message that was a timer message before are stored as they are. */
+static int names_pair(const struct rmq_admission_rule *rule, const struct rmq_reserved_pair *pair)
+{
+    if (rule->kind == RMQ_RULE_TIMER && pair->name_length > 6 && !memcmp(pair->name, "TIMER_", 6))
+        return 1;
+    return is_named(rule->name, rule->name_length, pair);
+}
+
 /* 1 if a rule, matching or not, names each reserved pair. */
 static int all_are_named(const struct rmq_send *s, const struct rmq_admission_rules *rules)
 {
     for (uint32_t i = 0; i < reserved_count(s); i++) {
         uint32_t n = 0;
-        while (n < rules->count && !is_named(rules->rules[n].name, rules->rules[n].name_length, &s->reserved[i]))
+        while (n < rules->count && !(sees(&rules->rules[n], s) && names_pair(&rules->rules[n], &s->reserved[i])))
             n++;
         if (n == rules->count)
             return 0;
@@ -99,6 +113,8 @@ static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq
 {
     int32_t of_second;
     *number = 0;
+    if (rule->kind == RMQ_RULE_TIMER && s->topic_id == rule->topic_id)
+        return NO;
     if (rule->transaction != RMQ_TRANSACTION_ANY && (s->sys_flag & RMQ_SYS_TRANSACTION_MASK) != rule->transaction)
         return NO;
     if (rule->retried && s->reconsume_times <= 0)
@@ -111,7 +127,7 @@ static enum answer holds(const struct rmq_admission_rule *rule, const struct rmq
     return pair_holds(pair_of(s, rule->with_name, rule->with_length), rule->with_when, &of_second);
 }
 
-static uint32_t digits(uint32_t number)
+static uint32_t digits(uint64_t number)
 {
     uint32_t count = 1;
     while (number /= 10)
@@ -121,7 +137,7 @@ static uint32_t digits(uint32_t number)
 
 /* Bytes of the pairs that the rule adds; 0 with *unfit when a value is too long for it. */
 static uint32_t added_bytes(const struct rmq_admission_rule *rule, const struct rmq_send *s, uint32_t key_length, uint32_t level,
-                            int *unfit)
+                            uint64_t out_ms, int *unfit)
 {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < rule->pair_count; i++) {
@@ -133,6 +149,7 @@ static uint32_t added_bytes(const struct rmq_admission_rule *rule, const struct 
         case RMQ_ADD_TOPIC: bytes += s->topic_length; break;
         case RMQ_ADD_QUEUE: bytes += digits((uint32_t)s->queue_id); break;
         case RMQ_ADD_LEVEL: bytes += digits(level); break;
+        case RMQ_ADD_OUT_MS: bytes += digits(out_ms); break;
         case RMQ_ADD_UNIQ_KEY:
             bytes += key_length;
             *unfit |= key_length > RMQ_RULE_KEY_MAX;
@@ -150,32 +167,44 @@ static uint32_t apply(const struct rmq_admission_rule *rule, uint32_t number, co
 {
     uint32_t level = (uint32_t)value < rule->queue_id ? (uint32_t)value : rule->queue_id, bytes;
     int unfit = 0;
-    *out = (struct rmq_admitted){.verdict = RMQ_ADMIT_REFUSE, .rule = number};
-    if (rule->kind == RMQ_RULE_REFUSE)
+    out->verdict = RMQ_ADMIT_REFUSE;
+    out->rule = number;
+    if (rule->kind == RMQ_RULE_REFUSE || out->time_fault)
         return 0;
     out->verdict = RMQ_ADMIT_REDIRECT;
     out->level = level;
     out->queue_id = rule->queue_from == RMQ_QUEUE_LEVEL ? level - 1
                     : rule->queue_from == RMQ_QUEUE_ORIGINAL ? (uint32_t)s->queue_id : rule->queue_id;
-    bytes = added_bytes(rule, s, key_length, level, &unfit);
+    bytes = added_bytes(rule, s, key_length, level, (uint64_t)out->out_ms, &unfit);
     if (unfit)
         ask(out, RMQ_REASON_VALUE);
     return bytes;
 }
 
+/* 1 if the send asks for a time that this rule must redirect or refuse. */
+static int time_matters(const struct rmq_admission_rule *rule, const struct rmq_send *s, int64_t now_ms, struct rmq_admitted *out)
+{
+    uint32_t asked = rmq_time_asked(s, rule, now_ms, out);
+    out->time_fault = asked >= RMQ_TIME_DISABLED ? asked : 0;
+    return asked >= RMQ_TIME_DISABLED || asked == RMQ_TIME_LATER;
+}
+
 /* The first rule that matches. Returns the bytes of the pairs that it adds. */
 static uint32_t choose(const struct rmq_send *s, const struct rmq_admission_rules *rules, int approved, uint32_t key_length,
-                       struct rmq_admitted *out)
+                       int64_t now_ms, struct rmq_admitted *out)
 {
     int32_t value;
-    if (!approved && (!rules || s->batch ? s->reserved_count > 0 : !all_are_named(s, rules))) {
+    if (!approved && (rules ? !all_are_named(s, rules) : s->reserved_count > 0)) {
         ask(out, RMQ_REASON_PAIR);
         return 0;
     }
-    for (uint32_t i = 0; rules && !s->batch && i < rules->count; i++) {
-        enum answer answer = holds(&rules->rules[i], s, &value);
+    for (uint32_t i = 0; rules && i < rules->count; i++) {
+        const struct rmq_admission_rule *rule = &rules->rules[i];
+        enum answer answer = sees(rule, s) ? holds(rule, s, &value) : NO;
+        if (answer == YES && rule->kind == RMQ_RULE_TIMER && !time_matters(rule, s, now_ms, out))
+            continue;
         if (answer == YES)
-            return apply(&rules->rules[i], i, s, value, key_length, out);
+            return apply(rule, i, s, value, key_length, out);
         if (answer == UNCLEAR && !approved) {
             ask(out, RMQ_REASON_VALUE);
             return 0;
@@ -187,13 +216,13 @@ static uint32_t choose(const struct rmq_send *s, const struct rmq_admission_rule
 }
 
 void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits *limits, const struct rmq_admission_rules *rules,
-                     int approved, struct rmq_admitted *out)
+                     int approved, int64_t now_ms, struct rmq_admitted *out)
 {
     uint32_t added = s->uniq_key || s->batch ? 0 : limits->made_key_length;
     *out = (struct rmq_admitted){.verdict = RMQ_ADMIT_PLAIN};
     if (s->reserved_count || s->sys_flag & RMQ_SYS_TRANSACTION_MASK) {
         uint32_t key_length = s->uniq_key ? s->uniq_key_length : limits->made_key_length - KEY_PAIR_BYTES;
-        added += choose(s, rules, approved, key_length, out);
+        added += choose(s, rules, approved, key_length, now_ms, out);
     }
     if (out->verdict <= RMQ_ADMIT_REDIRECT &&
         s->properties_length + 1 + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)

@@ -1,6 +1,7 @@
 /* admission.h: the decision about a decoded send: plain, redirect, refuse, or ask control. Pure: no tables, no clock, no IO.
  *
- * The reader calls head, target, pairs in this order. Between target and pairs a send may wait for a free slot.
+ * The reader calls head, target, pairs in this order, and rmq_admit_slot (admission_time.h) for a timer message. Between target
+ * and pairs a send may wait for a free slot.
  * `ringmq.ipc.admission_twin` is the same in Python.
  */
 #ifndef RMQ_ADMISSION_H
@@ -43,6 +44,10 @@ struct rmq_admitted {
     uint32_t rule;               /* its number, of REDIRECT and REFUSE */
     uint32_t queue_id;           /* REDIRECT: of the system topic */
     uint32_t level;              /* REDIRECT: for RMQ_ADD_LEVEL */
+    uint32_t time_fault;         /* REFUSE by a TIMER rule: RMQ_TIME_* (admission_time.h) */
+    uint32_t time_pair;          /* by a TIMER rule: index of its pair in the send's `reserved` */
+    uint32_t slot_messages;      /* REFUSE with RMQ_TIME_SLOT_FULL */
+    int64_t out_ms;              /* REDIRECT by a TIMER rule: TIMER_OUT_MS; else 0 */
 };
 
 /* Fields and body. `has_rules`: transaction bits are left to rmq_admit_pairs. RMQ_REASON_*. */
@@ -50,8 +55,8 @@ uint32_t rmq_admit_head(const struct rmq_send *s, uint32_t body_length, const st
 /* Topic and queue; `config` of the topic, 0 = unknown. Queue -1 becomes the `turn`-th write queue. `approved`: control has
  * approved the send, so reasons that only ask for its decision do not count. Returns RMQ_REASON_*. */
 uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, int approved);
-/* Scanned properties; rules may be NULL. */
+/* Scanned properties; rules may be NULL. `now_ms`: the wall clock. */
 void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits *limits, const struct rmq_admission_rules *rules,
-                     int approved, struct rmq_admitted *out);
+                     int approved, int64_t now_ms, struct rmq_admitted *out);
 /* cdef-end */
 #endif

@@ -11,6 +11,8 @@
 
 #define QUEUES_MAX 65536u
 #define QUEUE_DIGITS 10u
+#define TIME_DIGITS 19u
+#define PRECISION_MS_MAX 1000u
 #define MADE_KEY_PAIR 66u /* the longest UNIQ_KEY pair that a reader makes */
 
 static int has_byte(const char *text, uint32_t length, char byte) { return memchr(text, byte, length) != NULL; }
@@ -29,6 +31,7 @@ static uint32_t pair_bytes(const struct rmq_rule_pair *pair)
     case RMQ_ADD_TOPIC: return n + 2 + RMQ_NAME_MAX;
     case RMQ_ADD_QUEUE:
     case RMQ_ADD_LEVEL: return n + 2 + QUEUE_DIGITS;
+    case RMQ_ADD_OUT_MS: return n + 2 + TIME_DIGITS;
     case RMQ_ADD_UNIQ_KEY: return n + 2 + RMQ_RULE_KEY_MAX;
     case RMQ_ADD_TEXT:
         if (!value_length || value_length > sizeof pair->value || has_byte(value, value_length, 0) || has_byte(value, value_length, 2))
@@ -55,13 +58,27 @@ static int redirect_is_sound(const struct rmq_admission_rule *rule)
     return bytes <= RMQ_SCRATCH_BYTES;
 }
 
+static int has_pair_of_time(const struct rmq_admission_rule *rule)
+{
+    for (uint32_t i = 0; i < rule->pair_count; i++)
+        if (rule->pairs[i].value_from == RMQ_ADD_OUT_MS)
+            return 1;
+    return 0;
+}
+
+static int timer_is_sound(const struct rmq_admission_rule *rule)
+{
+    return rule->delay_max_ms > 0 && rule->slot_messages_max >= 0 && rule->queue_from == RMQ_QUEUE_FIXED &&
+           rule->precision_ms <= PRECISION_MS_MAX && rule->when != RMQ_WHEN_POSITIVE && rule->with_when != RMQ_WHEN_POSITIVE;
+}
+
 static int is_sound(const struct rmq_admission_rule *rule)
 {
     int is_any = rule->transaction == RMQ_TRANSACTION_ANY;
     if (rule->name_length > sizeof rule->name || rule->when > RMQ_WHEN_TRUE ||
         (!is_any && rule->transaction & ~RMQ_SYS_TRANSACTION_MASK))
         return 0;
-    if (!rule->name_length && (!rule->transaction || is_any || rule->when != RMQ_WHEN_PRESENT))
+    if (!rule->name_length && rule->kind != RMQ_RULE_TIMER && (!rule->transaction || is_any || rule->when != RMQ_WHEN_PRESENT))
         return 0;
     if (rule->name_length && !rmq_send_reserves((const uint8_t *)rule->name, rule->name_length))
         return 0;
@@ -71,7 +88,9 @@ static int is_sound(const struct rmq_admission_rule *rule)
         return 0;
     if (rule->kind == RMQ_RULE_REFUSE)
         return memchr(rule->remark, 0, sizeof rule->remark) != NULL;
-    return rule->kind == RMQ_RULE_REDIRECT && redirect_is_sound(rule);
+    if (rule->kind == RMQ_RULE_TIMER)
+        return timer_is_sound(rule) && redirect_is_sound(rule);
+    return rule->kind == RMQ_RULE_REDIRECT && redirect_is_sound(rule) && !has_pair_of_time(rule);
 }
 
 int rmq_rules_publish(struct rmq_plane *plane, const struct rmq_admission_rules *rules)

@@ -145,6 +145,60 @@ static uint8_t *put_broker_binary(uint8_t *at, const struct rmq_answer_broker *b
     return end_value(at, put_bytes(at, broker->region, broker->region_length));
 }
 
+/* --- recall handles (RecallMessageHandle): URL-safe Base64 of "v1 topic broker time UNIQ_KEY" ----------------------------- */
+
+#define HANDLE_VERSION "v1"
+
+struct base64 {
+    uint8_t *to;
+    uint32_t bits, count; /* of the bytes that are not written yet */
+};
+
+static void put_base64(struct base64 *b, const void *from, size_t length)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    const uint8_t *at = from;
+    for (size_t i = 0; i < length; i++) {
+        b->bits = b->bits << 8 | at[i];
+        if (++b->count < 3)
+            continue;
+        for (int shift = 18; shift >= 0; shift -= 6)
+            *b->to++ = (uint8_t)digits[b->bits >> shift & 63];
+        b->bits = b->count = 0;
+    }
+}
+
+static uint8_t *end_base64(struct base64 *b)
+{
+    uint32_t missing = b->count ? 3 - b->count : 0;
+    put_base64(b, "\0", missing);
+    memset(b->to - missing, '=', missing);
+    return b->to;
+}
+
+static uint8_t *put_handle(uint8_t *to, const struct rmq_send_answer *a)
+{
+    struct base64 b = {.to = to};
+    uint8_t time[RMQ_DECIMAL_MAX];
+    put_base64(&b, HANDLE_VERSION " ", sizeof HANDLE_VERSION);
+    put_base64(&b, a->recall_topic, a->recall_topic_length);
+    put_base64(&b, " ", 1);
+    put_base64(&b, a->broker->name, a->broker->name_length);
+    put_base64(&b, " ", 1);
+    put_base64(&b, time, (size_t)(rmq_put_decimal(time, a->recall_ms) - time));
+    put_base64(&b, " ", 1);
+    put_base64(&b, a->uniq_key, a->uniq_key ? a->uniq_key_length : 0);
+    return end_base64(&b);
+}
+
+static size_t handle_bound(const struct rmq_send_answer *a)
+{
+    size_t bytes = sizeof HANDLE_VERSION + 3 + RMQ_DECIMAL_MAX;
+    if (!a->recall_topic)
+        return 0;
+    return (bytes + a->recall_topic_length + a->broker->name_length + a->uniq_key_length + 2) / 3 * 4;
+}
+
 static size_t put_send_binary(uint8_t *frame, const struct rmq_send_answer *a)
 {
     uint8_t *ext = begin_binary(frame, &a->head), *at = ext;
@@ -155,6 +209,10 @@ static size_t put_send_binary(uint8_t *frame, const struct rmq_send_answer *a)
     if (a->uniq_key) {
         at = PUT_KEY(at, "transactionId");
         at = end_value(at, put_bytes(at, a->uniq_key, a->uniq_key_length));
+    }
+    if (a->recall_topic) {
+        at = PUT_KEY(at, "recallHandle");
+        at = end_value(at, put_handle(at, a));
     }
     return end_binary(frame, put_broker_binary(at, a->broker), ext, 0);
 }
@@ -216,6 +274,11 @@ static size_t put_send_json(uint8_t *frame, const struct rmq_send_answer *a)
     at = put_message_ids(at, a);
     at = PUT(at, "\",");
     at = put_broker_json(at, a->broker);
+    if (a->recall_topic) {
+        at = PUT(at, ",\"recallHandle\":\"");
+        at = put_handle(at, a);
+        *at++ = '"';
+    }
     at = PUT(at, ",\"queueOffset\":\"");
     at = rmq_put_decimal(at, a->queue_offset);
     at = PUT(at, "\"}");
@@ -242,7 +305,7 @@ static size_t broker_bound(const struct rmq_answer_broker *broker) { return 64 +
 size_t rmq_send_answer_bound(const struct rmq_send_answer *a)
 {
     size_t ids = a->batch ? rmq_batch_count(a->batch, a->batch_length) : 1;
-    return head_bound(&a->head) + broker_bound(a->broker) + 192 + (size_t)a->uniq_key_length * 6 +
+    return head_bound(&a->head) + broker_bound(a->broker) + 224 + handle_bound(a) + (size_t)a->uniq_key_length * 6 +
            ids * (a->broker->host_hex_length + HEX_OFFSET + 1);
 }
 

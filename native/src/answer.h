@@ -22,10 +22,11 @@ struct rmq_answer_head {
 struct rmq_answer_broker {
     const char *region;     /* MSG_REGION */
     const char *host_hex;   /* store host and port as the front of a message id: 16 or 40 characters */
+    const char *name;       /* brokerName, in recall handles */
     uint32_t region_length;
     uint32_t host_hex_length;
     uint32_t trace_on;
-    uint32_t reserved;
+    uint32_t name_length;
 };
 
 struct rmq_send_answer {
@@ -36,9 +37,11 @@ struct rmq_send_answer {
     uint32_t uniq_key_length;
     uint32_t batch_length;
     int32_t queue_id;
-    uint32_t reserved;
+    uint32_t recall_topic_length;
     int64_t queue_offset;
     uint64_t commit_log_offset;
+    const char *recall_topic;       /* of a timer message: the topic in its recall handle; NULL = no handle */
+    int64_t recall_ms;
 };
 
 struct rmq_pull_answer {

@@ -9,12 +9,12 @@ static int is_later_feature(const uint8_t *name, size_t n, const uint8_t *value,
 {
     if (name[0] == 'D')
         return n == 5 && !memcmp(name, "DELAY", 5) && !(length == 1 && value[0] == '0');
-    return (n == 8 && !memcmp(name, "TRAN_MSG", 8) && length == 4 && !strncasecmp((const char *)value, "true", 4)) ||
-           (n > 6 && !memcmp(name, "TIMER_", 6));
+    return n == 8 && !memcmp(name, "TRAN_MSG", 8) && length == 4 && !strncasecmp((const char *)value, "true", 4);
 }
 
 /* 0, or the reason why the pairs of an element may not be stored. Recovery would take the last record of the log for torn, or
- * the pairs ask for a feature that the broker lacks. The reader and control check single messages. */
+ * the pairs ask for a feature that the broker lacks. The reader and control check single messages. Stock ignores a timer in an
+ * element: that of the whole batch counts. */
 static uint32_t check_pairs(const uint8_t *at, uint32_t length)
 {
     const uint8_t *end = at + length;

@@ -38,7 +38,7 @@ static int open_file(const struct rmq_batch_queues *b, const char *folder, uint6
     int n = snprintf(path, sizeof path, "%s/%020" PRIu64, folder, start);
     if (n < 0 || (size_t)n >= sizeof path)
         return -ENAMETOOLONG;
-    int fd = open(path, O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0644);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (make ? O_CREAT : 0), 0644);
     if (fd < 0)
         return -errno;
     int rc = fstat(fd, &status) < 0 ? -errno : 0;

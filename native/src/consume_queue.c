@@ -30,6 +30,19 @@ int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset)
     return (int64_t)i;
 }
 
+int64_t rmq_cq_sound_units(const uint8_t *at, size_t count, int64_t log_end, int64_t *end_offset) {
+    struct rmq_cq_unit unit;
+    size_t i = 0;
+    for (; i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit); i++) {
+        if (rmq_cq_is_filler(&unit))
+            continue;
+        if (unit.commit_log_offset < *end_offset || unit.commit_log_offset > log_end - unit.size)
+            break;
+        *end_offset = unit.commit_log_offset + unit.size;
+    }
+    return (int64_t)i;
+}
+
 int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_offset) {
     struct rmq_cq_unit unit;
     size_t i = 0;
@@ -44,6 +57,15 @@ int64_t rmq_cq_fillers(const uint8_t *at, size_t count) {
     while (i < count && rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit) && rmq_cq_is_filler(&unit))
         i++;
     return (int64_t)i;
+}
+
+uint64_t rmq_cq_digest(uint64_t digest, const uint8_t *at, size_t count, int without_tags) {
+    struct rmq_cq_unit unit;
+    for (size_t i = 0; i < count; i++) {
+        rmq_cq_decode(at + i * RMQ_CQ_UNIT_BYTES, &unit);
+        digest = rmq_cq_digest_unit(digest, unit.commit_log_offset, unit.size, without_tags ? 0 : unit.tags_code);
+    }
+    return digest;
 }
 
 void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit) {

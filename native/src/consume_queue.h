@@ -43,6 +43,10 @@ int rmq_cq_decode(const uint8_t *at, struct rmq_cq_unit *out);
  * record). */
 int64_t rmq_cq_valid_units(const uint8_t *at, size_t count, int64_t *end_offset);
 
+/* Like rmq_cq_valid_units, but ends at a unit that no dispatch has written there: its record begins before the end of
+ * the unit's before it, or ends behind `log_end`. `*end_offset`: in the end of the unit before, -1 = none. */
+int64_t rmq_cq_sound_units(const uint8_t *at, size_t count, int64_t log_end, int64_t *end_offset);
+
 /* Number of leading units that are valid and begin below `commit_log_offset` (stock's truncation rule). */
 int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_offset);
 
@@ -50,9 +54,23 @@ int64_t rmq_cq_units_below(const uint8_t *at, size_t count, int64_t commit_log_o
  * them to the next unit. */
 int64_t rmq_cq_fillers(const uint8_t *at, size_t count);
 
+/* A digest of units, in order, on top of that of the units before them (0 without any). Tags codes count unless
+ * `without_tags`. */
+uint64_t rmq_cq_digest(uint64_t digest, const uint8_t *at, size_t count, int without_tags);
+
 void rmq_cq_batch_encode(uint8_t *to, const struct rmq_cq_batch_unit *unit);
 int rmq_cq_batch_decode(const uint8_t *at, struct rmq_cq_batch_unit *out);
 /* cdef-end */
+
+/* The digest with one more unit. It finds damage, and is no protection against a forger. */
+static inline uint64_t rmq_cq_digest_unit(uint64_t digest, int64_t commit_log_offset, int32_t size, int64_t tags_code)
+{
+    const uint64_t factor = 0x9e3779b97f4a7c15u; /* odd: a step loses no difference */
+    digest = (digest ^ (uint64_t)commit_log_offset) * factor;
+    digest = (digest ^ digest >> 32 ^ (uint32_t)size) * factor;
+    digest = (digest ^ digest >> 32 ^ (uint64_t)tags_code) * factor;
+    return digest ^ digest >> 32;
+}
 
 /* A filler stands for no message: dispatch bridges a gap of queue offsets with them. */
 static inline int rmq_cq_is_filler(const struct rmq_cq_unit *unit)

@@ -219,12 +219,11 @@ int64_t rmq_dispatch_read(struct rmq_dispatcher *d, uint64_t end)
             if (limit > end && appended >= limit)
                 break;
             at = limit;
-        } else if (rc == RMQ_RECORD_BAD_LENGTH && view.total_size) {
-            d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++;
-            at += view.total_size;
         } else {
-            d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++; /* stock gives up the rest of the file, too */
-            at = limit < end ? limit : end;
+            d->role->counters[RMQ_DISPATCH_BAD_RECORDS]++; /* stock gives up the rest of the file */
+            int64_t next = rmq_log_next_record((const uint8_t *)d->segment.base, at - d->segment.offset,
+                                               (end < limit ? end : limit) - d->segment.offset, (int64_t)d->segment.offset);
+            at = next >= 0 ? d->segment.offset + (uint64_t)next : limit < end ? limit : end;
         }
     }
     int rc = put_keys(d);

@@ -7,6 +7,7 @@
 
 #include "bytes.h"
 #include "java_numbers.h"
+#include "pair_separators.h"
 #include "property_pairs.h"
 #include "record.h"
 
@@ -52,7 +53,7 @@ static int constants_are_sound(const struct rmq_filter_program *p, const struct 
                 return 0;
     }
     for (uint32_t i = 0; i < p->name_count; i++)
-        if (!is_inside(p, v->names[i].at, v->names[i].length))
+        if (!v->names[i].length || !is_inside(p, v->names[i].at, v->names[i].length))
             return 0;
     return 1;
 }
@@ -151,6 +152,11 @@ static struct value constant_value(const struct rmq_filter_constant *c, const st
     else
         memcpy(&out.number, &c->value, 8);
     return out;
+}
+
+static struct value property_value(struct rmq_text text)
+{
+    return (struct value){.type = text.at ? RMQ_CONSTANT_TEXT : RMQ_CONSTANT_UNKNOWN, .length = text.length, .text = text.at};
 }
 
 static int order_of(int64_t a, int64_t b) { return (a > b) - (a < b); }
@@ -311,18 +317,34 @@ static struct value applied(const struct view *v, uint32_t op, uint32_t argument
 
 /* --- evaluation -------------------------------------------------------------------------------------------------- */
 
-/* The values of the program's names. Of several pairs of a name the last counts. */
-static void find_properties(const struct rmq_filter_program *p, const struct view *v, const uint8_t *at, uint32_t length,
-                            struct value *values)
+/* Keeps the value that begins behind `split`, if one of the program's names ends there. Names hold no separator, so the
+ * separator or the begin before a name begins its pair. */
+static void keep_value(const struct rmq_filter_program *p, const struct view *v, const uint8_t *at, const uint8_t *split,
+                       const uint8_t *end, struct rmq_text *values)
 {
-    const uint8_t *end = at + length;
-    struct rmq_pair pair;
+    for (uint32_t i = 0; i < p->name_count; i++) {
+        uint32_t length = v->names[i].length;
+        const uint8_t *name = v->texts + v->names[i].at, *start = split - length;
+        if ((uint64_t)(split - at) < length || *start != *name || (start != at && start[-1] != RMQ_PAIR_END) ||
+            memcmp(start, name, length) != 0)
+            continue;
+        const uint8_t *stop = memchr(split + 1, RMQ_PAIR_END, (size_t)(end - split - 1));
+        uint32_t bytes = (uint32_t)((stop ? stop : end) - split - 1);
+        if (bytes)
+            values[i] = (struct rmq_text){split + 1, bytes};
+    }
+}
+
+/* The values of the program's names, by one pass over the properties. It takes the pairs that rmq_next_pair gives. Of several
+ * pairs of a name the last counts. */
+static void find_properties(const struct rmq_filter_program *p, const struct view *v, const uint8_t *at, uint32_t length,
+                            struct rmq_text *values)
+{
+    struct rmq_separators splits = {.begin = at, .at = at, .end = at + length};
     for (uint32_t i = 0; i < p->name_count; i++)
-        values[i] = (struct value){.type = RMQ_CONSTANT_UNKNOWN};
-    while (rmq_next_pair(&at, end, &pair))
-        for (uint32_t i = 0; i < p->name_count; i++)
-            if (pair.name.length == v->names[i].length && !memcmp(pair.name.at, v->texts + v->names[i].at, pair.name.length))
-                values[i] = (struct value){.type = RMQ_CONSTANT_TEXT, .length = pair.value.length, .text = pair.value.at};
+        values[i].at = NULL;
+    for (const uint8_t *split; (split = rmq_next_separator(&splits, RMQ_NAME_VALUE)) < splits.end;)
+        keep_value(p, v, at, split, splits.end, values);
 }
 
 static int jumps(uint32_t op, uint32_t type)
@@ -356,7 +378,8 @@ int rmq_filter_properties(const uint8_t *record, uint32_t size, const uint8_t **
 int rmq_filter_evaluate(const struct rmq_filter_program *p, const uint8_t *properties, uint32_t length, uint64_t *work)
 {
     struct view v = view_of(p);
-    struct value values[RMQ_FILTER_NAMES_MAX], stack[RMQ_FILTER_STACK_MAX + 1], *top = stack; /* the value on top is top[-1] */
+    struct rmq_text values[RMQ_FILTER_NAMES_MAX];
+    struct value stack[RMQ_FILTER_STACK_MAX + 1], *top = stack; /* the value on top is top[-1] */
     uint64_t done = RECORD_WORK + length + (uint64_t)(length / 32) * p->name_count;
     int runs = 1;
     find_properties(p, &v, properties, length, values);
@@ -364,7 +387,7 @@ int rmq_filter_evaluate(const struct rmq_filter_program *p, const uint8_t *prope
         uint32_t op = v.code[i] & 0xff, argument = v.code[i] >> 8;
         done += INSTRUCTION_WORK;
         if (op == RMQ_FILTER_PROPERTY) {
-            *top++ = values[argument];
+            *top++ = property_value(values[argument]);
         } else if (op == RMQ_FILTER_CONSTANT) {
             *top++ = constant_value(&v.constants[argument], &v);
         } else if (is_jump(op)) {

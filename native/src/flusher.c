@@ -127,7 +127,7 @@ static int file_of(struct rmq_flusher *f, uint64_t number)
     int n = snprintf(path, sizeof path, "%s/%020" PRIu64, settings->commit_log_path, number * settings->segment_bytes);
     if (n < 0 || (size_t)n >= sizeof path)
         return -ENAMETOOLONG;
-    file->fd = open(path, O_RDWR | O_CLOEXEC);
+    file->fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (file->fd < 0)
         return -errno;
     file->number = number + 1;

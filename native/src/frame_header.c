@@ -53,6 +53,14 @@ static struct rmq_ext_entry *next_entry(struct rmq_frame_header *out)
     return &out->ext[out->ext_count++];
 }
 
+/* A null takes the place of an earlier value of its name, as in Java's map. Policy code handles such frames. */
+static void take_null(struct rmq_frame_header *out, const uint8_t *key, uint32_t length)
+{
+    for (uint32_t i = 0; i < out->ext_count; i++)
+        if (out->ext[i].key_length == length && !memcmp(out->ext[i].key, key, length))
+            out->unusual = 1;
+}
+
 static int parse_binary(const uint8_t *at, const uint8_t *end, struct rmq_frame_header *out)
 {
     if (end - at < BINARY_FIXED)
@@ -84,8 +92,10 @@ static int parse_binary(const uint8_t *at, const uint8_t *end, struct rmq_frame_
         if (value_length > (uint32_t)(end - value))
             return RMQ_HEADER_MALFORMED;
         at = value + value_length;
-        if (!value_length || !key_length)
-            continue; /* null in Java */
+        if (!value_length || !key_length) { /* null in Java */
+            take_null(out, key, key_length);
+            continue;
+        }
         struct rmq_ext_entry *entry = next_entry(out);
         if (entry)
             *entry = (struct rmq_ext_entry){key, value, value_length, (uint16_t)key_length, 0};
@@ -246,6 +256,8 @@ static const uint8_t *parse_ext(const uint8_t *at, const uint8_t *end, struct rm
             if (at && !bare_is_value(&value))
                 return NULL;
             drop = at && is_literal(&value, "null");
+            if (drop)
+                take_null(out, key.at, key.length);
         }
         if (!at)
             return NULL;

@@ -68,7 +68,7 @@ static int zero_file(struct rmq_receiver *r, uint64_t start, uint64_t from, uint
     int n = snprintf(path, sizeof path, "%s/%020" PRIu64, r->header->settings.commit_log_path, start), rc = 0;
     if (n < 0 || (size_t)n >= sizeof path)
         return -ENAMETOOLONG;
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     while (from < to && !rc) {

@@ -39,6 +39,7 @@
 #define RMQ_RECEIVE_SEGMENT_WAITS 5
 #define RMQ_RECEIVE_WIPED_BYTES 6
 #define RMQ_RECEIVE_SLEEPS 7
+#define RMQ_RECEIVE_BAD_BODIES 8 /* its shell's: received records whose body has a wrong CRC */
 
 struct rmq_receiver_state {
     uint64_t received_offset;  /* end of the received bytes; beyond append_offset: part of a record */

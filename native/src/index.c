@@ -257,13 +257,20 @@ int64_t rmq_index_truncate(struct rmq_index *file, int64_t commit_log_offset) {
 
 int64_t rmq_index_query(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
                         int64_t *offsets, size_t offsets_max) {
+    uint32_t steps = UINT32_MAX;    /* a file has fewer entries */
+    return rmq_index_query_bounded(file, key_hash, begin_ms, end_ms, &steps, offsets, offsets_max);
+}
+
+int64_t rmq_index_query_bounded(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
+                                uint32_t *steps, int64_t *offsets, size_t offsets_max) {
     if (key_hash < 0)
         return 0;
     uint32_t next = next_number(file);
     int64_t file_begin_ms = (int64_t)observe64(file->base + BEGIN_TIME_AT);
     uint32_t number = observe32(slot_at(file, (uint32_t)key_hash % file->slots));
     size_t count = 0;
-    while (number > 0 && number < file->entries_max && number <= next && count < offsets_max) {
+    while (number > 0 && number < file->entries_max && number <= next && count < offsets_max && *steps) {
+        --*steps;
         const uint8_t *entry = entry_at(file, number);
         int32_t seconds = (int32_t)rmq_get32(entry + ENTRY_SECONDS_AT);
         uint32_t previous = rmq_get32(entry + ENTRY_PREVIOUS_AT);

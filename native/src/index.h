@@ -80,6 +80,9 @@ int64_t rmq_index_truncate(struct rmq_index *file, int64_t commit_log_offset);
 /* Walks the chain of one hash, newest first: offsets with a time in [begin_ms, end_ms]. Returns the count. */
 int64_t rmq_index_query(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
                         int64_t *offsets, size_t offsets_max);
+/* The same, but looks at no more than *steps entries, and counts *steps down: clients choose how long a chain is. */
+int64_t rmq_index_query_bounded(const struct rmq_index *file, int32_t key_hash, int64_t begin_ms, int64_t end_ms,
+                                uint32_t *steps, int64_t *offsets, size_t offsets_max);
 
 /* Entry `number` for verify: 0, or -EINVAL outside 1..next-1. */
 int rmq_index_entry(const struct rmq_index *file, int32_t number, int32_t *key_hash, int64_t *commit_log_offset,

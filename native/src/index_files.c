@@ -68,7 +68,7 @@ static int attach(struct rmq_index_files *f, struct rmq_index_file *file, const 
     char path[PATH_MAX];
     struct stat status;
     path_of(f, name, path);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     int rc = fstat(fd, &status) < 0 ? -errno : (uint64_t)status.st_size != f->bytes ? -EINVAL : 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "log_line.h"
 #include "plane.h"
 #include "ring.h"
 
@@ -17,7 +18,7 @@ struct text {
 
 static void put(struct text *to, const char *text)
 {
-    for (; *text && to->length < sizeof to->bytes; text++)
+    for (; *text && to->length < sizeof to->bytes - 1; text++)
         to->bytes[to->length++] = *text;
 }
 
@@ -58,9 +59,7 @@ void rmq_invariant_report(const char *file, uint32_t line, const char *condition
 {
     struct text text = {.length = 0};
     file = base_of(file);
-    put(&text, "ringmq: worker ");
-    put(&text, armed ? armed->name : "(none)");
-    put(&text, ": broken invariant, ");
+    put(&text, "broken invariant, ");
     put(&text, file);
     put(&text, ":");
     put_number(&text, line);
@@ -73,11 +72,8 @@ void rmq_invariant_report(const char *file, uint32_t line, const char *condition
         put(&text, i ? ", " : "");
         put_number(&text, values[i]);
     }
-    if (text.length == sizeof text.bytes)
-        text.length--;
-    text.bytes[text.length++] = '\n';
-    ssize_t written = write(STDERR_FILENO, text.bytes, text.length);
-    (void)written;
+    text.bytes[text.length] = 0;
+    rmq_log_write(RMQ_LOG_CRITICAL, armed ? armed->name : "(none)", text.bytes);
     if (armed) {
         rmq_store(&armed->invariant_line, number_of(file, line));
         rmq_store(&armed->invariant_failures, armed->invariant_failures + 1);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "consume_queue.h"
+
 enum { FIRST_BUCKETS = 256 };
 
 struct rmq_queue_table {
@@ -108,7 +110,7 @@ struct rmq_queue_row *rmq_queue_table_row(struct rmq_queue_table *table, const u
     row->topic = (const uint8_t *)(row + 1);
     row->topic_length = (uint32_t)topic_length;
     row->queue_id = queue_id;
-    row->queue_end = row->log_first = row->log_next = row->missing_from = row->again_from = -1;
+    row->queue_end = row->log_first = row->log_next = row->missing_from = row->again_from = row->seen_first = -1;
     uint32_t any = table->buckets[bucket_of(table, topic, topic_length, RMQ_ANY_QUEUE)];
     if (any)
         row->queue_end = table->rows[any - 1]->queue_end;
@@ -167,6 +169,29 @@ void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep) {
     state->held_row = NULL;
 }
 
+/* Adds a record that has a unit to the digest of its queue. At queue offset 0 a newer topic of the name begins. */
+static void digest_unit(struct rmq_queue_row *row, const uint8_t *record, const struct rmq_record_view *view) {
+    if (row->is_batch || view->position < row->topic_from || view->queue_offset >= row->queue_max)
+        return;
+    if (row->seen_first < 0 || !view->queue_offset) {
+        row->seen_first = view->queue_offset;
+        row->seen_digest = 0;
+        row->is_uneven = 0;
+    } else if (view->queue_offset != row->seen_next) {
+        row->is_uneven = 1;
+    }
+    row->seen_next = view->queue_offset + 1;
+    if (row->is_uneven)
+        return;
+    int64_t tags_code = 0;
+    if (!row->without_tags) {
+        struct rmq_dispatch_keys keys;
+        rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
+        tags_code = rmq_tags_code(record + view->topic_at, view->topic_length, &keys, view->store_time_ms, NULL);
+    }
+    row->seen_digest = rmq_cq_digest_unit(row->seen_digest, view->position, (int32_t)view->total_size, tags_code);
+}
+
 /* Holds the record back; prepared and rollback records have no queue offset. */
 static int hold(struct rmq_log_recovery *state, const uint8_t *record, const struct rmq_record_view *view) {
     int32_t transaction = view->sys_flag & RMQ_SYS_TRANSACTION_MASK;
@@ -183,6 +208,7 @@ static int hold(struct rmq_log_recovery *state, const uint8_t *record, const str
         rmq_queue_table_row(state->table, record + view->topic_at, view->topic_length, view->queue_id);
     if (!row)
         return -ENOMEM;
+    digest_unit(row, record, view);
     state->held_row = row;
     state->held_queue_offset = view->queue_offset;
     state->held_count = 1;
@@ -194,6 +220,21 @@ static int hold(struct rmq_log_recovery *state, const uint8_t *record, const str
     return 0;
 }
 
+/* 1 if the record at `from` was whole once and only its body has another CRC now. Counts it. */
+static int pass_bad_body(struct rmq_log_recovery *state, const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start,
+                         struct rmq_record_view *view) {
+    int64_t offset = file_start + (int64_t)from;
+    if (rmq_record_parse(file + from, end - from, 0, view) != RMQ_RECORD_OK)
+        return 0;
+    if (offset >= state->whole_until && view->store_time_ms >= state->whole_before_ms)
+        return 0;
+    view->position = offset;
+    if (state->bad_bodies < RMQ_BAD_BODIES_NAMED)
+        state->bad_body_offsets[state->bad_bodies] = offset;
+    state->bad_bodies++;
+    return 1;
+}
+
 int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *file, uint64_t from, uint64_t end,
                               int64_t file_start, int check_crc) {
     struct rmq_record_view view;
@@ -202,7 +243,9 @@ int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *fil
         uint64_t at;
         int reason;
         int64_t got = rmq_log_scan(file, from, end, file_start, check_crc, &view, 1, &at, &reason);
-        if (!got) {
+        if (!got && reason == RMQ_RECORD_BAD_CRC && pass_bad_body(state, file, from, end, file_start, &view)) {
+            at = from + view.total_size;
+        } else if (!got) {
             state->reason = reason;
             break;
         }

@@ -3,6 +3,12 @@
  * The scan holds the last record back until a valid record follows or the caller keeps it. The reason is the rule for a torn
  * properties string, which applies only to the very last record of the log. The scan skips a record with an impossible value
  * (record_values.h), which belongs to no queue.
+ *
+ * A record whose body alone is damaged stays and counts for its queue, if it cannot be torn: it was whole once. Its unit may
+ * exist, and acknowledged records may follow.
+ *
+ * Of records that have units the scan makes a digest for each queue. The caller compares it with that of the units: a unit
+ * with a flipped bit names another place, and its message would be lost.
  */
 #ifndef RMQ_LOG_RECOVERY_H
 #define RMQ_LOG_RECOVERY_H
@@ -28,9 +34,19 @@ struct rmq_queue_row {
     uint32_t row_number;            /* in order of creation */
     int64_t again_from;             /* own: commit log offset of a record at 0 that may begin another life, -1 = none */
     int64_t again_next;             /* own: queue offset behind it */
+    int64_t topic_from;             /* in: records in front of this commit log offset are of an earlier topic of the name */
+    int32_t without_tags;           /* in: tags codes of its units depend on settings, and are not compared */
+    int32_t is_uneven;              /* out: the digest leaves records out, because their queue offsets do not follow each other */
+    /* Out, about records that have units, below queue_max: the digest of the units that they ask for (rmq_cq_digest),
+     * which are those from seen_first to seen_next. seen_first = -1: no such record. */
+    int64_t seen_first;
+    int64_t seen_next;
+    uint64_t seen_digest;
 };
 
 enum { RMQ_ANY_QUEUE = -2147483647 - 1 }; /* its row says with which queue_end rows of the topic begin that come after it */
+
+#define RMQ_BAD_BODIES_NAMED 5
 
 struct rmq_queue_table;
 
@@ -50,6 +66,10 @@ struct rmq_log_recovery {
     int64_t impossible_offset;      /* commit log offset of the first one */
     int32_t impossible_field;       /* its RMQ_VALUE_* */
     int32_t reserved;
+    int64_t whole_until;            /* in: records in front of this commit log offset were whole once */
+    int64_t whole_before_ms;        /* in: and so were records with a lower store time */
+    int64_t bad_bodies;             /* of them, those whose body has another CRC now */
+    int64_t bad_body_offsets[RMQ_BAD_BODIES_NAMED]; /* commit log offsets of the first ones */
 };
 
 struct rmq_queue_table *rmq_queue_table_new(void);          /* NULL without memory */
@@ -72,7 +92,7 @@ int64_t rmq_log_recovery_scan(struct rmq_log_recovery *state, const uint8_t *fil
 void rmq_log_recovery_finish(struct rmq_log_recovery *state, int keep);
 /* cdef-end */
 
-_Static_assert(sizeof(struct rmq_queue_row) == 80, "rmq_queue_row");
-_Static_assert(sizeof(struct rmq_log_recovery) == 104, "rmq_log_recovery");
+_Static_assert(sizeof(struct rmq_queue_row) == 120, "rmq_queue_row");
+_Static_assert(sizeof(struct rmq_log_recovery) == 168, "rmq_log_recovery");
 
 #endif

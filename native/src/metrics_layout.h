@@ -16,8 +16,10 @@
 #define RMQ_FLUSH_LATENCY_REPLICATED 1
 #define RMQ_CONTROL_LATENCY_ANSWERED 0 /* requests that control answers */
 #define RMQ_SERVICES_LATENCY_ANSWERED 0 /* requests that services answer at once */
+#define RMQ_TIMER_LATENCY_DELIVERED 0 /* timer messages in the log again, since their time */
 /* Words of the role block of `transactions`: halves that are open; then totals, of ends, of halves that went to
- * TRANS_CHECK_MAX_TIME_TOPIC, of checks that went to a producer, of checks without a producer, of halves that retention took. */
+ * TRANS_CHECK_MAX_TIME_TOPIC, of checks that went to a producer, of checks without a producer, of halves that retention took,
+ * of ends that took no Python. */
 #define RMQ_TRANSACTIONS_OPEN 1
 #define RMQ_TRANSACTIONS_COMMITTED 2
 #define RMQ_TRANSACTIONS_ROLLED_BACK 3
@@ -25,6 +27,31 @@
 #define RMQ_TRANSACTIONS_CHECKED 5
 #define RMQ_TRANSACTIONS_UNCHECKED 6
 #define RMQ_TRANSACTIONS_LOST 7
+#define RMQ_TRANSACTIONS_PLAIN 8
+/* Of commits, the age of their halves as of stock: up to 5 s, 1 min, 10 min, 1 h, 12 h, 1 day, and the rest; then its sum in
+ * seconds. */
+#define RMQ_TRANSACTIONS_FINISH 9
+#define RMQ_FINISH_BUCKETS 7
+#define RMQ_TRANSACTIONS_FINISH_SECONDS 16
+/* Words of the role block of `timer`, behind those of ipc/republish_words.py: totals of messages that went into the wheel, that were
+ * delivered, rolled, and deleted, of records that cannot be read or have no time; then the time of the open slot, and the offset of
+ * the timer topic's queue before which all records are in the wheel. */
+#define RMQ_TIMER_WORD_ENQUEUED 8
+#define RMQ_TIMER_WORD_DELIVERED 9
+#define RMQ_TIMER_WORD_ROLLED 10
+#define RMQ_TIMER_WORD_DELETED 11
+#define RMQ_TIMER_WORD_UNREADABLE 12
+#define RMQ_TIMER_WORD_OPEN_MS 13
+#define RMQ_TIMER_WORD_NEXT 14
+/* Messages that wait; of those that were delivered in the last minute: their number, and the lateness of half of them, of 99 % and
+ * of all in us. */
+#define RMQ_TIMER_WORD_WAITING 15
+#define RMQ_TIMER_WORD_MINUTE_COUNT 16
+#define RMQ_TIMER_WORD_MINUTE_P50_US 17
+#define RMQ_TIMER_WORD_MINUTE_P99_US 18
+#define RMQ_TIMER_WORD_MINUTE_MAX_US 19
+/* CommitLog offset of the oldest record that a waiting message needs, + 1; 0 = none is needed, or it is not known yet. */
+#define RMQ_TIMER_WORD_OLDEST 20
 struct rmq_latency {
     uint64_t sum_ns;
     uint64_t counts[RMQ_LATENCY_BUCKETS];

@@ -69,19 +69,22 @@ void rmq_named_half_judge(struct rmq_named_half *half, const uint8_t *texts, con
         memcpy(half->topic, found.topic.at, half->topic_length);
 }
 
-static void look(struct rmq_queue_reader *q, uint32_t slot, struct rmq_named_half *half, const uint8_t *texts)
+int rmq_named_half_hold(struct rmq_queue_reader *q, uint32_t slot, struct rmq_named_half *half, const uint8_t *texts,
+                        struct rmq_held_record *record, uint32_t *size)
 {
     struct rmq_queue_unit unit;
-    struct rmq_held_record record;
     int64_t next;
     half->is_sound = 0;
     if (half->position < 0 || half->queue_offset < 0 ||
         rmq_queue_reader_units(q, slot, half->queue_offset, NULL, &unit, 1, &next) != 1 ||
         unit.queue_offset != half->queue_offset || unit.commit_log_offset != half->position || unit.size <= 0 ||
-        rmq_queue_reader_record(q, (uint64_t)half->position, (uint32_t)unit.size, &record) < 0)
-        return;
-    rmq_named_half_judge(half, texts, record.at, (uint32_t)unit.size);
-    rmq_queue_reader_release(&record);
+        rmq_queue_reader_record(q, (uint64_t)half->position, (uint32_t)unit.size, record) < 0)
+        return 0;
+    *size = (uint32_t)unit.size;
+    rmq_named_half_judge(half, texts, record->at, *size);
+    if (!half->is_sound)
+        rmq_queue_reader_release(record);
+    return (int)half->is_sound;
 }
 
 uint32_t rmq_named_halves(struct rmq_queue_reader *q, uint32_t slot, struct rmq_named_half *halves, uint32_t count,
@@ -89,8 +92,12 @@ uint32_t rmq_named_halves(struct rmq_queue_reader *q, uint32_t slot, struct rmq_
 {
     uint32_t sound = 0;
     for (uint32_t i = 0; i < count; i++) {
-        look(q, slot, &halves[i], texts);
-        sound += halves[i].is_sound;
+        struct rmq_held_record record;
+        uint32_t size;
+        if (rmq_named_half_hold(q, slot, &halves[i], texts, &record, &size)) {
+            rmq_queue_reader_release(&record);
+            sound++;
+        }
     }
     return sound;
 }

@@ -33,4 +33,8 @@ uint32_t rmq_named_halves(struct rmq_queue_reader *q, uint32_t slot, struct rmq_
                           const uint8_t *texts);
 /* cdef-end */
 
+/* The same for one end. A sound one has its record held, `size` bytes: the caller releases it. 1 = it is sound. */
+int rmq_named_half_hold(struct rmq_queue_reader *q, uint32_t slot, struct rmq_named_half *half, const uint8_t *texts,
+                        struct rmq_held_record *record, uint32_t *size);
+
 #endif

@@ -75,6 +75,7 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
         uint64_t lane = found->token >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
         uint64_t behind = (found->token & (((uint64_t)1 << RMQ_MARK_LANE_SHIFT) - 1)) + 1;
         tally->inherited += found->generation != p->generation;
+        tally->stored += found->bytes != 0;
         if (!found->bytes && (!tally->refused++ || tally->first.cause == RMQ_CAUSE_CHAIN_REFUSED))
             tally->first = *found;
         if (found->bytes && tally->end < found->commit_log_offset + found->bytes)
@@ -94,11 +95,19 @@ void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t co
 
 int rmq_port_take(struct rmq_plane *plane, uint32_t port, struct rmq_completion *out)
 {
+    return rmq_port_take_where(plane, port, 0, 0, 1, out);
+}
+
+int rmq_port_take_where(struct rmq_plane *plane, uint32_t port, uint64_t mask, uint64_t of, int wanted, struct rmq_completion *out)
+{
     uint32_t generation = rmq_port_at(plane, port)->generation;
     for (int ring = RMQ_PORT_APPENDED; ring <= RMQ_PORT_COMPLETED; ring++)
         while (rmq_port_peek(plane, port, ring, out, 1)) {
+            int is_own = out->generation == generation;
+            if (is_own && ((out->token & mask) == of) != wanted)
+                break;
             rmq_port_done(plane, port, ring, 1);
-            if (out->generation == generation)
+            if (is_own)
                 return 1;
         }
     return 0;

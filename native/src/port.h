@@ -29,6 +29,7 @@ uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct 
  * behind the largest source offset that was stored. Lanes from `lanes` on are ignored. Returns the number of completions;
  * `tally` counts on. */
 struct rmq_port_tally {
+    uint64_t stored;             /* a record is in the log, synced in time or not */
     uint64_t refused;            /* nothing was stored */
     uint64_t inherited;          /* requests of a dead predecessor */
     uint64_t end;                /* raised to the end of the last stored record in the log */
@@ -40,6 +41,8 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
 void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count);
 /* Both at once, for the next completion of this generation in either ring: 1, or 0 when there is none. */
 int rmq_port_take(struct rmq_plane *plane, uint32_t port, struct rmq_completion *out);
+/* The same, up to the first completion of this generation where `(token & mask) == of` is not `wanted`, which stays. */
+int rmq_port_take_where(struct rmq_plane *plane, uint32_t port, uint64_t mask, uint64_t of, int wanted, struct rmq_completion *out);
 /* A completion waits; to be looked at between arming the owner's bell and waiting. */
 int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port);
 

@@ -107,7 +107,7 @@ static int open_path(struct rmq_queue_files *f, uint32_t slot, uint64_t start)
     if (length < 0)
         return length;
     append_name(path, length, start);
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0 && errno == ENOENT) {
         path[length] = 0;
         int rc = rmq_folder_make(path);
@@ -115,7 +115,7 @@ static int open_path(struct rmq_queue_files *f, uint32_t slot, uint64_t start)
             return rc;
         made = 1;
         append_name(path, length, start);
-        fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
     }
     if (fd < 0)
         return -errno;

@@ -27,6 +27,8 @@ static void house_open(struct rmq_reader *r)
         .region = s->region_id,
         .region_length = (uint32_t)strnlen(s->region_id, sizeof s->region_id),
         .host_hex = r->host_hex,
+        .name = s->broker_name,
+        .name_length = (uint32_t)strnlen(s->broker_name, sizeof s->broker_name),
         .host_hex_length = 2 * (bytes + 4),
         .trace_on = s->trace_on,
     };

@@ -12,7 +12,7 @@ static const char *element_fault(uint16_t cause)
     case RMQ_CAUSE_BATCH_PAIRS:
         return " properties of an element of the batch: they hold a NUL character or a pair without name or 0x01";
     case RMQ_CAUSE_BATCH_LATER:
-        return " properties of an element of the batch: DELAY > 0, TIMER_* and TRAN_MSG = true are not supported yet";
+        return " properties of an element of the batch: DELAY > 0 and TRAN_MSG = true are not supported yet";
     default:
         return "";
     }
@@ -98,7 +98,13 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .queue_id = p->queue_id,
         .queue_offset = (int64_t)done->queue_offset,
         .commit_log_offset = done->commit_log_offset,
+        .recall_ms = p->recall_ms,
     };
+    if (p->recall_topic_id) {
+        const struct rmq_topic *topic = rmq_topic_at(r->plane, p->recall_topic_id);
+        a.recall_topic = topic->name;
+        a.recall_topic_length = topic->name_length;
+    }
     uint8_t *to = rmq_output_reserve(r, c, rmq_send_answer_bound(&a));
     if (to)
         rmq_output_commit(r, c, rmq_send_answer_put(to, &a));

@@ -7,6 +7,7 @@
 
 #include "admission.h"
 #include "admission_rules.h"
+#include "admission_time.h"
 #include "latency.h"
 #include "number_text.h"
 #include "reader_state.h"
@@ -20,6 +21,7 @@
 struct target {
     const struct rmq_admission_rule *rule; /* NULL: that topic */
     uint32_t level, queue_id, queue_slot;
+    int64_t out_ms; /* of a timer message */
 };
 
 /* Topic id and queue slot from the published tables; 0 = control has to look at it. */
@@ -92,7 +94,7 @@ static int asks_for_rules(const struct rmq_send *s) { return s->reserved_count |
 static int find_target(struct rmq_reader *r, const struct rmq_admitted *a, struct target *target)
 {
     const struct rmq_admission_rule *rule = &r->rules->rules[a->rule];
-    *target = (struct target){rule, a->level, a->queue_id, RMQ_NONE};
+    *target = (struct target){rule, a->level, a->queue_id, RMQ_NONE, a->out_ms};
     if (rule->topic_id <= rmq_load(&r->header->tables.topic_count) &&
         rmq_load(&rmq_topic_at(r->plane, rule->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE)
         target->queue_slot = rmq_queue_find(r->plane, rule->topic_id, a->queue_id);
@@ -109,8 +111,9 @@ static int find_dead_letters(struct rmq_reader *r, const struct rmq_send *s, con
     char name[RMQ_NAME_MAX];
     if (s->batch || s->topic_length <= from || memcmp(s->topic, RETRY, from))
         return 0;
-    uint32_t length = s->properties_length + 1 + (s->uniq_key ? 0 : limits->made_key_length) + (uint32_t)sizeof "DELAY=-1;" - 1;
-    if (length + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
+    uint32_t lacks_end = s->properties_length && s->properties[s->properties_length - 1] != 2;
+    uint32_t added = lacks_end + (s->uniq_key ? 0 : limits->made_key_length) + (uint32_t)sizeof "DELAY=-1;" - 1;
+    if (s->properties_length + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
         return 0;
     memcpy(name, DEAD, to);
     memcpy(name + to, s->topic + from, s->topic_length - from);
@@ -118,8 +121,18 @@ static int find_dead_letters(struct rmq_reader *r, const struct rmq_send *s, con
     if (id == RMQ_NONE)
         return 0;
     r->dead_letters.topic_id = id;
-    *target = (struct target){&r->dead_letters, 0, 0, rmq_queue_find(r->plane, id, 0)};
+    *target = (struct target){&r->dead_letters, 0, 0, rmq_queue_find(r->plane, id, 0), 0};
     return target->queue_slot != RMQ_NONE;
+}
+
+/* The slot of a timer message may be too full. Without a limit its count is not read. */
+static void check_slot(struct rmq_reader *r, const struct rmq_admission_rule *rule, int64_t now_ms, struct rmq_admitted *a)
+{
+    if (rule->slot_messages_max == INT32_MAX)
+        return;
+    r->chance_seed = r->chance_seed * 1664525u + 1013904223u;
+    rmq_admit_slot(rule, rmq_slot_count(&r->slot_counts, r->settings->store_path, a->out_ms, rule->precision_ms, now_ms),
+                   (r->chance_seed >> 8) % RMQ_CHANCES, a);
 }
 
 /* Checks everything and leaves the frame as it is: of escaped properties s has a copy in r->unescaped. */
@@ -133,7 +146,10 @@ static void read_properties(struct rmq_reader *r, struct rmq_send *s, const stru
     } else {
         if (asks_for_rules(s))
             rmq_rules_take(r->plane, r->rules, &r->rules_version);
-        rmq_admit_pairs(s, limits, r->rules, approved, a);
+        int64_t now_ms = s->reserved_count ? rmq_wall_ms() : 0;
+        rmq_admit_pairs(s, limits, r->rules, approved, now_ms, a);
+        if (a->out_ms)
+            check_slot(r, &r->rules->rules[a->rule], now_ms, a);
     }
 }
 
@@ -182,6 +198,7 @@ static uint8_t *put_rule_pairs(struct rmq_reader *r, const struct rmq_send *s, c
         case RMQ_ADD_TOPIC: to = put_bytes(to, topic->name, topic->name_length); break;
         case RMQ_ADD_QUEUE: to = rmq_put_decimal(to, s->queue_id); break;
         case RMQ_ADD_LEVEL: to = rmq_put_decimal(to, target->level); break;
+        case RMQ_ADD_OUT_MS: to = rmq_put_decimal(to, target->out_ms); break;
         case RMQ_ADD_UNIQ_KEY: to = put_bytes(to, s->uniq_key, s->uniq_key_length); break;
         default: to = put_bytes(to, pair->value, pair->value_length);
         }
@@ -271,6 +288,20 @@ static uint32_t add_uniq_pair(struct rmq_reader *r, struct rmq_send *s, uint8_t 
     return length;
 }
 
+/* The handle by which the message can be recalled (SendMessageProcessor.attachRecallHandle): one ms behind TIMER_OUT_MS. None of a
+ * batch, and none of a message that waits for a retry. */
+static void note_recall(const struct rmq_reader *r, const struct rmq_send *s, const struct target *target, struct rmq_pending *p)
+{
+    static const char RETRY[] = "%RETRY%";
+    const struct rmq_topic *topic = rmq_topic_at(r->plane, s->topic_id);
+    int is_retry = topic->name_length > sizeof RETRY - 1 && !memcmp(topic->name, RETRY, sizeof RETRY - 1);
+    p->recall_topic_id = 0;
+    if (!target->out_ms || s->batch || is_retry)
+        return;
+    p->recall_topic_id = target->rule->recall_topic_id ? target->rule->recall_topic_id : s->topic_id;
+    p->recall_ms = target->out_ms + 1;
+}
+
 static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, struct rmq_send *s,
                  const struct target *target, uint8_t *frame, uint32_t length, struct rmq_pending *p)
 {
@@ -287,6 +318,7 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     p->batch_length = s->batch ? body_length : 0;
     p->queue_id = s->queue_id;
     p->topic_id = s->topic_id;
+    note_recall(r, s, target, p);
     p->frame_length = length;
     stamp(r, c, p);
     if (target->rule)
@@ -303,6 +335,19 @@ static enum rmq_outcome refuse(struct rmq_reader *r, struct rmq_connection *c, c
     rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
     r->counters[RMQ_READ_OVERLOAD]++;
     return RMQ_OUTCOME_DONE;
+}
+
+static void refuse_by_rule(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_send *s,
+                           const struct rmq_admitted *a)
+{
+    const struct rmq_admission_rule *rule = &r->rules->rules[a->rule];
+    char remark[RMQ_TIME_REMARK_MAX];
+    if (!a->time_fault) {
+        rmq_answer_error(r, c, h, rule->code, rule->remark);
+        return;
+    }
+    rmq_time_remark(remark, s, rule, a);
+    rmq_answer_error(r, c, h, rmq_time_code(a->time_fault), remark);
 }
 
 enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
@@ -332,7 +377,7 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     if (dead && a.verdict != RMQ_ADMIT_REFUSE && !find_dead_letters(r, &s, &limits, &target))
         return RMQ_OUTCOME_COLD;
     if (a.verdict == RMQ_ADMIT_REFUSE) {
-        rmq_answer_error(r, c, h, r->rules->rules[a.rule].code, r->rules->rules[a.rule].remark);
+        refuse_by_rule(r, c, h, &s, &a);
         return RMQ_OUTCOME_DONE;
     }
     finish_properties(&s, home, target.rule); /* from here on the frame is changed: it cannot stall any more */
@@ -353,6 +398,8 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
 int rmq_append_open(struct rmq_reader *r)
 {
     uniq_open(r);
+    rmq_slot_counts_open(&r->slot_counts);
+    r->chance_seed = (uint32_t)rmq_mono_ns();
     r->unescaped = malloc(RMQ_PROPERTIES_JSON_MAX); /* touched as far as used */
     r->rules = calloc(1, sizeof *r->rules);
     r->dead_letters = (struct rmq_admission_rule){
@@ -363,6 +410,7 @@ int rmq_append_open(struct rmq_reader *r)
 
 void rmq_append_close(struct rmq_reader *r)
 {
+    rmq_slot_counts_close(&r->slot_counts);
     free(r->unescaped);
     free(r->rules);
 }

@@ -1,6 +1,6 @@
 /* reader_frame.c: routes a whole frame of a client.
  *
- *   send (10, 310, 320)         rmq_append_frame puts a request into the port's ring. A slave refuses it with 14.
+ *   send (10, 310, 320)         rmq_append_frame puts a request into the port's ring. A slave refuses it with 2.
  *   pull (11, 361)              rmq_pull_frame answers it, or parks it until messages come.
  *   every other code            cold: rmq_cold_frame brings the frame to the answerer of its code. That is control unless a
  *                               row of ipc/workers.py names the code. Control answers an unknown code with 3.
@@ -37,10 +37,11 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
         rmq_output_commit(r, c, rmq_error_answer_put(to, &head, broker));
 }
 
-/* Code and sense of the remark as stock's (`DefaultMessageStore.checkStoreStatus`). Control answers the same (sends.py). */
+/* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same (request.py). */
 static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
-    rmq_answer_error(r, c, h, RMQ_ANSWER_NOT_AVAILABLE, "service not available now: this broker is a slave, send to its master");
+    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY,
+                     "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master");
     return RMQ_OUTCOME_DONE;
 }
 

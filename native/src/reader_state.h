@@ -13,6 +13,7 @@
 #include "queue_reader.h"
 #include "reader.h"
 #include "reader_filter.h"
+#include "slot_counts.h"
 #include "ring.h"
 #include "eviction_rules.h"
 #include "turn_rules.h"
@@ -178,6 +179,8 @@ struct rmq_pending {
     uint16_t uniq_key_length;
     int32_t queue_id;
     uint32_t topic_id;
+    uint32_t recall_topic_id; /* of a timer message: the topic in its handle; 0: the answer has none */
+    int64_t recall_ms;
     uint32_t queued_us;      /* it waited for room */
     int64_t received_ns;
     /* cold; received_ns, too */
@@ -288,6 +291,8 @@ struct rmq_reader {
     struct rmq_admission_rule dead_letters; /* the redirect of REDO_DEAD */
     struct rmq_admission_rules *rules; /* as published in rules_version, which is looked at when a send asks for them */
     uint64_t rules_version;
+    struct rmq_slot_counts slot_counts;
+    uint32_t chance_seed;    /* of the refusals of full slots */
     uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
 
     /* pulls */

@@ -297,6 +297,22 @@ int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t f
     return (int64_t)count;
 }
 
+int64_t rmq_log_next_record(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start) {
+    static const uint8_t magic[3] = {0xDA, 0xA3, 0x20}; /* of both versions */
+    struct rmq_record_view view;
+    for (uint64_t at = from + 5; at < end;) {
+        const uint8_t *found = memmem(file + at, end - at, magic, sizeof magic);
+        if (!found)
+            break;
+        uint64_t place = (uint64_t)(found - file) - 4;
+        if (rmq_record_parse(file + place, end - place, 0, &view) == RMQ_RECORD_OK &&
+            view.physical_offset == file_start + (int64_t)place)
+            return (int64_t)place;
+        at = place + 5;
+    }
+    return -1;
+}
+
 /* ---- properties ------------------------------------------------------------------------------------------ */
 
 void rmq_dispatch_keys_find(const uint8_t *properties, size_t length, struct rmq_dispatch_keys *out) {

@@ -154,6 +154,10 @@ int rmq_record_parse(const uint8_t *at, size_t left, int check_crc, struct rmq_r
 int64_t rmq_log_scan(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start, int check_crc,
                      struct rmq_record_view *rows, size_t rows_max, uint64_t *at, int *reason);
 
+/* The first place behind `from` whose bytes are a record that names this place, -1 without one: where scans go on behind
+ * damage. The CRC does not matter. Arguments as rmq_log_scan. */
+int64_t rmq_log_next_record(const uint8_t *file, uint64_t from, uint64_t end, int64_t file_start);
+
 /* Values borrowed from `properties`, NULL when absent. The last non-empty value wins. */
 void rmq_dispatch_keys_find(const uint8_t *properties, size_t length, struct rmq_dispatch_keys *out);
 

@@ -84,7 +84,7 @@ static int create_nameless(const char *folder, const char *final, uint64_t bytes
 
 static int create_and_rename(const char *temporary, const char *final, uint64_t bytes, int durable)
 {
-    int fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0)
         return -errno;
     int rc = allocate(fd, bytes, durable);
@@ -154,7 +154,7 @@ int rmq_segment_map(struct rmq_segment *segment, const char *directory, uint64_t
     int rc = path_join(path, directory, offset);
     if (rc < 0)
         return rc;
-    int fd = open(path, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    int fd = open(path, (writable ? O_RDWR | O_NOFOLLOW : O_RDONLY) | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     if (fstat(fd, &status) < 0)

@@ -6,7 +6,7 @@
 #include "record.h"
 
 /* cdef-begin */
-#define RMQ_RESERVED_PAIRS_MAX 4
+#define RMQ_RESERVED_PAIRS_MAX 8
 #define RMQ_PROPERTIES_JSON_MAX 196602 /* 6 * RMQ_PROPERTIES_BYTES_MAX: JSON may write six characters for one */
 
 /* A pair that asks for more than storing, or that no client may store: TRAN_MSG, TIMER_*, DELAY, INNER*, POP_CK. */

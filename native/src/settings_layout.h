@@ -82,7 +82,10 @@ struct rmq_settings {
     uint32_t host_connections_max;     /* of one host, per reader */
     uint32_t property_filter_enable;   /* enablePropertyFilter: pulls may filter by SQL92 */
     uint32_t filter_support_retry;     /* records of retry topics are filtered as those of their original topics */
-    uint8_t reserved[176];
+    char broker_name[128];             /* brokerName, in recall handles */
+    uint32_t log_level;                /* logLevel: lowest level of log lines, a number of Python's logging; live */
+    uint32_t log_json;                 /* logFormat: 1 = json */
+    uint8_t reserved[40];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends its master's records, readers refuse sends */

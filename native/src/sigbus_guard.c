@@ -8,6 +8,7 @@
 
 static struct sigaction before;
 static int open_error;
+static int (*volatile replacement)(void *address);
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 /* In the thread's static block: a handler may not allocate. */
 static _Thread_local sigjmp_buf *volatile landing __attribute__((tls_model("initial-exec")));
@@ -18,6 +19,8 @@ static void on_bus_error(int number, siginfo_t *what, void *context)
     int is_sent = what->si_code <= 0;
     if (landing && !is_sent)
         siglongjmp(*landing, 1);
+    if (replacement && !is_sent && replacement(what->si_addr))
+        return;
     sigaction(number, &before, NULL); /* the access is repeated, and the previous handler gets the signal */
     if (is_sent)
         raise(number);
@@ -36,6 +39,8 @@ int rmq_sigbus_guard_open(void)
     int rc = pthread_once(&once, take_over);
     return rc ? -rc : open_error;
 }
+
+void rmq_sigbus_guard_replace(int (*replace)(void *address)) { replacement = replace; }
 
 int rmq_sigbus_guard_run(void (*work)(void *), void *argument)
 {

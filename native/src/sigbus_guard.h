@@ -11,4 +11,7 @@ int rmq_sigbus_guard_open(void);
 /* Runs work(argument). 0, or -EFAULT when a page was missing: the work is half done. It may hold nothing (locks,
  * memory), and it may not nest. */
 int rmq_sigbus_guard_run(void (*work)(void *), void *argument);
+/* Outside of guarded work `replace` gets the address of each missing page. If it maps another page there it returns 1, and the
+ * access is repeated. It runs in the handler of a signal. One per process, NULL = none. */
+void rmq_sigbus_guard_replace(int (*replace)(void *address));
 #endif

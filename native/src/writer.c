@@ -147,19 +147,18 @@ static int rebuild_queue_offsets(struct rmq_writer *w)
         int rc = rmq_segment_map(&segment, w->header->settings.commit_log_path, start, w->segment_bytes, 0);
         if (rc < 0)
             return rc;
-        for (rc = RMQ_RECORD_OK; at < stop;) {
-            const uint8_t *record = (const uint8_t *)segment.base + (at - start);
-            rc = rmq_record_parse(record, stop - at, 0, &view);
-            if (rc != RMQ_RECORD_OK)
-                break;
-            count_record(w, record, &view);
-            at += view.total_size;
+        const uint8_t *file = (const uint8_t *)segment.base;
+        while (at < stop) {
+            rc = rmq_record_parse(file + (at - start), stop - at, 0, &view);
+            if (rc == RMQ_RECORD_OK) {
+                count_record(w, file + (at - start), &view);
+                at += view.total_size;
+                continue;
+            }
+            int64_t next = rc == RMQ_RECORD_BLANK ? -1 : rmq_log_next_record(file, at - start, stop - start, (int64_t)start);
+            at = next < 0 ? stop : start + (uint64_t)next; /* a damaged record stays, and no queue counts it */
         }
         rmq_segment_unmap(&segment);
-        if (rc == RMQ_RECORD_BLANK || at == limit)
-            at = limit;
-        else if (rc != RMQ_RECORD_OK)
-            return -EILSEQ;
     }
     return 0;
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from crash_cases import in_child, points
+from crash_kit import in_child, points
 from plane_kit import Kit
 from test_asks import ANSWERER, PLAN, ROLE
 

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from crash_cases import flush_all, in_child, points
+from crash_kit import flush_all, in_child, points
 from plane_kit import NO_WAIT, SLICE_NS, Kit, element
 from test_chains import requests
 from test_port import ORDERED, ROLE, SERVICE, PlaneOfKit

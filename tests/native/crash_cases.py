@@ -1,123 +1,18 @@
-"""Cases for the build with crash points; test_crash_points.py runs them with that build loaded.
-
-Every call that could meet a crash point happens in a forked child, so that the parent never reads the switch.
-"""
+"""Cases for the build with crash points: tables of control, write and flush (test_crash_points.py)."""
 
 import errno
 import itertools
 import os
-import random
-import re
-import signal
-import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from plane_kit import CONTROL, NO_WAIT, SLICE_NS, Kit, die_with_parent, element, filter_found, filter_put
+from crash_kit import Load, crash_until_hit, flush_all, in_child, make_kit, points, write_all, write_rest
+from plane_kit import CONTROL, SLICE_NS, Kit, die_with_parent, filter_found, filter_put
 
 from ringmq.ipc.admission import Rule, RuleKind, publish_rules, published_rules
 from ringmq.native import ffi, lib
-
-SOURCES = Path(__file__).parents[2] / "native" / "src"
-SEED = 20_25
-REPEATS = 4
-UNIT_WITHOUT_SIZE = "dispatch-unit-without-size"
-
-
-def points(*prefixes: str) -> list[str]:
-    """Names of the crash points in the C sources."""
-    text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.c")))
-    return sorted({name for name in re.findall(r'RMQ_CRASH\("([^"]+)"\)', text) if name.startswith(prefixes)})
-
-
-def in_child(work: Callable[[], None], crash_point: str | None = None) -> bool:
-    """Run `work` in a forked child; True when it was killed at its crash point."""
-    pid = os.fork()
-    if not pid:
-        die_with_parent()
-        os.environ.pop("RINGMQ_CRASH_POINT", None)
-        if crash_point:
-            os.environ["RINGMQ_CRASH_POINT"] = crash_point
-        try:
-            work()
-        except BaseException as error:
-            os.write(2, f"child: {error!r}\n".encode())
-            os._exit(1)
-        os._exit(0)
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        assert crash_point and os.WTERMSIG(status) == signal.SIGKILL, status
-        return True
-    assert os.WEXITSTATUS(status) == 0
-    return False
-
-
-class Load:
-    """Requests of three producers, and what must come of them."""
-
-    def __init__(self, kit: Kit, seed: int) -> None:
-        self.kit = kit
-        self.random = random.Random(seed)
-        self.topics = [kit.topic(b"A", 2), kit.topic(b"B", 1)]
-        self.sent: dict[tuple[int, int], tuple[str, int, list[bytes]]] = {}
-        self.answers: dict[tuple[int, int], list] = {}
-
-    def put(self, count: int) -> None:
-        for number in range(count):
-            producer = self.random.choice((0, 1, CONTROL))
-            which, bodies = self.random.randrange(2), [f"{producer}/{number}".encode() * self.random.randrange(1, 250)]
-            queue = self.random.randrange(2) if which == 0 else 0
-            flags = NO_WAIT if self.random.random() < 0.2 else 0
-            properties = f"UNIQ_KEY\x01{producer}-{number}\x02KEYS\x01n{number} all\x02TAGS\x01t\x02".encode()
-            if self.random.random() < 0.3:
-                bodies += [b"%d" % extra for extra in range(self.random.randrange(4))]
-                pending = self.kit.request(
-                    self.topics[which], queue, b"".join(map(element, bodies)), producer=producer, flags=flags,
-                    properties=properties, kind=lib.RMQ_APPEND_BATCH,
-                )  # fmt: skip
-            else:
-                pending = self.kit.request(
-                    self.topics[which], queue, bodies[0], producer=producer, flags=flags, properties=properties
-                )
-            self.sent[producer, pending] = ("AB"[which], queue, bodies)
-
-    def collect(self) -> None:
-        for producer in (0, 1, CONTROL):
-            for ring in ("appended", "completed"):
-                for completion in self.kit.completions(producer, ring):
-                    self.answers.setdefault((producer, completion.token), []).append(completion)
-
-    def check(self) -> None:
-        """Every request answered once, stored once at the place that was answered, in order, without gaps."""
-        assert self.answers.keys() == self.sent.keys()
-        assert {len(answers) for answers in self.answers.values()} == {1}
-        stored = {}
-        next_offset: dict[tuple[bytes, int], int] = {}
-        for position, data, view in self.kit.records():
-            name = data[view.topic_at :][: view.topic_length]
-            body = data[view.body_at :][: view.body_length]
-            queue = (name, view.queue_id)
-            assert view.queue_offset == next_offset.get(queue, 0)
-            next_offset[queue] = view.queue_offset + 1
-            stored[position] = (name.decode(), view.queue_id, view.queue_offset, body, len(data))
-        last: dict[tuple[int, str, int], int] = {}
-        for (producer, pending), (topic, queue, bodies) in sorted(self.sent.items()):
-            (answer,) = self.answers[producer, pending]
-            assert answer.code == 0
-            position = answer.commit_log_offset
-            for count, body in enumerate(bodies):
-                found = stored.pop(position)
-                assert found[:4] == (topic, queue, answer.queue_offset + count, body)
-                position += found[4]
-            assert position == answer.commit_log_end
-            assert answer.queue_offset > last.get((producer, topic, queue), -1)
-            last[producer, topic, queue] = answer.queue_offset
-        assert not stored, "records that nobody sent"
-        size = self.kit.header.settings.segment_bytes
-        end = self.kit.marks.append_offset
-        assert not any(self.kit.log(end, end - end % size + 2 * size)), "bytes above the append position"
 
 
 def test_the_checker_sees_planted_faults(tmp_path: Path) -> None:
@@ -158,37 +53,6 @@ def test_the_checker_sees_planted_faults(tmp_path: Path) -> None:
         fault(load)
         with pytest.raises((AssertionError, KeyError)):
             load.check()
-
-
-def write_rest(kit: Kit, write: Callable[[int], None]) -> None:
-    """However many slices it takes: on a busy machine one may pass without a turn."""
-    while any(kit.header.ports.port[p].request.tail < kit.header.ports.port[p].request.head for p in (0, 1, CONTROL)):
-        write(SLICE_NS)
-
-
-def write_all(kit: Kit) -> None:
-    with kit.writer() as write:
-        write_rest(kit, write)
-
-
-def flush_all(kit: Kit) -> None:
-    with kit.flusher() as flush:
-        while kit.header.ports.parked.tail < kit.header.ports.parked.head:
-            flush(SLICE_NS)
-
-
-def dispatch_all(kit: Kit) -> None:
-    with kit.dispatcher(open_files=2) as dispatch:
-        while kit.marks.dispatched_offset < kit.marks.append_offset:
-            dispatch(SLICE_NS)
-
-
-def make_kit(root: Path, sync: bool) -> Kit:
-    kit = Kit(root, segment_bytes=16384, sync=sync)
-    kit.header.settings.index_entry_count = 50
-    for number in range(1, 16):
-        kit.create_segment(number * 16384)
-    return kit
 
 
 def make_replicated_kit(root: Path) -> Kit:
@@ -287,17 +151,6 @@ def test_a_wish_whose_process_dies_before_it_rings_stands(tmp_path: Path) -> Non
     lib.rmq_worker_deactivate(kit.plane, role)
     assert not in_child(lambda: lib.rmq_worker_activate(kit.plane, role))
     assert kit.header.roles[role].activation_requested == 1 and supervisor.bell.sleeping == 0, "a new wish rings"
-
-
-def crash_until_hit(point: str, prepare: Callable[[int], tuple[Callable[[], None], Callable[[], None]]]) -> None:
-    """Crash at the first, and at random later passes of `point`, and check what follows each time."""
-    generator, hits = random.Random(f"{SEED}-{point}"), 0
-    for repeat in range(REPEATS):
-        nth = 1 if repeat == 0 else generator.randrange(1, 12)
-        work, check = prepare(repeat)
-        hits += in_child(work, f"{point}:{nth}")
-        check()
-    assert hits, f"{point} was never reached"
 
 
 @pytest.mark.parametrize("waits_for", ["nothing", "flush", "replicas"])
@@ -534,182 +387,3 @@ def test_stalled_sync_shows_nothing_and_times_out(tmp_path: Path, monkeypatch: p
     os.waitpid(pid, 0)
     assert kit.marks.flushed_offset == kit.marks.append_offset
     assert kit.completions(0, "completed") == []
-
-
-def keys_of(kit: Kit) -> list[tuple[int, int]]:
-    """(key hash, commit log offset) in the order in which the index must hold them."""
-    found = []
-    for position, data, view in kit.records():
-        name = data[view.topic_at :][: view.topic_length]
-        properties = dict(
-            pair.split(b"\x01") for pair in data[view.properties_at :][: view.properties_length].split(b"\x02") if pair
-        )
-        for key in [properties[b"UNIQ_KEY"], *properties[b"KEYS"].split(b" ")]:
-            found.append((lib.rmq_index_key_hash(name, len(name), key, len(key)), position))
-    return found
-
-
-def keys_in_index(kit: Kit) -> list[tuple[int, int]]:
-    found = []
-    for path in sorted((kit.root / "index").iterdir()):
-        data = path.read_bytes()
-        (next_number,) = struct.unpack_from(">i", data, 36)
-        for number in range(1, max(next_number, 1)):
-            found.append(struct.unpack_from(">iq", data, 40 + 64 * 4 + number * 20))
-        file, base = ffi.new("struct rmq_index *"), ffi.new("uint64_t[]", len(data) // 8 + 1)
-        ffi.memmove(base, data, len(data))
-        assert lib.rmq_index_attach(file, base, len(data), 64, 50, 0) == 0
-        assert lib.rmq_index_check(file) == 0
-    return found
-
-
-def test_dispatch_fault(tmp_path: Path) -> None:
-    kit = make_kit(tmp_path / "store", False)
-    load = Load(kit, 1)
-    load.put(10)
-    in_child(lambda: write_all(kit))
-    (kit.root / "consumequeue").write_text("in the way")
-    assert in_child(lambda: dispatch_all(kit), "dispatch-fault")
-    assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_IO, 20)
-    (kit.root / "consumequeue").unlink()
-    in_child(lambda: dispatch_all(kit))
-    assert kit.marks.dispatch_fault == 0
-    assert keys_in_index(kit) == keys_of(kit)
-
-
-def fail_queue_syncs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    switch = folder / "switch"
-    switch.write_text("q")
-    monkeypatch.setenv("RINGMQ_SYNC_SWITCH", str(switch))
-    return switch
-
-
-def test_failed_sync_of_a_queue_stays_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kit = make_kit(tmp_path / "store", False)
-    load = Load(kit, 1)
-    load.put(10)
-    in_child(lambda: write_all(kit))
-    load.collect()
-    switch = fail_queue_syncs(tmp_path, monkeypatch)
-    pid = os.fork()
-    if not pid:
-        die_with_parent()
-        with kit.dispatcher() as dispatch:
-            while not kit.marks.dispatch_fault:
-                dispatch(SLICE_NS)
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
-    fault = (lib.RMQ_FAULT_QUEUE_SYNC, 5)
-    assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == fault
-    switch.unlink()
-    topic = load.topics[0]
-    for _ in range(2):
-        pending = kit.request(topic, 0, b"refused")
-        in_child(lambda: write_all(kit))
-        (answer,) = kit.completions()
-        assert (answer.token, answer.code, answer.cause, answer.cause_errno) == (pending, 14, *fault)
-        with kit.dispatcher() as dispatch:
-            assert dispatch() == lib.RMQ_RUN_FAULT, "its shell hears of it"
-            dispatch()
-        assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == fault
-
-
-def test_a_last_sync_that_fails_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kit = make_kit(tmp_path / "store", False)
-    load = Load(kit, 1)
-    load.put(10)
-    in_child(lambda: write_all(kit))
-    with kit.dispatcher() as dispatch:
-        while kit.marks.dispatched_offset < kit.marks.append_offset:
-            dispatch(1)
-        assert lib.rmq_dispatcher_sync(dispatch.handle) == 0
-        load.put(10)
-        in_child(lambda: write_all(kit))
-        fail_queue_syncs(tmp_path, monkeypatch)
-        while kit.marks.dispatched_offset < kit.marks.append_offset:
-            dispatch(1)
-    assert (kit.marks.dispatch_fault, kit.marks.dispatch_fault_errno) == (lib.RMQ_FAULT_QUEUE_SYNC, 5)
-
-
-def test_a_unit_that_has_its_size_is_whole(tmp_path: Path) -> None:
-    """Recovery takes it for one; so does a reader, which may look before it is published."""
-
-    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
-        kit = make_kit(tmp_path / str(repeat), False)
-        kit.header.settings.queue_file_bytes = 400
-        load = Load(kit, repeat)
-        load.put(60)
-        in_child(lambda: write_all(kit))
-
-        def work() -> None:
-            with kit.dispatcher() as dispatch:
-                kit.dispatch_each(dispatch, len(kit.records()))
-
-        def check() -> None:
-            names = [(name, int(path.name)) for name in "AB" for path in (kit.root / "consumequeue" / name).iterdir()]
-            found = {name: kit.queue_units(*name) for name in names}
-            in_child(work)
-            assert kit.marks.dispatched_offset == kit.marks.append_offset
-            for name, units in found.items():
-                whole = kit.queue_units(*name)
-                assert len(whole) == kit.queue(load.topics["AB".index(name[0])], name[1]).max_offset
-                assert all(unit == whole[offset] for offset, unit in units.items() if unit[1])
-                assert [offset for offset, unit in units.items() if not unit[1]] in ([], [max(units)])
-
-        return work, check
-
-    crash_until_hit(UNIT_WITHOUT_SIZE, prepare)
-
-
-@pytest.mark.parametrize(
-    "point", [p for p in points("dispatch-", "index-") if p not in {"dispatch-fault", UNIT_WITHOUT_SIZE}]
-)
-def test_dispatch(tmp_path: Path, point: str) -> None:
-    def prepare(repeat: int) -> tuple[Callable[[], None], Callable[[], None]]:
-        kit = make_kit(tmp_path / str(repeat), False)
-        kit.header.settings.queue_file_bytes = 400  # 20 units
-        load = Load(kit, repeat)
-        if point == "dispatch-batch-unit":
-            lib.rmq_topic_set(kit.plane, load.topics[1], lib.RMQ_TOPIC_LIVE << 40 | lib.RMQ_TOPIC_BATCH_QUEUE << 40)
-        for reader in (0, 1):
-            flags = kit.plane.base + kit.header.ports.port[reader].parked_flags_at
-            for slot in range(3):
-                flags[slot] = b"\x01"
-        load.put(30)
-        in_child(lambda: write_all(kit))
-        load.collect()
-        load.put(30)
-        in_child(lambda: write_all(kit))
-
-        def check() -> None:
-            load.collect()
-            load.put(20)
-            in_child(lambda: write_all(kit))
-            if repeat % 2:
-                in_child(lambda: dispatch_all(kit), f"{point}:1")
-            in_child(lambda: dispatch_all(kit))
-            load.collect()
-            load.check()
-            expected: dict[tuple[str, int], list[tuple[int, int]]] = {}
-            for position, data, view in kit.records():
-                name = data[view.topic_at :][: view.topic_length].decode()
-                expected.setdefault((name, view.queue_id), []).append((position, len(data)))
-            for (name, queue_id), units in expected.items():
-                assert kit.queue(load.topics["AB".index(name)], queue_id).max_offset == len(units)
-                if point == "dispatch-batch-unit" and name == "B":
-                    raw = next((kit.root / "batchconsumequeue" / name / "0").iterdir()).read_bytes()
-                    written = [struct.unpack_from(">qi", raw, 46 * number) for number in range(len(units) + 1)]
-                    assert written == [*units, (0, 0)]
-                    continue
-                written = kit.queue_units(name, queue_id)
-                assert [written[offset][:2] for offset in range(len(units))] == units
-                assert len(written) == len(units)
-            assert keys_in_index(kit) == keys_of(kit)
-            for reader in (0, 1):
-                ring = kit.header.ports.port[reader].arrived
-                told = {kit.slot("uint32_t *", ring, at)[0] for at in range(ring.tail, ring.head)}
-                assert told == {0, 1, 2}
-
-        return lambda: dispatch_all(kit), check
-
-    crash_until_hit(point, prepare)

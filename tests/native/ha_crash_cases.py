@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from crash_cases import SEED, crash_until_hit, in_child, points
+from crash_kit import SEED, crash_until_hit, in_child, points
 from ha_kit import HaKit
 
 from ringmq.native import lib

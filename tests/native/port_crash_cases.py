@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crash_cases import in_child, points
+from crash_kit import in_child, points
 from plane_kit import SLICE_NS, Kit
 from test_port import HELD, ORDERED, ROLE, SERVICE, PlaneOfKit, requests, stored
 

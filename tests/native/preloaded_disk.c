@@ -1,17 +1,38 @@
 /* A disk for tests, preloaded by test_preloaded_disk.py. Each sync adds a line "call inode" to the file that RECORDED_SYNCS
- * names; while the file that FULL_DISK names exists, pwrite and pwritev find no room. */
+ * names; while the file that FULL_DISK names exists, pwrite and pwritev find no room. The file that FAULTY_FILES names holds
+ * "sync " or "room " and a text: syncs end with EIO, or posix_fallocate with ENOSPC, for paths with this text. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+static int is_faulty(const char *what, int fd)
+{
+    const char *name = getenv("FAULTY_FILES");
+    char text[64], link[64], path[4096];
+    int from = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t count = from < 0 ? 0 : read(from, text, sizeof text - 1), length;
+    if (from >= 0)
+        close(from);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (count <= 5 || memcmp(text, what, 5) || (length = readlink(link, path, sizeof path - 1)) <= 0)
+        return 0;
+    text[count] = path[length] = 0;
+    return strstr(path, text + 5) != NULL;
+}
+
 static int recorded(const char *call, int fd)
 {
+    if (is_faulty("sync ", fd)) {
+        errno = EIO;
+        return -1;
+    }
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, call);
     const char *path = getenv("RECORDED_SYNCS");
     struct stat status;
@@ -47,6 +68,14 @@ ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at)
     return ((ssize_t (*)(int, const struct iovec *, int, off_t))dlsym(RTLD_NEXT, "pwritev"))(fd, parts, count, at);
 }
 
+int posix_fallocate64(int fd, off64_t from, off64_t count)
+{
+    if (is_faulty("room ", fd))
+        return ENOSPC;
+    return ((int (*)(int, off64_t, off64_t))dlsym(RTLD_NEXT, "posix_fallocate64"))(fd, from, count);
+}
+
+int posix_fallocate(int fd, off_t from, off_t count) { return posix_fallocate64(fd, from, count); }
 int fsync(int fd) { return recorded("fsync", fd); }
 int fdatasync(int fd) { return recorded("fdatasync", fd); }
 int syncfs(int fd) { return recorded("syncfs", fd); }

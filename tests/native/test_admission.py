@@ -26,10 +26,22 @@ HALF = Rule(
 )  # fmt: skip
 NO_TIMER = Rule(RuleKind.REFUSE, b"TIMER_DELAY_MS", code=13, remark="no timer")
 RULES = (HALF, DELAY, NO_TIMER)
+NOW = 1_795_208_563_180
+TIMER = Rule(
+    RuleKind.TIMER, topic_id=9, pairs=(*REAL, RulePair(b"TIMER_OUT_MS", ValueFrom.OUT_MS)), precision_ms=1000,
+    delay_max_ms=259_200_000, slot_messages_max=2**31 - 1,
+)  # fmt: skip
 
 
 def in_c(
-    send: Send, limits: Limits, topic: TopicState, rules: tuple[Rule, ...], *, approved: bool = False, turn: int = 0
+    send: Send,
+    limits: Limits,
+    topic: TopicState,
+    rules: tuple[Rule, ...],
+    *,
+    approved: bool = False,
+    turn: int = 0,
+    now_ms: int = 0,
 ) -> Admitted:
     """The C core's verdict over a frame that says this."""
     fields = {"a": "PG", "b": send.topic.decode(), "e": str(send.queue_id), "f": str(send.sys_flag), "g": "1", "h": "0"}
@@ -47,12 +59,15 @@ def in_c(
     reason = reason or lib.rmq_admit_target(s, config, turn, approved)
     if reason:
         return Admitted(Verdict.ASK, Reason(reason))
+    s.topic_id = topic.topic_id
     assert not s.properties_escaped or lib.rmq_send_unescape(s, home)
     if not lib.rmq_send_scan(s):
         return Admitted(Verdict.ASK, Reason.NUL)
     out = ffi.new("struct rmq_admitted *")
-    lib.rmq_admit_pairs(s, bounds, rules_struct(rules) if rules else ffi.NULL, approved, out)
-    return Admitted(Verdict(out.verdict), Reason(out.reason), out.rule, out.queue_id, out.level)
+    lib.rmq_admit_pairs(s, bounds, rules_struct(rules) if rules else ffi.NULL, approved, now_ms, out)
+    return Admitted(
+        Verdict(out.verdict), Reason(out.reason), out.rule, out.queue_id, out.level, out.time_fault, out.out_ms
+    )
 
 
 def both(send: Send, rules: tuple[Rule, ...] = RULES, topic: TopicState = TOPIC, **more: Any) -> Admitted:
@@ -156,11 +171,13 @@ def test_redirected_properties_have_the_same_limit() -> None:
 
 
 NAMES = st.sampled_from([
+    b"TIMER_DELAY_SEC", b"TIMER_DELIVER_MS", b"TIMER_OUT_MS", b"TIMER_DEL_UNIQKEY",
     b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_MS", b"TIMER_", b"INNER_NUM", b"INNER", b"POP_CK", b"UNIQ_KEY", b"KEYS",
     b"CLUSTER", b"TRACE_ON", b"DELAYS", b"", b"WAIT",
 ])  # fmt: skip
 VALUES = st.sampled_from([
     b"3", b"0", b"-1", b"18", b"19", b"2147483647", b"2147483648", b"+3", b"true", b"TRUE", b"x", b"", b"a\x01b",
+    b"100000", b"100001", b"-9223372036854775808", b"9223372036854775808", b"-", b"%d" % (NOW + 5000), b"%d" % NOW,
     b"k" * 64, b"k" * 65, b"v" * 32500, b"00000000000000000000007",
 ])  # fmt: skip
 ENDS = st.sampled_from([b"\x02"] * 8 + [b"", b"\0", b"\x02\x02"])
@@ -170,12 +187,12 @@ SENDS = st.builds(
     topic=st.sampled_from([b"T", b"t" * 127, b"t" * 128, b"t" * 255]), queue_id=st.integers(-2, 9),
     sys_flag=st.sampled_from([0, 0, 0, 1, 4, 8, 12, 0x40, 0x80, 0x31]),
     batch=st.sampled_from([False, False, False, True]),
-    body_length=st.sampled_from([5, 5, 5, 0, 1000, 1001]), properties=st.lists(PIECES, max_size=7).map(b"".join),
+    body_length=st.sampled_from([5, 5, 5, 0, 1000, 1001]), properties=st.lists(PIECES, max_size=11).map(b"".join),
     reconsume_times=st.sampled_from([0, 0, 1, -1, 2**31 - 1]),
 )  # fmt: skip
 PAIRS = st.lists(
     st.builds(RulePair, st.sampled_from([b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"KEYS"]),
-              st.sampled_from(ValueFrom), st.just(b"fixed")),
+              st.sampled_from([way for way in ValueFrom if way is not ValueFrom.OUT_MS]), st.just(b"fixed")),
     max_size=4,
 ).map(tuple)  # fmt: skip
 KINDS = st.sampled_from([RuleKind.REDIRECT, RuleKind.REDIRECT, RuleKind.REFUSE])
@@ -194,11 +211,17 @@ LEVELS = st.builds(
     with_name=st.sampled_from([b"", b"TRAN_MSG"]), with_when=st.sampled_from([When.PRESENT, When.TRUE]),
     is_retried=st.booleans(),
 )  # fmt: skip
+TIMERS = st.builds(
+    Rule, st.just(RuleKind.TIMER), st.sampled_from([b"", b"", b"TRAN_MSG"]), st.just(When.PRESENT),
+    st.sampled_from([0, 0, 8]), topic_id=st.sampled_from([3, 9]), queue_id=st.integers(0, 2),
+    pairs=st.sampled_from([(), TIMER.pairs]), precision_ms=st.sampled_from([0, 100, 1000]),
+    delay_max_ms=st.sampled_from([1, 100_000, 1 << 60]), slot_messages_max=st.sampled_from([0, 1 << 30]),
+)  # fmt: skip
 BITS = st.builds(Rule, KINDS, transaction=st.sampled_from([4, 8, 12]), topic_id=st.just(3), queue_id=st.integers(0, 30))
-RULE_SETS = st.lists(NAMED | LEVELS | BITS, max_size=5).map(tuple)
+RULE_SETS = st.lists(NAMED | LEVELS | BITS | TIMERS, max_size=5).map(tuple)
 TOPICS = st.builds(
     TopicState, st.sampled_from([True] * 6 + [False]), st.sampled_from([False] * 4 + [True]), st.integers(0, 9),
-    st.integers(0, 9),
+    st.integers(0, 9), st.sampled_from([0, 3]),
 )  # fmt: skip
 
 
@@ -207,4 +230,4 @@ TOPICS = st.builds(
 def test_the_c_core_and_its_twin_agree(
     send: Send, rules: tuple[Rule, ...], topic: TopicState, approved: bool, turn: int
 ) -> None:
-    both(send, rules, topic, approved=approved, turn=turn)
+    both(send, rules, topic, approved=approved, turn=turn, now_ms=NOW)

@@ -1,4 +1,4 @@
-"""Runs crash_cases.py with the build of the C core that has named crash points."""
+"""Runs the cases with the build of the C core that has named crash points."""
 
 import fcntl
 import os
@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CASES = (
     Path(__file__).with_name("crash_cases.py"),
+    Path(__file__).with_name("dispatch_crash_cases.py"),
     Path(__file__).with_name("ha_crash_cases.py"),
     Path(__file__).with_name("port_crash_cases.py"),
     Path(__file__).with_name("ask_crash_cases.py"),

@@ -56,15 +56,16 @@ def test_a_dead_retry_without_its_topic_goes_to_control_again(kit: ReaderKit, se
     assert [row[:2] for row in records(kit)] == [("%RETRY%G", 2)], "the last verdict counts"
 
 
-def test_a_dead_retry_has_room_for_its_pair(kit: ReaderKit) -> None:
+@pytest.mark.parametrize("end", ["\x02", ""])
+def test_a_dead_retry_has_room_for_its_pair(kit: ReaderKit, end: str) -> None:
     """Properties end at 32767 bytes with the broker's additions and the end mark that the last pair may lack."""
     kit.wide_topic(b"%DLQ%G", 1)
-    room = 32767 - len(ADDITIONS) - len(UNIQ) - len("a\x01\x02") - len("DELAY\x01-1\x02") - 1
+    room = 32767 - len(ADDITIONS) - len(UNIQ) - len("a\x01\x02") - len("DELAY\x01-1\x02")
     with connected(kit) as client:
-        client.send(retry_frame(SerializeType.JSON, f"a\x01{'v' * room}\x02{UNIQ}"))
+        client.send(retry_frame(SerializeType.JSON, f"{UNIQ}a\x01{'v' * room}{end}"))
         kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO_DEAD)
         assert client.answer().code == 0
-        client.send(retry_frame(SerializeType.JSON, f"a\x01{'v' * (room + 1)}\x02{UNIQ}"))
+        client.send(retry_frame(SerializeType.JSON, f"{UNIQ}a\x01{'v' * (room + 1)}{end}"))
         for _ in range(4):
             kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO_DEAD)
         assert client.answer().code == 2, "it never fits"

@@ -86,6 +86,8 @@ def json_frame(header: str) -> bytes:
         ('{"code":1,"language":9,"remark":null,"other":[1,{"a":"]"}],"x":{"y":{}}}', (1, 0, 0, 0, {})),
         ('{"extFields":{"a":"\\u00e4\\ud83d\\ude00\\n\\"\\\\\\/\\u0001"}}', (0, 0, 0, 0, {"a": 'ä😀\n"\\/\x01'})),
         ('{"code":1,"extFields":{"a":"1"},"extFields":{"b":"2"}}', (1, 0, 0, 0, {"b": "2"})),
+        ('{"extFields":{"a":null,"b":"2","a":"1"}}', (0, 0, 0, 0, {"a": "1", "b": "2"})),
+        ('{"extFields":{"a":"1","b":"2","a":null}}', None),
         ('{"code":1,"extFields":{"a":{"b":1}}}', None),
         ('{"code":1,"extFields":{"\\u0061":"x"}}', None),
         ('{"code":1,}', None), ('{"code":1 "flag":2}', None), ('{"code":1.5}', None), ('{"code":+1}', None),
@@ -95,6 +97,28 @@ def json_frame(header: str) -> bytes:
 )  # fmt: skip
 def test_json_by_hand(header: str, expected: object) -> None:
     assert parse(json_frame(header)) == expected
+
+
+def binary_frame(*entries: tuple[bytes, bytes]) -> bytes:
+    """A frame whose binary header has these entries."""
+    ext = b"".join(struct.pack(">H", len(key)) + key + struct.pack(">i", len(value)) + value for key, value in entries)
+    data = struct.pack(">hBhiii", 1, 0, 0, 0, 0, 0) + struct.pack(">i", len(ext)) + ext
+    return struct.pack(">iI", 4 + len(data), 1 << 24 | len(data)) + data
+
+
+def test_the_last_of_two_values_counts_and_null_is_one() -> None:
+    """HashMap.put of stock's readers. C leaves a null behind a value to policy code."""
+    for null_last in (
+        binary_frame((b"a", b"1"), (b"b", b"2"), (b"a", b"")), json_frame('{"extFields":{"a":"1","b":"2","a":null}}'),
+    ):  # fmt: skip
+        assert parse(null_last) is None
+        assert decode_frame(null_last).ext_fields == {"b": "2"}
+    for null_first in (
+        binary_frame((b"a", b""), (b"a", b"1"), (b"b", b"0"), (b"b", b"2")),
+        json_frame('{"extFields":{"a":null,"a":"1","b":"0","b":"2"}}'),
+    ):  # fmt: skip
+        parsed = parse(null_first)
+        assert parsed is not None and parsed[4] == {"a": "1", "b": "2"} == decode_frame(null_first).ext_fields
 
 
 @pytest.mark.parametrize("text", [b"\\", b"\\x", b"\\u12", b"\\ud800", b"\\ud800\\u0041", b"\\udc00", b"\\u12g4"])

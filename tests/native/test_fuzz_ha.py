@@ -8,7 +8,7 @@ import pytest
 HERE = Path(__file__).parent
 SOURCES = [
     "ha_sender.c", "ha_connection.c", "ha_frames.c", "ha_log.c", "ha_watermark.c", "plane.c", "plane_tables.c",
-    "asks.c", "invariant.c", "worker_activation.c", "name_table.c", "segment.c",
+    "asks.c", "invariant.c", "log_line.c", "worker_activation.c", "name_table.c", "segment.c",
 ]  # fmt: skip
 
 

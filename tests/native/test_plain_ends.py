@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.requests.request import Connection, Request
+from ringmq.broker.requests.request import Request
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Capacity, Plane
@@ -18,7 +18,8 @@ from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
-from ringmq.services.transactions.plain_ends import ROOM, PlainEnds, decoded, request_of_row
+from ringmq.services.transactions.plain_ends import PlainEnds, decoded, request_of_row
+from tests.native.plain_kit import HOST, TEXTS, ask, fill, record_of
 
 FIELDS = {
     "producerGroup": "G", "tranStateTableOffset": "7", "commitLogOffset": "900", "commitOrRollback": "8",
@@ -33,36 +34,6 @@ SMALL = Capacity(
         AnswererPlan(ROLE, frozenset({READER}), 1 << 18, 1 << 16, (END,)),
     ),
 )  # fmt: skip
-HOST = Connection(1, 3, 5, 6, "10.0.0.7", 5555)
-TEXTS = (
-    "0", "7", "-1", "007", "+7", " 7", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "1_0",
-    "", "x", "8", "12", "true", "TRUE", "truE", "\u0130rue", "g\xe9", "a\\b", 'a"b', "\x7f", "G" * 255, "G" * 256,
-    "\u0663", "2147483648", "0" * 20, "0" * 19,
-)  # fmt: skip
-
-
-def ask(frame: bytes, kind: int = lib.RMQ_INBOX_COLD_FRAME) -> Ask:
-    return Ask(kind, 11, 3, 5, 6, 77, len(frame), bytes([10, 0, 0, 7]), 5555, 0, 123_456, frame)
-
-
-def record_of(of: Ask) -> Any:
-    """The struct rmq_inbox_record with its payload."""
-    size = ffi.sizeof("struct rmq_inbox_record")
-    kept = ffi.new("uint64_t[]", (size + len(of.payload)) // 8 + 1)
-    record = ffi.cast("struct rmq_inbox_record *", kept)
-    fill(record, of)
-    record.length = size + len(of.payload)
-    ffi.memmove(ffi.cast("char *", kept) + size, of.payload, len(of.payload))
-    return record, kept
-
-
-def fill(head: Any, of: Ask) -> None:
-    head.type, head.role, head.role_generation, head.pending = of.type, of.role, of.role_generation, of.pending
-    head.connection, head.connection_generation, head.frame_length = (
-        of.connection, of.connection_generation, of.frame_length,
-    )  # fmt: skip
-    head.peer_port, head.received_mono_ns = of.peer_port, of.received_mono_ns
-    ffi.memmove(head.peer_host, of.peer_host, len(of.peer_host))
 
 
 def native(of: Ask) -> tuple[Request, EndTransactionRequestHeader] | None:
@@ -160,11 +131,22 @@ def test_random_ends(seed: int) -> None:
 
 
 class Service:
-    """Takes as many ends as it has room for."""
+    """Takes as many ends as it has room for, and sends none of them in C."""
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, room: int, waiting: int = 0) -> None:
+        self.room, self._waiting = room, waiting
         self.taken: list[int] = []
+
+    def begin(self, plane: Plane, answerer: int) -> None:
+        self._plane, self._chains = plane, ffi.new("struct rmq_end_chains *")
+        self._chains.answerer, self._chains.waiting_count = answerer, self._waiting
+
+    def take_plain(self, room: int) -> int:
+        return int(lib.rmq_end_chains_take(self._plane.struct, self._chains, max(0, min(room, self.room))))
+
+    def send_plain(self) -> Iterator[Any]:
+        for number in range(self._waiting, self._chains.waiting_count):
+            yield self._chains.waiting[number]
 
     def take(self, request: Request, header: EndTransactionRequestHeader) -> None:
         self.room -= 1
@@ -195,7 +177,8 @@ class Asks:
             assert role == READER
             return 4 if generation == 1 else None
 
-        count, requests = PlainEnds(self.plane, self.inbox, service).take(room, reader_of, 9)
+        service.begin(self.plane, self.inbox.answerer)
+        count, requests = PlainEnds(service).take(room, reader_of, 9)
         assert {request.connection.reader for request in requests} <= {4}
         assert [request.pending for request in requests] == service.taken
         return count, service.taken
@@ -221,14 +204,15 @@ def test_records_keep_their_order(asks: Asks) -> None:
 
 
 def test_a_batch_has_bounds(asks: Asks) -> None:
-    """The room of the service, of the call, and of the batch."""
-    for pending in range(ROOM + 20):
+    """The room of the service, of the call, and of the ends that wait."""
+    for pending in range(90):
         asks.put(pending)
     assert asks.take(Service(0)) == asks.take(Service(-5)) == (0, [])
     assert asks.take(Service(3)) == (3, [0, 1, 2])
     assert asks.take(Service(99), 2) == (2, [3, 4])
-    assert asks.take(Service(99)) == (ROOM, list(range(5, ROOM + 5)))
-    assert asks.take(Service(99)) == (15, list(range(ROOM + 5, ROOM + 20)))
+    assert asks.take(Service(99, lib.RMQ_END_WAITING_MAX)) == (0, [])
+    assert asks.take(Service(99, lib.RMQ_END_WAITING_MAX - 2)) == (2, [5, 6])
+    assert asks.take(Service(99)) == (83, list(range(7, 90)))
 
 
 def test_ends_of_a_dead_read_worker_are_dropped(asks: Asks) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import subprocess
 import time
 from pathlib import Path
 
@@ -221,3 +222,5 @@ def drop_pages(path: Path) -> None:
     os.fsync(descriptor)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
+    found = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", str(path)], capture_output=True)
+    assert found.stdout.split() == [b"0"], "no page is in memory"

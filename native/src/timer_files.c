@@ -1,0 +1,301 @@
+#include "timer_files.h"
+
+#include "bytes.h"
+#include "record.h"
+
+#define SIZE_AT 0
+#define PREVIOUS_AT 4
+#define MAGIC_AT 12
+#define ENQUEUE_AT 16
+#define DELAY_AT 24
+#define OFFSET_AT 28
+#define RECORD_BYTES_AT 36
+#define HASH_AT 40
+#define RESERVED_AT 44
+#define MAGICS (RMQ_TIMER_DEFAULT | RMQ_TIMER_ROLL | RMQ_TIMER_DELETE)
+
+/* Of a slot. */
+#define TIME_AT 0
+#define FIRST_AT 8
+#define LAST_AT 16
+#define COUNT_AT 24
+
+static int64_t floor_to(int64_t time_ms, int64_t step_ms) { return time_ms - time_ms % step_ms; }
+
+struct rmq_timer_place rmq_timer_place(const struct rmq_timer_files *f, int64_t out_ms, int64_t write_ms, int64_t open_ms,
+                                       uint32_t is_delete)
+{
+    int64_t step = f->precision_ms, slots = f->window_slots, asked_ms = floor_to(out_ms, step);
+    int64_t beyond_ms = asked_ms - write_ms - slots * step;
+    struct rmq_timer_place place = {asked_ms, RMQ_TIMER_DEFAULT, 0};
+    if (beyond_ms >= 0 && asked_ms > open_ms) {
+        place.magic |= RMQ_TIMER_ROLL;
+        place.slot_ms = write_ms + (beyond_ms < slots / 3 * step ? slots / 2 : slots) * step;
+    }
+    if (place.slot_ms < open_ms)
+        place.slot_ms = open_ms;
+    if (is_delete)
+        place.magic |= RMQ_TIMER_DELETE;
+    return place;
+}
+
+static uint8_t *slot_at(const struct rmq_timer_files *f, int64_t slot_ms)
+{
+    return f->wheel + (uint64_t)(slot_ms / f->precision_ms % RMQ_TIMER_SLOTS) * RMQ_TIMER_SLOT_BYTES;
+}
+
+static int is_of(const struct rmq_timer_files *f, const uint8_t *slot, int64_t slot_ms)
+{
+    return (int64_t)rmq_get64(slot + TIME_AT) == slot_ms / f->precision_ms;
+}
+
+int64_t rmq_timer_last(const struct rmq_timer_files *f, int64_t slot_ms)
+{
+    const uint8_t *slot = slot_at(f, slot_ms);
+    return is_of(f, slot, slot_ms) ? (int64_t)rmq_get64(slot + LAST_AT) : RMQ_TIMER_NO_UNIT;
+}
+
+int32_t rmq_timer_count(const struct rmq_timer_files *f, int64_t slot_ms)
+{
+    const uint8_t *slot = slot_at(f, slot_ms);
+    return is_of(f, slot, slot_ms) ? (int32_t)rmq_get32(slot + COUNT_AT) : 0;
+}
+
+/* More than a round: the clock has jumped. Each place of the wheel holds one slot of any round. */
+static int64_t first_of_all(const struct rmq_timer_files *f, int64_t from_ms, int64_t to_ms)
+{
+    int64_t first_ms = -1;
+    for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++) {
+        const uint8_t *slot = f->wheel + (uint64_t)i * RMQ_TIMER_SLOT_BYTES;
+        int64_t slot_ms = (int64_t)(rmq_get64(slot + TIME_AT) * f->precision_ms);
+        if (slot_ms >= from_ms && slot_ms < to_ms && (first_ms < 0 || slot_ms < first_ms) &&
+            (int64_t)rmq_get64(slot + LAST_AT) != RMQ_TIMER_NO_UNIT)
+            first_ms = slot_ms;
+    }
+    return first_ms;
+}
+
+int64_t rmq_timer_next_used(const struct rmq_timer_files *f, int64_t from_ms, int64_t to_ms)
+{
+    if (to_ms - from_ms > (int64_t)RMQ_TIMER_SLOTS * f->precision_ms)
+        return first_of_all(f, from_ms, to_ms);
+    for (int64_t slot_ms = from_ms; slot_ms < to_ms; slot_ms += f->precision_ms)
+        if (rmq_timer_last(f, slot_ms) != RMQ_TIMER_NO_UNIT)
+            return slot_ms;
+    return -1;
+}
+
+/* --- the log ---------------------------------------------------------------------------------------------- */
+
+static uint8_t *bytes_at(const struct rmq_timer_files *f, int64_t position, uint64_t count)
+{
+    if (position < (int64_t)f->log_begin)
+        return NULL;
+    uint64_t from_begin = (uint64_t)position - f->log_begin, file = from_begin / f->file_bytes;
+    if (file >= f->file_count || f->file_bytes - from_begin % f->file_bytes < count)
+        return NULL;
+    return f->log[file] + from_begin % f->file_bytes;
+}
+
+static int64_t file_end(const struct rmq_timer_files *f, int64_t position)
+{
+    return position - position % (int64_t)f->file_bytes + (int64_t)f->file_bytes;
+}
+
+int rmq_timer_unit_at(const struct rmq_timer_files *f, int64_t position, struct rmq_timer_unit *unit)
+{
+    const uint8_t *at = bytes_at(f, position, RMQ_TIMER_UNIT_BYTES);
+    if (!at || rmq_get32(at + SIZE_AT) != RMQ_TIMER_UNIT_BYTES || rmq_get32(at + MAGIC_AT) > MAGICS)
+        return 0;
+    *unit = (struct rmq_timer_unit){
+        .position = position,
+        .previous = (int64_t)rmq_get64(at + PREVIOUS_AT),
+        .enqueue_ms = (int64_t)rmq_get64(at + ENQUEUE_AT),
+        .commit_log_offset = (int64_t)rmq_get64(at + OFFSET_AT),
+        .magic = rmq_get32(at + MAGIC_AT),
+        .size = (int32_t)rmq_get32(at + RECORD_BYTES_AT),
+        .topic_hash = (int32_t)rmq_get32(at + HASH_AT),
+    };
+    unit->slot_ms = (int64_t)((uint64_t)unit->enqueue_ms + (uint64_t)(int64_t)(int32_t)rmq_get32(at + DELAY_AT));
+    return 1;
+}
+
+static uint64_t units_per_file(const struct rmq_timer_files *f)
+{
+    return (f->file_bytes - RMQ_TIMER_BLANK_BYTES) / RMQ_TIMER_UNIT_BYTES;
+}
+
+uint64_t rmq_timer_number(const struct rmq_timer_files *f, int64_t position)
+{
+    return (uint64_t)position / f->file_bytes * units_per_file(f) + (uint64_t)position % f->file_bytes / RMQ_TIMER_UNIT_BYTES;
+}
+
+int64_t rmq_timer_position(const struct rmq_timer_files *f, uint64_t number)
+{
+    return (int64_t)(number / units_per_file(f) * f->file_bytes + number % units_per_file(f) * RMQ_TIMER_UNIT_BYTES);
+}
+
+int rmq_timer_unit_of(const struct rmq_timer_files *f, int64_t commit_log_offset, struct rmq_timer_unit *unit)
+{
+    uint64_t low = rmq_timer_number(f, (int64_t)f->log_begin), high = rmq_timer_number(f, (int64_t)f->log_end);
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (!rmq_timer_unit_at(f, rmq_timer_position(f, middle), unit))
+            return 0;
+        if (unit->commit_log_offset == commit_log_offset)
+            return 1;
+        if (unit->commit_log_offset < commit_log_offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return 0;
+}
+
+/* Bytes of the newest file from the log's end on, NULL if it is full or there is none. */
+static uint8_t *end_of_log(const struct rmq_timer_files *f)
+{
+    return bytes_at(f, (int64_t)f->log_end, RMQ_TIMER_UNIT_BYTES + RMQ_TIMER_BLANK_BYTES);
+}
+
+int rmq_timer_is_full(struct rmq_timer_files *f)
+{
+    if (end_of_log(f))
+        return 0;
+    uint8_t *at = bytes_at(f, (int64_t)f->log_end, RMQ_TIMER_BLANK_BYTES);
+    if (at && f->log_end % f->file_bytes) {
+        rmq_put64(at + 4, 0);
+        rmq_put32(at + 12, RMQ_MAGIC_BLANK);
+        rmq_put32(at, (uint32_t)(file_end(f, (int64_t)f->log_end) - (int64_t)f->log_end));
+        f->log_end = (uint64_t)file_end(f, (int64_t)f->log_end);
+    }
+    return 1;
+}
+
+static void put_fields(uint8_t *at, const struct rmq_timer_unit *unit)
+{
+    rmq_put64(at + PREVIOUS_AT, (uint64_t)unit->previous);
+    rmq_put32(at + MAGIC_AT, unit->magic);
+    rmq_put64(at + ENQUEUE_AT, (uint64_t)unit->enqueue_ms);
+    rmq_put32(at + DELAY_AT, (uint32_t)(unit->slot_ms - unit->enqueue_ms));
+    rmq_put64(at + OFFSET_AT, (uint64_t)unit->commit_log_offset);
+    rmq_put32(at + RECORD_BYTES_AT, (uint32_t)unit->size);
+    rmq_put32(at + HASH_AT, (uint32_t)unit->topic_hash);
+    rmq_put64(at + RESERVED_AT, 0);
+}
+
+/* A slot of another time is empty. Its time comes last: until then the slot is still the old one. */
+static void begin_slot(const struct rmq_timer_files *f, uint8_t *slot, int64_t slot_ms, int64_t position)
+{
+    rmq_put64(slot + FIRST_AT, (uint64_t)position);
+    rmq_put64(slot + LAST_AT, (uint64_t)position);
+    rmq_put64(slot + COUNT_AT, 0);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    RMQ_CRASH("timer-slot-begun");
+    rmq_put64(slot + TIME_AT, (uint64_t)(slot_ms / f->precision_ms));
+}
+
+static void set_last(const struct rmq_timer_files *f, int64_t slot_ms, int64_t position)
+{
+    uint8_t *slot = slot_at(f, slot_ms);
+    if (!is_of(f, slot, slot_ms) || (int64_t)rmq_get64(slot + LAST_AT) == RMQ_TIMER_NO_UNIT)
+        begin_slot(f, slot, slot_ms, position);
+    else
+        rmq_put64(slot + LAST_AT, (uint64_t)position);
+}
+
+int rmq_timer_append(struct rmq_timer_files *f, struct rmq_timer_unit *unit)
+{
+    uint8_t *at = end_of_log(f);
+    if (!at || f->log_end + RMQ_TIMER_UNIT_BYTES + RMQ_TIMER_BLANK_BYTES > f->log_room)
+        return 0;
+    unit->position = (int64_t)f->log_end;
+    unit->previous = rmq_timer_last(f, unit->slot_ms);
+    put_fields(at, unit);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    RMQ_CRASH("timer-unit-filled");
+    rmq_put32(at + SIZE_AT, RMQ_TIMER_UNIT_BYTES);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    RMQ_CRASH("timer-unit-appended");
+    set_last(f, unit->slot_ms, unit->position);
+    RMQ_CRASH("timer-slot-moved");
+    uint8_t *slot = slot_at(f, unit->slot_ms);
+    rmq_put32(slot + COUNT_AT, rmq_get32(slot + COUNT_AT) + (unit->magic & RMQ_TIMER_DELETE ? UINT32_MAX : 1));
+    f->log_end += RMQ_TIMER_UNIT_BYTES;
+    return 1;
+}
+
+/* --- recovery --------------------------------------------------------------------------------------------- */
+
+static int is_blank(const struct rmq_timer_files *f, int64_t position)
+{
+    const uint8_t *at = bytes_at(f, position, RMQ_TIMER_BLANK_BYTES);
+    return at && rmq_get32(at) == (uint32_t)(file_end(f, position) - position) && !rmq_get64(at + 4) &&
+           rmq_get32(at + 12) == RMQ_MAGIC_BLANK;
+}
+
+/* A unit leads back to an older one, unless its bytes are torn. */
+static int is_sound(const struct rmq_timer_unit *unit)
+{
+    return unit->slot_ms >= 0 && unit->previous < unit->position && unit->size > 0 && unit->commit_log_offset >= 0;
+}
+
+int64_t rmq_timer_revise(struct rmq_timer_files *f, int64_t from)
+{
+    int64_t position = from, newest = RMQ_TIMER_NO_UNIT;
+    struct rmq_timer_unit unit;
+    for (;;) {
+        if (rmq_timer_unit_at(f, position, &unit) && is_sound(&unit)) {
+            set_last(f, unit.slot_ms, position);
+            newest = position;
+            position += RMQ_TIMER_UNIT_BYTES;
+        } else if (is_blank(f, position)) {
+            position = file_end(f, position);
+        } else {
+            break;
+        }
+    }
+    f->log_end = (uint64_t)position;
+    return newest;
+}
+
+void rmq_timer_latest(const struct rmq_timer_files *f, int64_t from, int64_t *opened_ms, int64_t *late_ms)
+{
+    struct rmq_timer_unit unit;
+    *opened_ms = *late_ms = -1;
+    for (int64_t position = from; position < (int64_t)f->log_end;) {
+        if (!rmq_timer_unit_at(f, position, &unit)) {
+            position = file_end(f, position);
+            continue;
+        }
+        if (unit.slot_ms == unit.enqueue_ms - 1 && unit.slot_ms > *opened_ms)
+            *opened_ms = unit.slot_ms;
+        if (unit.slot_ms <= unit.enqueue_ms && unit.slot_ms > *late_ms)
+            *late_ms = unit.slot_ms;
+        position += RMQ_TIMER_UNIT_BYTES;
+    }
+}
+
+void rmq_timer_drop_last(struct rmq_timer_files *f, const struct rmq_timer_unit *unit)
+{
+    uint8_t *slot = slot_at(f, unit->slot_ms), *at = bytes_at(f, unit->position, RMQ_TIMER_UNIT_BYTES);
+    if (is_of(f, slot, unit->slot_ms) && (int64_t)rmq_get64(slot + LAST_AT) >= unit->position)
+        rmq_put64(slot + LAST_AT, (uint64_t)unit->previous);
+    if (at)
+        memset(at, 0, RMQ_TIMER_UNIT_BYTES);
+    f->log_end = (uint64_t)unit->position;
+}
+
+uint32_t rmq_timer_cut_slots(struct rmq_timer_files *f)
+{
+    uint32_t cut = 0;
+    for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++) {
+        uint8_t *slot = f->wheel + (uint64_t)i * RMQ_TIMER_SLOT_BYTES;
+        if ((int64_t)rmq_get64(slot + LAST_AT) < (int64_t)f->log_end || !rmq_get64(slot + TIME_AT))
+            continue;
+        rmq_put64(slot + LAST_AT, (uint64_t)RMQ_TIMER_NO_UNIT);
+        rmq_put64(slot + FIRST_AT, (uint64_t)RMQ_TIMER_NO_UNIT);
+        cut++;
+    }
+    return cut;
+}
