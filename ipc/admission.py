@@ -16,6 +16,8 @@ class RuleKind(IntEnum):
 
     REDIRECT = lib.RMQ_RULE_REDIRECT
     REFUSE = lib.RMQ_RULE_REFUSE
+    TIMER = lib.RMQ_RULE_TIMER
+    """Redirect a message to the time that it asks for, or refuse that time (`admission_time`)."""
 
 
 class When(IntEnum):
@@ -43,6 +45,7 @@ class ValueFrom(IntEnum):
     QUEUE = lib.RMQ_ADD_QUEUE
     LEVEL = lib.RMQ_ADD_LEVEL
     UNIQ_KEY = lib.RMQ_ADD_UNIQ_KEY
+    OUT_MS = lib.RMQ_ADD_OUT_MS
 
 
 ANY_TRANSACTION: int = lib.RMQ_TRANSACTION_ANY
@@ -78,10 +81,17 @@ class Rule:
     with_when: When = When.PRESENT
     is_retried: bool = False
     """True: the rule matches only sends with reconsumeTimes > 0."""
+    precision_ms: int = 0
+    """Of TIMER. 0: there is no wheel, so the rule refuses."""
+    delay_max_ms: int = 0
+    slot_messages_max: int = 0
+    recall_topic_id: int = 0
+    """Of TIMER: the topic in recall handles. 0: the client's."""
 
 
 _NUMBERS = (
     "kind", "when", "transaction", "topic_id", "queue_from", "queue_id", "sys_flag_clear", "code", "with_when",
+    "precision_ms", "delay_max_ms", "slot_messages_max", "recall_topic_id",
 )  # fmt: skip
 
 
@@ -136,7 +146,8 @@ def _rule(struct: Any) -> Rule:
         RuleKind(struct.kind), _get(struct.name, struct.name_length), When(struct.when), struct.transaction,
         struct.topic_id, QueueFrom(struct.queue_from), struct.queue_id, struct.sys_flag_clear, tuple(pairs),
         struct.code, ffi.string(struct.remark).decode(), _get(struct.with_name, struct.with_length),
-        When(struct.with_when), bool(struct.retried),
+        When(struct.with_when), bool(struct.retried), struct.precision_ms, struct.delay_max_ms,
+        struct.slot_messages_max, struct.recall_topic_id,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, ValueFrom, When
+from ringmq.ipc.admission_time import TimeAsked, time_asked
 from ringmq.native import lib
 
 TRANSACTION_MASK = 0xC
@@ -15,6 +16,8 @@ INNER_BATCH_FLAGS = 0xC0
 BATCH_TOPIC_MAX = 127
 PROPERTIES_MAX = 32767
 KEY_PAIR_BYTES = 10
+RESERVED_PAIRS_MAX: int = lib.RMQ_RESERVED_PAIRS_MAX
+"""Reserved pairs of a message that rules see."""
 _INT32 = 1 << 31
 _NUMBER = re.compile(rb"-?[0-9]{1,19}")
 """The numbers that rmq_text_int32 reads. Sends with more leading zeros are cold."""
@@ -79,6 +82,7 @@ class TopicState:
     send_cold: bool
     read_queues: int
     write_queues: int
+    topic_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +94,21 @@ class Admitted:
     rule: int = 0
     queue_id: int = 0
     level: int = 0
+    time_fault: int = 0
+    out_ms: int = 0
 
 
 def admit(
-    send: Send, limits: Limits, topic: TopicState, rules: tuple[Rule, ...], *, approved: bool = False, turn: int = 0
+    send: Send,
+    limits: Limits,
+    topic: TopicState,
+    rules: tuple[Rule, ...],
+    *,
+    approved: bool = False,
+    turn: int = 0,
+    now_ms: int = 0,
 ) -> Admitted:
-    """The decision about one send."""
+    """The decision about one send. `now_ms` is the wall clock. Full slots are not refused here."""
     reason = _head(send, limits, rules) or _target(send, topic, approved)
     if reason:
         return Admitted(Verdict.ASK, reason)
@@ -109,7 +122,8 @@ def admit(
     key_length = limits.made_key_length - KEY_PAIR_BYTES if key is None else len(key)
     added = 0 if send.batch or key is not None else limits.made_key_length
     reserved = [(name, value) for name, value in pairs if is_reserved(name)]
-    admitted, of_rule = _choose(send, rules, approved, reserved, queue_id, key_length)
+    asked = _Asked(send, topic.topic_id, queue_id, key_length, now_ms)
+    admitted, of_rule = _choose(asked, rules, approved, reserved)
     length = len(send.properties) + 1 + added + of_rule + limits.additions_length
     if admitted.verdict in (Verdict.PLAIN, Verdict.REDIRECT) and length > PROPERTIES_MAX:
         return Admitted(Verdict.ASK, Reason.PROPERTIES)
@@ -148,33 +162,65 @@ def _scan(properties: bytes) -> list[tuple[bytes, bytes]] | None:
     return [(name, value) for name, _, value in pairs if name and value]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A send with what is known of it."""
+
+    send: Send
+    topic_id: int
+    queue_id: int
+    key_length: int
+    now_ms: int
+
+
 def _choose(
-    send: Send, rules: tuple[Rule, ...], approved: bool, reserved: list[tuple[bytes, bytes]], queue_id: int,
-    key_length: int,
-) -> tuple[Admitted, int]:  # fmt: skip
+    asked: _Asked, rules: tuple[Rule, ...], approved: bool, reserved: list[tuple[bytes, bytes]]
+) -> tuple[Admitted, int]:
     """The decision of the first rule that matches, and the bytes of the pairs that it adds."""
-    seen, names = reserved[: lib.RMQ_RESERVED_PAIRS_MAX], {rule.name for rule in rules}
-    values = dict(seen)
-    strange = len(reserved) > len(seen) or any(name not in names for name, _ in seen)
-    if not approved and reserved and (send.batch or strange):
+    send, seen = asked.send, reserved[:RESERVED_PAIRS_MAX]
+    values, has_bits = dict(seen), bool(send.sys_flag & TRANSACTION_MASK)
+    strange = len(reserved) > len(seen) or any(not _is_named(name, rules, send) for name, _ in seen)
+    if not approved and strange:
         return Admitted(Verdict.ASK, Reason.PAIR), 0
-    for number, rule in enumerate(() if send.batch or not (reserved or send.sys_flag & TRANSACTION_MASK) else rules):
-        found = _matches(rule, send, values)
+    for number, rule in enumerate(rules if reserved or has_bits else ()):
+        found = _matches(rule, asked, values) if _sees(rule, send) else False
         if found is None and not approved:
             return Admitted(Verdict.ASK, Reason.VALUE), 0
         if not found:
             continue
+        out_ms = 0
+        if rule.kind == RuleKind.TIMER:
+            time, out_ms = time_asked(values, rule, asked.now_ms)
+            if time.is_fault:
+                return Admitted(Verdict.REFUSE, rule=number, time_fault=time), 0
+            if time != TimeAsked.LATER:
+                continue
         if rule.kind == RuleKind.REFUSE:
             return Admitted(Verdict.REFUSE, rule=number), 0
         level = (_number(values[rule.name]) or 0) if rule.name and rule.when == When.POSITIVE else 0
-        return _redirect(rule, number, send, queue_id, min(level, rule.queue_id), key_length)
-    if send.sys_flag & TRANSACTION_MASK:
+        return _redirect(rule, number, asked, min(level, rule.queue_id), out_ms)
+    if has_bits:
         return Admitted(Verdict.ASK, Reason.SYS_FLAG), 0
     return Admitted(Verdict.PLAIN), 0
 
 
-def _matches(rule: Rule, send: Send, values: dict[bytes, bytes]) -> bool | None:
+def _sees(rule: Rule, send: Send) -> bool:
+    return not send.batch or (rule.kind == RuleKind.TIMER and not rule.name)
+
+
+def _is_named(name: bytes, rules: tuple[Rule, ...], send: Send) -> bool:
+    return any(
+        name == rule.name or (rule.kind == RuleKind.TIMER and name.startswith(b"TIMER_"))
+        for rule in rules
+        if _sees(rule, send)
+    )
+
+
+def _matches(rule: Rule, asked: _Asked, values: dict[bytes, bytes]) -> bool | None:
     """True if the rule matches. None if a value is no number where the rule needs one."""
+    send = asked.send
+    if rule.kind == RuleKind.TIMER and rule.topic_id == asked.topic_id:
+        return False
     if rule.transaction not in (ANY_TRANSACTION, send.sys_flag & TRANSACTION_MASK):
         return False
     if rule.is_retried and send.reconsume_times <= 0:
@@ -199,19 +245,20 @@ def _number(value: bytes) -> int | None:
     return int(value) if is_number else None
 
 
-def _redirect(rule: Rule, number: int, send: Send, queue_id: int, level: int, key_length: int) -> tuple[Admitted, int]:
-    pairs = added_pairs(rule, send.topic, queue_id, level, b"k" * key_length)
-    if any(pair.value_from == ValueFrom.UNIQ_KEY for pair in rule.pairs) and key_length > lib.RMQ_RULE_KEY_MAX:
+def _redirect(rule: Rule, number: int, asked: _Asked, level: int, out_ms: int) -> tuple[Admitted, int]:
+    pairs = added_pairs(rule, asked.send.topic, asked.queue_id, level, b"k" * asked.key_length, out_ms)
+    if any(pair.value_from == ValueFrom.UNIQ_KEY for pair in rule.pairs) and asked.key_length > lib.RMQ_RULE_KEY_MAX:
         return Admitted(Verdict.ASK, Reason.VALUE), 0
-    queues = {QueueFrom.FIXED: rule.queue_id, QueueFrom.LEVEL: level - 1, QueueFrom.ORIGINAL: queue_id}
-    return Admitted(Verdict.REDIRECT, rule=number, queue_id=queues[rule.queue_from], level=level), len(pairs)
+    queues = {QueueFrom.FIXED: rule.queue_id, QueueFrom.LEVEL: level - 1, QueueFrom.ORIGINAL: asked.queue_id}
+    queue_id = queues[rule.queue_from]
+    return Admitted(Verdict.REDIRECT, rule=number, queue_id=queue_id, level=level, out_ms=out_ms), len(pairs)
 
 
-def added_pairs(rule: Rule, topic: bytes, queue_id: int, level: int, key: bytes) -> bytes:
+def added_pairs(rule: Rule, topic: bytes, queue_id: int, level: int, key: bytes, out_ms: int = 0) -> bytes:
     """The pairs that a redirected message gets, as stored."""
     values = {
         ValueFrom.TOPIC: topic, ValueFrom.QUEUE: b"%d" % queue_id, ValueFrom.LEVEL: b"%d" % level,
-        ValueFrom.UNIQ_KEY: key,
+        ValueFrom.UNIQ_KEY: key, ValueFrom.OUT_MS: b"%d" % out_ms,
     }  # fmt: skip
     return b"".join(
         b"%b\x01%b\x02" % (pair.name, values.get(pair.value_from, pair.text))

@@ -159,9 +159,13 @@ class Port:
         self._found = ffi.new("struct rmq_completion *")
 
     @property
-    def arena(self) -> memoryview:
-        """The arena that requests point into."""
-        return memoryview(ffi.buffer(self._plane.arenas[self.number], int(self._plane.arena_bytes[self.number])))
+    def arena(self) -> Any:
+        """The arena that requests point into, as a cffi buffer: a slice that is read is a copy.
+
+        Not a memoryview: CPython 3.11 crashes when its collector clears one that `ffi.from_buffer` still holds. A
+        process that ends with its owner in a cycle of objects would die of it.
+        """
+        return ffi.buffer(self._plane.arenas[self.number], int(self._plane.arena_bytes[self.number]))
 
     def claim(self) -> None:
         """Make this process the owner: its requests carry its generation. Write drops requests of a dead owner in the

@@ -3,16 +3,19 @@ the process.
 """
 
 import errno
+import logging
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from ringmq.ipc.exit_status import EXIT_ENGINE_REFUSED, EXIT_INVARIANT, EXIT_USAGE
 from ringmq.ipc.invariant import InvariantError, report
+from ringmq.ipc.logs import configure_worker
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import StopFlag, WorkerSpec, open_worker
 from ringmq.native import ffi, lib
+
+log = logging.getLogger(__name__)
 
 SLICE_NS = 250_000_000
 REFUSALS = frozenset({errno.EPERM, errno.EACCES, errno.ENOSYS})
@@ -54,10 +57,11 @@ def run_worker(arguments: list[str], serve: Callable[[WorkerSpec, Plane, StopFla
     """Run `serve` for the arguments (NAME SPEC) of a worker process. Returns the exit status for the supervisor."""
     spec = WorkerSpec.from_json(arguments[1])
     plane, stop = open_worker(spec)
+    configure_worker(spec.name, plane.header.settings)
     try:
         return serve(spec, plane, stop)
     except RoleError as error:
-        print(f"ringmq: {error}", file=sys.stderr, flush=True)
+        log.error("%s", error)
         return error.status
     except InvariantError as error:
         report(error)

@@ -5,6 +5,7 @@ survive a worker: listening sockets, event descriptors, the store's lock, the sh
 """
 
 import contextlib
+import logging
 import os
 import selectors
 import signal
@@ -37,6 +38,8 @@ from ringmq.ipc.worker_blocks import set_flag
 from ringmq.ipc.workers import WORKERS, Start, WorkerTable
 from ringmq.native import lib
 
+log = logging.getLogger(__name__)
+
 NO_BEAT = -1
 """The beat of a worker that does not serve yet."""
 POLL_MS = 20
@@ -53,7 +56,6 @@ class Supervisor:
         plane: Plane,
         specs: list[WorkerSpec],
         inherited_fds: tuple[int, ...],
-        log: Callable[[str], None],
         stop_timeout_ms: int = 10_000,
         table: WorkerTable = WORKERS,
     ) -> None:
@@ -61,7 +63,6 @@ class Supervisor:
         self._specs = {spec.name: spec for spec in specs}
         self._rows = {name: table.row(name) for name in self._specs}
         self._inherited_fds = inherited_fds
-        self._log = log
         dormant = frozenset(spec.name for spec in specs if spec.dormant)
         self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms, dormant, table)
         self._bell = specs[0].event_fds.get(lib.RMQ_ROLE_SUPERVISOR, -1)
@@ -245,8 +246,8 @@ class Supervisor:
                     self._signal(name, signal.SIGTERM)
                 case Kill(worker=name):
                     self._signal(name, signal.SIGKILL)
-                case Log(text=text):
-                    self._log(text)
+                case Log(text=text, level=level):
+                    log.log(level, "%s", text)
                 case Finished(status=status):
                     self._exit_status = status
 
@@ -272,7 +273,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
             )
         except OSError as error:  # a limit of processes is reached, or an upgrade is replacing the interpreter
-            self._log(f"worker {name} cannot be started: {error}")
+            log.error("worker %s cannot be started: %s", name, error)
             self._not_started.append(name)  # the next turn passes it to the core, which may be in a step now
             return
         self._processes[name] = process

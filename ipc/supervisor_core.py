@@ -33,6 +33,7 @@ A worker that ends with EXIT_RESTART_STORE has left an order for the closed stor
 stops all workers in the same way, and `restart_wanted` requests that the store be reopened.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -139,9 +140,10 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write a log line."""
+    """Write a log line with a level of `logging`."""
 
     text: str
+    level: int = logging.WARNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,7 @@ class SupervisorCore:
 
     def _impossible(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
         name = worker.row.name
-        return [Log(f"supervisor: {type(event).__name__} of worker {name}, which is {worker.state.value}: ignored")]
+        return [Log(f"{type(event).__name__} of worker {name}, which is {worker.state.value}: ignored")]
 
     def _wake(self, worker: _Worker, event: Event, now_ms: int) -> list[Effect]:
         worker.state = State.WAITING  # at once, or after a back-off if it has rested soon after several starts
@@ -309,7 +311,8 @@ class SupervisorCore:
         row, status = worker.row, event.status
         if status == EXIT_RESTART_STORE:
             worker.state, self.restart_wanted = State.ENDED, True
-            return [Log(f"worker {row.name} asks the broker to open the store again"), *self._next_phase(now_ms)]
+            text = f"worker {row.name} asks the broker to open the store again"
+            return [Log(text, logging.INFO), *self._next_phase(now_ms)]
         if status == EXIT_INVARIANT and row.name not in self.replaced_only and self._is_repeated(event.line, now_ms):
             return self._abandon(worker, now_ms)
         if status == EXIT_RESTED and row.ends_when_idle:
@@ -318,7 +321,7 @@ class SupervisorCore:
         hopeless = status in EXIT_NOT_RESTARTABLE and not row.is_optional
         delay_ms = worker.died(now_ms)
         plan = "a restart cannot help, so the broker stops" if hopeless else _plan_text(worker, delay_ms)
-        effects: list[Effect] = [Log(f"worker {row.name} {_end_text(status)}; {plan}")]
+        effects: list[Effect] = [Log(f"worker {row.name} {_end_text(status)}; {plan}", logging.ERROR)]
         if hopeless or (worker.start_failures >= START_FAILURES_MAX and not row.is_optional):
             self._exit_status = status if hopeless else EXIT_CRASH_LOOP
             worker.state = State.ENDED
@@ -336,7 +339,8 @@ class SupervisorCore:
         is_clean = event.status in (EXIT_CLEAN, EXIT_RESTED, EXIT_RESTART_STORE)
         if not is_clean and not may_be_killed and not self.is_abandoned:
             self._exit_status = self._exit_status or EXIT_UNCLEAN_STOP
-            effects.append(Log(f"worker {worker.row.name} ended with status {event.status} during the stop"))
+            text = f"worker {worker.row.name} ended with status {event.status} during the stop"
+            effects.append(Log(text, logging.ERROR))
         return effects + (self._next_phase(now_ms) if self._phase_done() else [])
 
     # -- broken invariants ------------------------------------------------------------------------------
@@ -357,7 +361,7 @@ class SupervisorCore:
         worker.state = State.ENDED
         text = f"worker {worker.row.name} has met the same broken invariant twice within "
         text += f"{INVARIANT_AGAIN_MS // 1000} s: all workers are killed, and the store is opened with a new plane"
-        effects: list[Effect] = [Log(text)]
+        effects: list[Effect] = [Log(text, logging.CRITICAL)]
         for other in self._workers.values():
             if other.state in (State.STARTING, State.SERVING):
                 effects.append(Kill(other.row.name))

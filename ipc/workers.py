@@ -267,7 +267,8 @@ WORKERS = WorkerTable(
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
-            answers=AnswerRow(codes=(36, 270001)), port=PortRow("ringmq.services.appends:arena_bytes", weight=1),
+            answers=AnswerRow(codes=(36, 370, 270001)),
+            port=PortRow("ringmq.services.appends:arena_bytes", weight=1),
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(
@@ -285,6 +286,15 @@ WORKERS = WorkerTable(
             answers=AnswerRow(codes=(37,)),
             port=PortRow("ringmq.services.transactions.chain_port:arena_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
             needed_at_once="ringmq.services.transactions.open_work:has_open_halves",
+        ),
+        WorkerRow(
+            "timer", lib.RMQ_ROLE_TIMER, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE,
+            start=Start.OPEN_WORK, is_optional=True,
+            port=PortRow(
+                "ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
+                parked_max=4096,
+            ),
+            needed_at_once="ringmq.timer.open_work:has_timers",
         ),
         WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.AUXILIARY,

@@ -39,6 +39,7 @@ BROKER: Mapping[int, Access] = {
     RequestCode.CONSUMER_SEND_MSG_BACK: Access.DATA,
     RequestCode.END_TRANSACTION: Access.DATA,
     RequestCode.STAGED_WRITES: Access.DATA,
+    RequestCode.RECALL_MESSAGE: Access.DATA,
     RequestCode.PULL_MESSAGE: Access.DATA,
     RequestCode.LITE_PULL_MESSAGE: Access.DATA,
     RequestCode.QUERY_MESSAGE: Access.DATA,

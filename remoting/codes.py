@@ -310,6 +310,14 @@ _VERSION_NAMES = {
 }  # fmt: skip
 
 
+def code_name(code: int) -> str:
+    """Return the name of a request code. Unknown codes stay numbers."""
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return str(code)
+
+
 def version_name(version: int) -> str:
     """Return the release of a version number. Unknown numbers print as the number itself."""
     clipped = min(version, VERSION_HIGHER)

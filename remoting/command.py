@@ -364,7 +364,9 @@ def _read_entries(data: memoryview) -> dict[str, str]:
         value_end = value_at + int.from_bytes(raw[key_end:value_at], "big", signed=True)
         if not key_at <= end >= value_at <= value_end <= end:
             _refuse_entry(data, at)
-        if key_end > key_at and value_end > value_at:
+        if key_end == key_at or value_end == value_at:  # null takes the place of an earlier value, as in Java's map
+            entries.pop(raw[key_at:key_end].decode("utf-8", "replace"), None)
+        else:
             entries[raw[key_at:key_end].decode("utf-8", "replace")] = raw[value_at:value_end].decode("utf-8", "replace")
         at = value_end
     return entries

@@ -74,7 +74,8 @@ class Message:
 class MessageExt(Message):
     """A stored message. Times in ms, hosts as (address, port), `store_size` in bytes of the stored form.
 
-    Readers add `broker_name`. They add `read_topic`, the topic of the read queue, if it differs from `topic`.
+    Readers add `broker_name`. They add `read_topic`, the topic of the read queue, if it differs from `topic`. Readers
+    that check bodies set `is_body_damaged` if the stored body does not have `body_crc`.
     """
 
     queue_id: int = 0
@@ -91,6 +92,7 @@ class MessageExt(Message):
     store_size: int = 0
     broker_name: str = ""
     read_topic: str = ""
+    is_body_damaged: bool = False
 
     @property
     def offset_msg_id(self) -> str:
@@ -119,9 +121,14 @@ def decode_message(data: bytes | memoryview, at: int = 0, *, check_crc: bool = F
         message = _decode(view[at : at + size])
     except (struct.error, IndexError) as error:
         raise BadMessage(f"message of {size} bytes ends inside its fields", field="total size") from error
-    if check_crc and message.body and zlib.crc32(message.body) & 0x7FFFFFFF != message.body_crc:
+    if check_crc and not has_its_crc(message):
         raise BadMessage(f"body CRC of message at {message.commit_log_offset} does not match", field="body CRC")
     return message, at + size
+
+
+def has_its_crc(message: MessageExt) -> bool:
+    """True if the body, as it was stored, has the CRC of the record. An empty body has none."""
+    return not message.body or zlib.crc32(message.body) & 0x7FFFFFFF == message.body_crc
 
 
 def decode_messages(data: bytes | memoryview, *, check_crc: bool = False) -> list[MessageExt]:

@@ -57,6 +57,9 @@ NOT_ALLOWED_SEND_TOPICS = frozenset(
 )
 NOT_ALLOWED_SEND_PREFIXES = ("%LMQ%", SYSTEM_TOPIC_PREFIX + "REVIVE_LOG_")
 
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+"""Brokers keep their progress with transactions as offsets of this group."""
+
 SYSTEM_GROUPS = frozenset(
     {
         "TOOLS_CONSUMER",
@@ -66,7 +69,7 @@ SYSTEM_GROUPS = frozenset(
         "CID_ONSAPI_PULL",
         "CID_ONSAPI_PERMISSION",
         "CID_ONSAPI_OWNER",
-        "CID_RMQ_SYS_TRANS",
+        TRANSACTION_GROUP,
     }
 )
 """Groups that every broker has."""

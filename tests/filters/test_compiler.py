@@ -32,7 +32,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("expression", ACCEPTED)
 def test_conditions_compile(expression: str) -> None:
-    compile_filter(expression).encode()
+    assert compile_filter(expression).encode()
 
 
 @pytest.mark.parametrize(("expression", "cause"), REFUSED.items())

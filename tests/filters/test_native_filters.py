@@ -71,6 +71,24 @@ def test_the_last_whole_pair_of_a_name_counts(properties: bytes) -> None:
     assert NativeProgram(compile_filter("a = 5").encode()).verdict(properties) == "T"
 
 
+def last_value(properties: bytes, name: bytes) -> bytes | None:
+    """The value of a name in a properties string by RocketMQ's rule."""
+    found = None
+    for pair in properties.split(b"\x02"):
+        key, _, value = pair.partition(b"\x01")
+        if key == name and value:
+            found = value
+    return found
+
+
+@settings(max_examples=2000, deadline=None)
+@given(st.lists(st.sampled_from([b"a", b"5", b"aa", b"\x00", b"\x01", b"\x02", b"5" * 13]), max_size=40).map(b"".join))
+def test_values_stand_where_separators_say(properties: bytes) -> None:
+    value = last_value(properties, b"a")
+    verdict = "N" if value is None else "T" if value == b"5" else "F"
+    assert NativeProgram(compile_filter("a = '5'").encode()).verdict(properties) == verdict
+
+
 @pytest.mark.parametrize("raw", [b"\xc0\xb5", b"\xe0\x80\xb5", b"\xd9", b"\xef\xbc", b"\xff", b"5\x80"])
 def test_malformed_texts_are_no_numbers(raw: bytes) -> None:
     assert NativeProgram(compile_filter("a = 5").encode()).verdict(b"a\x01" + raw + b"\x02") == "X"

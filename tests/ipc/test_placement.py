@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.ipc.placement import READERS_MAX, default_readers, place
 
-WORKERS = {"write", "flush", "dispatch", "control", "ha", "services", "delay", "transactions"}
+WORKERS = {"write", "flush", "dispatch", "control", "ha", "services", "delay", "transactions", "timer"}
 
 
 @pytest.mark.parametrize("count", range(1, 65))
@@ -15,7 +15,7 @@ def test_every_cpu_count_has_a_plan(count: int) -> None:
     used = {cpu for cpus in plan.cpus_by_worker.values() for cpu in cpus}
     assert used <= set(range(count))
     if count >= plan.readers + 4:
-        assert len(used) == min(count, plan.readers + 8), "with enough CPUs nobody shares"
+        assert len(used) == min(count, plan.readers + 9), "with enough CPUs nobody shares"
     else:
         assert plan.spin_pauses == 0, "nobody spins on a shared CPU"
 

@@ -7,7 +7,7 @@ import selectors
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,7 +88,7 @@ class WatchedSupervisor(Supervisor):
 
 def supervisor(plane: FakePlane) -> WatchedSupervisor:
     spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})
-    return WatchedSupervisor(plane, [spec], (), lambda text: None)  # type: ignore[arg-type]
+    return WatchedSupervisor(plane, [spec], ())  # type: ignore[arg-type]
 
 
 def deaths_until_given_up(last_state: int) -> int:
@@ -120,10 +120,10 @@ def test_who_never_comes_up_is_given_up() -> None:
     [(BlockingIOError(errno.EAGAIN, "no room"), 2), (FileNotFoundError(errno.ENOENT, "no python"), START_FAILURES_MAX)],
 )
 def test_a_process_that_cannot_be_made_has_failed_to_start(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, refusals: int
+    monkeypatch: pytest.MonkeyPatch, error: OSError, refusals: int, log_text: Callable[[], str]
 ) -> None:
     """The limit of processes is reached, or an upgrade is replacing the interpreter: no reason to die of it."""
-    plane, told, left = FakePlane(), list[str](), refusals
+    plane, left = FakePlane(), refusals
 
     def popen(*arguments: Any, **options: Any) -> FakeProcess:
         nonlocal left
@@ -134,14 +134,14 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})
-    with contextlib.closing(Supervisor(plane, [spec], (), told.append)) as watching:  # type: ignore[arg-type]
+    with contextlib.closing(Supervisor(plane, [spec], ())) as watching:  # type: ignore[arg-type]
         watching._perform(watching._core.start())
         for _ in range(refusals):
             assert (watching.pids(), plane.words.pid) == ({}, 0)
             watching._check_workers()
             watching._core._workers["flush"].due_ms = 0  # no need to sit the pause out
             watching._check_workers()
-        assert sum("worker flush cannot be started: [Errno" in line for line in told) == refusals
+        assert sum("worker flush cannot be started: [Errno" in line for line in log_text().splitlines()) == refusals
         if refusals < START_FAILURES_MAX:
             assert (watching.pids(), plane.words.pid) == ({"flush": 4711}, 4711)
             assert watching._exit_status is None
@@ -150,7 +150,7 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
 
 
 SERVICE = WorkerRow(
-    "timer", 26, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
+    "pop", 26, "ringmq.pop.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 READ, *ROWS = WORKERS
 TABLE = WorkerTable(READ, (*ROWS, SERVICE))
@@ -178,7 +178,7 @@ def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.Mon
     ]
     bell = plane.role(lib.RMQ_ROLE_SUPERVISOR).bell
     with (
-        contextlib.closing(Supervisor(plane, specs, (), lambda text: None, table=TABLE)) as watching,
+        contextlib.closing(Supervisor(plane, specs, (), table=TABLE)) as watching,
         selectors.DefaultSelector() as selector,
         ThreadPoolExecutor(1) as pool,
     ):
@@ -198,11 +198,11 @@ def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.Mon
         sleep.result(20)
 
 
-def test_an_optional_worker_that_stands_still_is_replaced() -> None:
-    plane, told = FakePlane(), list[str]()
+def test_an_optional_worker_that_stands_still_is_replaced(log_text: Callable[[], str]) -> None:
+    plane = FakePlane()
     spec = WorkerSpec("metrics", 0, "plane", (0,), 0, 0, {})
     process = FakeProcess()
-    with contextlib.closing(WatchedSupervisor(plane, [spec], (), told.append)) as watched:  # type: ignore[arg-type]
+    with contextlib.closing(WatchedSupervisor(plane, [spec], ())) as watched:  # type: ignore[arg-type]
         watched.start()
         watched._processes["metrics"] = process  # type: ignore[assignment]
         plane.words.state = STATE_SERVING
@@ -216,13 +216,13 @@ def test_an_optional_worker_that_stands_still_is_replaced() -> None:
         assert watched._silent(began_ms + 2 * SILENT_MS) == ["metrics"]
         assert watched._silent(began_ms + 2 * SILENT_MS + 1) == [], "the signal gets its time"
         watched._perform(watched._core.step(Silent("metrics"), 0))
-        assert process.signals == [signal.SIGKILL] and "has not turned its loop for 20 s" in told[-1]
+        assert process.signals == [signal.SIGKILL] and "has not turned its loop for 20 s" in log_text()
 
 
 def test_an_optional_worker_that_does_not_come_up_is_replaced() -> None:
     """A start that took long has the whole time of a serving worker from its first turn on."""
     plane, spec = FakePlane(), WorkerSpec("metrics", 0, "plane", (0,), 0, 0, {})
-    with contextlib.closing(WatchedSupervisor(plane, [spec], (), list[str]().append)) as watched:  # type: ignore[arg-type]
+    with contextlib.closing(WatchedSupervisor(plane, [spec], ())) as watched:  # type: ignore[arg-type]
         watched.start()
         watched._processes["metrics"] = FakeProcess()  # type: ignore[assignment]
         watched.look()

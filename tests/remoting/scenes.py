@@ -38,7 +38,7 @@ SCENES = (
     Scene("00a-broker-register"),
     Scene("00b-broker-unregister"),
     Scene("01-route", (JSON, ROCKETMQ, MIXED)),
-    Scene("02-producer-send", (JSON, ROCKETMQ, MIXED), skipped_marks=("timer", "recall")),
+    Scene("02-producer-send", (JSON, ROCKETMQ, MIXED)),
     Scene("03-errors"),
     Scene("04-push-consumer"),
     Scene("05-orderly-lock"),

@@ -1,7 +1,7 @@
 """A throttle for log lines."""
 
 from ringmq.remoting import log_throttle
-from ringmq.remoting.log_throttle import REPEAT_AFTER_MS, LogThrottle
+from ringmq.remoting.log_throttle import CAUSES_MAX, REPEAT_AFTER_MS, CauseThrottle, LogThrottle
 
 MINUTE_MS = 60_000
 
@@ -38,3 +38,24 @@ def test_what_is_known_is_bounded() -> None:
     assert lines.line("t0", MINUTE_MS - 1) is None, "forgotten, and the minute's lines are used up"
     assert lines.line("t1", MINUTE_MS - 1) is None
     assert lines.line("t0", MINUTE_MS) == "t0; 1 more lines were dropped"
+
+
+def test_a_cause_is_told_at_once_and_then_counted_each_minute() -> None:
+    causes = CauseThrottle()
+    assert causes.line(17, "host a is refused", 0) == "host a is refused"
+    assert [causes.line(17, f"host {host} is refused", 1000) for host in "bcd"] == [None] * 3
+    assert causes.line(25, "a setting is refused", 2000, count=5) == "a setting is refused; 4 more of this cause"
+    assert list(causes.due_lines(MINUTE_MS - 1)) == []
+    assert list(causes.due_lines(MINUTE_MS)) == ["host d is refused; 3 more of this cause"]
+    assert causes.line(17, "host e is refused", MINUTE_MS + 1, count=7) is None, "the trouble goes on"
+    assert list(causes.due_lines(2 * MINUTE_MS)) == ["host e is refused; 7 more of this cause"]
+    assert list(causes.due_lines(3 * MINUTE_MS)) == []
+    assert causes.line(17, "host a is refused", 3 * MINUTE_MS) == "host a is refused", "it was over"
+
+
+def test_causes_beyond_the_limit_share_a_count() -> None:
+    causes = CauseThrottle()
+    told = [causes.line(number, f"cause {number}", 0) for number in range(CAUSES_MAX + 10)]
+    assert sum(line is not None for line in told) == CAUSES_MAX + 1
+    assert list(causes.due_lines(MINUTE_MS)) == [f"cause {CAUSES_MAX + 9}; 9 more of this cause"]
+    assert causes.line(CAUSES_MAX + 5, "later", MINUTE_MS) == "later", "quiet causes have made room"
