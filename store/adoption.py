@@ -19,6 +19,7 @@ from ringmq.store import record as records
 from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import MappedFileCache
+from ringmq.store.safe_files import open_to_write
 from ringmq.store.salvage import make_log_file
 from ringmq.store.tail_checksums import WINDOW_BYTES, log_bytes
 
@@ -166,7 +167,7 @@ class _LogWriter:
         if not path.exists():
             self.sync()  # so that log files reach the disk in order
             make_log_file(self._config, start)
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_to_write(path, os.O_RDWR)
         self._stack.callback(os.close, descriptor)
         self._descriptors[start] = descriptor
         return descriptor

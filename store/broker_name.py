@@ -19,7 +19,7 @@ def _path(root: Path) -> Path:
 def read_broker_name(root: Path) -> str:
     """Return the name of the last owner, DEFAULT_BROKER in a store that only stock brokers have owned."""
     try:
-        return _path(root).read_text(encoding="utf-8").strip() or DEFAULT_BROKER
+        return _path(root).read_text(encoding="utf-8", errors="replace").strip() or DEFAULT_BROKER
     except FileNotFoundError:
         return DEFAULT_BROKER
 
@@ -28,7 +28,7 @@ def write_broker_name(root: Path, name: str) -> None:
     """Write the owner's name into the store. Raises OSError."""
     path = _path(root)
     with contextlib.suppress(FileNotFoundError):
-        if path.read_text(encoding="utf-8") == name:
+        if path.read_text(encoding="utf-8", errors="replace") == name:
             return  # no write, so that a full disk does not prevent the start
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, name.encode())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringmq.store import layout
+from ringmq.store.safe_files import open_to_write
 
 _FIELDS = struct.Struct(">qqqqq")
 SAFETY_MS = 3000  # records this much older than the checkpoint are on disk, StoreCheckpoint.getMinTimestamp
@@ -51,7 +52,7 @@ def read_checkpoint(root: Path) -> Checkpoint:
 
 def write_checkpoint(root: Path, checkpoint: Checkpoint) -> None:
     """Write in place (the file may be mapped) and sync. Raises OSError."""
-    descriptor = os.open(root / layout.CHECKPOINT, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    descriptor = open_to_write(root / layout.CHECKPOINT, os.O_RDWR | os.O_CREAT)
     try:
         if os.fstat(descriptor).st_size != layout.CHECKPOINT_BYTES:
             os.ftruncate(descriptor, layout.CHECKPOINT_BYTES)

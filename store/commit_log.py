@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from ringmq.native import ffi, lib
 from ringmq.store import record as records
 from ringmq.store.config import StoreConfig
-from ringmq.store.mapped_file import FileQueue, MappedFileCache
+from ringmq.store.mapped_file import FileQueue, MappedFileCache, data_end
 from ringmq.store.record import Record
 from ringmq.store.record_values import POSSIBLE, impossible_value
 
 SCAN_ROWS = 4096
+PROPERTIES_LENGTH_BYTES = 2
+"""Bytes of zero at the end of a record without properties. They may lie in a hole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,23 @@ class CommitLog:
             return None
         at = 56 if not raw[39] & 0x10 else 68
         return int.from_bytes(raw[at : at + 8], "big", signed=True)
+
+    def next_record(self, offset: int) -> int | None:
+        """Return the offset of the next record of the same file that names its own place, None without one.
+
+        Scans go on there behind damage. The CRC of the body may be wrong. The unwritten rest of the file is not read:
+        its pages take memory, and the next reader takes them for data.
+        """
+        found = self.files.find(offset)
+        if found is None:
+            return None
+        start, mapped = found
+        try:
+            end = data_end(self.files.path_text(start), offset - start) + PROPERTIES_LENGTH_BYTES
+        except FileNotFoundError:  # unlinked by retention
+            return None
+        at = int(lib.rmq_log_next_record(ffi.from_buffer(mapped), offset - start, min(end, len(mapped)), start))
+        return None if at < 0 else start + at
 
     def scan(self, from_offset: int, end_offset: int, *, check_crc: bool = True) -> Iterator[tuple[memoryview, Record]]:
         """Yield (raw bytes, record) up to `end_offset`. Python decodes them, so this is no hot path.

@@ -23,34 +23,48 @@ def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[st
     return {"counter": counter, "stateVersion": state_version, "timestamp": timestamp_ms}
 
 
-def load_config(root: Path, name: str, tell: Callable[[str], None] = lambda problem: None) -> dict[str, Any]:
+def load_config(
+    root: Path,
+    name: str,
+    tell: Callable[[str], None] = lambda problem: None,
+    fault: Callable[[dict[str, Any]], str] = lambda value: "",
+) -> dict[str, Any]:
     """Load `<root>/config/<name>`, or its `.bak` if the file is missing, empty or unreadable. Without both return {}.
 
-    `tell` gets the fault of an undecodable file if the other file can be decoded. Raises ConfigFileError if at least
-    one file has content and neither can be decoded.
+    `tell` gets the problem of the file if its `.bak` is used. `fault` says why an object cannot be used, "" if it can.
+    Raises ConfigFileError if at least one file has content and neither can be used, or if the system does not let this
+    process read one of them.
     """
     path = root / layout.CONFIG / name
-    problems = []
+    problems: list[str] = []
+    absent: list[str] = []
     for candidate in (path, path.with_name(name + ".bak")):
         try:
             text = candidate.read_text(encoding="utf-8")
         except FileNotFoundError:
+            absent.append(f"{candidate} is missing")
             continue
+        except OSError as error:
+            raise ConfigFileError(f"{candidate}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             problems.append(f"{candidate}: {error}")
             continue
         if not text.strip():
+            absent.append(f"{candidate} is empty")
             continue
         try:
             value = read_config(text)
         except FastJsonError as error:
             problems.append(f"{candidate}: {error}")
             continue
-        if isinstance(value, dict):
-            for problem in problems:
+        if not isinstance(value, dict):
+            problems.append(f"{candidate}: holds no object")
+        elif text := fault(value):
+            problems.append(f"{candidate}: {text}")
+        else:
+            for problem in problems + absent if candidate != path else ():
                 tell(f"{problem}; {candidate.name} is used in its place")
             return value
-        problems.append(f"{candidate}: holds no object")
     if problems:
         raise ConfigFileError("; ".join(problems))
     return {}
@@ -102,7 +116,8 @@ def persist_parts(root: Path, name: str, parts: Iterator[str]) -> Iterator[None]
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     fresh = path.with_name(name + ".tmp")
-    with fresh.open("wb") as file:
+    fresh.unlink(missing_ok=True)
+    with fresh.open("xb") as file:
         for part in parts:
             file.write(part.encode("utf-8", "replace"))
             yield

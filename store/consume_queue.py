@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ringmq.native import ffi, lib
 from ringmq.store import layout
-from ringmq.store.mapped_file import FileQueue, MappedFileCache
+from ringmq.store.mapped_file import FileQueue, MappedFileCache, has_data
 
 UNIT_BYTES = layout.CONSUME_QUEUE_UNIT.size
 _PLACE = struct.Struct(">qi")  # the first two fields of a unit
@@ -248,13 +248,67 @@ class ConsumeQueue:
                 break
         return end_offset, physical_end
 
+    def sound_end(self, log_end: int, known_end: int | None = None) -> tuple[int, int, bool]:
+        """Like `recovered_end`, but end also at a unit that no dispatch has written there.
+
+        Of files before the last three, only the first and the last unit are read. Such a unit's record begins before
+        the end of the one before, or ends behind `log_end`. Returns a third value: True if bytes behind the end are
+        not zero, so the queue has been longer. A queue that ends at the queue offset `known_end` has not, and its
+        files are not read for it.
+        """
+        starts = self.files.starts
+        end_offset, physical_end = 0, -1
+        for start in starts[:-3]:
+            first_place, last_place = self._edges(start)
+            if last_place == 0:
+                continue  # fillers
+            if first_place < physical_end or last_place < first_place or last_place > log_end:
+                return start // UNIT_BYTES, physical_end, True
+            physical_end = last_place
+        last = ffi.new("int64_t *", physical_end)
+        for number, start in enumerate(starts[-3:], max(0, len(starts) - 3)):
+            found = self.files.find(start)
+            if found is None:
+                break
+            units = len(found[1]) // UNIT_BYTES
+            sound = lib.rmq_cq_sound_units(ffi.from_buffer(found[1]), units, log_end, last)
+            end_offset, physical_end = start // UNIT_BYTES + sound, int(last[0])
+            if end_offset == known_end:
+                return end_offset, physical_end, False
+            if sound < units:
+                rest = [self.files.path_text(start), *map(self.files.path_text, starts[number + 1 :])]
+                is_cut = has_data(rest[0], sound * UNIT_BYTES) or any(has_data(path, 0) for path in rest[1:])
+                return end_offset, physical_end, is_cut
+        return end_offset, physical_end, False
+
+    def _edges(self, start: int) -> tuple[int, int]:
+        """Return the places of the first and the last unit's record in a file, -2 for an impossible unit.
+
+        A filler has the place of the other unit.
+        """
+        places = []
+        with Path(self.files.path_text(start)).open("rb") as file:
+            for at in (0, self.files.file_bytes - UNIT_BYTES):
+                place, size = _PLACE.unpack(os.pread(file.fileno(), _PLACE.size, at))
+                if size != layout.FILLER_SIZE or place:
+                    places.append(place if place >= 0 and size > 0 else -2)
+        return (places[0], places[-1]) if places else (0, 0)
+
     def trusted_end(self) -> tuple[int, int]:
         """Like `recovered_end`, by binary search: units written in one boot are valid up to the end, zero behind it."""
         for start in reversed(self.files.starts):
             count, unit = _units_in_file(self.files.path_text(start), start // UNIT_BYTES)
             if unit is not None:
-                return start // UNIT_BYTES + count, -1 if unit.is_filler else unit.end
+                return start // UNIT_BYTES + count, self._record_end_up_to(unit)
         return self.files.min_offset // UNIT_BYTES, -1
+
+    def _record_end_up_to(self, unit: Unit) -> int:
+        """Return the end of the record of the last unit up to this one that is no filler, -1 without one."""
+        first = self.files.starts[0] // UNIT_BYTES
+        found: Unit | None = unit
+        while found is not None and found.is_filler:
+            found = self.unit(found.queue_offset - 1) if found.queue_offset > first else None
+        return -1 if found is None else found.end
 
     def end_below(self, commit_log_offset: int) -> int:
         """Return the queue offset behind the last valid unit that begins below `commit_log_offset`."""

@@ -7,6 +7,7 @@ here.
 
 import mmap
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,9 @@ from typing import Any
 
 from ringmq.native import ffi, lib
 from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.safe_files import open_to_write
 
+_END_OFFSET = struct.Struct(">24xq")
 INDEX_QUERY_MAX = 64  # maxMsgsNumBatch
 
 
@@ -48,7 +51,10 @@ class IndexFile:
         self.path = path
         self.slots = slots
         self.entries = entries
-        with path.open("r+b" if writable else "rb") as file:
+        if not path.is_file():
+            raise StoreLoadError(f"{path} is no file")
+        descriptor = open_to_write(path, os.O_RDWR) if writable else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "r+b" if writable else "rb") as file:
             size = os.fstat(file.fileno()).st_size
             wanted = index_file_bytes(slots, entries)
             if size != wanted:
@@ -71,6 +77,16 @@ class IndexFile:
         return IndexHeader(
             out.begin_time_ms, out.end_time_ms, out.begin_offset, out.end_offset, out.slots_used, out.next_number
         )
+
+    @property
+    def header_fault(self) -> str | None:
+        """Return the reason why no broker writes such a header, None for a possible one."""
+        header = self.header
+        if not 0 <= header.next_number <= self.entries + 1 or not 0 <= header.slots_used <= self.slots:
+            return f"its header has entry number {header.next_number} and {header.slots_used} used slots"
+        if header.begin_offset > header.end_offset or header.begin_offset < 0:
+            return f"its header has offsets {header.begin_offset} to {header.end_offset}"
+        return None
 
     @property
     def is_full(self) -> bool:
@@ -123,6 +139,13 @@ def index_paths(directory: Path) -> list[Path]:
     return sorted(
         (path for path in directory.iterdir() if len(path.name) == 17 and path.name.isdigit()), key=lambda p: p.name
     )
+
+
+def header_end_offset(path: Path) -> int:
+    """Return the commit log offset of the newest record in a file by its header, 0 in a file without a header."""
+    with path.open("rb") as file:
+        data = file.read(_END_OFFSET.size)
+    return int(_END_OFFSET.unpack(data)[0]) if len(data) == _END_OFFSET.size else 0
 
 
 class IndexStore:

@@ -5,10 +5,12 @@ import struct
 from pathlib import Path
 
 from ringmq.store import layout
-from ringmq.store.config import StoreConfig
+from ringmq.store.config import StoreConfig, StoreConfigError
 from ringmq.store.index_file import IndexFile, index_file_bytes, index_paths
+from ringmq.store.mapped_file import StoreLoadError
 
 PROBED_BYTES_MAX = 16 << 20
+_INDEX_BYTES_MIN = index_file_bytes(1, 2)
 SIZE_PROPERTIES = {
     "commit_log_file_bytes": "mappedFileSizeCommitLog",
     "consume_queue_file_bytes": "mappedFileSizeConsumeQueue",
@@ -61,11 +63,14 @@ def config_for_folder(root: Path, **known: object) -> StoreConfig:
 
 
 def config_without_index(root: Path, **known: object) -> StoreConfig:
-    """Return a config for readers that open no index file. `known` overrides single fields."""
+    """Return a config for readers that open no index file. `known` overrides single fields. Raises StoreLoadError."""
     logs = known.get("commit_log_directories") or (root / layout.COMMIT_LOG,)
     assert isinstance(logs, tuple)
     sizes = {field: size for field, size in _sizes_of_files(root, logs).items() if size}
-    return StoreConfig(root=root, **{**sizes, **known})  # type: ignore[arg-type]
+    try:
+        return StoreConfig(root=root, **{**sizes, **known})  # type: ignore[arg-type]
+    except StoreConfigError as error:
+        raise StoreLoadError(f"{root}: the first file has an impossible size ({error}): name the right one") from error
 
 
 def _sizes_of_files(root: Path, logs: tuple[Path, ...]) -> dict[str, int]:
@@ -81,15 +86,33 @@ def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
     """Return the size of the first non-empty file with a name of 20 digits, 0 without one."""
     for directory in directories:
         for path in directory.glob(pattern):
-            if len(path.name) == 20 and path.name.isdigit() and path.stat().st_size:
+            if len(path.name) == 20 and path.name.isdigit() and path.is_file() and path.stat().st_size:
                 return path.stat().st_size
     return 0
+
+
+def check_index_sizes(config: StoreConfig) -> None:
+    """Raise StoreLoadError for an index file that has neither the configured length nor that of other sizes."""
+    for path in index_paths(config.root / layout.INDEX):
+        size, wanted = path.stat().st_size, index_file_bytes(config.index_slots, config.index_entries)
+        if size not in (0, wanted) and not is_of_other_sizes(path):
+            raise StoreLoadError(f"{path} has {size} bytes, not {wanted}: the next start makes the index again")
+
+
+def is_of_other_sizes(path: Path) -> bool:
+    """True if an index file that lacks the configured length is whole under other sizes."""
+    return (
+        path.stat().st_size == index_file_bytes(layout.INDEX_SLOTS, layout.INDEX_ENTRIES)
+        or infer_index_sizes(path) is not None
+    )
 
 
 def infer_index_sizes(path: Path) -> tuple[int, int] | None:
     """Return (slots, entries) of an index file with content, None if they cannot be inferred."""
     size = path.stat().st_size
-    if size in (0, index_file_bytes(layout.INDEX_SLOTS, layout.INDEX_ENTRIES)) or size > PROBED_BYTES_MAX:
+    if size < _INDEX_BYTES_MIN or not path.is_file():
+        return None
+    if size == index_file_bytes(layout.INDEX_SLOTS, layout.INDEX_ENTRIES) or size > PROBED_BYTES_MAX:
         return None
     data = path.read_bytes()
     _, _, begin_offset, _, slots_used, next_number = struct.unpack_from(">qqqqii", data)

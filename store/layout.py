@@ -2,7 +2,7 @@
 
 RocketMQ's entries: `commitlog/`, `consumequeue/<topic>/<queueId>/`, `batchconsumequeue/<topic>/<queueId>/`, `index/`,
 `config/`, `checkpoint`, `abort`, `lock`. RingMQ's own: `ringmq.boot`, `ringmq.failed` (see `markers`),
-`ringmq.format` (see `store_format`).
+`ringmq.format` (see `store_format`), `ringmq.queues` and `ringmq.rebuild` (see `queue_ends`).
 """
 
 import struct
@@ -31,12 +31,17 @@ INDEX = "index"
 CONFIG = "config"
 CHECKPOINT = "checkpoint"
 DELAY_OFFSETS_FILE = "delayOffset.json"
+TIMER_COUNTS_FILE = "timermetrics"
+TIMER_WHEEL_FILE = "timerwheel"
+TIMER_TOPICS_FILE = "ringmqTimerTopics.json"
 DELAY_CHECKPOINT_FILE = "ringmqDelayOffset.json"
 ABORT = "abort"
 LOCK = "lock"
 BOOT_MARKER = "ringmq.boot"
 FAILED_MARKER = "ringmq.failed"
 FORMAT_MARKER = "ringmq.format"
+QUEUE_ENDS_FILE = "ringmq.queues"
+REBUILD_MARKER = "ringmq.rebuild"
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -61,8 +66,8 @@ _SIZES = {
     "struct rmq_cq_batch_unit": 40,
     "struct rmq_index": 16,
     "struct rmq_index_header": 40,
-    "struct rmq_queue_row": 80,
-    "struct rmq_log_recovery": 104,
+    "struct rmq_queue_row": 120,
+    "struct rmq_log_recovery": 168,
 }
 
 

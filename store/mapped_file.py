@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ringmq.store.safe_files import open_to_write
+
 
 class StoreLoadError(Exception):
     """The files on disk cannot be a RocketMQ store. The message names file and expectation."""
@@ -103,29 +105,43 @@ class FileQueue:
         self._cache = cache
         self._paths: dict[int, str] = {}  # not pathlib, which is slow for thousands of queues
         self.starts: list[int] = []
+        self.strange: list[str] = []
+        """Paths that have the name of a file and are none, such as folders."""
         self.refresh()
 
     def refresh(self) -> None:
         """List the directories again. Sub-directories and foreign names are ignored."""
         paths: dict[int, str] = {}
+        strange: list[str] = []
         for directory in self.directories:
             try:
                 entries = list(os.scandir(directory))
             except FileNotFoundError:
                 continue
             for entry in entries:
-                if len(entry.name) == 20 and entry.name.isdigit() and entry.is_file():
-                    paths[int(entry.name)] = entry.path
+                if len(entry.name) == 20 and entry.name.isdigit():
+                    if entry.is_file():
+                        paths[int(entry.name)] = entry.path
+                    else:
+                        strange.append(entry.path)
         for start in self._paths.keys() - paths.keys():
             self._cache.forget(self._paths[start])
         self._paths = paths
         self.starts = sorted(paths)
+        self.strange = strange
 
     def check_sizes(self, *, remove_empty: bool = False) -> None:
         """Raise StoreLoadError for a file of another length, or with a name that is no multiple of it.
 
         A crash between create and resize leaves a newest file of length 0, which is ignored or removed.
         """
+        if self.strange:
+            raise StoreLoadError(f"{self.strange[0]} is no file")
+        for _, _, fault in self.faults(remove_empty=remove_empty):
+            raise StoreLoadError(fault)
+
+    def faults(self, *, remove_empty: bool = False) -> Iterator[tuple[int, int, str]]:
+        """Yield (start, length, fault) of each file that `check_sizes` refuses."""
         for start in list(self.starts):
             path = self._paths[start]
             size = os.stat(path).st_size  # noqa: PTH116
@@ -134,9 +150,20 @@ class FileQueue:
                     self.unlink(start)
                 continue
             if size != self.file_bytes:
-                raise StoreLoadError(f"{path} has {size} bytes, not {self.file_bytes} as configured")
-            if start % self.file_bytes:
-                raise StoreLoadError(f"{path}: the name is not a multiple of the file size, {self.file_bytes} bytes")
+                yield start, size, f"{path} has {size} bytes, not {self.file_bytes} as configured"
+            elif start % self.file_bytes:
+                yield start, size, f"{path}: the name is not a multiple of the file size, {self.file_bytes} bytes"
+
+    def is_newest_empty(self) -> bool:
+        """True if the newest file has no bytes."""
+        return bool(self.starts) and os.stat(self._paths[self.starts[-1]]).st_size == 0  # noqa: PTH116
+
+    def leave_out(self, start: int) -> str:
+        """Remove one file from the list alone, and return its path."""
+        path = self._paths.pop(start)
+        self.starts.remove(start)
+        self._cache.forget(path)
+        return path
 
     def path(self, start: int) -> Path:
         """Return the path of the file that starts at `start`."""
@@ -206,17 +233,11 @@ class FileQueue:
 
     def unlink(self, start: int) -> None:
         """Remove one file from the disk and from the list."""
-        path = self._paths.pop(start)
-        self.starts.remove(start)
-        self._cache.forget(path)
-        Path(path).unlink()
+        Path(self.leave_out(start)).unlink()
 
     def set_aside(self, start: int, target: Path) -> None:
         """Move one file out of the queue with its bytes. Raises OSError if `target` is on another file system."""
-        path = self._paths.pop(start)
-        self.starts.remove(start)
-        self._cache.forget(path)
-        Path(path).rename(target)
+        Path(self.leave_out(start)).rename(target)
 
 
 def data_chunks(descriptor: int, start: int, end: int, chunk_bytes: int = 1 << 20) -> Iterator[tuple[int, bytes]]:
@@ -230,6 +251,26 @@ def data_chunks(descriptor: int, start: int, end: int, chunk_bytes: int = 1 << 2
                 return
             yield at, chunk
             at += len(chunk)
+
+
+def data_end(path: str, start: int) -> int:
+    """Return the position behind the last byte from `start` on that is no hole and no unwritten space, else `start`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        ranges = _data_ranges(descriptor, start, os.fstat(descriptor).st_size)
+        return max((stop for _, stop in ranges), default=start)
+    finally:
+        os.close(descriptor)
+
+
+def has_data(path: str, start: int) -> bool:
+    """True if a byte from `start` on is not zero."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        end = os.fstat(descriptor).st_size
+        return any(chunk.count(0) != len(chunk) for _, chunk in data_chunks(descriptor, start, end))
+    finally:
+        os.close(descriptor)
 
 
 def _data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -251,7 +292,7 @@ def write_zeros(path: Path, start: int, end: int) -> int:
     Needed behind a cut of the log: old bytes must never look like records again. Raises OSError.
     """
     written = 0
-    descriptor = os.open(path, os.O_RDWR)
+    descriptor = open_to_write(path, os.O_RDWR)
     try:
         for at, chunk in data_chunks(descriptor, start, end):
             if chunk.count(0) != len(chunk):

@@ -13,6 +13,7 @@ import os
 from pathlib import Path
 
 from ringmq.store import layout
+from ringmq.store.safe_files import open_to_write, write_new_file
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OUR_ABORT = b" ringmq"
@@ -30,10 +31,7 @@ def sync_directory(directory: Path) -> None:
 def replace_file(path: Path, data: bytes) -> None:
     """Write a whole file. After a crash it has either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    write_new_file(temporary, data)
     temporary.replace(path)
     sync_directory(path.parent)
 
@@ -69,7 +67,10 @@ def is_abort_of_stock(root: Path) -> bool:
 def write_abort(root: Path, pid: int) -> None:
     """Mark the store as running. An old mark is overwritten in place, which works on a full disk."""
     text = str(pid).encode() + _OUR_ABORT
-    with contextlib.suppress(FileNotFoundError), (root / layout.ABORT).open("r+b") as file:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        os.fdopen(open_to_write(root / layout.ABORT, os.O_RDWR), "r+b") as file,
+    ):
         file.write(text)
         file.truncate()
         return
@@ -89,7 +90,7 @@ def _boot_text(root: Path) -> str:
 def is_same_boot(root: Path) -> bool:
     """True if RingMQ last opened the store in this boot of the kernel, in this very folder."""
     try:
-        return (root / layout.BOOT_MARKER).read_text() == _boot_text(root)
+        return (root / layout.BOOT_MARKER).read_bytes() == _boot_text(root).encode()
     except FileNotFoundError:
         return False
 
@@ -108,7 +109,7 @@ def remove_boot_marker(root: Path) -> None:
 def failed_cause(root: Path) -> str | None:
     """Return the recorded cause of the last run's failed fsync, None without one."""
     try:
-        return (root / layout.FAILED_MARKER).read_text()
+        return (root / layout.FAILED_MARKER).read_text(errors="replace")
     except FileNotFoundError:
         return None
 

@@ -17,6 +17,16 @@ class NativeEdits:
         """By identity, so that a list shared by many copies is hashed once."""
         self._kept: list[tuple[PairEdit, ...]] = []
 
+    @property
+    def count(self) -> int:
+        """Number of edits."""
+        return len(self._edits)
+
+    @property
+    def lists(self) -> int:
+        """Number of lists, equal ones counted as often as they came as objects of their own."""
+        return len(self._kept)
+
     def range_of(self, edits: tuple[PairEdit, ...]) -> tuple[int, int]:
         """Return (edits_from, edits_count) of the list, which is added if it is new."""
         found = self._by_id.get(id(edits))

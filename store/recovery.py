@@ -10,8 +10,17 @@ The log is the truth, from which queues and index are rebuilt. The marks of the 
   checkpoint `abort` after a reboot, a stock broker's kill, a copy, or a failed fsync: from the newest log file that
              begins before the checkpoint's time. Index files newer than the checkpoint are deleted and rebuilt.
 
-A damaged record ends the scan. After a clean stop, a damaged record before the end of the queues stays in the log, and
-the scan continues at the next record that a queue names.
+Units of the records that the scan reads are compared with them (`recovery_unit_check`). If one is written again, the
+recovery is repeated, because the end of its queue may be another.
+
+If queues or index lack entries (`recovery_damage`), the scan begins where the first of them is missing. If the log
+goes on behind a gap after the end of a queue, the scan is repeated from that end on: after a kill nothing else shows
+that a file is lost.
+
+A damaged record ends the scan, if it can be torn. It cannot be if it was whole once: in front of the end that a clean
+stop left, in front of the queues' end after a clean stop or in the same boot, and in front of a record that the
+checkpoint covers. Such a record stays in the log, and the scan continues at the next record. If only the body's CRC is
+wrong, the record counts for its queue.
 
 Afterwards the log ends with its last valid record. Bytes behind it are zero, and their old content is in
 `ringmq.cut/`. Queues and index name nothing behind it. Dispatch has to replay from `redispatch_offset` on. A record
@@ -30,15 +39,19 @@ from typing import Any
 from ringmq.native import ffi, lib
 from ringmq.store import layout, markers
 from ringmq.store import record as records
-from ringmq.store.checkpoint import Checkpoint, read_checkpoint
+from ringmq.store.bad_bodies import bad_body_lines
+from ringmq.store.checkpoint import SAFETY_MS, Checkpoint, read_checkpoint
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import FileQueue, MappedFileCache, StoreLoadError
 from ringmq.store.message_store import MessageStore
+from ringmq.store.queue_ends import QueueEnds, read_queue_ends, write_rebuild
 from ringmq.store.record_values import not_indexed_line
+from ringmq.store.recovery_damage import Damage, existing_topics, named
 from ringmq.store.recovery_index import recover_index
 from ringmq.store.recovery_queues import QueueState, bound_queues, load_queues, truncate_queues
 from ringmq.store.recovery_truncate import CUT_FOLDER, truncate_log
+from ringmq.store.recovery_unit_check import mend_units, skip_damaged
 from ringmq.store.recovery_units import mend_last_units
 from ringmq.store.segment_lock import lock_for_deletion
 from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
@@ -74,7 +87,12 @@ class RecoveredStore:
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     not_indexed: int = 0  # records with impossible values that the scan has met
     not_indexed_from: int = 0  # the first of them
+    bad_bodies: int = 0  # records that the scan has met whose body has a wrong CRC
+    damaged: list[tuple[int, int]] = field(default_factory=list)  # log ranges of records that the scan passed over
     reasons: list[str] = field(default_factory=list)
+    """Lines about damage, and about bytes or entries that it has cost."""
+    notes: list[str] = field(default_factory=list)
+    """Lines about usual steps after a kill."""
     stage_ms: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -103,6 +121,7 @@ def recover(
     config: StoreConfig,
     *,
     trust_boot: bool = True,
+    accept_loss: bool = False,
     window_bytes: int = REDISPATCH_WINDOW_BYTES,
     unknown_topics_from: int | None = None,
     clock: Callable[[], float] = time.perf_counter,
@@ -112,12 +131,32 @@ def recover(
 
     `unknown_topics_from` concerns topics without configuration. They get queues, too, if their first record without a
     unit is at this offset or behind. On a slave and in an adopted log their settings may not have come yet. Elsewhere
-    such topics are deleted. `tell` gets lines about the progress.
+    such topics are deleted. `accept_loss` goes on without log files of the last clean stop. `tell` gets the progress.
 
     Raises StoreLoadError if the files cannot be a store of this configuration, and OSError.
     """
-    root = config.root
-    reasons: list[str] = []
+    reasons: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    while True:
+        result, is_done = _attempt(config, trust_boot, accept_loss, window_bytes, unknown_topics_from, clock, tell)
+        reasons |= dict.fromkeys(result.reasons)
+        notes |= dict.fromkeys(result.notes)
+        if is_done:
+            result.reasons[:], result.notes[:] = reasons, notes
+            return result
+
+
+def _attempt(
+    config: StoreConfig,
+    trust_boot: bool,
+    accept_loss: bool,
+    window_bytes: int,
+    unknown_topics_from: int | None,
+    clock: Callable[[], float],
+    tell: Callable[[str], None],
+) -> tuple[RecoveredStore, bool]:
+    """Recover, or find that the scan has to begin earlier: the second value is False then, and the place is on disk."""
+    root, reasons = config.root, list[str]()
     result = RecoveredStore(_mode(root, trust_boot, reasons), reasons=reasons)
     stages = _Stages(clock, result.stage_ms)
     if markers.failed_cause(root) is not None:
@@ -125,43 +164,108 @@ def recover(
         stages.end("drop caches")
     store = MessageStore(config)
     tell("opening log files and queues")
-    _load_log(store)
+    ends = read_queue_ends(root) if result.mode == CLEAN else None
+    _load_log(store, ends, accept_loss)
     result.checkpoint = read_checkpoint(root)
     result.min_offset = store.commit_log.min_offset
     stages.end("load log")
-    result.queues = load_queues(store, trusted=result.mode == SAME_BOOT)
-    if result.mode == CLEAN and not store.commit_log.files.starts and _queues_end(result) > 0:
-        raise StoreLoadError(f"{config.commit_log_directories[0]}: the log is empty, but the queues hold messages")
+    damage = Damage(store, result.min_offset, ends)
+    result.queues = damage.load_queues(trusted=result.mode == SAME_BOOT)
+    if not accept_loss:
+        _check_log_exists(store, result)
+    index_damaged_from = damage.check_index()
     stages.end("load queues")
-    start = _scan_start(store, result, window_bytes)
+    usual = _scan_start(store, result, window_bytes)
+    start = usual if damage.rebuild_from is None else min(usual, _file_below(store, damage.rebuild_from))
+    damage.set_aside(start)
+    result.reasons += damage.reasons
     stages.end("find start")
     start_offsets = _start_offsets(root, result)
-    _scan(store, result, start, start_offsets, unknown_topics_from=unknown_topics_from, tell=tell)
+    table = _scan(
+        store, result, start, start_offsets,
+        stays_below=usual, log_end_at_stop=damage.log_end_at_stop, known_topics=existing_topics(root, ends),
+        unknown_topics_from=unknown_topics_from, tell=tell,
+    )  # fmt: skip
     stages.end("scan log")
+    behind = _gap_from(result)
+    if behind is not None and behind < start:
+        write_rebuild(root, behind)
+        return result, False
+    result.reasons += _lost_end(store, result, damage.log_end_at_stop)
     tell("repairing queues and index")
-    result.cut_bytes = truncate_log(store.commit_log.files, result.append_offset, root / CUT_FOLDER, result.reasons)
+    result.cut_bytes = truncate_log(
+        store.commit_log.files, result.append_offset, root / CUT_FOLDER, reasons=result.reasons, notes=result.notes
+    )
     stages.end("cut log")
+    has_mended = _mend_units(store, result, table, start)
+    stages.end("compare units")
+    if has_mended:
+        return result, False
     truncate_queues(store, result.queues, result.append_offset, wipe_tails=result.mode == CHECKPOINT)
-    result.reasons += mend_last_units(store, result.queues, start, result.append_offset)
     stages.end("truncate queues")
     index_from = recover_index(
         config, result.append_offset, result.min_offset,
         give_up_after_ms=result.checkpoint.index_time_ms if result.mode == CHECKPOINT else None,
-        reasons=result.reasons,
+        notes=result.notes,
     )  # fmt: skip
     stages.end("index")
-    result.redispatch_offset = _redispatch_offset(result, start, index_from)
+    result.redispatch_offset = _redispatch_offset(result, start, index_from, index_damaged_from)
     result.unsynced_offset = _unsynced_offset(store, result)
-    tail = _queues_end(result) - window_bytes
-    result.is_tail_enough = result.mode == SAME_BOOT or result.redispatch_offset >= tail
+    is_tail = result.redispatch_offset >= _queues_end(result) - window_bytes
+    result.is_tail_enough = damage.rebuild_from is None and (result.mode == SAME_BOOT or is_tail)
+    _write_marks(root, result, start_offsets)
+    stages.end("finish")
+    return result, True
+
+
+def _mend_units(store: MessageStore, result: RecoveredStore, table: Any, start: int) -> bool:
+    """Write wrong units of the scanned records again. True if the end of a queue may be another now."""
+    result.reasons += mend_last_units(store, result.queues, start, result.append_offset)
+    mended = mend_units(store, result.queues, table, start, result.append_offset)
+    result.reasons += named(mended, "units are written again")
+    skipped = skip_damaged(store, result.queues, result.damaged, result.append_offset)
+    result.reasons += named(skipped, "units are fillers now")
+    return bool(mended)
+
+
+def _gap_from(result: RecoveredStore) -> int | None:
+    """Return the log offset from which queues lack entries in front of the scanned records, None without such a gap."""
+    ends = [max(result.min_offset, state.physical_end) for state in result.queues.values() if state.is_gap]
+    return min(ends, default=None)
+
+
+def _check_log_exists(store: MessageStore, result: RecoveredStore) -> None:
+    files = store.commit_log.files
+    if result.mode == CLEAN and not files.starts and _queues_end(result) > 0:
+        raise StoreLoadError(
+            f"{files.directories[0]} has no log file with records, but the queues name records up to "
+            f"{_queues_end(result)}; put the files back from a copy, or run `ringmq store repair --accept-loss`"
+        )
+
+
+def _lost_end(store: MessageStore, result: RecoveredStore, log_end_at_stop: int) -> list[str]:
+    """Return a line if the log ends before records that it had when the broker ended, by its bounds or its queues.
+
+    After a kill queues may name records that never came to the disk. So only a log without files counts then.
+    """
+    files = store.commit_log.files
+    wanted = max(log_end_at_stop, _queues_end(result)) if result.mode == CLEAN or not files.starts else 0
+    if result.append_offset >= wanted:
+        return []
+    place = f"{files.directories[0]}: the log" if not files.starts else "the log"
+    return [
+        f"{place} ends at {result.append_offset}, and had records up to {wanted} when the broker ended: they are "
+        "lost, unless a copy of the log or a slave has them"
+    ]
+
+
+def _write_marks(root: Path, result: RecoveredStore, start_offsets: Mapping[str, int]) -> None:
     if not result.is_tail_enough:  # after a death here, the next start must not read the tail alone
         markers.remove_boot_marker(root)
     left = within(start_offsets, result.min_offset, result.append_offset)
     if left != start_offsets:
         write_start_offsets(root, left)
     markers.remove_failed_marker(root)
-    stages.end("finish")
-    return result
 
 
 def survey(config: StoreConfig) -> RecoveredStore:
@@ -175,13 +279,14 @@ def survey(config: StoreConfig) -> RecoveredStore:
     store.commit_log.files.check_sizes()
     result.checkpoint = read_checkpoint(config.root)
     result.min_offset = store.commit_log.min_offset
-    result.queues = load_queues(store, trusted=result.mode != CHECKPOINT, remove_empty=False)
+    result.queues = load_queues(store, trusted=result.mode != CHECKPOINT, remove_empty=False).states
     result.append_offset = max(0, _queues_end(result))
     if result.mode != CLEAN or not result.append_offset:
         confirmed = result.checkpoint.confirm_offset
         limit = max(_queues_end(result), confirmed) if confirmed else NO_LIMIT
         start = _scan_start(store, result, REDISPATCH_WINDOW_BYTES)
-        _scan(store, result, start, _start_offsets(config.root, result), limit=limit)
+        topics = existing_topics(config.root, None)
+        _scan(store, result, start, _start_offsets(config.root, result), known_topics=topics, limit=limit)
         bound_queues(store, result.queues, result.append_offset)
     return result
 
@@ -225,8 +330,19 @@ def _drop_pages(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def _load_log(store: MessageStore) -> None:
+def _load_log(store: MessageStore, ends: QueueEnds | None, accept_loss: bool) -> None:
     files = store.commit_log.files
+    files.check_sizes()
+    whole = files.starts[:-1] if files.is_newest_empty() else files.starts
+    if ends is not None and not accept_loss:
+        last = max(ends.log_end - 1, ends.log_min) // files.file_bytes * files.file_bytes
+        end = whole[-1] + files.file_bytes if whole else ends.log_min // files.file_bytes * files.file_bytes
+        if ends.log_end > ends.log_min and last not in whole:
+            lost = files.directories[0] / layout.file_name(min(end, last))
+            raise StoreLoadError(
+                f"{lost} is missing or empty: the log ended at {ends.log_end} when the broker stopped; put the file "
+                "back from a copy, or run `ringmq store repair --accept-loss`"
+            )
     files.check_sizes(remove_empty=True)
     for before, after in zip(files.starts, files.starts[1:], strict=False):
         if after != before + files.file_bytes:
@@ -299,15 +415,6 @@ def _file_below(store: MessageStore, offset: int) -> int:
 # ---- scan and cut --------------------------------------------------------------------------------------------
 
 
-def _known_topics(root: Path) -> set[str] | None:
-    """Return the topics that exist, None if they are unknown."""
-    try:
-        table = load_config(root, "topics.json").get("topicConfigTable")
-    except ConfigFileError:
-        return None
-    return set(table) if isinstance(table, dict) and table else None
-
-
 def _start_offsets(root: Path, result: RecoveredStore) -> dict[str, int]:
     try:
         return read_start_offsets(root)
@@ -322,10 +429,14 @@ def _scan(
     start: int,
     start_offsets: Mapping[str, int],
     *,
+    stays_below: int = 0,
+    log_end_at_stop: int = 0,
+    known_topics: frozenset[str] | None,
     unknown_topics_from: int | None = None,
     limit: int = NO_LIMIT,
     tell: Callable[[str], None] = lambda what: None,
-) -> None:
+) -> Any:
+    """Scan the log from `start` on and take over what it says of each queue. Return the table of queues."""
     table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
     if table == ffi.NULL:
         raise MemoryError("no memory for the table of queues")
@@ -335,13 +446,18 @@ def _scan(
     for (topic, queue_id), queue in result.queues.items():
         name = topic.encode()
         row = lib.rmq_queue_table_row(table, name, len(name), queue_id)
-        row.queue_max, row.is_batch = queue.max_offset, int(queue.is_batch)
+        row.queue_max, row.is_batch = 0 if queue.is_lost else queue.max_offset, int(queue.is_batch)
+        row.topic_from, row.without_tags = start_offsets.get(topic, 0), int(topic == layout.SCHEDULE_TOPIC)
         if queue.physical_end >= 0:  # the queue's units are of this topic, and so are all later records
             row.queue_end = queue.physical_end
     state = ffi.new("struct rmq_log_recovery *")
     lib.rmq_log_recovery_init(state, table)
     state.gap_max = store.config.consume_queue_file_bytes // layout.CONSUME_QUEUE_UNIT.size
-    append = _scan_files(store, result, start, state, limit, tell)
+    if result.mode == CHECKPOINT:
+        state.whole_before_ms = result.checkpoint.physic_time_ms - SAFETY_MS
+    else:
+        state.whole_until = max(log_end_at_stop, _queues_end(result))
+    append = _scan_files(store, result, start, state, limit, stays_below, tell)
     torn = state.last_properties_state
     was_readable = result.mode == CLEAN or (result.mode == SAME_BOOT and state.last_offset < _queues_end(result))
     keep = state.last_offset < 0 or torn == 0 or was_readable
@@ -353,22 +469,29 @@ def _scan(
     result.scanned_records = state.records
     result.last_store_time_ms = state.last_store_time_ms
     result.not_indexed, result.not_indexed_from = state.impossible, state.impossible_offset
+    result.bad_bodies = state.bad_bodies
+    result.reasons += bad_body_lines(store.commit_log, state.bad_bodies, list(state.bad_body_offsets))
     if state.impossible:
         result.reasons.append(not_indexed_line(state.impossible, state.impossible_offset, state.impossible_field))
-    _take_rows(table, result, _known_topics(store.config.root), unknown_topics_from)
+    _take_rows(table, result, known_topics, unknown_topics_from)
+    return table
 
 
 def _scan_files(
-    store: MessageStore, result: RecoveredStore, start: int, state: Any, limit: int, tell: Callable[[str], None]
+    store: MessageStore,
+    result: RecoveredStore,
+    start: int,
+    state: Any,
+    limit: int,
+    stays_below: int,
+    tell: Callable[[str], None],
 ) -> int:
     """Scan file after file. Return the end of the last valid record (or of the blank that ends the newest file).
 
-    Records that end above `limit` are left out. After a clean stop no record can be torn. A bad record in front of
-    the queues' end is then later damage: it stays in the log and the scan continues behind it. Stock would cut the
-    log there.
+    Records that end above `limit` are left out. A bad record below `stays_below`, a file border, is never the end. Nor
+    is one that was whole once: it stays in the log, and the scan continues behind it. Stock would cut the log there.
     """
     files = store.commit_log.files
-    queues_end = _queues_end(result)
     offset = start
     while offset < limit and (found := files.find(offset)) is not None:
         file_start, mapped = found
@@ -382,10 +505,10 @@ def _scan_files(
         if end < len(mapped):
             return offset
         if state.reason not in (records.BLANK, records.END):
-            damaged = result.mode == CLEAN and offset < queues_end  # beyond the queues there is no border to look for
-            border = store.next_border(offset, queues_end) if damaged else None
+            border = _border_behind(store, state, offset, stays_below)
             if border is not None:
                 result.reasons.append(f"the record at {offset} is damaged ({records.REASONS[state.reason]}), it stays")
+                result.damaged.append((offset, border))
                 offset = border
                 continue
             if any(mapped[at : at + 8]):
@@ -397,7 +520,25 @@ def _scan_files(
     return offset
 
 
-def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None, unknown_from: int | None) -> None:
+def _border_behind(store: MessageStore, state: Any, offset: int, stays_below: int) -> int | None:
+    """Return where a scan goes on behind the bad record at `offset`, None if the log ends there."""
+    log = store.commit_log
+    border = log.next_record(offset)
+    next_file = offset - offset % log.files.file_bytes + log.files.file_bytes
+    if border is None and log.record_at(next_file, log.files.end_offset) is not None:
+        border = next_file
+    was_whole = offset < state.whole_until
+    if border is not None and state.whole_before_ms > 0:
+        record = log.record_at(border, log.files.end_offset)
+        was_whole = record is not None and record.store_time_ms < state.whole_before_ms
+    if was_whole and border is not None:
+        return border
+    if offset >= stays_below:
+        return None
+    return border if border is not None and border < stays_below else stays_below
+
+
+def _take_rows(table: Any, result: RecoveredStore, known: frozenset[str] | None, unknown_from: int | None) -> None:
     """Copy the results of the scan into the queue states. New queues are added, those of deleted topics are not."""
     for i in range(lib.rmq_queue_table_size(table)):
         row = lib.rmq_queue_table_at(table, i)
@@ -410,7 +551,11 @@ def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None, unkno
             if known is not None and topic not in known and not may_come:
                 continue
             result.queues[name] = QueueState(topic, row.queue_id, bool(row.is_batch), row.log_first, row.log_first, -1)
+            result.queues[name].is_gap = row.log_first > 0
         queue = result.queues[name]
+        if queue.is_lost:
+            queue.min_offset = queue.max_offset = row.log_first
+        queue.is_gap |= not queue.is_lost and row.log_first > queue.max_offset
         if queue.physical_end >= 0 and row.log_first != queue.max_offset:
             result.reasons.append(
                 f"{topic}/{row.queue_id}: the queue ends at {queue.max_offset}, but the log goes on with queue offset "
@@ -423,7 +568,9 @@ def _take_rows(table: Any, result: RecoveredStore, known: set[str] | None, unkno
 # ---- what is left to do --------------------------------------------------------------------------------------
 
 
-def _redispatch_offset(result: RecoveredStore, start: int, index_from: int | None) -> int:
+def _redispatch_offset(
+    result: RecoveredStore, start: int, index_from: int | None, index_damaged_from: int | None
+) -> int:
     append = result.append_offset
     missing = [state.missing_from for state in result.queues.values() if state.missing_from >= 0]
     wanted = min([append, *missing])
@@ -431,6 +578,8 @@ def _redispatch_offset(result: RecoveredStore, start: int, index_from: int | Non
         wanted = min(wanted, index_from)
     elif index_from is not None and result.mode == SAME_BOOT:
         wanted = min(wanted, max(index_from, start))
+    if index_damaged_from is not None:
+        wanted = min(wanted, index_damaged_from)
     return max(result.min_offset, wanted)
 
 

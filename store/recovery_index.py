@@ -12,7 +12,7 @@ def recover_index(
     min_offset: int,
     *,
     give_up_after_ms: int | None,
-    reasons: list[str],
+    notes: list[str],
 ) -> int | None:
     """Repair the index files. Return the offset from which the log must be indexed again, None without an index.
 
@@ -30,7 +30,7 @@ def recover_index(
             file = IndexFile(path, config.index_slots, config.index_entries)
             if file.header.end_time_ms > give_up_after_ms:
                 path.unlink()
-                reasons.append(f"index file {path.name} is newer than the checkpoint: it is built again from the log")
+                notes.append(f"index file {path.name} is newer than the checkpoint: it is built again from the log")
     paths = index_paths(directory)
     for number, path in reversed(list(enumerate(paths))):
         file = IndexFile(path, config.index_slots, config.index_entries, writable=True)
@@ -40,7 +40,7 @@ def recover_index(
         if file.header.next_number == 1 and number > 0:
             file.prefill(IndexFile(paths[number - 1], config.index_slots, config.index_entries))
         if taken:
-            reasons.append(f"index file {path.name}: {taken} entries of cut records removed")
+            notes.append(f"index file {path.name}: {taken} entries of cut records removed")
             file.sync()
         elif file.header.next_number > 1 or number == 0:
             break

@@ -13,22 +13,23 @@ from pathlib import Path
 from ringmq.store import layout
 from ringmq.store.mapped_file import FileQueue, data_chunks, write_zeros
 from ringmq.store.markers import sync_directory
+from ringmq.store.safe_files import open_to_write
 from ringmq.store.salvage import copy_range
 
 CUT_FOLDER = "ringmq.cut"
 
 
-def truncate_log(files: FileQueue, append_offset: int, folder: Path, reasons: list[str]) -> int:
+def truncate_log(files: FileQueue, append_offset: int, folder: Path, *, reasons: list[str], notes: list[str]) -> int:
     """Move all bytes behind `append_offset` into `folder`. Return the number of used bytes among them.
 
-    Raises OSError.
+    `reasons` gets lines about files with bytes, `notes` about files without. Raises OSError.
     """
     cut_bytes = 0
     for start in [start for start in reversed(files.starts) if start > append_offset]:  # a death leaves no gap
         path = files.path(start)
         if next(_used_chunks(path, 0), None) is None:
             files.unlink(start)
-            reasons.append(f"removed the unused log file {path.name}")
+            notes.append(f"removed the unused log file {path.name}")
             continue
         folder.mkdir(exist_ok=True)
         target = folder / f"{path.name}.commitlog"
@@ -71,7 +72,7 @@ def _cut_tail(path: Path, append_offset: int, at: int, folder: Path) -> int:
             continue
         if target is None:
             folder.mkdir(exist_ok=True)
-            target = os.open(folder / layout.file_name(append_offset), os.O_RDWR | os.O_CREAT, 0o644)
+            target = open_to_write(folder / layout.file_name(append_offset), os.O_RDWR | os.O_CREAT)
         os.pwrite(target, chunk, position - at)
     if target is not None:
         os.fsync(target)

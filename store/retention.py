@@ -130,6 +130,12 @@ def used_ratio(path: Path) -> float:
     return math.ceil(used * 100 / (used + usable)) / 100 if used + usable else -1.0
 
 
+def disk_ratios(config: StoreConfig, ratio: Callable[[Path], float] = used_ratio) -> tuple[float, float]:
+    """Return the used parts that rounds compare with the limits: of the log's emptiest disk, and of the queues'."""
+    log = min(ratio(directory) for directory in config.commit_log_directories)
+    return log, ratio(config.root / layout.CONSUME_QUEUE)
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionOutcome:
     """Result of a round: deleted paths, the log's new min offset (None = unchanged), lack of space, and the reason.
@@ -214,9 +220,7 @@ class LogRetention:
             except OSError as error:
                 if error.errno != errno.ENOENT:
                     raise
-        ratios = [self._ratio(directory) for directory in self._config.commit_log_directories]
-        queues = self._ratio(self._config.root / layout.CONSUME_QUEUE)
-        return RetentionState(tuple(old), min(ratios), queues, time.localtime(now_s).tm_hour)
+        return RetentionState(tuple(old), *disk_ratios(self._config, self._ratio), time.localtime(now_s).tm_hour)
 
 
 def _lock_against_readers(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ringmq.native import lib
-from ringmq.store import layout, markers, staged_table
+from ringmq.store import layout, markers, master_timers, staged_table
 from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import MappedFileCache, data_chunks
@@ -91,6 +91,7 @@ def truncate(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) 
     if behind or used > border:
         markers.write_abort(config.root, os.getpid())
         staged_table.forget_behind(config.root, border)
+        master_timers.forget_behind(config.root, border)
     for later in reversed(behind):
         saver.take_file(log, later)
     if start is not None and start < border < used:
@@ -128,6 +129,7 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
     config.root.mkdir(parents=True, exist_ok=True)
     markers.write_abort(config.root, os.getpid())
     staged_table.forget_behind(config.root, 0)
+    master_timers.forget_behind(config.root, 0)
     for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(config.root / folder)

@@ -10,6 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from ringmq.store.safe_files import open_to_write
 from ringmq.store.store_lock import byte_0_lock
 
 
@@ -18,7 +19,7 @@ def lock_for_deletion(path: Path) -> int | None:
 
     Raises OSError, FileNotFoundError for a file that is gone.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = open_to_write(path, os.O_RDWR)
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, byte_0_lock(fcntl.F_WRLCK))
     except OSError as error:

@@ -20,6 +20,7 @@ from ringmq.store import adoption_staging, layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, append
 from ringmq.store.adoption_staging import Staged
 from ringmq.store.config import StoreConfig
+from ringmq.store.queue_ends import forget_queue_ends
 from ringmq.store.recovery import recover
 from ringmq.store.salvage import SalvageError, border_below, end_at, is_without_files, rebase, truncate
 from ringmq.store.write_hold import forget_adopted
@@ -60,6 +61,8 @@ class Performed:
 
     lines: list[str]
     adopted_from: int | None = None
+    failure: str = ""
+    """A line about a log that was not taken over."""
 
 
 def write_task(root: Path, task: StoreTask) -> None:
@@ -111,9 +114,10 @@ def perform(
         adoption_staging.discard(root)
         return Performed([])
     lines = [f"task of the store: {task.action} at offset {task.offset}"]
+    forget_queue_ends(root)  # the log may end earlier from now on
     if task.action == ADOPT:
         performed = _adopt(config, task, open_source, take_tables, tell)
-        return Performed([*lines, *performed.lines], performed.adopted_from)
+        return replace(performed, lines=[*lines, *performed.lines])
     adoption_staging.discard(root)  # the copy of a replaced adoption fits the old log alone
     report = (rebase if task.action == REBASE else truncate)(config, task.offset)
     remove_task(root)
@@ -137,8 +141,9 @@ def _adopt(
     except (AdoptionError, SalvageError, OSError) as error:
         remove_task(root)
         adoption_staging.discard(root)
-        text = f"the log of {task.source} was not taken over and the own log was not cut: {error}"
-        return Performed([text])
+        return Performed(
+            [], failure=f"the log of {task.source} was not taken over and the own log was not cut: {error}"
+        )
     if not task.is_cut:
         lines.append(end_at(config, staged.from_offset).text())
         end_offset = recover(config).append_offset  # ends queues and index there, before other records follow

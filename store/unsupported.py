@@ -6,14 +6,16 @@ Nothing of it is touched. The topics stay in the log with their queues, and so d
 
 import os
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ringmq.store import layout, markers
+from ringmq.store.batch_consume_queue import BatchUnit
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config
+from ringmq.store.consume_queue import Unit
 from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record import Record
@@ -25,6 +27,9 @@ EVERYTHING = 1 << 62
 READ_RECORDS_MAX = 100_000
 """The most records that are decoded per kind. Beyond it units are counted, and the number is an upper bound."""
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+ROCKSDB_TIMERS, ROCKSDB_TIMERS_FOLDER = "rocksdb timers", "rocksdbstore"
+"""The kind that no property accepts, and its folder."""
+_REAL_TOPIC = "REAL_TOPIC"
 _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
 
 
@@ -51,11 +56,11 @@ def find_unsupported(config: StoreConfig) -> list[Unsupported]:
     queues. Raises ConfigFileError, StoreLoadError and OSError.
     """
     store = MessageStore(config)
-    offsets = load_config(config.root, "consumerOffset.json").get("offsetTable", {})
+    offsets = load_config(config.root, "consumerOffset.json").get("offsetTable")
     tail = _tail_counts(config, store) if markers.is_abort_of_stock(config.root) else {}
     ledger = PopLedger()
+    _add_timers_of_pop(store, tail, ledger)
     found = [
-        *_timers(store, tail, ledger),
         *_popped(store, offsets, tail, ledger),
         *_light_queues(store),
         *_compacted_topics(config.root),
@@ -100,38 +105,42 @@ def _number(table: Any, key: object, default: int) -> int:
     return value if isinstance(value, int) else default
 
 
-def _timers(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> Iterator[Unsupported]:
-    """Count waiting timer messages, which stock sends one step after their TIMER_OUT_MS.
+def _named(store: MessageStore, units: Iterable[Unit | BatchUnit], text: bytes) -> Iterator[tuple[int, int, bool]]:
+    """Yield offset and size of records that the log has. True if they have the text: a thirtieth of a parse."""
+    start, mapped = 0, None
+    for unit in units:
+        at = unit.commit_log_offset - start
+        if mapped is None or not 0 <= at < len(mapped):
+            found = store.commit_log.files.find(unit.commit_log_offset)
+            if found is None:
+                continue
+            start, mapped = found
+            at = unit.commit_log_offset - start
+        yield unit.commit_log_offset, unit.size, mapped.find(text, at, at + unit.size) >= 0
 
-    A rolled message is in the queue again. A delete message and its target do not count. POP's own messages go into
-    the ledger.
-    """
-    topic, root = layout.TIMER_TOPIC, store.config.root
+
+def _add_timers_of_pop(store: MessageStore, tail: Mapping[str, int], ledger: PopLedger) -> None:
+    """Add POP's own messages in the timer topic to the ledger. Those of clients are served, and millions may wait. So
+    only records that name a topic of POP are decoded."""
+    topic = layout.TIMER_TOPIC
     first, end = _bounds(store, topic, 0, 0)
     begin = max(first, end - READ_RECORDS_MAX)
-    read_ms = _timer_read_ms(root)
-    due_by_key: dict[object, int] = {}
-    deleted: set[str] = set()
+    read_ms = _timer_read_ms(store.config.root)
     unread = end - first + tail.get(topic, 0)
-    for record in _records(store, topic, 0, begin, end):
-        unread -= 1
-        properties = record.properties
-        out_ms = decimal(properties.get("TIMER_OUT_MS", ""))
-        if out_ms is None or out_ms < read_ms:
+    text = f"{_REAL_TOPIC}\x01{layout.REVIVE_TOPIC_PREFIX}".encode()
+    queue = store.queue(topic, 0)
+    units = () if queue is None else queue.units(begin, end)
+    for offset, size, is_named in _named(store, units, text):
+        record = store.commit_log.record_at(offset, EVERYTHING, size) if is_named else None
+        unread -= record is not None or not is_named
+        if record is None:
             continue
-        if (target := properties.get("TIMER_DEL_UNIQKEY")) is not None:
-            deleted.add(target)
+        out_ms = decimal(record.properties.get("TIMER_OUT_MS", ""))
+        if out_ms is None or out_ms < read_ms or "TIMER_DEL_UNIQKEY" in record.properties:
             continue
-        real_topic, unique_key = properties.get("REAL_TOPIC", ""), properties.get("UNIQ_KEY")
-        if real_topic.startswith(layout.REVIVE_TOPIC_PREFIX):
+        if record.properties.get(_REAL_TOPIC, "").startswith(layout.REVIVE_TOPIC_PREFIX):
             ledger.add(record)
-            continue
-        key = record.commit_log_offset if unique_key is None else f"{real_topic}+{unique_key}"
-        due_by_key[key] = min(out_ms, due_by_key.get(key, EVERYTHING))
-    due = [at for key, at in due_by_key.items() if key not in deleted]
     ledger.is_partial = unread > 0
-    what = f"messages with a time of delivery ({topic})"
-    yield Unsupported("timer", what, len(due) + unread, is_exact=not unread, due_ms=min(due, default=None))
 
 
 def _timer_read_ms(root: Path) -> int:
@@ -149,7 +158,7 @@ def _popped(store: MessageStore, offsets: Any, tail: Mapping[str, int], ledger: 
     unread = 0
     folder = store.config.root / layout.CONSUME_QUEUE
     for topic in _names(folder, layout.REVIVE_TOPIC_PREFIX):
-        table = offsets.get(f"{topic}@{REVIVE_GROUP}", {})
+        table = offsets.get(f"{topic}@{REVIVE_GROUP}", {}) if isinstance(offsets, Mapping) else {}
         for queue_id in _queue_ids(store, topic):
             first, end = _bounds(store, topic, queue_id, _number(table, queue_id, -1) + 1)
             begin = max(first, end - READ_RECORDS_MAX)
@@ -180,8 +189,9 @@ def _compacted_topics(root: Path) -> Iterator[Unsupported]:
 
 
 def _static_topics(root: Path) -> Iterator[Unsupported]:
-    table = load_config(root, "topicQueueMapping.json").get("topicQueueMappingInfoMap") or {}
-    yield Unsupported("static topic", "topics with mapped queues (topicQueueMapping.json)", len(table))
+    table = load_config(root, "topicQueueMapping.json").get("topicQueueMappingInfoMap")
+    count = len(table) if isinstance(table, Mapping) else 0
+    yield Unsupported("static topic", "topics with mapped queues (topicQueueMapping.json)", count)
 
 
 def _folders(root: Path) -> Iterator[Unsupported]:
@@ -195,11 +205,23 @@ def _folders(root: Path) -> Iterator[Unsupported]:
     for folder, what in rocks.items():
         if (root / folder / "CURRENT").is_file():
             yield Unsupported("rocksdb", f"{what} ({folder})", None)
+    if has_rocksdb_timers(root):
+        what = "timer messages, transactions or index in RocksDB (timerRocksDBEnable and others)"
+        yield Unsupported(ROCKSDB_TIMERS, f"{what} ({ROCKSDB_TIMERS_FOLDER})", None)
     for name in _names(root, "dledger-"):
         yield Unsupported("dledger", f"a log of DLedger ({name})", None)
     epochs = root / "epochFileCheckpoint"
     if epochs.is_file() and epochs.stat().st_size:
         yield Unsupported("controller", f"epochs of controller mode ({epochs.name})", None)
+
+
+def has_rocksdb_timers(root: Path) -> bool:
+    """Return True if the store has the folder in which later versions keep timer messages (MessageRocksDBStorage).
+
+    They are in the timer topic as well, but `timercheck` does not say which of them are delivered. RingMQ would put all
+    into its wheel and deliver them again.
+    """
+    return (root / ROCKSDB_TIMERS_FOLDER / "CURRENT").is_file()
 
 
 def _names(folder: Path, prefix: str) -> list[str]:

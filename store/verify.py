@@ -10,6 +10,7 @@ this module, which loads numpy.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,14 @@ from ringmq.native import ffi, lib
 from ringmq.store import layout
 from ringmq.store import record as records
 from ringmq.store.batch_consume_queue import BatchConsumeQueue
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.delay_levels import native_delay_levels
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import FIELDS, NotIndexed
+from ringmq.store.recovery_damage import existing_topics
+from ringmq.store.topic_start_offsets import read_start_offsets
 from ringmq.store.verify_index import IndexChecker
 
 Progress = Callable[[str, int, int], None]
@@ -65,10 +69,17 @@ class VerifyReport:
     index_entries: int = 0
     errors: int = 0
     warnings: int = 0
+    deleted_records: int = 0
+    """Records of deleted topics, which no queue has any more."""
     not_indexed: NotIndexed | None = None
     """Records with impossible values."""
     cross_checked: bool = False
     findings: list[Finding] = field(default_factory=list)
+    bad_units: dict[tuple[str, int], int] = field(default_factory=dict)
+    """The first queue offset of each queue whose unit is missing, or is not that of its record."""
+    is_index_bad: bool = False
+    bad_records: dict[int, str] = field(default_factory=dict)
+    """Commit log offset -> reason of records that are damaged."""
 
     def add(self, severity: str, place: str, text: str) -> None:
         """Count a finding, and store it up to FINDINGS_MAX."""
@@ -99,6 +110,7 @@ def verify(
             run.index = IndexChecker(store, report)
         except StoreLoadError as error:
             report.add(ERROR, "index", str(error))
+        report.is_index_bad = report.errors > 0
     for start in store.commit_log.files.starts:
         if start < readable_offset:
             run.check_file(start)
@@ -124,6 +136,8 @@ class _Run:
             if isinstance(queue, ConsumeQueue):
                 end = queue.max_offset(report.readable_offset)
                 self.cursors[(topic, queue_id)] = queue.min_offset(report.min_offset, end)
+        self.topics = existing_topics(store.config.root, None)
+        self.start_offsets = _start_offsets(store.config.root)
         self.levels = native_delay_levels(store.config.delay_levels_ms)
         report.queues = len(self.names)
 
@@ -147,7 +161,9 @@ class _Run:
         self._cross_check(start, mapped, rows, hashes)
         self._check_queues(rows, start + end)
         if self.index is not None:
-            self.index.check_file(start, start + end, rows, hashes)
+            before = self.report.errors
+            self.index.check_file(start, start + end, rows, hashes, self.report.bad_records)
+            self.report.is_index_bad |= self.report.errors > before
         self.progress("log", start + end - self.report.min_offset, self.report.readable_offset - self.report.min_offset)
 
     def _scan_file(self, start: int, mapped: Any, end: int) -> tuple[Any, Any]:
@@ -181,9 +197,19 @@ class _Run:
             self.report.blanks += 1
             return None
         offset = start + at
-        self.report.add(ERROR, f"commit log {offset}", records.REASONS.get(reason, f"scan result {reason}"))
-        border = self.store.next_border(offset, self.report.readable_offset)
+        text = records.REASONS.get(reason, f"scan result {reason}")
+        record = self.store.commit_log.record_at(offset, start + end)
+        if record is not None:  # only its body is damaged
+            text += f", {record.topic}/{record.queue_id} offset {record.queue_offset}"
+        self.report.bad_records[offset] = text
+        self.report.add(ERROR, f"commit log {offset}", text)
+        border = self.store.commit_log.next_record(offset)
         return None if border is None or border >= start + end else border - start
+
+    def _bad_unit(self, queue: ConsumeQueue | BatchConsumeQueue, queue_offset: int, place: str, text: str) -> None:
+        key = (queue.topic, queue.queue_id)
+        self.report.bad_units[key] = min(queue_offset, self.report.bad_units.get(key, queue_offset))
+        self.report.add(ERROR, place, text)
 
     def _warn_of_properties(self, rows: Any) -> None:
         for row in rows[rows["properties"] != 0][:FINDINGS_MAX]:
@@ -235,9 +261,13 @@ class _Run:
             row = lib.rmq_queue_table_at(self.table, number)
             topic = bytes(ffi.buffer(row.topic, row.topic_length)).decode("utf-8", "replace")
             part = parts.get(number, queued[:0])
+            earlier = int(np.sum(part["position"] < self.start_offsets.get(topic, 0)))
+            part, self.report.deleted_records = part[earlier:], self.report.deleted_records + earlier
             queue = self.store.queue(topic, row.queue_id)
             if queue is None:
-                if len(part):
+                if self.topics is not None and topic not in self.topics:
+                    self.report.deleted_records += len(part)
+                elif len(part):
                     self.report.add(WARNING, f"{topic}/{row.queue_id}", f"{len(part)} records, but no queue folder")
             elif isinstance(queue, BatchConsumeQueue):
                 self._check_batch_units(queue, part)
@@ -270,15 +300,19 @@ class _Run:
             cursor = unit.queue_offset + 1
             self.report.units += 1
             where = f"{place} unit {unit.queue_offset}"
-            row = by_position.pop(unit.commit_log_offset, None)
+            row = None if unit.is_filler else by_position.pop(unit.commit_log_offset, None)
+            text = ""
             if row is None:
-                self.report.add(ERROR, where, f"names offset {unit.commit_log_offset}, where no record of it is")
+                if not unit.is_filler and unit.commit_log_offset not in self.report.bad_records:
+                    text = f"names offset {unit.commit_log_offset}, where no record of it is"
             elif int(row["queue_offset"]) != unit.queue_offset:
-                self.report.add(ERROR, where, f"its record says queue offset {row['queue_offset']}")
+                text = f"its record says queue offset {row['queue_offset']}"
             elif int(row["size"]) != unit.size:
-                self.report.add(ERROR, where, f"size {unit.size}, the record has {row['size']}")
+                text = f"size {unit.size}, the record has {row['size']}"
             elif int(row["tags_code"]) != unit.tags_code:
-                self.report.add(ERROR, where, f"tags code {unit.tags_code}, the record asks for {row['tags_code']}")
+                text = f"tags code {unit.tags_code}, the record asks for {row['tags_code']}"
+            if text:
+                self._bad_unit(queue, unit.queue_offset, where, text)
         self.cursors[key] = cursor
         for position, row in sorted(by_position.items()):
             other = queue.unit(int(row["queue_offset"]))
@@ -287,7 +321,8 @@ class _Run:
                 text = f"queue offset {row['queue_offset']} of {place} belongs to a later record (topic made again?)"
                 self.report.add(WARNING, where, text)
             else:
-                self.report.add(ERROR, where, f"queue offset {row['queue_offset']} of {place} has no unit for it")
+                text = f"queue offset {row['queue_offset']} of {place} has no unit for it"
+                self._bad_unit(queue, int(row["queue_offset"]), where, text)
 
     def _check_batch_units(self, queue: BatchConsumeQueue, part: Any) -> None:
         for row in part:
@@ -297,7 +332,8 @@ class _Run:
             self.report.units += 1
             if unit is None or tuple(unit) != wanted:
                 place = f"{queue.topic}/{queue.queue_id} offset {row['queue_offset']}"
-                self.report.add(ERROR, place, f"batch unit {unit}, the record asks for {wanted}")
+                text = f"batch unit {unit}, the record asks for {wanted}"
+                self._bad_unit(queue, int(row["queue_offset"]), place, text)
 
     def finish(self) -> None:
         """Report the findings that need the whole store: units and entries behind the log."""
@@ -305,10 +341,20 @@ class _Run:
             queue = self.store.queue(topic, queue_id)
             end = queue.max_offset(self.report.readable_offset) if queue else 0
             if cursor < end:
+                assert queue is not None
                 text = f"units {cursor} to {end - 1} name no record of the log"
-                self.report.add(ERROR, f"{topic}/{queue_id}", text)
+                self._bad_unit(queue, cursor, f"{topic}/{queue_id}", text)
         if self.index is not None:
+            before = self.report.errors
             self.index.finish()
+            self.report.is_index_bad |= self.report.errors > before
+
+
+def _start_offsets(root: Path) -> dict[str, int]:
+    try:
+        return read_start_offsets(root)
+    except ConfigFileError:
+        return {}
 
 
 def unit_array(queue: ConsumeQueue, from_offset: int, count: int) -> Any:

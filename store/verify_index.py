@@ -1,5 +1,6 @@
 """Index part of the whole-store check: entries against the keys of the records, and the chains of each file."""
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,12 +57,14 @@ class IndexChecker:
             self._report.add("error", f"index {file.path.name}", "the header's offsets are not those of its entries")
         return out
 
-    def check_file(self, start: int, end: int, rows: Any, hashes: Any) -> None:
-        """Compare the entries of one log file's records [start, end)."""
+    def check_file(self, start: int, end: int, rows: Any, hashes: Any, damaged: Collection[int]) -> None:
+        """Compare the entries of one log file's records [start, end). Those of `damaged` places are left out."""
         wanted = np.empty(len(hashes), PAIR)
         wanted["position"], wanted["hash"] = np.repeat(rows["position"], rows["keys"]), hashes
         stop = int(np.searchsorted(self._pairs["position"], end))
         got = self._pairs[self._cursor : stop]
+        if damaged:
+            got = got[~np.isin(got["position"], list(damaged))]
         self._cursor = stop
         if np.array_equal(wanted, got) or not self._files:
             self._keys_without_file += 0 if self._files else len(wanted)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.store import markers
+from ringmq.store import layout, markers
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ringmq.store.store_lock import StoreLock, StoreLockedError
 
@@ -103,6 +103,8 @@ def test_boot_marker_belongs_to_place_and_boot(tmp_path: Path, monkeypatch: pyte
     other.write_text("another boot\n")
     monkeypatch.setattr(markers, "BOOT_ID", other)
     assert not markers.is_same_boot(store)
+    (store / "ringmq.boot").write_bytes(b"\xff\xfe")
+    assert not markers.is_same_boot(store)
 
 
 def test_abort_and_failed_markers(tmp_path: Path) -> None:
@@ -114,5 +116,7 @@ def test_abort_and_failed_markers(tmp_path: Path) -> None:
     assert markers.failed_cause(tmp_path) is None
     markers.write_failed_marker(tmp_path, "fdatasync of the log: EIO")
     assert markers.failed_cause(tmp_path) == "fdatasync of the log: EIO"
+    (tmp_path / layout.FAILED_MARKER).write_bytes(b"EIO \xff")
+    assert markers.failed_cause(tmp_path) == "EIO \ufffd"
     markers.remove_failed_marker(tmp_path)
     assert markers.failed_cause(tmp_path) is None

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.store.mapped_file import MappedFileCache, data_chunks, write_zeros
+from ringmq.store.commit_log import CommitLog
+from ringmq.store.config import StoreConfig
+from ringmq.store.mapped_file import MappedFileCache, data_chunks, data_end, write_zeros
 
 SIZE = 64 << 20
 
@@ -30,6 +32,15 @@ def test_unwritten_space_is_not_read(tmp_path: Path) -> None:
         chunks = list(data_chunks(file.fileno(), 0, SIZE, 64 << 10))
     assert b"".join(chunk for _, chunk in chunks).rstrip(b"\x00") == content
     assert sum(len(chunk) for _, chunk in chunks) < 8 << 20
+
+
+def test_a_search_for_the_next_record_reads_no_unwritten_space(tmp_path: Path) -> None:
+    """Each start searches behind the end of the log, and reads all data there afterwards."""
+    (tmp_path / "commitlog").mkdir()
+    path = preallocated(tmp_path / "commitlog" / ("0" * 20), b"x" * (1 << 20))
+    log = CommitLog(StoreConfig(tmp_path, commit_log_file_bytes=SIZE), MappedFileCache(4))
+    assert log.next_record(0) is None
+    assert 1 << 20 <= data_end(str(path), 0) < SIZE
 
 
 def test_zeros_are_written_over_data_alone(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_missing_units_are_found_and_reported(crashed_copy: Copy, trusted: bool,
 def test_a_last_unit_gets_the_tags_code_again_that_a_pages_end_cut_off(
     crashed_copy: Copy, trusted: bool, damage: bytes
 ) -> None:
-    """What is not zero is damage of another kind, which is not hidden."""
+    """Bytes that are not zero are damage of another kind, which is mended and named, too."""
     root = crashed_copy("crash-kill9")
     if trusted:
         markers.write_boot_marker(root)
@@ -165,8 +165,29 @@ def test_a_last_unit_gets_the_tags_code_again_that_a_pages_end_cut_off(
     write_checkpoint(root, Checkpoint(0, 0, 0))
     result = recover(crashed_config(root), window_bytes=END)
     assert result.queues["CrashA", 0].max_offset == keep
-    assert (_unit(root, "CrashA", 0, 204) == whole) is not bool(damage)
+    assert _unit(root, "CrashA", 0, 204) == whole
     assert ("CrashA/0: unit 204 had half of its tags code, it is whole again" in result.reasons) is not bool(damage)
+    assert any("CrashA/0: unit 204 named" in reason for reason in result.reasons) is bool(damage)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_a_last_unit_gets_its_size_again(crashed_copy: Copy, trusted: bool) -> None:
+    root = crashed_copy("crash-kill9")
+    if trusted:
+        markers.write_boot_marker(root)
+    whole, keep = _unit(root, "CrashA", 0, 204), 205
+    assert whole.size > 256 and whole.size % 256 != 0
+    _drop_units(root, "CrashA", 0, keep)
+    path = root / "consumequeue" / "CrashA" / "0" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[: 4080 + 11].ljust(6000, b"\0"))
+    write_checkpoint(root, Checkpoint(0, 0, 0))
+    result = recover(crashed_config(root), window_bytes=END)
+    state = result.queues["CrashA", 0]
+    assert (state.max_offset, state.next_offset) == (keep, 737)
+    assert _unit(root, "CrashA", 0, 204) == whole
+    assert state.physical_end == whole.end
+    line = f"CrashA/0: unit 204 named {whole.size // 256 * 256} bytes of a record of {whole.size}, it is whole again"
+    assert line in result.reasons
 
 
 def test_a_hole_in_a_queue_ends_it_and_what_stands_behind_is_wiped(crashed_copy: Copy) -> None:
@@ -214,7 +235,7 @@ def test_without_any_good_index_file_all_is_indexed_again(crashed_copy: Copy) ->
     write_checkpoint(root, Checkpoint(1 << 60, 1 << 60, 0))
     result = recover(crashed_config(root))
     assert index_paths(root / "index") == [] and result.redispatch_offset == 0
-    assert len(result.reasons) > 5
+    assert len(result.notes) > 5
 
 
 def test_index_entries_of_cut_records_are_taken_back(crashed_copy: Copy) -> None:
@@ -400,7 +421,7 @@ def test_impossible_files_are_refused(basic_copy: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreLoadError, match="1000 bytes"):
         recover(config)
     shutil.rmtree(basic_copy / "commitlog")
-    with pytest.raises(StoreLoadError, match="empty"):
+    with pytest.raises(StoreLoadError, match="has no log file with records"):
         recover(config)
 
 

@@ -15,6 +15,7 @@ from ringmq.store.retention import (
     LogRetention,
     RetentionSettings,
     RetentionState,
+    disk_ratios,
     parse_delete_when,
     step,
     used_ratio,
@@ -180,6 +181,12 @@ def test_a_reader_that_comes_during_a_deletion_waits_and_finds_the_file_gone(tmp
     LogRetention(config, SETTINGS, lambda: 1 << 40, _ratio).run(time.time(), publish=come)
     reader.join()
     assert links == [0]
+
+
+def test_rounds_compare_the_emptiest_disk_of_the_log_and_that_of_the_queues(tmp_path: Path) -> None:
+    used = {tmp_path / "a": 0.9, tmp_path / "b": 0.5, tmp_path / "consumequeue": 0.6}
+    config = StoreConfig(root=tmp_path, commit_log_directories=(tmp_path / "a", tmp_path / "b"))
+    assert disk_ratios(config, used.__getitem__) == (0.5, 0.6)
 
 
 def test_used_ratio(tmp_path: Path) -> None:

@@ -9,9 +9,12 @@ from click.testing import CliRunner
 
 from ringmq.cli.main import main
 from ringmq.store import layout, markers
+from ringmq.store.commit_log import CommitLog
 from ringmq.store.config_files import load_config, persist_config
+from ringmq.store.message_store import MessageStore
 from ringmq.store.store_format import FORMAT, StoreFormatError, check_format, read_format, write_format
-from ringmq.store.unsupported import Unsupported, find_unsupported
+from ringmq.store.unsupported import Unsupported, _add_timers_of_pop, find_unsupported
+from ringmq.store.unsupported_pop import PopLedger
 from tests.store.golden_stores import basic_config, pop_config
 
 REVIVED = "rmq_sys_REVIVE_LOG_GoldCluster@CID_RMQ_SYS_REVIVE_GROUP"
@@ -27,33 +30,38 @@ def set_offset(root: Path, key: str, queue_id: int, offset: int) -> None:
     persist_config(root, "consumerOffset.json", value)
 
 
-def test_the_golden_store_has_what_its_timer_wheel_and_stock_say(golden_basic: Path) -> None:
-    """152 is the sum of the wheel's slots from lastReadTimeMs on. Delayed and half messages are served."""
-    found = find_unsupported(basic_config(golden_basic))
-    assert [(entry.kind, entry.count, entry.is_exact) for entry in found] == [("timer", 152, True)]
-    assert found[0].due_ms == 1795212491000
-    assert str(found[0]).startswith("152 messages with a time of delivery")
+def test_the_golden_store_has_nothing_that_is_not_served(golden_basic: Path) -> None:
+    """Its timer messages, delayed and half messages are."""
+    assert find_unsupported(basic_config(golden_basic)) == []
 
 
-def test_nothing_waits_where_stock_has_delivered_everything(basic_copy: Path) -> None:
-    with (basic_copy / "config/timercheck").open("r+b") as file:
-        file.write(struct.pack(">q", 1 << 50))
-    assert counts(basic_copy) == {}
+def test_timer_messages_of_clients_are_not_decoded(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start with millions of them reads only their bytes."""
+    decoded: list[int] = []
+    monkeypatch.setattr(CommitLog, "record_at", lambda log, offset, *rest: decoded.append(offset))
+    store = MessageStore(basic_config(golden_basic))
+    ledger = PopLedger()
+    _add_timers_of_pop(store, {}, ledger)
+    assert store.queue_names([layout.TIMER_TOPIC]) and not decoded and not ledger.is_partial
+    monkeypatch.setattr(layout, "REVIVE_TOPIC_PREFIX", "GoldDelay")
+    _add_timers_of_pop(store, {}, ledger)
+    assert decoded and ledger.is_partial
 
 
-def test_what_a_killed_stock_broker_has_not_dispatched_is_counted_from_the_log(basic_copy: Path) -> None:
-    queue = basic_copy / "consumequeue" / layout.TIMER_TOPIC / "0" / ("0" * 20)
-    before = counts(basic_copy)["timer"]
-    assert before is not None
+def test_what_a_killed_stock_broker_has_not_dispatched_makes_the_count_an_upper_bound(pop_copy: Path) -> None:
+    set_offset(pop_copy, REVIVED, 0, 4)
+    queue = pop_copy / "consumequeue" / layout.TIMER_TOPIC / "0" / ("0" * 20)
     data = queue.read_bytes()
     units = sum(any(data[at : at + 20]) for at in range(0, len(data), 20))
-    queue.write_bytes(data[: 20 * (units - 20)].ljust(len(data), b"\0"))  # the last twenty units are gone
-    less = counts(basic_copy)["timer"]
-    assert less is not None and less < before
-    (basic_copy / "abort").write_text("4711")
-    assert counts(basic_copy)["timer"] == less + 20, "an upper bound: records are not decoded"
-    markers.write_abort(basic_copy, 4711)
-    assert counts(basic_copy)["timer"] == less, "what dies as RingMQ has taken none in"
+    queue.write_bytes(data[: 20 * (units - 2)].ljust(len(data), b"\0"))  # the last two units are gone
+    exact = popped(pop_copy)
+    assert exact is not None and exact.is_exact
+    (pop_copy / "abort").write_text("4711")
+    found = popped(pop_copy)
+    assert found is not None and not found.is_exact, "records behind the queues may be POP's"
+    markers.write_abort(pop_copy, 4711)
+    found = popped(pop_copy)
+    assert found is not None and found.is_exact, "what dies as RingMQ has taken none in"
 
 
 def popped(root: Path) -> Unsupported | None:
@@ -95,11 +103,11 @@ def test_records_that_are_no_check_points_may_be_messages(basic_copy: Path) -> N
     assert (found.count, found.is_exact) == (96, False)
 
 
-def test_what_pop_has_in_the_timer_is_no_timer(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_pop_has_in_the_timer_is_not_served(golden_basic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The golden store has none: its timer messages are taken for such."""
     monkeypatch.setattr(layout, "REVIVE_TOPIC_PREFIX", "GoldDelay")
     found = {entry.kind: entry.count for entry in find_unsupported(basic_config(golden_basic))}
-    assert found["pop"] and "timer" not in found
+    assert found["pop"]
 
 
 @pytest.mark.parametrize(
@@ -108,6 +116,7 @@ def test_what_pop_has_in_the_timer_is_no_timer(golden_basic: Path, monkeypatch: 
         ("consumequeue/CURRENT", "MANIFEST-000001", "rocksdb", None),
         ("config/rdb/CURRENT", "MANIFEST-000001", "rocksdb", None),
         ("kvStore/CURRENT", "MANIFEST-000001", "rocksdb", None),
+        ("rocksdbstore/CURRENT", "MANIFEST-000001", "rocksdb timers", None),
         ("dledger-n0/data/x", "x", "dledger", None),
         ("epochFileCheckpoint", "1-0", "controller", None),
         ("consumequeue/%LMQ%a/0/x", "", "light queue", 1),
@@ -132,9 +141,7 @@ def test_a_topic_that_is_marked_for_compaction_may_be_ours(tmp_path: Path) -> No
 def test_progress_files_that_say_nonsense_count_as_no_progress(basic_copy: Path) -> None:
     (basic_copy / "config/timercheck").write_bytes(b"\x01")
     persist_config(basic_copy, "consumerOffset.json", {"offsetTable": {REVIVED: 7}})
-    found = counts(basic_copy)
-    assert found["timer"] == 154
-    assert "pop" not in found
+    assert "pop" not in counts(basic_copy)
 
 
 def test_a_format_of_a_newer_ringmq_is_refused(tmp_path: Path) -> None:
@@ -163,3 +170,10 @@ def test_the_commands_that_look_into_a_store_respect_its_format(tmp_path: Path) 
     (tmp_path / "commitlog").mkdir()
     done = CliRunner().invoke(main, ["store", "unserved", str(tmp_path)])
     assert (done.exit_code, done.output) == (0, "nothing waits\n")
+
+
+def test_a_table_of_another_type_is_no_traceback(pop_copy: Path) -> None:
+    """The load of the tables refuses such a file later, by its name."""
+    (pop_copy / "config" / "consumerOffset.json").write_text('{"offsetTable": [1]}')
+    (pop_copy / "config" / "topicQueueMapping.json").write_text('{"topicQueueMappingInfoMap": 5}')
+    assert {entry.kind for entry in find_unsupported(pop_config(pop_copy))} == {"pop"}

@@ -1,0 +1,91 @@
+"""`config/timercheck`: how far the wheel is delivered, and how much of the log is on disk.
+
+The first 56 bytes are also the body of the answer to request 60 (GET_TIMER_CHECK_POINT).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.layout import CHECKPOINT_BYTES, CONFIG
+from ringmq.store.sealed_files import load_sealed
+
+FILE = "timercheck"
+PROGRESS_FILE = "ringmqTimer.json"
+"""The checkpoint of the worker `timer` (timer/progress.py)."""
+_FIELDS = struct.Struct(">7q")
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerCheckpoint:
+    """TimerCheckpoint of stock. The last three fields are its DataVersion."""
+
+    last_read_ms: int = 0
+    """Time of the first slot that is not delivered yet."""
+    flushed_position: int = 0
+    """TimerLog is on disk up to this position."""
+    queue_offset: int = 0
+    """Next offset of the timer topic's queue. Messages before it are in the wheel."""
+    master_queue_offset: int = 0
+    """The same of the master: a slave follows no further."""
+    state_version: int = 0
+    timestamp_ms: int = 0
+    counter: int = 0
+
+    @property
+    def known_offset(self) -> int:
+        """Offset of the timer topic before which all messages of slots before `last_read_ms` are delivered."""
+        return max(0, self.queue_offset, self.master_queue_offset)
+
+    def encode(self) -> bytes:
+        """Return the 56 bytes of file and wire."""
+        return _FIELDS.pack(
+            self.last_read_ms, self.flushed_position, self.queue_offset, self.master_queue_offset, self.state_version,
+            self.timestamp_ms, self.counter,
+        )  # fmt: skip
+
+    def encode_file(self) -> bytes:
+        """Return the whole file."""
+        return self.encode().ljust(CHECKPOINT_BYTES, b"\x00")
+
+    @classmethod
+    def decode(cls, data: bytes) -> TimerCheckpoint:
+        """Decode file or wire. Raises ValueError for fewer than 56 bytes."""
+        if len(data) < _FIELDS.size:
+            raise ValueError(f"a timer checkpoint has {len(data)} bytes, {_FIELDS.size} are needed")
+        return cls(*_FIELDS.unpack_from(data))
+
+
+def read_timer_checkpoint(root: Path) -> TimerCheckpoint | None:
+    """Read the file. None if it is missing, too short or has an impossible time: the log tells what it would."""
+    try:
+        found = TimerCheckpoint.decode((root / CONFIG / FILE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+    return found if 0 <= found.last_read_ms <= TIME_MS_MAX else None
+
+
+def checkpoint_for_slaves(root: Path) -> tuple[TimerCheckpoint, int | None] | None:
+    """Return what slaves get, and the log offset from which on the marks of copies count (None: of a stock broker).
+
+    All slots before its time are delivered, of messages before its queue offset. A message that came too late for its
+    slot lies behind this offset, so a slave files it again. None if no timer message ever was. Raises OSError.
+    """
+    stock = read_timer_checkpoint(root)
+    try:
+        own = load_sealed(root, PROGRESS_FILE)
+    except ConfigFileError:
+        own = {}
+    match own:
+        case {"openMs": int(open_ms), "known": [int(offset), int(known_ms)], "marksFrom": int(marks_from)}:
+            found = stock or TimerCheckpoint()
+            if open_ms >= found.last_read_ms:
+                queue_offset = min(found.queue_offset, offset)
+                known = replace(found, last_read_ms=known_ms, queue_offset=queue_offset, master_queue_offset=offset)
+                return known, marks_from
+    return None if stock is None or stock == TimerCheckpoint() else (stock, None)
