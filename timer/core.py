@@ -3,33 +3,43 @@ them.
 
 | Step | Here |
 |---|---|
-| TimerEnqueueGet | `ReadQueue`: records of the timer topic, in the order of its queue |
-| TimerEnqueuePut | `Append`: one unit for each, chained to its slot |
-| TimerDequeueGet | `Walk`: the units of a slot, shortly before its time |
-| TimerDequeueGetMessage | `Walked`: their records, ordered by millisecond, less those that are deleted |
-| TimerDequeuePutMessage | `Publish`: what is due goes into the log again |
+| TimerEnqueueGet, TimerEnqueuePut | `Enqueue`: records of the timer topic become units of the log, chained to slots |
+| TimerDequeueGet | `Walk`: the units of a slot are read, shortly before its time |
+| TimerDequeueGetMessage, TimerDequeuePutMessage | `Publish`: what is due goes into the log again, by millisecond |
+
+The core decides when. `Contents` and the loops behind it do what is done for each message (native/src/timer_steps.h).
 
 A slot of time T holds what is due in (T, T + precision]. It is open from T on, until all of it is stored and the next
 slot is due. Messages that arrive for the open slot, or too late for theirs, join it. So every message has a unit, and
 the checkpoint's time of reading is that of the open slot: a stock broker that gets the store after a kill delivers at
 most this slot again.
 
+Behind a down time, small slots that are overdue join the open one, because the way of a copy through the log takes
+longer than a few messages. The open slot then holds what is due up to the end of the last of them, and messages that
+are too late join the last one. No join crosses a full hour, so slots that were joined once can be joined again.
+
+A start delivers nothing before units are appended for all that the timer topic had: a delete may stand behind the
+message that it names, and both may be overdue.
+
 The marks of copies tell what of the open slot was delivered. A start collects them from the log offset on at which the
-slot was opened.
+slot was opened. The checkpoint may be older: then the start goes on to the slot that was open, even if the clock has
+been set back to before it. Else late messages would wait behind slots that are not due, and an earlier slot would be
+delivered behind a later one, so that the newest copy would not be of the latest slot.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
 
-from ringmq.timer.placement import Placement, place
-from ringmq.timer.slot_content import SlotContent, TimerMessage
-from ringmq.timer.timer_log import Magic
+from ringmq.timer.timer_wheel import SLOTS
 
-READ_MAX = 4096
+ENQUEUE_MAX = 4096
 IN_FLIGHT_MAX = 8192
+JOIN_MS = 3_600_000
+"""Overdue slots between two multiples of it become one in memory. It orders messages by the millisecond for 70
+minutes."""
 PAUSE_MS, PAUSE_MAX_MS = 10, 1000
 """Pause after a refusal. Each further one doubles it, until a copy is stored again."""
 
@@ -42,21 +52,34 @@ class TimerSettings:
     window_slots: int = 172_800
     stops_enqueue: bool = False
     stops_dequeue: bool = False
+    skips_unknown_errors: bool = False
+    """A damaged entry of the timer topic's queue is skipped. Else it and those behind it wait."""
+    clean_percent: int = 75
+    """diskMaxUsedSpaceRatio."""
+    flush_interval_ms: int = 1000
+    """Time between two checkpoints."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimerRecord:
-    """A record of the timer topic, as enqueue sees it."""
+class Contents(Protocol):
+    """The wheel, and the messages of slots in memory."""
 
-    queue_offset: int
-    commit_log_offset: int
-    size: int
-    out_ms: int | None
-    """TIMER_OUT_MS. None: a client has sent the record straight to the timer topic, so it can never be due."""
-    exact_ms: int
-    topic_hash: int
-    is_delete: bool
-    key: str
+    def next_used(self, from_ms: int, to_ms: int) -> int | None:
+        """Return the time of the first slot with units in [from_ms, to_ms). None without one."""
+
+    def next_ms(self, slot_ms: int) -> int | None:
+        """Return the time of the next delivery of a slot in memory.
+
+        None if no message of it waits there, or if those that are left out come first.
+        """
+
+    def next_large(self, from_ms: int, now_ms: int) -> int | None:
+        """Return the time of the first slot at or behind `from_ms` that has too many units for a walk of one step."""
+
+    def is_left_out(self, slot_ms: int) -> bool:
+        """True if messages of a slot in memory wait outside, because it has too many. Another walk finds them."""
+
+    def needs_walk(self, slot_ms: int) -> bool:
+        """True if messages are left out, and all that walks have kept are taken. Later arrivals may wait on."""
 
 
 # -- events --------------------------------------------------------------------------------------------------------
@@ -70,20 +93,29 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
-    """Answer to ReadQueue. `next_offset` lies behind the last record, and behind what retention has taken."""
+class Enqueued:
+    """Answer to Enqueue. `next_offset` lies behind the last record, and behind what retention has taken.
 
-    records: Sequence[TimerRecord]
+    `has_more`: further records can be read at once.
+    """
+
     next_offset: int
+    has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """A piece of the units that a slot had at its Walk."""
+    """All units that the slot had at its Walk are in memory, or left out. Slots before `end_ms` have joined it."""
 
     slot_ms: int
-    messages: Sequence[TimerMessage]
-    is_last: bool
+    end_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Answer to Publish: copies in flight that it has added."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,48 +127,60 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Of the copies in flight the oldest `stored` are in the log, and no other will be."""
-
-    stored: int
+    """No copy in flight will be in the log. Their messages are back in the open slot."""
 
 
-Event = Tick | Records | Walked | Stored | Refused
+Event = Tick | Enqueued | Walked | Published | Stored | Refused
 
 
 # -- effects -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class ReadQueue:
-    """Read records of the timer topic from an offset on, at most `limit`, if there are any."""
+class Enqueue:
+    """Append units for the records of the timer topic from an offset on, at most `limit`, if there are any. Units of
+    slots in memory are added there."""
 
     offset: int
     limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Append a unit for the record and make it the last of its slot. Before any later effect."""
-
-    record: TimerRecord
-    placement: Placement
+    write_ms: int
+    open_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Find the messages of a slot, as its chain is now."""
+    """Read the messages of a slot into memory, as its chain is now. Of a slot in memory: what was left out.
+
+    While the slot is small, slots in use before `until_ms` join it. Those before `required_ms` join a large one, too.
+    """
+
+    slot_ms: int
+    until_ms: int
+    required_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Put due messages of a slot into the log again, the earliest first: rolled ones into the timer topic, others into
+    their own."""
+
+    slot_ms: int
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The slot is over."""
 
     slot_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
-    """Put messages into the log again, in this order: rolled ones into the timer topic, others into their own."""
-
-    messages: tuple[TimerMessage, ...]
+class ForgetDelivered:
+    """The copies that a start has found are of slots that are over."""
 
 
-Effect = ReadQueue | Append | Walk | Publish
+Effect = Enqueue | Walk | Publish | Close | ForgetDelivered
 
 
 @dataclass(slots=True)
@@ -149,58 +193,53 @@ class Progress:
     """Records of the timer topic before it have units."""
     marks_from: int
     """Log offset from which on the copies of messages of the open slot lie."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """Totals since the start."""
-
-    enqueued: int = 0
-    without_time: int = 0
-    """Records without TIMER_OUT_MS, which stock would wait at for ever."""
-    delivered: int = 0
-    rolled: int = 0
-    deleted: int = 0
-    repeated: int = 0
-    """Messages whose copy was found in the log after a start."""
-
-
-@dataclass(slots=True)
-class _Flight:
-    messages: deque[TimerMessage] = field(default_factory=deque)
-    again: deque[TimerMessage] = field(default_factory=deque)
-    pause_ms: int = 0
-    resume_ms: int = 0
+    known_offset: int = 0
+    """Records of the timer topic before it whose slot is before `known_ms` are delivered. Later records may have come
+    too late for their slot."""
+    known_ms: int = 0
+    """Time of the open slot, an earlier one for a while after a start."""
 
 
 class TimerCore:
-    """Decides. `next_used(from_ms, to_ms)` names the first slot with units in [from_ms, to_ms), None without one.
+    """Decides. The caller performs the effects of a step in their order, before the next step.
 
-    `delivered`: queue offsets of messages whose copies the log holds from `progress.marks_from` on. `delivered_ms`: the
-    time of the latest slot that any of them belongs to. Slots are delivered in order, so none is in a later one.
+    `delivered_ms`: the last process may have delivered messages of slots up to this time, or put late ones into them.
+    `delivered_end`: its messages lie before this offset of the timer topic. Until the open slot is later, and all these
+    messages are in the wheel, the marks of copies from `progress.marks_from` on count, and `progress.known_*` stays.
+    `opened_ms`: the time of the latest slot that was open, as late messages and the newest copy tell. The checkpoint
+    may be older than its opening, and the clock may have been set back since.
     """
 
     def __init__(
         self,
         settings: TimerSettings,
         progress: Progress,
-        next_used: Callable[[int, int], int | None],
-        delivered: set[int],
+        contents: Contents,
         delivered_ms: int,
+        delivered_end: int,
+        opened_ms: int,
     ) -> None:
         self.settings = settings
         self.progress = progress
-        self.counts = Counts()
-        self._next_used = next_used
-        self._delivered = delivered
-        self._delivered_ms = delivered_ms
-        self._contents: dict[int, SlotContent] = {}
+        self.in_flight = 0
+        self._contents = contents
+        self._delivered_ms, self._delivered_end, self._opened_ms = delivered_ms, delivered_end, opened_ms
+        self._ends: dict[int, int] = {}
+        """Ends of the slots in memory."""
         self._walking: set[int] = set()
+        self._searched_ms = -1
+        """Step in which a large slot was searched for."""
+        self._joining_ms: int | None = None
+        """The slot that others may join while it is read."""
         self._is_reading = False
-        self._flight = _Flight()
+        self._has_backlog = progress.queue_offset < delivered_end
+        """True until units are appended for what the topic had at the start."""
+        self._last_ms: int | None = None
+        self._pause_ms = 0
+        self._resume_ms = 0
         self._steps: dict[type, Callable[[Event, int], list[Effect]]] = {
-            Tick: self._tick, Records: self._records, Walked: self._walked, Stored: self._stored,
-            Refused: self._refused,
+            Tick: self._tick, Enqueued: self._enqueued, Walked: self._walked, Published: self._published,
+            Stored: self._stored, Refused: self._refused,
         }  # fmt: skip
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -209,145 +248,163 @@ class TimerCore:
 
     def next_ms(self, now_ms: int) -> int:
         """Return the time of the next tick that has something to do, if no event comes before."""
-        step_ms = self.settings.precision_ms
-        content = self._contents.get(self.progress.open_ms)
-        due = None if content is None else content.next_ms
+        step_ms, open_ms = self.settings.precision_ms, self.progress.open_ms
         following = now_ms - now_ms % step_ms + step_ms
-        return following if due is None else min(following, max(now_ms, due, self._flight.resume_ms))
+        if self.settings.stops_dequeue or open_ms not in self._ends or self.in_flight == IN_FLIGHT_MAX:
+            return following
+        due = self._contents.next_ms(open_ms)
+        return following if due is None else min(following, max(now_ms, due, self._resume_ms))
+
+    @property
+    def is_behind(self) -> bool:
+        """True while the slot that was open before the start is not open again."""
+        return self.progress.open_ms < self._opened_ms
+
+    def finish_slot(self) -> None:
+        """Publish nothing behind the open slot, because the process ends."""
+        self._last_ms = self.progress.open_ms
 
     # -- enqueue -------------------------------------------------------------------------------------------
 
-    def _records(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Records)
-        self._is_reading = False
-        effects: list[Effect] = []
-        for record in event.records:
-            if record.out_ms is None:
-                self.counts.without_time += 1
-            else:
-                effects.append(self._enqueue(record, record.out_ms, now_ms))
-        self.progress.queue_offset = event.next_offset
-        return effects
+    def _enqueue(self, now_ms: int) -> list[Effect]:
+        settings, open_ms = self.settings, self.progress.open_ms
+        if self._is_reading or not self._may_enqueue(now_ms) or self._joining_ms in self._walking:
+            return []
+        self._is_reading = True
+        write_ms = now_ms - now_ms % settings.precision_ms
+        last_ms = self._ends.get(open_ms, open_ms + settings.precision_ms) - settings.precision_ms
+        return [Enqueue(self.progress.queue_offset, ENQUEUE_MAX, write_ms, max(last_ms, self._opened_ms))]
 
-    def _enqueue(self, record: TimerRecord, out_ms: int, now_ms: int) -> Append:
-        settings = self.settings
-        placement = place(
-            out_ms, write_ms=now_ms - now_ms % settings.precision_ms, open_ms=self.progress.open_ms,
-            is_delete=record.is_delete, window_slots=settings.window_slots, precision_ms=settings.precision_ms,
-        )  # fmt: skip
-        self.counts.enqueued += 1
-        content = self._contents.get(placement.slot_ms)
-        if content is not None:
-            self._add(content, message_of(record, placement))
-        return Append(record, placement)
+    def _may_enqueue(self, now_ms: int) -> bool:
+        half_round_ms = SLOTS // 2 * self.settings.precision_ms
+        # a slot of the next round would take the place of one that waits
+        return not self.settings.stops_enqueue and now_ms - self.progress.open_ms <= half_round_ms
+
+    def _enqueued(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Enqueued)
+        self._is_reading = False
+        self.progress.queue_offset = event.next_offset
+        if not event.has_more or event.next_offset >= self._delivered_end:
+            self._has_backlog = False
+        return []
 
     # -- dequeue -------------------------------------------------------------------------------------------
 
     def _tick(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Tick)
         effects = [] if self.settings.stops_dequeue else self._dequeue(event.log_end, now_ms)
-        if not self._is_reading and not self.settings.stops_enqueue:
-            self._is_reading = True
-            effects.append(ReadQueue(self.progress.queue_offset, READ_MAX))  # behind each Walk: new units join by hand
-        return effects
+        return effects + self._enqueue(now_ms)  # behind each Walk: new units join by hand
 
     def _dequeue(self, log_end: int, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
         while self._is_over(now_ms):
-            self._close_slot(now_ms, log_end)
-        effects = self._walks(now_ms)
-        if due := self._due(now_ms):
-            self._flight.messages.extend(due)
-            effects.append(Publish(tuple(due)))
+            effects += self._close_slot(now_ms, log_end)
+        effects += self._walks(now_ms)
+        open_ms, room = self.progress.open_ms, IN_FLIGHT_MAX - self.in_flight
+        if self._last_ms is not None and open_ms > self._last_ms:
+            return effects
+        is_paused = 0 < self._resume_ms - now_ms <= PAUSE_MAX_MS  # a clock that was set back ends the pause
+        may_have_deletes = self._has_backlog and self._may_enqueue(now_ms)
+        if self._is_readable(open_ms) and room and not is_paused and not may_have_deletes:
+            due_ms = self._contents.next_ms(open_ms)
+            if due_ms is not None and due_ms <= now_ms:
+                effects.append(Publish(open_ms, room))
         return effects
 
     def _walks(self, now_ms: int) -> list[Effect]:
-        """The open slot and the next one are read before their time, so that their first message is not late."""
+        """The open slot is read at any time, because the clock may have been set back. The next one is read before its
+        time, so that its first message is not late. Behind a backlog most slots are empty, and `next_used` finds the
+        next one. No slot joins that is in memory.
+        """
         effects: list[Effect] = []
-        step_ms = self.settings.precision_ms
-        open_ms = self.progress.open_ms
-        for slot_ms in (open_ms, open_ms + step_ms):  # the open one at any time: the clock may have been set back
-            if slot_ms not in self._contents and (slot_ms == open_ms or slot_ms <= now_ms + step_ms):
-                self._contents[slot_ms] = SlotContent(slot_ms)
-                self._walking.add(slot_ms)
-                effects.append(Walk(slot_ms))
+        step_ms, open_ms = self.settings.precision_ms, self.progress.open_ms
+        if open_ms not in self._ends:
+            end_ms = min((open_ms - open_ms % JOIN_MS + JOIN_MS, *self._ends))
+            required_ms = self._opened_ms + step_ms
+            until_ms = max(now_ms - now_ms % step_ms, required_ms)
+            effects += self._walk(open_ms, min(until_ms, end_ms), min(required_ms, end_ms))
+        if not self._is_readable(open_ms):
+            return effects
+        following = self._ends[open_ms]
+        if following not in self._ends and now_ms - step_ms < following <= now_ms + step_ms:
+            effects += self._walk(following)
+        effects += self._walk_large(following, now_ms)
+        if not self.in_flight and self._contents.needs_walk(open_ms):
+            effects += self._walk(open_ms)
         return effects
+
+    def _walk_large(self, following: int, now_ms: int) -> list[Effect]:
+        """A large slot behind the next one is begun in time. Slots of a backlog are too late for that."""
+        step_ms = self.settings.precision_ms
+        present_ms = now_ms - now_ms % step_ms
+        if self.is_behind or present_ms == self._searched_ms or any(slot_ms > following for slot_ms in self._ends):
+            return []
+        self._searched_ms = present_ms
+        found = self._contents.next_large(max(following, present_ms + step_ms) + step_ms, now_ms)
+        return [] if found is None else self._walk(found)
+
+    def _walk(self, slot_ms: int, until_ms: int = 0, required_ms: int = 0) -> list[Effect]:
+        self._ends.setdefault(slot_ms, slot_ms + self.settings.precision_ms)
+        self._walking.add(slot_ms)
+        if until_ms > slot_ms + self.settings.precision_ms:
+            self._joining_ms = slot_ms
+        return [Walk(slot_ms, until_ms, required_ms)]
 
     def _walked(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Walked)
-        content = self._contents[event.slot_ms]
-        for message in event.messages:
-            self._add(content, message)
-        if event.is_last:
-            self._walking.discard(event.slot_ms)
+        self._walking.discard(event.slot_ms)
+        self._ends[event.slot_ms] = event.end_ms
         return []
 
-    def _add(self, content: SlotContent, message: TimerMessage) -> None:
-        if message.queue_offset in self._delivered:
-            self._delivered.discard(message.queue_offset)
-            self.counts.repeated += 1
-        else:
-            content.add(message)
+    def _is_readable(self, slot_ms: int) -> bool:
+        return slot_ms in self._ends and slot_ms not in self._walking
 
-    def _due(self, now_ms: int) -> list[TimerMessage]:
-        flight, open_ms = self._flight, self.progress.open_ms
-        if now_ms < flight.resume_ms or open_ms in self._walking or open_ms not in self._contents:
-            return []
-        room = IN_FLIGHT_MAX - len(flight.messages)
-        due = [flight.again.popleft() for _ in range(min(room, len(flight.again)))]
-        if not flight.again:
-            due += self._contents[open_ms].take_due(now_ms, room - len(due))
-        return due
+    def _is_empty(self, slot_ms: int) -> bool:
+        return not self.in_flight and self._contents.next_ms(slot_ms) is None
 
     def _is_over(self, now_ms: int) -> bool:
-        """True if the open slot has nothing left to store and the next one is due."""
-        content, open_ms = self._contents.get(self.progress.open_ms), self.progress.open_ms
-        if content is None or open_ms in self._walking or now_ms < open_ms + self.settings.precision_ms:
+        """True if the open slot has nothing left to store and the next one is due, or was open before."""
+        open_ms = self.progress.open_ms
+        if not self._is_readable(open_ms) or not (now_ms >= self._ends[open_ms] or self.is_behind):
             return False
-        return content.next_ms is None and not self._flight.messages and not self._flight.again
+        return self._is_empty(open_ms) and not self._contents.is_left_out(open_ms)
 
-    def _close_slot(self, now_ms: int, log_end: int) -> None:
-        step_ms = self.settings.precision_ms
-        content = self._contents.pop(self.progress.open_ms)
-        self.counts.deleted += content.dropped
-        following = self.progress.open_ms + step_ms
-        if following not in self._contents:
-            present_ms = now_ms - now_ms % step_ms
-            found = self._next_used(following, present_ms)
-            following = present_ms if found is None else found
+    def _close_slot(self, now_ms: int, log_end: int) -> list[Effect]:
+        closed_ms = self.progress.open_ms
+        effects: list[Effect] = [Close(closed_ms)]
+        following = self._ends.pop(closed_ms)
+        if following not in self._ends:
+            following = self._following(following, now_ms)
         self.progress.open_ms = following
-        if following > self._delivered_ms:
-            self._delivered.clear()
+        if following > self._delivered_ms and self.progress.queue_offset >= self._delivered_end:
             self.progress.marks_from = log_end
+            self.progress.known_offset, self.progress.known_ms = self.progress.queue_offset, following
+            effects.append(ForgetDelivered())
+        return effects
+
+    def _following(self, from_ms: int, now_ms: int) -> int:
+        """Return the time of the slot to open next: the first one with units up to the present or to the slot that was
+        open before the start, else the present one."""
+        step_ms = self.settings.precision_ms
+        present_ms = max(from_ms, now_ms - now_ms % step_ms)
+        found = self._contents.next_used(from_ms, max(present_ms, self._opened_ms + step_ms))
+        return present_ms if found is None else found
 
     # -- copies in flight ----------------------------------------------------------------------------------
 
+    def _published(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Published)
+        self.in_flight += event.count
+        return []
+
     def _stored(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Stored)
-        self._settle(event.count)
-        self._flight.pause_ms = 0
+        self.in_flight -= event.count
+        self._pause_ms = 0
         return []
 
     def _refused(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Refused)
-        self._settle(event.stored)
-        flight = self._flight
-        flight.again.extendleft(reversed(flight.messages))
-        flight.messages.clear()
-        flight.pause_ms = min(PAUSE_MAX_MS, flight.pause_ms * 2 or PAUSE_MS)
-        flight.resume_ms = now_ms + flight.pause_ms
+        self.in_flight = 0
+        self._pause_ms = min(PAUSE_MAX_MS, self._pause_ms * 2 or PAUSE_MS)
+        self._resume_ms = now_ms + self._pause_ms
         return []
-
-    def _settle(self, count: int) -> None:
-        for _ in range(count):
-            message = self._flight.messages.popleft()
-            if message.is_rolled:
-                self.counts.rolled += 1
-            else:
-                self.counts.delivered += 1
-
-
-def message_of(record: TimerRecord, placement: Placement) -> TimerMessage:
-    """Return the message as its slot delivers it. A rolled one goes at the slot's time."""
-    is_rolled = Magic.ROLL in placement.magic
-    at_ms = placement.slot_ms if is_rolled else record.exact_ms
-    return TimerMessage(at_ms, record.queue_offset, record.commit_log_offset, record.size, placement.magic, record.key)

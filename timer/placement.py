@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ringmq.remoting import properties
@@ -34,21 +34,52 @@ def place(
 ) -> Placement:
     """Place a message whose TIMER_OUT_MS is `out_ms`.
 
-    `write_ms` is the time of the wheel, `open_ms` that of the slot that is delivered now. An earlier slot is closed, so
-    a late message goes into the open one. A message beyond the window is rolled: its slot lies a window ahead, or half
-    of one if less than a third of a window would be left.
+    A message beyond the window from `write_ms` on is rolled: its slot lies a window ahead, or half of one if less than
+    a third of a window would be left. `open_ms` is the time of the slot that is delivered now. An earlier slot is
+    closed, so a late message goes into the open one.
+
+    `write_ms` is the store time of the record, on a step of the precision. So a slave finds the slot of its master. In
+    the wheel of a stock broker it is the time of the write.
     """
-    slot_ms, magic = max(out_ms - out_ms % precision_ms, open_ms), Magic.DEFAULT
-    window_ms = window_slots * precision_ms
-    from_ms = max(write_ms, open_ms)  # the open slot lies ahead of a clock that was set back
-    beyond_ms = slot_ms - from_ms - window_ms
-    if beyond_ms >= 0:
+    slot_ms, magic = out_ms - out_ms % precision_ms, Magic.DEFAULT
+    beyond_ms = slot_ms - write_ms - window_slots * precision_ms
+    if beyond_ms >= 0 and slot_ms > open_ms:
         magic |= Magic.ROLL
         slots = window_slots // 2 if beyond_ms < window_slots // 3 * precision_ms else window_slots
-        slot_ms = from_ms + slots * precision_ms
+        slot_ms = write_ms + slots * precision_ms
+    slot_ms = max(slot_ms, open_ms)
     if is_delete:
         magic |= Magic.DELETE
     return Placement(slot_ms, write_ms, magic)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A message that a delete may name."""
+
+    slot_ms: int
+    magic: Magic
+    is_named: bool
+    """True if the delete names its topic and key, False if only the hashes are equal."""
+
+
+def place_delete(own: Placement, targets: Iterable[Target], *, open_ms: int, open_end_ms: int) -> Placement:
+    """Place a delete that `place` would place at `own`. `targets` are in the order of their records, the newest first.
+
+    A delete works in the slot of its target alone, for a stock broker as well. A target in the delete's own slot comes
+    first, as for stock, then the newest one. A target of the open slot that is rolled may be on its way into the timer
+    topic, so the delete is rolled behind that slot, where it finds the target's next record.
+    """
+    named = [
+        target for target in targets
+        if target.is_named and target.slot_ms >= open_ms and Magic.DELETE not in target.magic
+    ]  # fmt: skip
+    if not named or (Magic.ROLL not in own.magic and any(target.slot_ms == own.slot_ms for target in named)):
+        return own
+    target, magic = named[0], Magic.DEFAULT | Magic.DELETE
+    if target.slot_ms < open_end_ms and Magic.ROLL in target.magic:
+        return Placement(open_end_ms, own.enqueue_ms, magic | Magic.ROLL)
+    return Placement(target.slot_ms, own.enqueue_ms, magic)
 
 
 def exact_ms(pairs: Mapping[str, str], store_ms: int, out_ms: int, precision_ms: int) -> int:

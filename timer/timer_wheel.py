@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringmq.store.layout import TIMER_WHEEL_FILE
 from ringmq.store.mapped_file import StoreLoadError, data_chunks
 from ringmq.timer.timer_log import NO_UNIT
 
-FILE = "timerwheel"
 SLOTS = 2 * 7 * 86_400
 SLOT = struct.Struct(">qqqii")
 """Time in units of the precision, first position, last position, number of messages, 0."""
@@ -46,7 +46,7 @@ class TimerWheel:
 
     def __init__(self, root: Path, precision_ms: int = 1000) -> None:
         self.precision_ms = precision_ms
-        self._path = root / FILE
+        self._path = root / TIMER_WHEEL_FILE
         descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size

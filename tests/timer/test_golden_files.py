@@ -13,9 +13,9 @@ from ringmq.store.inferred_config import config_without_index
 from ringmq.store.layout import HALF_TOPIC
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
+from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer import timer_log
 from ringmq.timer.survey import TimerState, names_its_record, read_from_ms, survey, waiting_units
-from ringmq.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer.timer_log import NO_UNIT, Magic, TimerLog, TimerUnit, blank
 from ringmq.timer.timer_wheel import FILE_BYTES, SLOT, SLOTS, TimerWheel
 from ringmq.timer.waiting import WaitingTopic, waiting_topics
@@ -162,7 +162,10 @@ def test_the_log_alone_tells_what_waits(stores: Path, tmp_path: Path, name: str)
     assert waiting_offsets(root, name) == sent_and_waiting(name)
 
 
-@pytest.mark.parametrize("content_of_file", [None, b"", bytes(4096)])
+IMPOSSIBLE_TIMES = [TimerCheckpoint(time_ms, 0, 1 << 40).encode_file() for time_ms in (-1, -(1 << 62), 1 << 48)]
+
+
+@pytest.mark.parametrize("content_of_file", [None, b"", bytes(4096), *IMPOSSIBLE_TIMES])
 def test_without_a_checkpoint_everything_of_the_last_days_waits(
     stores: Path, tmp_path: Path, content_of_file: bytes | None
 ) -> None:
@@ -171,6 +174,14 @@ def test_without_a_checkpoint_everything_of_the_last_days_waits(
     path.unlink() if content_of_file is None else path.write_bytes(content_of_file)
     rows = [row for row in DECODED["after-restart"]["units"] if Magic.DELETE not in Magic(row[MAGIC])]
     assert waiting_offsets(root, "after-restart") == sorted(row[OFFSET] for row in rows)
+
+
+@pytest.mark.parametrize("content_of_file", IMPOSSIBLE_TIMES)
+def test_a_checkpoint_of_an_impossible_time_counts_as_none(tmp_path: Path, content_of_file: bytes) -> None:
+    """A negative time would lead outside of the wheel in memory."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "timercheck").write_bytes(content_of_file)
+    assert read_timer_checkpoint(tmp_path) is None
 
 
 def test_a_log_cut_at_every_byte_of_its_last_unit_ends_before_it(stores: Path, tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def test_the_exact_time_is_that_which_the_sender_asked_for(store: Path) -> None:
         (NOW_MS + 25_999, NOW_MS, 20, NOW_MS + 10_000, Magic.DEFAULT | Magic.ROLL),
         (NOW_MS + 26_000, NOW_MS, 20, NOW_MS + 20_000, Magic.DEFAULT | Magic.ROLL),
         (NOW_MS + 5000, NOW_MS + 60_000, 20, NOW_MS + 60_000, Magic.DEFAULT),  # the clock was set back
-        (NOW_MS + 90_000, NOW_MS + 60_000, 20, NOW_MS + 80_000, Magic.DEFAULT | Magic.ROLL),
+        (NOW_MS + 90_000, NOW_MS + 60_000, 20, NOW_MS + 60_000, Magic.DEFAULT | Magic.ROLL),  # rolled late
+        (NOW_MS + 60_000, NOW_MS + 60_000, 20, NOW_MS + 60_000, Magic.DEFAULT),  # due before it could be rolled
     ],
 )
 def test_slots_by_example(out_ms: int, open_ms: int, window: int, slot_ms: int, magic: Magic) -> None:

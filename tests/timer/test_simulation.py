@@ -7,9 +7,13 @@ import pytest
 from ringmq.timer.core import TimerSettings
 from tests.timer.simulation import World
 
-SEEDS = range(60)
+SEEDS = range(24)
+BACK_SEEDS = (94, 218, 2012)
+"""The clock is set back after the last checkpoint, messages come too late, and a start finds slots that are not due."""
 PRECISIONS_MS, WINDOWS = (100, 200, 500, 1000), (20, 50, 172_800)
 DELAYS_MS = (1, 50, 999, 1000, 5000, 20_000, 45_000)
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+JUMPS_MS = tuple(sign * ms for ms in (1500, 120_000, 3 * HOUR_MS, 30 * DAY_MS, 365 * DAY_MS) for sign in (1, -1))
 
 
 def new_world(seed: int) -> World:
@@ -36,8 +40,10 @@ def test_each_message_is_delivered_once_and_never_early(seed: int) -> None:
         choice = world.random.random()
         if choice < 0.30:
             last_ms = max(last_ms, send_some(world))
-        elif choice < 0.34:
+        elif choice < 0.33:
             world.kill()
+        elif choice < 0.34:
+            world.lose_files()
         elif choice < 0.40:
             world.flush()
         elif choice < 0.44:
@@ -49,7 +55,7 @@ def test_each_message_is_delivered_once_and_never_early(seed: int) -> None:
     assert not world.early
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, id=f"back-{seed}") for seed in BACK_SEEDS)])
 def test_a_clock_that_jumps_delivers_once_and_never_early(seed: int) -> None:
     world, last_ms = new_world(seed), 0
     for _ in range(300):
@@ -57,7 +63,7 @@ def test_a_clock_that_jumps_delivers_once_and_never_early(seed: int) -> None:
         if choice < 0.30:
             last_ms = max(last_ms, send_some(world))
         elif choice < 0.33:
-            world.now_ms += world.random.choice((-120_000, -1500, 1500, 120_000))
+            world.now_ms += world.random.choice(JUMPS_MS)
         elif choice < 0.36:
             world.flush()
         elif choice < 0.38:
@@ -70,6 +76,34 @@ def test_a_clock_that_jumps_delivers_once_and_never_early(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_clock_that_jumps_beside_other_faults(seed: int) -> None:
+    """A power cut at which the machine's clock is reset, files that are lost, and a full disk."""
+    world, last_ms, again = new_world(seed), 0, set()
+    for _ in range(250):
+        choice = world.random.random()
+        if choice < 0.30:
+            last_ms = max(last_ms, send_some(world))
+        elif choice < 0.33:
+            world.now_ms += world.random.choice(JUMPS_MS)
+        elif choice < 0.36:
+            world.flush()
+        elif choice < 0.38:
+            again |= world.power_cut()
+        elif choice < 0.385:
+            world.lose_files()
+        elif choice < 0.40:
+            world.kill()
+        elif choice < 0.42:
+            world.refuses = not world.refuses
+        else:
+            go_on(world)
+    world.finish(max(last_ms, world.now_ms))
+    copies = Counter(world.deliveries())
+    assert set(copies) == set(world.sent) and not world.early
+    assert {number for number, count in copies.items() if count > 1} <= again
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_deleted_messages_do_not_come(seed: int) -> None:
     world, last_ms = new_world(seed), 0
     for _ in range(300):
@@ -79,7 +113,7 @@ def test_deleted_messages_do_not_come(seed: int) -> None:
         elif choice < 0.35:
             waiting = sorted(world.waiting())
             if waiting:
-                world.delete(world.random.choice(waiting))
+                world.delete(world.random.choice(waiting), names_its_time=world.random.random() < 0.5)
         elif choice < 0.38:
             world.flush()
         elif choice < 0.41:
@@ -88,7 +122,7 @@ def test_deleted_messages_do_not_come(seed: int) -> None:
             go_on(world)
     world.finish(last_ms)
     found = world.deliveries()
-    assert len(found) == len(set(found)) and not world.early
+    assert len(found) == len(set(found)) and not world.early and world.deleted and world.elsewhere
     kept = {number for number, record in world.sent.items() if not record.deletes and record.key not in world.deleted}
     assert set(found) <= kept
     assert {number for number in kept if world.sent[number].key not in world.perhaps_deleted} <= set(found)
@@ -114,3 +148,63 @@ def test_a_power_cut_loses_nothing_that_was_flushed(seed: int) -> None:
     assert set(found) == set(world.sent)
     twice = {number for number in found if copies[number] > 1}
     assert twice <= again and not world.early
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_messages_that_wait_for_forty_days_are_rolled_and_come_once(seed: int) -> None:
+    """timerMaxDelaySec allows 40 days, and the window is that of two days."""
+    world = World(seed, TimerSettings(1000, 172_800))
+    for _ in range(20):
+        world.send(world.random.randrange(40 * DAY_MS))
+    world.send(40 * DAY_MS)
+    last_ms = max(record.exact_ms for record in world.sent.values())
+    while world.now_ms < last_ms:
+        world.now_ms += world.random.randrange(6 * HOUR_MS)
+        for _ in range(8):
+            world.turn()
+        choice = world.random.random()
+        if choice < 0.1:
+            world.kill()
+        elif choice < 0.4:
+            world.flush()
+        elif choice < 0.5:
+            world.refuses = not world.refuses
+    world.finish(last_ms)
+    assert sorted(world.deliveries()) == sorted(world.sent)
+    assert not world.early
+    assert max(record.rolls for record in world.disk.log) >= 10
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_overdue_messages_come_in_the_order_of_their_times(seed: int) -> None:
+    world = World(seed, TimerSettings(PRECISIONS_MS[seed % 4], 172_800))
+    for _ in range(80):
+        world.send(world.random.randrange(3000, 500_000))
+        world.turn()
+    while world.core.progress.queue_offset < len(world.sent):
+        world.turn()
+    world.now_ms += 600_000
+    world.finish(world.now_ms)
+    times = [world.sent[number].exact_ms for number in world.deliveries()]
+    assert times == sorted(times) and len(times) == 80 and world.joined > 20
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_jump_over_a_large_slot_that_is_in_memory_delivers_it_once_and_in_order(seed: int) -> None:
+    world = World(seed, TimerSettings(PRECISIONS_MS[seed % 4], 172_800))
+    step_ms = world.settings.precision_ms
+    begin_ms = world.now_ms + 10 * step_ms - world.now_ms % step_ms
+    for at in range(1, 30):  # a few in each slot, many in the middle one
+        for _ in range(40 if at == 7 else world.random.randrange(3)):
+            world.send(begin_ms + at * step_ms - world.now_ms - world.random.randrange(step_ms))
+    while world.core.progress.queue_offset < len(world.sent):
+        world.turn()
+    while not world.large and world.now_ms < begin_ms:
+        for _ in range(5):  # walks take some
+            world.turn()
+        world.now_ms += step_ms
+    assert world.large
+    world.now_ms += 100 * step_ms
+    world.finish(world.now_ms)
+    times = [world.sent[number].exact_ms for number in world.deliveries()]
+    assert times == sorted(times) and len(times) == len(world.sent) and not world.early

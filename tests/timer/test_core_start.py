@@ -1,0 +1,74 @@
+"""A start delivers overdue messages when units are appended for all that the timer topic had."""
+
+import pytest
+
+from ringmq.timer.core import Enqueue, Enqueued, Progress, Publish, Tick, TimerCore, TimerSettings, Walk, Walked
+from ringmq.timer.timer_wheel import SLOTS
+from tests.timer.kit import PRECISION_MS
+
+NOW_MS = 1_800_000_000_000
+SLOT_MS = NOW_MS - 10 * PRECISION_MS
+AT_START = 5
+
+
+class OneSlot:
+    """Contents whose only message waits in the slot SLOT_MS."""
+
+    def next_used(self, from_ms: int, to_ms: int) -> int | None:
+        return SLOT_MS if from_ms <= SLOT_MS < to_ms else None
+
+    def next_ms(self, slot_ms: int) -> int | None:
+        return SLOT_MS if slot_ms == SLOT_MS else None
+
+    def next_large(self, from_ms: int, now_ms: int) -> int | None:
+        return None
+
+    def is_left_out(self, slot_ms: int) -> bool:
+        return False
+
+    def needs_walk(self, slot_ms: int) -> bool:
+        return False
+
+
+def core_of(queue_offset: int, settings: TimerSettings) -> TimerCore:
+    progress = Progress(SLOT_MS, queue_offset, 0)
+    return TimerCore(settings, progress, OneSlot(), -1, AT_START, -1)  # type: ignore[arg-type]
+
+
+def tick(core: TimerCore, now_ms: int = NOW_MS) -> list[type]:
+    """The kinds of effects of a tick. Each walk is over at once."""
+    effects = core.step(Tick(0), now_ms)
+    for effect in effects:
+        if isinstance(effect, Walk):
+            core.step(Walked(effect.slot_ms, effect.slot_ms + PRECISION_MS), now_ms)
+    return [type(effect) for effect in effects]
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_delivered"),
+    [
+        (Enqueued(AT_START - 1, True), False),
+        (Enqueued(AT_START, True), True),  # others come all the time
+        (Enqueued(AT_START - 1, False), True),  # a damaged unit or a full disk holds the rest
+    ],
+)
+def test_what_waits_behind_the_checkpoint_is_enqueued_first(answer: Enqueued, is_delivered: bool) -> None:
+    core = core_of(0, TimerSettings(PRECISION_MS))
+    assert tick(core) == [Walk]
+    assert tick(core) == [Enqueue], "a delete may follow"
+    core.step(answer, NOW_MS)
+    assert (Publish in tick(core)) == is_delivered
+
+
+@pytest.mark.parametrize(
+    ("queue_offset", "settings", "now_ms"),
+    [
+        (AT_START, TimerSettings(PRECISION_MS), NOW_MS),
+        (0, TimerSettings(PRECISION_MS, stops_enqueue=True), NOW_MS),
+        (0, TimerSettings(PRECISION_MS), NOW_MS + SLOTS // 2 * PRECISION_MS),
+    ],
+)
+def test_nothing_waits_for_units_that_do_not_come(queue_offset: int, settings: TimerSettings, now_ms: int) -> None:
+    core = core_of(queue_offset, settings)
+    tick(core, now_ms)
+    assert Publish in tick(core, now_ms)

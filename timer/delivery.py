@@ -1,0 +1,275 @@
+"""The shell of the worker `timer`: performs what the core decides, saves its progress, sleeps until there is work."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import replace
+
+from ringmq.ipc.worker_blocks import deactivate
+from ringmq.native import lib
+from ringmq.services.arrivals import Arrivals
+from ringmq.store.master_timers import delete_master_timers
+from ringmq.timer.catch_up import CatchUp
+from ringmq.timer.core import (
+    Close,
+    Effect,
+    Enqueue,
+    Enqueued,
+    Event,
+    ForgetDelivered,
+    Publish,
+    Published,
+    Refused,
+    Stored,
+    Tick,
+    TimerCore,
+    Walk,
+    Walked,
+)
+from ringmq.timer.enqueuer import Enqueuer
+from ringmq.timer.progress import Snapshot
+from ringmq.timer.publisher import Publisher
+from ringmq.timer.recovery import LatestSlots
+from ringmq.timer.retention_notice import OldestRecord, RetentionNotice
+from ringmq.timer.saver import Saver
+from ringmq.timer.statistics import Statistics
+from ringmq.timer.walk_pace import PIECE_MAX, piece_of
+from ringmq.timer.working_store import WorkingStore
+
+CHECK_MS = 1000
+"""Time between two rounds of slow checks."""
+RETRY_MS, SETTLE_MS = 100, 2
+SLEEP_MAX_MS = 1000
+PIECE_PAUSE_MS = 1
+
+
+class Delivery:
+    """Between the start and the stop of the worker. `delivered`: see Slots.set_delivered. `disk_percent`: see
+    RetentionNotice. `saves_at_start`: the progress on disk counts no longer, because it is that of other files, of a
+    former master, or of a log that was cut since."""
+
+    def __init__(
+        self,
+        store: WorkingStore,
+        publisher: Publisher,
+        delivered: array[int],
+        latest: LatestSlots,
+        disk_percent: Callable[[], int],
+        *,
+        saves_at_start: bool,
+    ) -> None:
+        self._store, self._publisher = store, publisher
+        self._plane, self._role, self._queue = store.plane, store.role, store.queue
+        self._slots, self._wall_ms = store.slots, store.wall_ms
+        recovered, work = store.recovered, store.slots.work
+        store.slots.set_delivered(delivered)
+        work.known_offset, work.known_ms = recovered.progress.known_offset, recovered.progress.known_ms
+        self.core = TimerCore(
+            store.settings(), recovered.progress, store.slots, latest.delivered_ms, recovered.queue_end,
+            latest.opened_ms,
+        )  # fmt: skip
+        self._statistics = Statistics(store)
+        self._enqueuer = Enqueuer(store, publisher.reader)
+        self._catch_up = CatchUp(store.log)
+        self._arrivals = Arrivals(store.plane, store.plane.port_of(store.role))
+        self._saver = Saver(store, recovered.progress.marks_from)
+        self._saver.also, self._saver.before_drop = self._save_counts, self._count_lost
+        self._oldest = OldestRecord(store.slots.files)
+        self._notice = RetentionNotice(store.log, disk_percent)
+        self._save_at_ms = self._early_save_at_ms = self._check_at_ms = 0
+        self._has_more = self._has_worked = True
+        self._worked_ms = time.monotonic_ns() // 1_000_000
+        if saves_at_start:
+            self._saver.save_at_start(self._snapshot(), then=lambda: delete_master_timers(store.root))
+
+    # -- one turn ------------------------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        """Take completions, enqueue, publish what is due, save, or sleep."""
+        self.core.settings = self._store.settings()
+        self._enqueuer.skips_unknown_errors = self.core.settings.skips_unknown_errors
+        self._has_more = self._has_worked = False
+        if not self._statistics.topics.is_complete:
+            self._statistics.topics.count_piece()
+            self._has_more = True
+        self._arrivals.take()
+        collected = self._publisher.collect()
+        if collected.stored:
+            self._slots.stored(collected.stored, self._wall_ms())
+            self._step(Stored(collected.stored))
+        if collected.refused:
+            self._slots.refused(self.core.progress.open_ms)
+            self._step(Refused())
+        self._step(Tick(int(self._plane.watermarks.append_offset)))
+        is_paced = self._walk()
+        mono_ms = time.monotonic_ns() // 1_000_000
+        if mono_ms >= self._save_at_ms:
+            interval_ms = self.core.settings.flush_interval_ms
+            self._save_at_ms, self._early_save_at_ms = mono_ms + interval_ms, mono_ms + interval_ms // 2
+            self._saver.turn(mono_ms, self._totals(), self._snapshot)
+        if mono_ms >= self._check_at_ms:
+            self._check_at_ms = mono_ms + CHECK_MS
+            self._publisher.reader.tick()
+            self._statistics.write_words(self._publisher.words, mono_ms)
+            self._check_retention(mono_ms)
+            if self._saver.clean(mono_ms):
+                self._store.log_view.refresh()
+            self._enqueuer.log_passed_over()
+            if not self.core.settings.stops_dequeue:
+                self._catch_up.note(self.core.progress.open_ms, self._wall_ms(), mono_ms, self._totals()[1])
+        self._write_words()
+        self._sleep(mono_ms, is_paced)
+
+    def _walk(self) -> bool:
+        """Read a piece of a slot. Returns True if the next one has time."""
+        slots = self._slots
+        slot_ms = slots.walking_ms
+        if slot_ms is None:
+            return False
+        units = piece_of(slot_ms, self._wall_ms(), self.core.settings.precision_ms, slots.count(slot_ms))
+        walked = slots.walk(self._publisher.reader, units)
+        if walked is not None:
+            self._step(Walked(*walked))
+        return units < PIECE_MAX
+
+    def _check_retention(self, mono_ms: int) -> None:
+        oldest = self._oldest.offset(self.core.progress.open_ms)
+        self._publisher.words[lib.RMQ_TIMER_WORD_OLDEST] = 0 if oldest is None else oldest + 1
+        log_min = self._store.log_view.bounds().min_offset
+        segment_bytes = int(self._plane.header.settings.segment_bytes)
+        self._notice.check(
+            oldest, first_file_end=log_min - log_min % segment_bytes + segment_bytes,
+            clean_percent=self.core.settings.clean_percent, mono_ms=mono_ms,
+        )  # fmt: skip
+
+    def _write_words(self) -> None:
+        """The words of the role block for the exporter (native/src/metrics_layout.h)."""
+        words, tally, flight = self._publisher.words, self._slots.tally, self._slots.flight
+        words[lib.RMQ_TIMER_WORD_ENQUEUED] = tally.enqueued
+        words[lib.RMQ_TIMER_WORD_DELIVERED] = flight.delivered
+        words[lib.RMQ_TIMER_WORD_ROLLED] = flight.rolled
+        words[lib.RMQ_TIMER_WORD_DELETED] = tally.deleted
+        words[lib.RMQ_TIMER_WORD_UNREADABLE] = tally.damaged + tally.without_time
+        words[lib.RMQ_TIMER_WORD_OPEN_MS] = self.core.progress.open_ms
+        words[lib.RMQ_TIMER_WORD_NEXT] = self.core.progress.queue_offset
+
+    def _sleep(self, mono_ms: int, is_paced: bool) -> None:
+        if self._has_worked:
+            self._worked_ms = mono_ms
+        is_walking = self._slots.walking_ms is not None
+        if self._has_more or (is_walking and not is_paced):
+            return
+        self._arrivals.want(self._queue.queue_slot)
+        now_ms = self._wall_ms()
+        sleep_ms = min(self.core.next_ms(now_ms) - now_ms, PIECE_PAUSE_MS if is_walking else SLEEP_MAX_MS)
+        if not self._publisher.may_publish or self._has_arrivals():
+            sleep_ms = min(max(1, sleep_ms), RETRY_MS if self._enqueuer.is_waiting_for_room else SETTLE_MS)
+        if sleep_ms <= 0:
+            return
+        self._plane.arm(self._role)
+        if self._publisher.port.has_answers or self._arrivals.is_waiting:
+            self._plane.disarm(self._role)
+        else:
+            self._plane.wait(self._role, sleep_ms)
+
+    def _has_arrivals(self) -> bool:
+        queue = self._plane.queue(self._queue.queue_slot)
+        return int(queue.max_offset) > self.core.progress.queue_offset and not self.core.settings.stops_enqueue
+
+    def _step(self, event: Event) -> None:
+        for effect in self.core.step(event, self._wall_ms()):
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Enqueue():
+                self._step(Enqueued(self._enqueue(effect), self._enqueuer.has_more))
+            case Walk(slot_ms, until_ms, required_ms):
+                self._slots.begin_walk(slot_ms, until_ms, required_ms)
+            case Publish(slot_ms, room):
+                count = self._publisher.publish(slot_ms, room, self._wall_ms()) if self._publisher.may_publish else 0
+                self._has_more |= count > 0
+                self._has_worked |= count > 0
+                self._step(Published(count))
+            case Close(slot_ms):
+                self._slots.close(slot_ms)
+                self._has_more = True
+                self._save_at_ms = min(self._save_at_ms, self._early_save_at_ms)  # stock would deliver the slot again
+            case ForgetDelivered():
+                self._slots.set_delivered(array("Q"))
+
+    # -- enqueue -------------------------------------------------------------------------------------------
+
+    def _enqueue(self, effect: Enqueue) -> int:
+        """Append units. Returns the queue offset behind the last record."""
+        work = self._slots.work
+        work.write_ms, work.open_ms = effect.write_ms, effect.open_ms
+        offset = self._enqueuer.enqueue(effect.offset, effect.limit)
+        self._has_worked |= offset > effect.offset
+        self._has_more |= self._enqueuer.has_more
+        return offset
+
+    # -- progress ------------------------------------------------------------------------------------------
+
+    def _totals(self) -> tuple[int, int]:
+        flight = self._slots.flight
+        return int(self._slots.tally.enqueued), int(flight.delivered + flight.rolled)
+
+    def _snapshot(self) -> Snapshot:
+        progress = replace(self.core.progress)
+        log_offset = max(progress.marks_from, self._publisher.log_offset)
+        return Snapshot(progress, log_offset, self._slots.files.log_end, self._waits())
+
+    def _save_counts(self, mono_ms: int) -> Callable[[], None]:
+        rows = self._statistics.rows_to_save(mono_ms)
+        return lambda: self._statistics.save(rows, mono_ms)
+
+    def _count_lost(self, end: int) -> None:
+        """Retention takes the units before a position."""
+        following_ms = self.core.progress.open_ms + self.core.settings.precision_ms
+        if lost := self._statistics.topics.drop_before(end, following_ms):
+            self._store.log(
+                f"retention has deleted {lost} waiting timer messages: their records in the CommitLog are gone"
+            )
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def may_rest(self, rest_after_ms: int) -> bool:
+        """True if no message waits, and none has for a while, so the process may end. The next timer message starts it
+        again."""
+        if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms:
+            return False
+        if self.core.in_flight or not self._saver.is_saved(self._totals()) or self._waits():
+            return False
+        deactivate(self._plane, self._role)
+        return not self._has_arrivals()
+
+    def _waits(self) -> bool:
+        return self.core.is_behind or self._store.waits(self.core.progress.open_ms)
+
+    def close(self, timeout_ms: int = 2000) -> None:
+        """Finish the open slot, so that a stock broker does not deliver it again, and save the progress."""
+        end = time.monotonic_ns() + (timeout_ms + self.core.settings.precision_ms) * 1_000_000
+        open_ms = self.core.progress.open_ms
+        self.core.finish_slot()
+        if self._slots.next_used(open_ms, open_ms + self.core.settings.precision_ms) is not None:
+            while self.core.progress.open_ms == open_ms and time.monotonic_ns() < end:
+                self.turn()
+        while self.core.in_flight and time.monotonic_ns() < end:
+            collected = self._publisher.collect()
+            if collected.stored:
+                self._slots.stored(collected.stored, self._wall_ms())
+                self._step(Stored(collected.stored))
+            if collected.refused:
+                break
+            self._plane.wait(self._role, 10)
+        self._saver.close(self._snapshot())
+        self._publisher.words[lib.RMQ_TIMER_WORD_OPEN_MS] = 0
+        self._publisher.words[lib.RMQ_TIMER_WORD_OLDEST] = 0
+        self._publisher.close()
+
+    def rest(self) -> None:
+        """Return the arena's memory to the system. Nothing is in flight."""
+        self._plane.free_arena(self._publisher.port.number)

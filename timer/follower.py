@@ -1,0 +1,137 @@
+"""A slave's wheel and TimerLog: they follow the master's progress, and nothing is delivered.
+
+Control copies the progress (request 60) into `ringmqMasterTimers.json`. Records before its queue offset get units, but
+not those of slots that the master has delivered. So a promotion goes on with the files as they are. Of the messages no
+memory is used but the mapped files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ringmq.ipc.worker_blocks import deactivate
+from ringmq.native import lib
+from ringmq.services.arrivals import Arrivals
+from ringmq.store.layout import CONFIG
+from ringmq.store.master_timers import FILE, MasterTimers, read_master_timers
+from ringmq.store.queue_reader import QueueReader
+from ringmq.timer.core import ENQUEUE_MAX, Progress
+from ringmq.timer.enqueuer import Enqueuer
+from ringmq.timer.progress import Snapshot
+from ringmq.timer.saver import SAVE_MS, Saver
+from ringmq.timer.timer_wheel import SLOTS
+from ringmq.timer.working_store import WorkingStore
+
+SLEEP_MAX_MS = 1000
+
+
+class Follower:
+    """Between the start and the stop of a slave's worker."""
+
+    def __init__(self, store: WorkingStore) -> None:
+        self._store, self._slots = store, store.slots
+        self._plane, self._role, self._queue = store.plane, store.role, store.queue
+        self._reader = QueueReader(store.plane.struct, 8, 4)
+        self._enqueuer = Enqueuer(store, self._reader)
+        self._arrivals = Arrivals(store.plane, store.plane.port_of(store.role))
+        self._saver = Saver(store, synced_offset=0)
+        self._offset = store.recovered.progress.queue_offset
+        self._is_rebuilt = store.recovered.is_rebuilt
+        self._timers: MasterTimers | None = None
+        self._seen: tuple[int, int] | None = None
+        self._save_at_ms = 0
+        self._worked_ms = time.monotonic_ns() // 1_000_000
+
+    def turn(self) -> None:
+        """Append units as far as the master is, save, or sleep."""
+        self._arrivals.take()
+        self._look_at_master()
+        before, offset = self._offset, self._enqueue()
+        self._offset = offset
+        mono_ms = time.monotonic_ns() // 1_000_000
+        if offset > before:
+            self._worked_ms = mono_ms
+        if mono_ms >= self._save_at_ms:
+            self._save_at_ms = mono_ms + SAVE_MS
+            self._reader.tick()
+            if self._timers is not None:
+                self._saver.turn(mono_ms, self._state(), self._snapshot)
+            if self._saver.clean(mono_ms):
+                self._store.log_view.refresh()
+            self._enqueuer.log_passed_over()
+        words = self._plane.role(self._role).counters
+        words[lib.RMQ_TIMER_WORD_ENQUEUED] = self._slots.tally.enqueued
+        words[lib.RMQ_TIMER_WORD_NEXT] = offset
+        if offset - before < ENQUEUE_MAX and not (offset > before and self._enqueuer.has_more):
+            self._sleep()
+
+    def _look_at_master(self) -> None:
+        try:
+            status = os.stat(self._store.root / CONFIG / FILE)  # noqa: PTH116 (each turn)
+            if (status.st_ino, status.st_mtime_ns) != self._seen:
+                self._timers = read_master_timers(self._store.root) or self._timers
+                self._seen = status.st_ino, status.st_mtime_ns
+        except OSError:
+            pass  # there is none yet
+
+    def _enqueue(self) -> int:
+        settings, timers, now_ms = self._store.settings(), self._timers, self._store.wall_ms()
+        if timers is None or settings.stops_enqueue:
+            return self._offset
+        limit = min(ENQUEUE_MAX, timers.known_offset - self._offset)
+        if limit <= 0 or now_ms - timers.open_ms > SLOTS // 2 * settings.precision_ms:
+            return self._offset  # a slot of the next round would take the place of one that waits
+        if self._is_rebuilt:
+            self._saver.save_at_start(self._snapshot())
+            self._is_rebuilt = False
+        work = self._slots.work
+        work.known_offset, work.known_ms = timers.known_offset, timers.open_ms
+        work.open_ms = timers.open_ms - timers.open_ms % settings.precision_ms
+        work.write_ms = now_ms - now_ms % settings.precision_ms
+        work.rolls_by_write = timers.marks_from is None
+        self._enqueuer.skips_unknown_errors = settings.skips_unknown_errors
+        return self._enqueuer.enqueue(self._offset, limit)
+
+    def _sleep(self) -> None:
+        self._arrivals.want(self._queue.queue_slot)
+        self._plane.arm(self._role)
+        if self._arrivals.is_waiting:
+            self._plane.disarm(self._role)
+        else:
+            self._plane.wait(self._role, SLEEP_MAX_MS)
+
+    # -- progress ------------------------------------------------------------------------------------------
+
+    def _state(self) -> tuple[int, MasterTimers | None]:
+        return int(self._slots.tally.enqueued), self._timers
+
+    def _snapshot(self) -> Snapshot:
+        timers = self._timers
+        assert timers is not None
+        open_ms = timers.open_ms - timers.open_ms % int(self._slots.files.struct.precision_ms)
+        progress = Progress(open_ms, self._offset, timers.marks_from or 0, timers.known_offset, timers.open_ms)
+        return Snapshot(progress, timers.log_offset, self._slots.files.log_end, self._waits(), timers)
+
+    def _waits(self) -> bool:
+        if self._timers is None:
+            return True
+        return self._store.waits(self._timers.open_ms - self._timers.open_ms % self._store.settings().precision_ms)
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def may_rest(self, rest_after_ms: int) -> bool:
+        """True if no message waits, and none has for a while, so the process may end. The next timer message starts it
+        again."""
+        if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms or self._waits():
+            return False
+        if not self._saver.is_saved(self._state()):
+            return False
+        deactivate(self._plane, self._role)
+        return int(self._plane.queue(self._queue.queue_slot).max_offset) <= self._offset
+
+    def close(self) -> None:
+        """Save the progress, and unmap the files of the store."""
+        if self._timers is not None:
+            self._saver.close(self._snapshot())
+        self._reader.close()

@@ -1,0 +1,146 @@
+"""The progress of timers on disk: timercheck as stock writes it, and a checkpoint of our own.
+
+A stock broker that gets the store goes on from timercheck. The checkpoint adds the log offset from which on the copies
+of the open slot lie, and a checksum of the log before its end (services/delay/progress.py has the reason). A stock
+broker writes timercheck alone, so the later time of both counts.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ringmq.services.delay.progress import TAIL_BYTES
+from ringmq.services.log_view import LogView
+from ringmq.store import timer_checkpoint
+from ringmq.store.layout import CONFIG
+from ringmq.store.master_timers import MasterTimers
+from ringmq.store.sealed_files import load_sealed, persist_sealed
+from ringmq.store.timer_checkpoint import PROGRESS_FILE, TimerCheckpoint, read_timer_checkpoint
+from ringmq.timer.core import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A progress. The log must be on disk up to `log_offset`, and TimerLog up to `log_position`, before it is saved."""
+
+    progress: Progress
+    log_offset: int
+    log_position: int
+    waits: bool = True
+    """False if no message waits in the wheel."""
+    master: MasterTimers | None = None
+    """On a slave: the progress of its master, which is that of the snapshot, too."""
+
+    @property
+    def marks_from(self) -> int | None:
+        """See Saved."""
+        return self.progress.marks_from if self.master is None else self.master.marks_from
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The progress on disk."""
+
+    open_ms: int = 0
+    queue_offset: int = 0
+    known_offset: int = 0
+    known_ms: int = 0
+    """See timer.core.Progress."""
+    marks_from: int | None = None
+    """None: no checkpoint is true of this log, so the marks of the whole log count."""
+    precision_ms: int | None = None
+    """Of the wheel. None if only a stock broker has written it."""
+    flushed_position: int = 0
+    is_cut: bool = False
+    """True if the log was cut since, behind another master, so it may lack copies of slots before `open_ms`. Records
+    may have other queue offsets."""
+
+
+def load_saved(root: Path, log: LogView, log_end: int) -> Saved:
+    """Read the later of both files. Raises ConfigFileError, OSError."""
+    stock = read_timer_checkpoint(root) or TimerCheckpoint()
+    own = load_sealed(root, PROGRESS_FILE)
+    match own:
+        case {
+            "openMs": int(open_ms), "queueOffset": int(queue_offset), "marksFrom": int() | None as marks_from,
+            "precisionMs": int(precision_ms), "logOffset": int(log_offset), "tail": [int(size), int(crc)],
+        } if 0 <= size <= log_offset and open_ms >= 0:  # fmt: skip
+            found = log.crc(log_offset - size, size) if size and log_offset <= log_end else None
+            is_true = log_offset <= log_end and (not size or found == crc)
+            if log_offset > log_end or found not in (None, crc):
+                cut_ms = max(open_ms, stock.last_read_ms)
+                return Saved(
+                    cut_ms, precision_ms=precision_ms, flushed_position=stock.flushed_position, is_cut=True
+                )  # fmt: skip
+            known_offset, known_ms = _pair(own.get("known"))
+            if stock.last_read_ms > open_ms:
+                known_offset, known_ms = stock.known_offset, stock.last_read_ms
+            return Saved(
+                max(open_ms, stock.last_read_ms), max(queue_offset, stock.queue_offset), known_offset, known_ms,
+                marks_from if is_true else None, precision_ms, stock.flushed_position,
+            )  # fmt: skip
+    return Saved(
+        stock.last_read_ms, stock.queue_offset, stock.known_offset, stock.last_read_ms, None, None,
+        stock.flushed_position,
+    )  # fmt: skip
+
+
+def of_master(saved: Saved, timers: MasterTimers | None, log_end: int) -> Saved:
+    """Return the progress of a slave that becomes master: that of its master, if the log is not shorter than it was."""
+    if timers is None or timers.log_offset > log_end:
+        return saved
+    return replace(
+        saved, open_ms=timers.open_ms, known_offset=timers.known_offset, known_ms=timers.open_ms,
+        marks_from=timers.marks_from, is_cut=False,
+    )  # fmt: skip
+
+
+def _pair(value: object) -> tuple[int, int]:
+    match value:
+        case [int(known_offset), int(known_ms)]:
+            return known_offset, known_ms
+    return 0, 0
+
+
+def read_rest(root: Path) -> int:
+    """Return the queue offset below which no timer message waits. Raises ConfigFileError, OSError."""
+    match load_sealed(root, PROGRESS_FILE):
+        case {"waits": False, "queueOffset": int(queue_offset)}:
+            return queue_offset
+    return 0
+
+
+def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms: int) -> None:
+    """Write both files. Raises OSError."""
+    progress, log_offset = snapshot.progress, snapshot.log_offset
+    size = max(0, min(TAIL_BYTES, log_offset - log.bounds().min_offset))
+    crc = log.crc(log_offset - size, size) if size else None
+    value = {
+        "openMs": progress.open_ms, "queueOffset": progress.queue_offset,
+        "known": [progress.known_offset, progress.known_ms], "marksFrom": snapshot.marks_from,
+        "precisionMs": precision_ms, "waits": snapshot.waits, "logOffset": log_offset,
+        "tail": [0, 0] if crc is None else [size, crc],
+    }  # fmt: skip
+    persist_sealed(root, PROGRESS_FILE, value)
+    known = read_timer_checkpoint(root) or TimerCheckpoint()
+    if snapshot.master is None:
+        stock = replace(
+            known, last_read_ms=progress.open_ms, queue_offset=progress.queue_offset,
+            master_queue_offset=progress.queue_offset, timestamp_ms=now_ms, counter=known.counter + 1,
+        )  # fmt: skip
+    else:
+        stock = snapshot.master.checkpoint
+        stock = replace(stock, queue_offset=min(progress.queue_offset, stock.master_queue_offset))
+    stock = replace(stock, flushed_position=snapshot.log_position)
+    _replace(root / CONFIG / timer_checkpoint.FILE, stock.encode_file())
+
+
+def _replace(path: Path, data: bytes) -> None:
+    fresh = path.with_name(path.name + ".tmp")
+    with fresh.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)

@@ -1,0 +1,249 @@
+"""The start of the worker: wheel and log as the last process has left them, or rebuilt from the timer topic.
+
+TimerMessageStore.recover has the rules for wheel and log. The files are rebuilt if they are missing, if the wheel has
+another precision, or if they cannot be right: the records of the timer topic have all that they had.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ringmq.broker.requests.turns import Steps
+from ringmq.ipc.ports import parts_of_mark
+from ringmq.native import ffi, lib
+from ringmq.remoting.properties import REAL_TOPIC
+from ringmq.remoting.subscription import java_string_hash
+from ringmq.services.log_view import LogView
+from ringmq.services.mark_scan import scan_marks
+from ringmq.store.layout import TIMER_TOPIC, TIMER_WHEEL_FILE
+from ringmq.store.record import Record, parse_record
+from ringmq.store.record_numbers import LONG_MAX
+from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.timer.core import Progress
+from ringmq.timer.placement import place
+from ringmq.timer.progress import Saved
+from ringmq.timer.survey import read_from_ms
+from ringmq.timer.timer_files import TimerFiles, UnfitFilesError, remove_files
+from ringmq.timer.timer_log import UNIT_BYTES
+from ringmq.timer.timer_record import timer_record
+from ringmq.timer.timer_wheel import PRECISIONS_MS
+
+SCAN_STEP_BYTES = 4 << 20
+OLDER_MS = 60_000
+"""Clocks of a group's brokers differ by less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Wheel and log that are ready, and the progress to go on from."""
+
+    files: TimerFiles
+    progress: Progress
+    queue_end: int
+    """End of the timer topic."""
+    is_rebuilt: bool
+    """True if the log has no unit. The progress must be on disk before the first one: the saved queue offset is that of
+    other files."""
+    opened_ms: int
+    """Time of the latest slot that was open when a message came too late for its own. -1 without one."""
+    late_ms: int
+    """Time of the latest slot that was due when a message came into it. -1 without one."""
+
+
+def open_files(
+    root: Path, saved: Saved, *, precision_ms: int, window_slots: int, file_bytes: int, log: Callable[[str], None]
+) -> TimerFiles:
+    """Open wheel and log. Files that cannot be used are deleted, and new ones are made. Raises OSError."""
+    found = saved.precision_ms or PRECISIONS_MS[-1]
+    try:
+        if found != precision_ms and saved.open_ms:
+            raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
+        files = TimerFiles(root, precision_ms, window_slots, file_bytes)
+        if files.is_new and files.file_count:
+            files.close()
+            raise UnfitFilesError(f"{root / TIMER_WHEEL_FILE} is missing")
+        if files.files_end >= saved.flushed_position:
+            return files
+        files.close()
+        raise UnfitFilesError(f"TimerLog was on disk up to {saved.flushed_position}, but ends at {files.files_end}")
+    except UnfitFilesError as error:
+        log(f"{error}: wheel and log are rebuilt from the timer topic")
+        remove_files(root)
+        return TimerFiles(root, precision_ms, window_slots, file_bytes)
+
+
+def recover_files(
+    files: TimerFiles, saved: Saved, record_at: Callable[[int, int], Record | None], *, queue_min: int, queue_max: int,
+    log_end: int, now_ms: int,
+) -> Recovered:  # fmt: skip
+    """Find the end of the log, mend slots, and find the record behind the newest unit.
+
+    `record_at` reads a record of the CommitLog by offset and size. Raises TimerFilesFailedError.
+    """
+    step_ms = int(files.struct.precision_ms)
+    from_position = max(files.log_begin, saved.flushed_position - files.file_bytes)
+    from_position -= from_position % files.file_bytes
+    newest = _revise(files, from_position, record_at)
+    latest = ffi.new("int64_t[2]")
+    lib.rmq_timer_latest(files.struct, from_position, latest, latest + 1)
+    files.check()
+    first_ms = read_from_ms(TimerCheckpoint(), now_ms, step_ms) if queue_max > queue_min else now_ms
+    open_ms = saved.open_ms or first_ms  # however old: no slot is written before those that wait are read
+    following = 0 if newest is None else max(newest.queue_offset + 1, saved.queue_offset)
+    queue_offset = min(max(following, queue_min), queue_max)
+    known_offset = min(saved.known_offset, queue_max)
+    progress = Progress(open_ms - open_ms % step_ms, queue_offset, log_end, known_offset, saved.known_ms)
+    return Recovered(files, progress, queue_max, newest is None, *latest)
+
+
+def _revise(
+    files: TimerFiles, from_position: int, record_at: Callable[[int, int], Record | None]
+) -> Record | None:  # fmt: skip
+    """Returns the record of the newest unit. None if the log has no unit."""
+    position = int(lib.rmq_timer_revise(files.struct, from_position))
+    newest = None
+    while position >= 0:
+        unit = files.unit(position)
+        newest = None if unit is None else _whole(unit, record_at)
+        if unit is None or newest is not None:
+            break
+        lib.rmq_timer_drop_last(files.struct, unit)
+        position = _before(files, position)
+    if lib.rmq_timer_cut_slots(files.struct):
+        lib.rmq_timer_revise(files.struct, files.log_begin)  # a power cut has left a wheel that is newer than the log
+    return newest
+
+
+def _before(files: TimerFiles, position: int) -> int:
+    if position == files.log_begin:
+        return -1
+    if position % files.file_bytes:
+        return position - UNIT_BYTES
+    unit = files.last_of_file((position - files.log_begin) // files.file_bytes - 1)
+    return -1 if unit is None else int(unit.position)
+
+
+def _whole(unit: object, record_at: Callable[[int, int], Record | None]) -> Record | None:
+    """Returns the record that the unit names, None if the log does not have it."""
+    record = record_at(unit.commit_log_offset, unit.size)  # type: ignore[attr-defined]
+    if record is None or record.topic != TIMER_TOPIC:
+        return None
+    topic = record.properties.get(REAL_TOPIC, "")
+    return record if (java_string_hash(topic) if topic else 0) == unit.topic_hash else None  # type: ignore[attr-defined]
+
+
+def record_reader(log: LogView) -> Callable[[int, int], Record | None]:
+    """Return a reader of records by offset and size."""
+
+    def read(offset: int, size: int) -> Record | None:
+        data = log.record(offset)
+        return parse_record(data)[1] if data is not None and len(data) == size else None
+
+    return read
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Messages whose copies are in a part of the log."""
+
+    offsets: array[int]
+    """Queue offsets in the timer topic, ascending."""
+    newest: int
+    """That of the newest copy, -1 without one."""
+    latest_ms: int
+    """Time of the latest slot that a delivered message has asked for, 0 without one."""
+    rolled_ms: int
+    """A time not before the latest slot of which a message was rolled, 0 without one."""
+
+
+def find_delivered(
+    log: LogView, role: int, since: int, log_end: int, segment_bytes: int, step_ms: int
+) -> Steps[Delivered]:  # fmt: skip
+    """Find the messages whose copies lie in [since, log_end), in steps. `step_ms` is the precision."""
+    found: set[int] = set()
+    newest, latest = -1, ffi.new("int64_t[2]")
+
+    def note_slots(*place: Any) -> None:
+        lib.rmq_timer_latest_copies(role, *place, step_ms, latest)
+
+    steps = {"segment_bytes": segment_bytes, "step_bytes": SCAN_STEP_BYTES}
+    for marks in scan_marks(log, role, since, log_end, note_slots, **steps):
+        found.update(parts_of_mark(mark)[2] for mark, _ in marks)
+        newest = parts_of_mark(marks[-1][0])[2] if marks else newest
+        yield
+    return Delivered(array("Q", sorted(found)), newest, int(latest[0]), int(latest[1]))
+
+
+def proven(
+    log: LogView, role: int, saved: Saved, log_end: int, segment_bytes: int, step_ms: int
+) -> Steps[Saved]:  # fmt: skip
+    """Return the progress that the log proves, in steps: slots before the latest delivered one are delivered."""
+    end, log_min = log_end, log.bounds().min_offset
+    while end > log_min:
+        begin = max(log_min, (end - 1) // segment_bytes * segment_bytes)
+        found = yield from find_delivered(log, role, begin, end, segment_bytes, step_ms)
+        if found.latest_ms:
+            return replace(saved, open_ms=min(saved.open_ms, found.latest_ms))
+        end = begin
+    return replace(saved, open_ms=0)
+
+
+@dataclass(frozen=True, slots=True)
+class LatestSlots:
+    """See TimerCore. The clock may have been set back since."""
+
+    opened_ms: int
+    delivered_ms: int
+
+
+def latest_slots(log: LogView, delivered: Delivered, recovered: Recovered, now_ms: int) -> LatestSlots:
+    """Find the latest slots by late messages, by delivered ones, and by the newest copy.
+
+    Slots are delivered in order. The unit of a copy's source has the slot that was open, also of a late message or a
+    rolled one. If wheel and log are rebuilt, the record says when it would be rolled, perhaps later than it was.
+    """
+    step_ms = int(recovered.files.struct.precision_ms)
+    opened_ms, asked_ms = max(recovered.opened_ms, delivered.latest_ms or -1), 0
+    if delivered.offsets and (units := log.units(TIMER_TOPIC, 0, delivered.newest, 1)):
+        unit = recovered.files.unit_of(units[0][0])
+        opened_ms = max(opened_ms, -1 if unit is None else int(unit.slot_ms))
+        asked_ms = _asked_ms(log.record(units[0][0]), recovered.files)
+    latest_ms = max(
+        now_ms, recovered.progress.open_ms, recovered.late_ms, opened_ms, asked_ms, delivered.rolled_ms
+    )  # fmt: skip
+    return LatestSlots(opened_ms, latest_ms + step_ms)
+
+
+def _asked_ms(data: memoryview | None, files: TimerFiles) -> int:
+    step_ms = int(files.struct.precision_ms)
+    record = None if data is None else timer_record(data, step_ms)
+    if record is None or record.out_ms is None:
+        return 0
+    return place(
+        record.out_ms, write_ms=record.store_ms - record.store_ms % step_ms, open_ms=0, is_delete=False,
+        window_slots=int(files.struct.window_slots), precision_ms=step_ms,
+    ).slot_ms  # fmt: skip
+
+
+def scan_begin(log: LogView, saved: Saved, log_end: int, segment_bytes: int) -> int:
+    """Return the log offset from which on copies of the open slot may lie.
+
+    Without a checkpoint that is true of this log, it is the begin of a file whose first record is older than the slot.
+    """
+    if saved.marks_from is not None:
+        return saved.marks_from
+    log_min = log.bounds().min_offset
+    begin = max(log_min, (log_end - 1) // segment_bytes * segment_bytes)
+    while begin > log_min and _store_ms(log, begin) >= saved.open_ms - OLDER_MS:
+        begin = max(log_min, begin - segment_bytes)
+    return begin
+
+
+def _store_ms(log: LogView, offset: int) -> int:
+    data = log.record(offset)
+    record = None if data is None else parse_record(data)[1]
+    return LONG_MAX if record is None else record.store_time_ms

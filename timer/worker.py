@@ -1,0 +1,237 @@
+"""Entry point of the worker `timer`: `python -m ringmq.timer.worker NAME SPEC`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.run_config import store_config
+from ringmq.broker.requests.turns import Steps, TurnClock
+from ringmq.ipc.collector import bound_collections
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.role_loop import RoleError, run_worker
+from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.remoting.names import WHEEL_TIMER_TOPIC
+from ringmq.services.config_watcher import ConfigWatcher
+from ringmq.services.log_view import LogView
+from ringmq.services.republisher import QueueTarget, find_target
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.index_file import IndexStore
+from ringmq.store.layout import INDEX
+from ringmq.store.master_timers import read_master_timers
+from ringmq.store.message_store import MessageStore
+from ringmq.store.retention import disk_ratios
+from ringmq.timer.core import TimerSettings
+from ringmq.timer.delivery import Delivery
+from ringmq.timer.follower import Follower
+from ringmq.timer.progress import Saved, load_saved, of_master
+from ringmq.timer.publisher import Publisher
+from ringmq.timer.recovery import (
+    Recovered,
+    find_delivered,
+    latest_slots,
+    open_files,
+    proven,
+    record_reader,
+    recover_files,
+    scan_begin,
+)
+from ringmq.timer.slots import Slots
+from ringmq.timer.target_index import TargetIndex
+from ringmq.timer.timer_files import TimerFiles, TimerFilesFailedError
+from ringmq.timer.working_store import WorkingStore, wall_ms
+
+log = logging.getLogger(__name__)
+Found = TypeVar("Found")
+
+REST_AFTER_MS = 30_000
+"""Time without waiting messages after which the worker ends."""
+LINES_PER_MINUTE = 10
+SETTLE_MS = 5
+SCAN_MS = 50
+
+
+def timer_settings(config: BrokerConfig) -> TimerSettings:
+    """The properties that the core needs."""
+    return TimerSettings(
+        config.timer_precision_ms, config.timer_roll_window_slot, config.timer_stop_enqueue, config.timer_stop_dequeue,
+        config.timer_skip_unknown_error, config.disk_max_used_space_ratio, config.timer_flush_interval_ms,
+    )  # fmt: skip
+
+
+def roll_slots(config: BrokerConfig) -> int:
+    """Slots that a record may wait in the log: retention by age does not come to it within 3/4 of its time."""
+    reserved_ms = config.file_reserved_time * 3_600_000
+    return max(2, min(config.timer_roll_window_slot, reserved_ms * 3 // 4 // config.timer_precision_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The store and the files of a start."""
+
+    plane: Plane
+    role: int
+    config: Callable[[], BrokerConfig]
+    root: Path
+    queue: QueueTarget
+    log_view: LogView
+    saver_view: LogView
+    saved: Saved
+    was_slave: bool
+    """True if the progress is that of a former master."""
+    files: TimerFiles
+    write_line: Callable[[str], None]
+
+    def settings(self) -> TimerSettings:
+        """The current properties."""
+        return timer_settings(self.config())
+
+    def disk_percent(self) -> int:
+        """Use of the disk by which retention decides."""
+        return round(100 * max(disk_ratios(store_config(self.config()))))
+
+    def working_store(self, slots: Slots, recovered: Recovered) -> WorkingStore:
+        """The store for delivery or follower, with the index in which deletes find the messages that they name."""
+        store = store_config(self.config())
+        index = IndexStore(store.root / INDEX, store.index_slots, store.index_entries)
+        targets = TargetIndex(slots.work.index, index, self.files, recovered.queue_end, self.write_line)
+        return WorkingStore(
+            self.plane, self.role, self.root, self.queue, self.log_view, self.saver_view, slots, targets, recovered,
+            self.settings, self.write_line,
+        )  # fmt: skip
+
+    def recover(self, log_end: int) -> Recovered:
+        """See recover_files."""
+        row = self.plane.queue(self.queue.queue_slot)
+        return recover_files(
+            self.files, self.saved, record_reader(self.log_view), queue_min=int(row.min_offset),
+            queue_max=int(row.max_offset), log_end=log_end, now_ms=wall_ms(),
+        )  # fmt: skip
+
+
+def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig]) -> Opened:
+    """Open wheel and log, and read the progress."""
+    start, root = config(), Path(config().store_path_root_dir)
+    queue = find_target(plane, WHEEL_TIMER_TOPIC)
+    if queue is None:
+        raise RoleError(f"timer: topic {WHEEL_TIMER_TOPIC} has no queue 0")
+    log_view, saver_view = (LogView(plane, MessageStore(store_config(start))) for _ in range(2))
+    settings, log_end = timer_settings(start), int(plane.watermarks.append_offset)
+    own = load(root, log_view, log_end)
+    saved = own if start.broker_role == "SLAVE" else of_master(own, read_master_timers(root), log_end)
+    try:
+        files = open_files(
+            root, saved, precision_ms=settings.precision_ms, window_slots=roll_slots(start),
+            file_bytes=start.mapped_file_size_timer_log, log=log.warning,
+        )  # fmt: skip
+    except OSError as error:
+        raise RoleError(f"timer: wheel and TimerLog cannot be opened: {error}") from error
+    write_line = throttled(LogThrottle(LINES_PER_MINUTE))
+    return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, write_line)
+
+
+def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
+    """Recover, in turns. None if the stop comes first."""
+    plane, role, queue, log_view = opened.plane, opened.role, opened.queue, opened.log_view
+    slots = Slots(opened.files)
+    publisher = Publisher(plane, role, slots, queue, opened.write_line)
+    publisher.claim()
+    while not publisher.is_settled():
+        if stop.is_set:
+            return None
+        plane.wait(role, SETTLE_MS)
+    log_end = publisher.port.settled_end or 0
+    segment_bytes, step_ms = int(plane.header.settings.segment_bytes), opened.settings().precision_ms
+    if opened.saved.is_cut:
+        saved = in_turns(proven(log_view, role, opened.saved, log_end, segment_bytes, step_ms), stop)
+        if saved is None:
+            return None
+        opened.write_line(f"the log was cut since the progress was saved: delivery goes on at slot {saved.open_ms}")
+        opened = replace(opened, saved=saved)
+    recovered = opened.recover(log_end)
+    since = scan_begin(log_view, opened.saved, log_end, segment_bytes)
+    delivered = in_turns(find_delivered(log_view, role, since, log_end, segment_bytes, step_ms), stop)
+    if delivered is None:
+        return None
+    if delivered.offsets:
+        recovered.progress.marks_from = since
+    latest = latest_slots(log_view, delivered, recovered, wall_ms())
+    store = opened.working_store(slots, recovered)
+    saves_at_start = recovered.is_rebuilt or opened.was_slave or opened.saved.is_cut
+    return Delivery(store, publisher, delivered.offsets, latest, opened.disk_percent, saves_at_start=saves_at_start)
+
+
+def in_turns(steps: Steps[Found], stop: StopFlag) -> Found | None:
+    """Run the steps. None if the stop comes first."""
+    clock, found = TurnClock(time.monotonic_ns), None
+    while found is None and not stop.is_set:
+        found = clock.advance(steps, SCAN_MS)
+    return found
+
+
+def make_follower(opened: Opened) -> Follower:
+    """Recover, on a slave."""
+    recovered = opened.recover(int(opened.plane.watermarks.append_offset))
+    return Follower(opened.working_store(Slots(opened.files), recovered))
+
+
+def load(root: Path, log_view: LogView, log_end: int) -> Saved:
+    """The progress on disk. Without a readable one the marks of the whole log count."""
+    try:
+        return load_saved(root, log_view, log_end)
+    except ConfigFileError as error:
+        log.warning("%s: the marks of the whole log tell what was delivered", error)
+        return Saved()
+
+
+def throttled(lines: LogThrottle) -> Callable[[str], None]:
+    """A function that logs a line that may recur at each turn."""
+
+    def write_line(text: str) -> None:
+        if line := lines.line(text, time.monotonic_ns() // 1_000_000):
+            log.warning(line)
+
+    return write_line
+
+
+def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """Run until SIGTERM, or until no message has waited for a while."""
+    try:
+        return serve_files(spec, plane, stop)
+    except TimerFilesFailedError as error:
+        raise RoleError(f"timer: {error}; wheel and TimerLog are rebuilt from the timer topic") from error
+
+
+def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
+    """See serve. Raises TimerFilesFailedError."""
+    role, config = plane.role(spec.role), ConfigWatcher(Path(spec.config_path))
+    opened = open_store(plane, spec.role, config)
+    is_slave = config().broker_role == "SLAVE"
+    made = make_follower(opened) if is_slave else make_delivery(opened, stop)
+    if made is None:
+        return EXIT_CLEAN
+    bound_collections()
+    role.state = STATE_SERVING
+    rests = False
+    while not stop.is_set and not rests:
+        role.progress += 1
+        made.turn()
+        rests = made.may_rest(REST_AFTER_MS)
+    role.state = STATE_STOPPING
+    made.close()
+    if rests and isinstance(made, Delivery):
+        made.rest()
+    opened.files.close()
+    return EXIT_RESTED if rests else EXIT_CLEAN
+
+
+if __name__ == "__main__":
+    sys.exit(run_worker(sys.argv[1:], serve))

@@ -1,0 +1,49 @@
+"""The recovered store of a worker `timer`: what delivery on a master and the follower of a slave both work on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringmq.ipc.plane import Plane
+from ringmq.services.log_view import LogView
+from ringmq.services.republisher import QueueTarget
+from ringmq.timer.core import TimerSettings
+from ringmq.timer.recovery import Recovered
+from ringmq.timer.slots import Slots
+from ringmq.timer.target_index import TargetIndex
+
+
+def wall_ms() -> int:
+    """The clock by which messages are due."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingStore:
+    """Fields that do not change between start and stop. `role` is the number of the worker's role."""
+
+    plane: Plane
+    role: int
+    root: Path
+    queue: QueueTarget
+    """The queue of the timer topic."""
+    log_view: LogView
+    saver_view: LogView
+    """Belongs to the saver's thread."""
+    slots: Slots
+    targets: TargetIndex
+    recovered: Recovered
+    settings: Callable[[], TimerSettings]
+    """Returns the current properties."""
+    log: Callable[[str], None]
+    """Writes a line that may recur at each turn."""
+    wall_ms: Callable[[], int] = wall_ms
+
+    def waits(self, open_ms: int) -> bool:
+        """True if a slot at `open_ms` or later has units. None lies further ahead than the window."""
+        settings = self.settings()
+        ahead_ms = max(open_ms, self.wall_ms()) + (settings.window_slots + 2) * settings.precision_ms
+        return self.slots.next_used(open_ms, ahead_ms) is not None
