@@ -29,6 +29,7 @@ can.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from logging import INFO, WARNING
 
 from ringmq.ha import peer_slots
 from ringmq.ha.control_messages import Identity, LongerSlave, PeerNews
@@ -123,7 +124,7 @@ class MasterCore:
             case Closed(peer=slot, why=why) if slot in self._peers:
                 peer = self._peers.pop(slot)
                 effects = [
-                    Log(f"{peer.name} is gone: {why}", is_of_peer=True),
+                    Log(f"{peer.name} is gone: {why}", WARNING, is_of_peer=True),
                     NotifyControl(PeerNews(peer.host, peer.port, "closed", peer.broker_id, why=why)),
                 ]
             case Tick():
@@ -283,7 +284,8 @@ class MasterCore:
         if peer.mark is None or peer.watch is None or peer.mark.in_sync == mark.in_sync:
             return []
         behind = peer.watch.append_offset - peer.watch.reported_offset
-        return [Log(f"{peer.name} is {'in sync' if mark.in_sync else 'out of sync'}, {behind} bytes behind")]
+        text = f"{peer.name} is {'in sync' if mark.in_sync else 'out of sync'}, {behind} bytes behind"
+        return [Log(text, INFO if mark.in_sync else WARNING)]
 
     def _trust_log(self, peer: MasterPeer) -> list[Effect]:
         """The line about a stock slave that counts. Stock slaves are anonymous: if the list is empty, any host that
@@ -291,7 +293,7 @@ class MasterCore:
         if not self.policy.waits or self.settings.allowed_networks:
             return []
         text = f"sends are answered by reports of {peer.host}, which any host may send: haAllowedNetworks is empty"
-        return [Log(text, is_of_peer=True)]
+        return [Log(text, WARNING, is_of_peer=True)]
 
     def _group(self, replicas: list[Replica]) -> list[Effect]:
         effects: list[Effect] = []
@@ -310,7 +312,7 @@ class MasterCore:
             effects.append(state)
         degraded = not can_meet(self.policy.full(replicas), in_sync)
         if degraded != self._degraded or (self._state and state.replication_state != self._state.replication_state):
-            effects.append(Log(self._group_text(state, degraded)))
+            effects.append(Log(self._group_text(state, degraded), WARNING if degraded else INFO))
         if degraded != self._degraded:
             effects.append(Count(DEGRADED_ENTERED if degraded else DEGRADED_LEFT))
         self._require, self._state, self._degraded = require, state, degraded
@@ -326,10 +328,10 @@ class MasterCore:
 
 
 def _close_peer(peer: MasterPeer, why: str) -> list[Effect]:
-    return [Log(f"the connection of {peer.name} is closed: {why}", is_of_peer=True), Close(peer.slot, why)]
+    return [Log(f"the connection of {peer.name} is closed: {why}", WARNING, is_of_peer=True), Close(peer.slot, why)]
 
 
 def _turn_away(slot: int, host: str, why: str, counter: str) -> list[Effect]:
     """The effects for a peer that no longer has an entry. The line is the same for every connection of the host."""
     text = f"a connection from {host} to the replication port is closed: {why}"
-    return [Log(text, is_of_peer=True), Count(counter), Close(slot, why)]
+    return [Log(text, WARNING, is_of_peer=True), Count(counter), Close(slot, why)]

@@ -5,6 +5,7 @@ first has been stepped. Offsets are of the CommitLog.
 """
 
 from dataclasses import dataclass
+from logging import INFO
 
 from ringmq.ha.control_messages import Identity, News
 from ringmq.ha.log_range import LogRange as LogRange
@@ -136,9 +137,11 @@ class NotifyControl:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write a log line. is_of_peer: any peer can cause this line, so it is throttled apart from other lines."""
+    """Write a log line. level: of `logging`. is_of_peer: any peer can cause this line, so it is throttled apart from
+    other lines."""
 
     text: str
+    level: int = INFO
     is_of_peer: bool = False
 
 

@@ -6,7 +6,7 @@ has a command, or when its slice is over. This module does no work per message.
 
 import errno
 import json
-import sys
+import logging
 import time
 from collections import deque
 from ipaddress import ip_address
@@ -25,6 +25,8 @@ from ringmq.ipc.role_loop import RoleError, opened
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, WorkerSpec
 from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
+
+log = logging.getLogger(__name__)
 
 SLICE_MS = 100
 """Longest time between two progress events of the core."""
@@ -94,7 +96,7 @@ class MasterShell:
             try:
                 taken = command_of(command)
             except MessageError as error:
-                _log(f"a command of control is ignored: {error}")
+                log.error("a command of control is ignored: %s", error)
                 continue
             if isinstance(taken, Identity):
                 self._step(events.Identified(taken))
@@ -153,10 +155,10 @@ class MasterShell:
                 lib.rmq_ha_sender_disconnect(self._sender, peer)
             case events.NotifyControl(news=news):
                 self._notify_control(news)
-            case events.Log(text=text, is_of_peer=is_of_peer):
+            case events.Log(text=text, level=level, is_of_peer=is_of_peer):
                 line = self._of_peers.line(text, _now_ms()) if is_of_peer else text
                 if line is not None:
-                    _log(line)
+                    log.log(level, "%s", line)
             case events.Count(name=name):
                 self._plane.role(lib.RMQ_ROLE_HA).counters[COUNTERS[name]] += 1
 
@@ -200,10 +202,6 @@ def _why(event: Any) -> str:
     if event.why in _FALSE_REPORTS:
         return f"{WHY[event.why]} (offset {int(ffi.cast('int64_t', event.offset))})"
     return f"{WHY[event.why]} ({strerror(event.error)})" if event.error else WHY[event.why]
-
-
-def _log(text: str) -> None:
-    print(f"ringmq: {text}", file=sys.stderr, flush=True)
 
 
 def _now_ms() -> int:

@@ -23,6 +23,7 @@ A slave whose own store takes no bytes makes no attempts, and learns nothing of 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from logging import ERROR, WARNING
 
 from ringmq.ha import handshake
 from ringmq.ha.control_messages import LinkNews
@@ -187,7 +188,7 @@ class SlaveCore:
             return effects
         self._failures, self._alone_since_ms = 0, None
         if not master.ha:
-            return [*effects, Log("no master is known"), *self._wait(now_ms, 0)]
+            return [*effects, Log("no master is known", WARNING), *self._wait(now_ms, 0)]
         told_soon = self.settings.namesrv_addr and not master.broker
         return [*effects, *self._wait(now_ms, MASTER_UNKNOWN_MS if told_soon else 0)]
 
@@ -208,7 +209,7 @@ class SlaveCore:
         effects: list[Effect] = []
         gone_ms, late_ms = self._gone_ms(), self._state_due_ms()
         if gone_ms is not None and now_ms >= gone_ms:
-            effects = [Log(f"no sign of a master for {MASTER_UNKNOWN_MS} ms"), *self._limited(NO_LIMIT)]
+            effects = [Log(f"no sign of a master for {MASTER_UNKNOWN_MS} ms", WARNING), *self._limited(NO_LIMIT)]
         return effects if late_ms is None or now_ms < late_ms else [*effects, *self._tick_state(now_ms)]
 
     def _tick_state(self, now_ms: int) -> list[Effect]:
@@ -309,7 +310,7 @@ class SlaveCore:
     def _restart(self, order: StoreTask, reason: str) -> list[Effect]:
         self.state = "restarting"
         text = f"the store is closed to {order.action} the log at {order.offset}: {reason}"
-        return [Disconnect(text), Log(text), RestartStore(order)]
+        return [Disconnect(text), Log(text, WARNING), RestartStore(order)]
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
@@ -327,7 +328,7 @@ class SlaveCore:
         effects = [*self._limited(confirm_offset), StartTransfer(), Log(text), news]
         if self.settings.allowed_networks and not self.settings.allowed_networks.names(self._ha_host):
             follows = f"haAllowedNetworks does not name master {self._ha_host}: this slave follows it"
-            effects.append(Log(f"{follows}, but cuts its log only if haMasterAddress names the master"))
+            effects.append(Log(f"{follows}, but cuts its log only if haMasterAddress names the master", WARNING))
         return effects
 
     def _tick_transfer(self, now_ms: int) -> list[Effect]:
@@ -380,7 +381,7 @@ class SlaveCore:
         linked = self.state in ("connecting", "handshake", "transfer")
         effects: list[Effect] = [Disconnect(text)] if linked else []
         self.state, self._alone_since_ms = "faulty", None
-        return [*effects, Log(f"no log is received from the master: {text}")]
+        return [*effects, Log(f"no log is received from the master: {text}", ERROR)]
 
     def _limited(self, offset: int) -> list[Effect]:
         offset = max(offset, self._floor)
@@ -394,4 +395,4 @@ class SlaveCore:
         if why == self._last_logged:
             return []
         self._last_logged = why
-        return [Log(why)]
+        return [Log(why, WARNING)]

@@ -5,6 +5,7 @@ the attempt of the event (Disconnect), the event is dropped.
 """
 
 from dataclasses import dataclass
+from logging import INFO
 
 from ringmq.ha.control_messages import News
 from ringmq.ha.handshake import HandshakeAnswer
@@ -205,9 +206,10 @@ class NotifyControl:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Write a log line."""
+    """Write a log line. level: of the module logging."""
 
     text: str
+    level: int = INFO
 
 
 Effect = Connect | Handshake | StartTransfer | Disconnect | AskConfirm | Limit | RestartStore | NotifyControl | Log

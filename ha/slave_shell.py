@@ -8,8 +8,8 @@ or the connection has ended. The shell steps the core (slave_core.py) with the e
 from __future__ import annotations
 
 import json
+import logging
 import os
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +20,7 @@ from ringmq.ha import slave_events as events
 from ringmq.ha.control_messages import Master, MessageError, command_of, news_bytes
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ha.master_calls import MasterCalls
+from ringmq.ha.received_bodies import ReceivedBodies
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE
@@ -31,6 +32,8 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_task import StoreTask, write_task
 from ringmq.store.tail_checksums import tail_checksums
+
+log = logging.getLogger(__name__)
 
 SLICE_MS = 100
 CALL_SLICE_MS = 10
@@ -62,6 +65,7 @@ class SlaveShell:
         self._calling = False
         self._faulty_since_ms: int | None = None
         self._restarting = False
+        self._bodies = ReceivedBodies(self._store_config, plane.role(lib.RMQ_ROLE_HA), int(self._marks.append_offset))
 
     def run(self) -> int:
         """Serve until the clean stop, or until the store has to be closed. Returns the exit status. Raises
@@ -78,6 +82,7 @@ class SlaveShell:
                 self._calling = False
                 self._step(event)
             self._watch_store()
+            self._bodies.step(int(self._marks.append_offset), _now_ms())
             if self._restarting:
                 return EXIT_RESTART_STORE
             if reason == lib.RMQ_RUN_STOPPED:
@@ -100,7 +105,7 @@ class SlaveShell:
             try:
                 order = command_of(data)
             except MessageError as error:
-                _log(str(error))
+                log.error("a command of control is ignored: %s", error)
                 continue
             if isinstance(order, Master):
                 self._step(events.MasterIs(order.ha, order.broker))
@@ -166,8 +171,8 @@ class SlaveShell:
                 self._restart(order)
             case events.NotifyControl(news=news):
                 self._plane.ha_event_put(news_bytes(news))
-            case events.Log(text=text):
-                _log(text)
+            case events.Log(text=text, level=level):
+                log.log(level, "%s", text)
 
     def _start_transfer(self) -> None:
         link = self._calls.take_link()
@@ -233,10 +238,6 @@ def serve_slave(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     shell.close()
     lib.rmq_receiver_close(receiver)
     return status
-
-
-def _log(text: str) -> None:
-    print(f"ringmq: ha: {text}", file=sys.stderr, flush=True)
 
 
 def _now_ms() -> int:

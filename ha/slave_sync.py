@@ -1,6 +1,6 @@
 """Slave synchronisation: the requests of a slave to its master beside the log, and their answers. No IO.
 
-    idle --due--> log's end --> topics --> consumer offsets --> delay offsets --> groups --> idle, until the next pass
+    idle --due--> log's end --> topics --> consumer offsets --> delay offsets --> groups --> timer counts --> idle
                       |          ^  |
      idle <--too short+          +--+ next page
 
@@ -38,6 +38,7 @@ TIMEOUT_MS = {
     RequestCode.GET_ALL_CONSUMER_OFFSET: 3000,
     RequestCode.GET_ALL_DELAY_OFFSET: 3000,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: 30_000,
+    RequestCode.GET_TIMER_METRICS: 3000,
 }
 """The requests of one pass in order, with stock's timeouts. The first request is ours."""
 _ORDER = tuple(TIMEOUT_MS)
@@ -65,7 +66,14 @@ class DelayOffsets:
     text: str
 
 
-Synced = TopicConfigTable | ConsumerOffsets | DelayOffsets | GroupConfigTable
+@dataclass(frozen=True, slots=True)
+class TimerCounts:
+    """The answer to 61, as the text for `timermetrics`."""
+
+    text: str
+
+
+Synced = TopicConfigTable | ConsumerOffsets | DelayOffsets | GroupConfigTable | TimerCounts
 """One whole table of the master."""
 
 
@@ -147,7 +155,10 @@ class SlaveSync:
         """Leave this table out of the pass, because the master has answered with an error."""
         if ask.address == self.master:
             self._is_asking = False
-            self._skip(now_ms)
+            if ask.code == RequestCode.GET_TIMER_METRICS:
+                self._advance(now_ms)  # a stock master with timerWheelEnable=false has none
+            else:
+                self._skip(now_ms)
 
     def failed(self, ask: Ask, now_ms: int) -> None:
         """End the pass, because the master has not answered. The next pass begins after a pause."""
@@ -159,8 +170,7 @@ class SlaveSync:
 
     def _compare_ends(self, answer: RemotingCommand, now_ms: int) -> None:
         try:
-            value = json_body.read_object(answer.body, "HARuntimeInfo")
-            end = json_body.as_integer(value.get("masterCommitLogMaxOffset", 0), "masterCommitLogMaxOffset")
+            end = master_log_end(answer)
         except RemotingError:
             self._end(now_ms + self.period_ms)
             raise
@@ -180,6 +190,8 @@ class SlaveSync:
                 return decode_consumer_offsets(answer.body)
             case RequestCode.GET_ALL_DELAY_OFFSET:
                 return decode_delay_offsets(answer.body)
+            case RequestCode.GET_TIMER_METRICS:
+                return decode_timer_counts(answer.body)
             case RequestCode.GET_ALL_TOPIC_CONFIG:
                 topics = TopicConfigTable.from_json(json_body.read_object(answer.body, "TopicConfigSerializeWrapper"))
                 whole = self._pages.add(dict(topics.topics), topics.data_version, _total(ask.code, answer))
@@ -240,6 +252,12 @@ def _total(code: int, answer: RemotingCommand) -> int | None:
     return None if text is None else json_body.as_integer(text, "total")
 
 
+def master_log_end(answer: RemotingCommand) -> int:
+    """The end of the master's log from its answer to 907. Raises `BadBody`."""
+    value = json_body.read_object(answer.body, "HARuntimeInfo")
+    return json_body.as_integer(value.get("masterCommitLogMaxOffset", 0), "masterCommitLogMaxOffset")
+
+
 def decode_consumer_offsets(body: bytes) -> ConsumerOffsets:
     """Decode the body of the answer to 43. Raises `BadBody`."""
     value = json_body.read_object(body, "ConsumerOffsetSerializeWrapper")
@@ -259,3 +277,13 @@ def decode_delay_offsets(body: bytes) -> DelayOffsets:
     """Decode the body of the answer to 45: a JSON object that stays as it is. Raises `BadBody`."""
     json_body.read_object(body, "DelayOffsetSerializeWrapper")
     return DelayOffsets(body.decode("utf-8", "replace"))
+
+
+def decode_timer_counts(body: bytes) -> TimerCounts:
+    """Decode the body of the answer to 61: a JSON object with counts by topic, that stays as it is. Raises
+    `BadBody`."""
+    value = json_body.read_object(body, "TimerMetricsSerializeWrapper")
+    for topic, metric in json_body.mapping(value, "timingCount").items():
+        if not isinstance(metric, dict) or not isinstance(metric.get("count", 0), int):
+            raise json_body.bad_body(f"timingCount of {str(topic)[:64]!r} has no whole number as count", "timingCount")
+    return TimerCounts(body.decode("utf-8", "replace"))

@@ -1,5 +1,6 @@
 """A master for scenario files: its core, the table of peers, the watermark over it and the waiter."""
 
+import logging
 import re
 
 from ringmq.ha import master_events as events
@@ -72,8 +73,8 @@ class MasterStage:
                 return f"close slave {peer}: {why}"
             case events.NotifyControl(news=news):
                 return f"tell control {type(news).__name__}"
-            case events.Log(text=text):
-                return f"log: {text}"
+            case events.Log(text=text, level=level):
+                return f"log: {text}" if level == logging.INFO else f"log {logging.getLevelName(level).lower()}: {text}"
             case events.Count(name=name):
                 return f"count {name}"
 

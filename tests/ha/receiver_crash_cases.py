@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from crash_cases import SEED, crash_until_hit, in_child, points
+from crash_kit import SEED, crash_until_hit, in_child, points
 from receiver_kit import SlaveKit, frames
 
 from tests.ha.golden_streams import FILE_BYTES, master_log

@@ -1,5 +1,6 @@
 """A slave for scenario files: its core alone, with a snapshot that the story sets."""
 
+import logging
 from dataclasses import replace
 
 from ringmq.ha import slave_events as events
@@ -44,8 +45,8 @@ class SlaveStage:
                 return f"restart the store: {order.action} at {order.offset}"
             case events.NotifyControl(news=news):
                 return f"tell control: {news}"
-            case events.Log(text=text):
-                return f"log: {text}"
+            case events.Log(text=text, level=level):
+                return f"log: {text}" if level == logging.INFO else f"log {logging.getLevelName(level).lower()}: {text}"
 
 
 @phrase(r"tick")

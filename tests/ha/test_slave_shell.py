@@ -3,7 +3,7 @@
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -127,6 +127,31 @@ def test_an_accepted_slave_follows_and_shows_what_its_master_confirms(tmp_path: 
         assert slave.ended() == EXIT_CLEAN
 
 
+def test_a_body_with_a_wrong_crc_is_appended_counted_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = bytearray(master_log()[:LOG_END])
+    log[11] ^= 1  # of the CRC of the first record
+
+    def stream(number: int, first_report: int) -> Iterator[bytes]:
+        yield frames(bytes(log[first_report:]), first_report, FILE_BYTES)
+
+    with (
+        Slave(tmp_path / "store") as slave,
+        FakeMaster(stream) as master,
+        FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
+    ):
+        slave.follow(master, broker)
+        counters = slave.plane.role(lib.RMQ_ROLE_HA).counters
+        wait_until(lambda: slave.marks.append_offset == LOG_END, "the log is here")
+        wait_until(lambda: counters[lib.RMQ_RECEIVE_BAD_BODIES], "the body is found")
+        assert counters[lib.RMQ_RECEIVE_BAD_BODIES] == 1
+    first = tmp_path / "store" / "commitlog" / ("0" * 20)
+    assert first.read_bytes()[:90] == log[:90], "byte for byte"
+    (line,) = [text for text in caplog.messages if "wrong CRC" in text]
+    assert "the record at log offset 0 (topic" in line
+
+
 def test_a_lost_link_shows_nothing_more_until_the_master_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,14 +226,14 @@ def test_no_stream_begins_before_the_name_servers_say_whom_to_ask(
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
 
 
-def test_an_address_that_is_none_fails_the_attempt_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_address_that_is_none_fails_the_attempt_alone(tmp_path: Path, log_text: Callable[[], str]) -> None:
     with (
         Slave(tmp_path / "store") as slave,
         FakeMaster(whole_stream) as master,
         FakeMasterBroker(lambda claim: answer(handshake.ACCEPT)) as broker,
     ):
         assert slave.plane.ha_command_put(command_bytes(Master(master.address, "nonsense")))
-        wait_until(lambda: "no handshake with master nonsense: " in capfd.readouterr().err, "it says what is wrong")
+        wait_until(lambda: "no handshake with master nonsense: " in log_text(), "it says what is wrong")
         assert slave.plane.ha_command_put(command_bytes(Master("")))
         slave.follow(master, broker)
         wait_until(lambda: master.last_report == LOG_END, "the log is here")
@@ -259,7 +284,7 @@ def test_a_held_slave_takes_nothing_and_shows_what_both_have(tmp_path: Path) -> 
 
 
 def test_a_fault_of_the_store_ends_the_link_until_it_is_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_text: Callable[[], str]
 ) -> None:
     monkeypatch.setattr(slave_shell, "FAULT_REST_MS", 50)
     half = 200_000
@@ -275,7 +300,7 @@ def test_a_fault_of_the_store_ends_the_link_until_it_is_over(
         slave.plane.wake(lib.RMQ_ROLE_HA)
         wait_until(lambda: slave.plane.header.replication.link.state == lib.RMQ_HA_FREE, "the link is given up")
         reported = [list(reports) for reports in master.reports]
-        wait_until(lambda: "No space left on device" in capfd.readouterr().err, "it says why")
+        wait_until(lambda: "No space left on device" in log_text(), "it says why")
         assert master.reports == reported and len(reported) == 1
         slave.marks.store_fault = 0
         wait_until(lambda: master.last_report == LOG_END, "it goes on")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.ha.slave_sync import PERIOD_MS, Ask, ConsumerOffsets, DelayOffsets, SlaveSync, Synced
+from ringmq.ha.slave_sync import PERIOD_MS, Ask, ConsumerOffsets, DelayOffsets, SlaveSync, Synced, TimerCounts
+from ringmq.ha.timer_sync import decode_timers
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, decode_frame
@@ -19,9 +20,10 @@ from ringmq.remoting.json_body import write_body
 MASTER = "10.0.0.1:10911"
 TOPICS, OFFSETS = RequestCode.GET_ALL_TOPIC_CONFIG, RequestCode.GET_ALL_CONSUMER_OFFSET
 DELAYS, GROUPS = RequestCode.GET_ALL_DELAY_OFFSET, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-END = RequestCode.GET_BROKER_HA_STATUS
+END, COUNTED = RequestCode.GET_BROKER_HA_STATUS, RequestCode.GET_TIMER_METRICS
 RECORDING = Path(__file__).parents[1] / "golden" / "ha" / "slave-synchronize.jsonl.gz"
 VERSION = DataVersion(3, 0, 1000)
+COUNTS = b'{"dataVersion":{"counter":1},"timingCount":{"T":{"count":-4,"timeStamp":7}}}'
 Master = Callable[[Ask], RemotingCommand]
 
 
@@ -46,6 +48,8 @@ def small_master(ask: Ask) -> RemotingCommand:
             return answer(write_body({"dataVersion": VERSION.to_json(), "groupTopicMap": {}, "offsetTable": table}))
         case RequestCode.GET_ALL_DELAY_OFFSET:
             return answer(b'{"offsetTable":{1:9}}')
+        case RequestCode.GET_TIMER_METRICS:
+            return answer(COUNTS)
     return answer(GroupConfigTable({"G": SubscriptionGroupConfig("G")}, VERSION).encode())
 
 
@@ -64,15 +68,16 @@ def test_a_pass_begins_when_the_master_is_known_and_then_every_10_s() -> None:
     sync = SlaveSync()
     assert sync.due(0) is None
     sync.master_is(MASTER, 5)
-    topics, offsets, delays, groups = run_pass(sync, small_master, 5)
+    topics, offsets, delays, groups, timers = run_pass(sync, small_master, 5)
     assert isinstance(topics, TopicConfigTable)
     assert isinstance(groups, GroupConfigTable)
     assert (list(topics.topics), list(groups.groups)) == (["T"], ["G"])
     assert offsets == ConsumerOffsets(VERSION, {("T", "G"): {0: 5, 1: 7}})
     assert delays == DelayOffsets('{"offsetTable":{1:9}}')
+    assert timers == TimerCounts(COUNTS.decode())
     assert sync.passes == 1
     assert sync.due(5 + PERIOD_MS - 1) is None
-    assert len(run_pass(sync, small_master, 5 + PERIOD_MS)) == 4
+    assert len(run_pass(sync, small_master, 5 + PERIOD_MS)) == 5
 
 
 def test_another_master_is_asked_at_once_and_the_old_ones_answer_counts_no_longer() -> None:
@@ -103,7 +108,7 @@ def test_a_master_that_does_not_answer_is_tried_with_growing_pauses() -> None:
         pauses.append(sync.next_ms - now_ms)
         now_ms = sync.next_ms
     assert pauses == [1000, 2000, 4000, 8000, 10_000, 10_000]
-    assert len(run_pass(sync, small_master, now_ms)) == 4
+    assert len(run_pass(sync, small_master, now_ms)) == 5
 
 
 def test_a_log_end_that_does_not_read_is_asked_for_in_the_next_pass() -> None:
@@ -114,7 +119,7 @@ def test_a_log_end_that_does_not_read_is_asked_for_in_the_next_pass() -> None:
     with pytest.raises(RemotingError):
         sync.answered(ask, answer(b"<html>"), 0)
     assert sync.due(PERIOD_MS - 1) is None
-    assert len(run_pass(sync, small_master, PERIOD_MS)) == 4
+    assert len(run_pass(sync, small_master, PERIOD_MS)) == 5
 
 
 def test_a_refused_table_is_left_out_and_the_others_come() -> None:
@@ -130,7 +135,7 @@ def test_a_refused_table_is_left_out_and_the_others_come() -> None:
                 sync.answered(ask, answer(b"[]"), 0)
         else:
             assert (sync.answered(ask, small_master(ask), 0) is None) == (ask.code == END)
-    assert seen == [END, TOPICS, OFFSETS, DELAYS, GROUPS]
+    assert seen == [END, TOPICS, OFFSETS, DELAYS, GROUPS, COUNTED]
     assert sync.passes == 0, "it was not whole"
     assert sync.due(PERIOD_MS) is not None
 
@@ -210,11 +215,15 @@ def recorded_answers() -> dict[int, list[RemotingCommand]]:
 
 def test_a_recorded_stock_masters_tables_are_understood() -> None:
     recorded = recorded_answers()
-    assert {TOPICS, OFFSETS, DELAYS, GROUPS} <= recorded.keys()
+    assert {TOPICS, OFFSETS, DELAYS, GROUPS, COUNTED, RequestCode.GET_TIMER_CHECK_POINT} <= recorded.keys()
     last = {code: answers[-1] for code, answers in recorded.items()}
     sync = SlaveSync()
     sync.master_is(MASTER, 0)
-    topics, offsets, delays, groups = run_pass(sync, lambda ask: end_of(0) if ask.code == END else last[ask.code], 0)
+    found = run_pass(sync, lambda ask: end_of(0) if ask.code == END else last[ask.code], 0)
+    topics, offsets, delays, groups, counts = found
+    assert isinstance(counts, TimerCounts) and counts.text == last[COUNTED].body.decode()
+    timers = decode_timers(last[RequestCode.GET_TIMER_CHECK_POINT], 1 << 50)
+    assert timers.open_ms > 1_700_000_000_000 and timers.marks_from is None
     assert isinstance(topics, TopicConfigTable)
     assert {"ha-a", "GoldCluster", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX"} <= topics.topics.keys()
     assert topics.topics["SCHEDULE_TOPIC_XXXX"].read_queue_nums == 18
@@ -239,7 +248,7 @@ def test_a_master_that_has_less_log_is_asked_for_no_table() -> None:
     ask = sync.due(2 * PERIOD_MS, 500)
     assert ask is not None
     assert sync.answered(ask, end_of(500), 2 * PERIOD_MS) is None
-    assert len(run_pass(sync, small_master, 2 * PERIOD_MS)) == 4
+    assert len(run_pass(sync, small_master, 2 * PERIOD_MS)) == 5
 
 
 def test_a_master_that_cannot_say_where_its_log_ends_is_believed() -> None:
@@ -248,4 +257,4 @@ def test_a_master_that_cannot_say_where_its_log_ends_is_believed() -> None:
     ask = sync.due(0, 500)
     assert ask is not None
     sync.refused(ask, 0)
-    assert len(run_pass(sync, small_master, 0)) == 4
+    assert len(run_pass(sync, small_master, 0)) == 5
