@@ -1,6 +1,7 @@
 """Appends of bodies that a service has made: a part of the arena cut into slots, requests out, answers in.
 
-The arena of `services` has the slots first, then the ring of `send_back` for copies.
+The arena of `services` has the slots of staged writes first, then those of recalls, then two rings of `send_back` for
+copies: of single requests, of batches.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ SLOTS = 6
 PAGE_BYTES = 4096
 PROPERTIES_BYTES = 4096
 """Bytes of a slot behind the body."""
+RECALL_SLOTS = 256
+RECALLS_BYTES = RECALL_SLOTS * (PROPERTIES_BYTES + 64)
 
 COPIES_BYTES_MIN = 8 << 20
 COPY_PROPERTIES_BYTES = 1 << 16
@@ -29,11 +32,16 @@ T = TypeVar("T")
 
 def arena_bytes(config: BrokerConfig) -> int:
     """Size of the arena. Each slot takes the largest body. Unused pages take no memory."""
-    return slots_bytes(config) + max(COPIES_BYTES_MIN, 2 * (config.max_message_size + COPY_PROPERTIES_BYTES))
+    return slots_bytes(config) + RECALLS_BYTES + 2 * copies_bytes(config)
+
+
+def copies_bytes(config: BrokerConfig) -> int:
+    """Size of a ring for copies. Two of the largest messages fit."""
+    return max(COPIES_BYTES_MIN, 2 * (config.max_message_size + COPY_PROPERTIES_BYTES))
 
 
 def slots_bytes(config: BrokerConfig) -> int:
-    """Size of the slots. The copies' ring is behind them. maxMessageSize needs a restart."""
+    """Size of the slots of staged writes. maxMessageSize needs a restart."""
     slot = config.max_message_size + PROPERTIES_BYTES
     return SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
 
@@ -61,15 +69,24 @@ class AppendResult(Generic[T]):
 
 
 class Appends(Generic[T]):
-    """The access of a service to write. The answer to an append carries its `what`."""
+    """The access of a service to write. The answer to an append carries its `what`.
 
-    def __init__(self, plane: Plane, port: SharedPort, slots_bytes: int) -> None:
+    Its part of the arena begins at `first_byte` and has `size` bytes.
+    """
+
+    def __init__(self, plane: Plane, port: SharedPort, size: int, *, first_byte: int = 0, slots: int = SLOTS) -> None:
         self._plane = plane
         self._port = port.user()
         self._arena = port.arena
-        self._slot_bytes = slots_bytes // SLOTS
-        self._free = list(range(SLOTS))
+        self._first_byte = first_byte
+        self._slot_bytes = size // slots
+        self._free = list(range(slots))
         self._waiting: dict[int, T] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Appends without an answer."""
+        return len(self._waiting)
 
     @property
     def body_bytes_max(self) -> int:
@@ -104,16 +121,18 @@ class Appends(Generic[T]):
         properties: bytes,
         origin: Origin,
         mark: int | None = None,
+        *,
+        is_whole: bool = False,
     ) -> bool:
         """Submit an append of `body` to `queue` (topic id, queue slot, queue id).
 
-        With a `mark`, `body` is that of a batch whose records carry the mark. False if no slot is free or the body
-        exceeds one.
+        With a `mark`, `body` is that of a batch whose records carry the mark. `is_whole`: write adds no pairs of the
+        broker to `properties`. False if no slot is free or the body exceeds one.
         """
         if not self._free or len(body) > self.body_bytes_max or len(properties) > PROPERTIES_BYTES:
             return False
         slot = self._free.pop()
-        at = slot * self._slot_bytes
+        at = self._first_byte + slot * self._slot_bytes
         self._arena[at : at + len(body)] = body
         properties_at = at + self.body_bytes_max
         self._arena[properties_at : properties_at + len(properties)] = properties
@@ -125,6 +144,7 @@ class Appends(Generic[T]):
         request.born_time_ms, request.born_port = origin.born_time_ms, origin.born_port
         ffi.memmove(request.born_host, origin.born_host, len(origin.born_host))
         request.flags = lib.RMQ_APPEND_FLAG_BORN_V6 if len(origin.born_host) == 16 else 0
+        request.flags |= lib.RMQ_APPEND_FLAG_COPY if is_whole else 0
         request.kind = lib.RMQ_APPEND_SINGLE if mark is None else lib.RMQ_APPEND_BATCH
         request.prepared_transaction_offset = mark or 0
         if not self._port.submit(request):

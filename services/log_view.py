@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +43,17 @@ class LogView:
     def crc(self, offset: int, length: int) -> int | None:
         """CRC-32 of a range of the log. None if a byte of it is missing."""
         return window_crc(self._store.commit_log, offset, length)
+
+    def sync(self, offset: int, end_offset: int) -> None:
+        """Write a range of the log to disk, for a service that cannot wait for the next flush. Raises OSError."""
+        files = self._store.commit_log.files
+        while offset < end_offset and (found := files.find(offset)) is not None:
+            descriptor = os.open(files.path(found[0]), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+            offset = found[0] + len(found[1])
 
     def units(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int]]:
         """(commit-log offset, size) of at most `count` readable records of a queue from `queue_offset` on."""

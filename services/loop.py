@@ -18,7 +18,9 @@ from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.slow_requests import DROPPED_COUNTER, SlowRequests
 from ringmq.broker.requests.turns import TurnClock
 from ringmq.ipc.asks import Inbox
+from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.worker import STATE_STOPPING, StopFlag
 from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.remoting.log_throttle import LogThrottle
@@ -52,6 +54,7 @@ class ServiceLoop:
         log: Callable[[str], None],
         *,
         rest_after_ms: int,
+        replies: ReplyQueues | None = None,
         plain: PlainRequests | None = None,
     ) -> None:
         self._plane = plane
@@ -66,7 +69,7 @@ class ServiceLoop:
         self._log = log
         self._rest_after_ms = rest_after_ms
         self._clock = TurnClock()
-        self._replies = ReplyQueues(plane.readers, inbox)
+        self._replies = replies or ReplyQueues(plane.readers, inbox)
         self._refusals = access.Refusals()
         self._slow_requests = SlowRequests()
         latency = plane.header.latency[role][lib.RMQ_SERVICES_LATENCY_ANSWERED]
@@ -93,6 +96,24 @@ class ServiceLoop:
         """Time of the last work."""
 
     # ---- one round ----
+
+    def run(self, stop: StopFlag, now_ms: Callable[[], int], rest: Callable[[], None]) -> int:
+        """Serve until the stop, or until there has been no work for a while: then call `rest`. Return the exit status.
+
+        Askers may give up asks to a worker that does not serve (native/src/asks.h), so its state is serving to its end.
+        """
+        rests = False
+        self._inbox.begin()
+        while not stop.is_set:
+            if self.turn(now_ms()):
+                continue
+            if rests := self.may_rest(now_ms()):
+                rest()
+                break
+            self.park(now_ms())
+        self.close(now_ms(), takes_more=not rests)
+        self._plane.role(self._role).state = STATE_STOPPING
+        return EXIT_RESTED if rests else EXIT_CLEAN
 
     def turn(self, now_ms: int) -> bool:
         """Do one round of work. True if more may follow at once."""

@@ -54,6 +54,7 @@ TICK_MS = 1000
 """Time between two checks for mapped files that retention has deleted. Their blocks are not free until they are
 unmapped.
 """
+WITHOUT_TARGET = (Cause.NO_PAIR, Cause.NO_TOPIC, Cause.NO_QUEUE)
 RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
 
@@ -315,6 +316,8 @@ class Republisher:
             following = int(self.batch.units[done].queue_offset)
         requests = self._native.requests
         made = lib.rmq_record_copies_mark(requests, self.batch.units, done, mark_of(self._role, lane, 0))
+        if made < done:
+            self._log_not_copied(done, lane)
         self.batch.release()
         self.words[SKIPPED] += done - made
         self.words[SUBMITTED] += made
@@ -327,6 +330,18 @@ class Republisher:
                 f"broken invariant: the request ring took {accepted} of {made} copies, with room for all"
             )
         return int(made)
+
+    def _log_not_copied(self, count: int, lane: int) -> None:
+        """Log the first of `count` records that cannot be copied. Records without a target are logged elsewhere."""
+        for number in range(count):
+            cause, detail = int(self._native.copies[number].cause), int(self._native.copies[number].detail)
+            if cause and cause not in WITHOUT_TARGET:
+                offset = int(self.batch.units[number].queue_offset)
+                where = f"source {lane}, offset {offset}"
+                self._log_trouble(
+                    f"skips messages whose records cannot be copied: {Cause(cause).name} {detail} ({where})"
+                )
+                return
 
     def _aim(self, target: QueueTarget) -> None:
         if target == self._aimed:

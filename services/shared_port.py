@@ -7,9 +7,15 @@ from typing import Any, NamedTuple
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port
+from ringmq.native import ffi, lib
 
 USER_SHIFT = 32
 """The bits of a token above these are the number of the user."""
+
+
+TOKEN_MASK = (1 << 64) - (1 << USER_SHIFT)
+NO_TOKEN = 1
+"""No token of a user under TOKEN_MASK."""
 
 
 class Completed(NamedTuple):
@@ -29,10 +35,13 @@ class SharedPort:
     def __init__(self, plane: Plane, number: int) -> None:
         self._port = Port(plane, number)
         self._port.claim()
+        self._plane = plane.struct
         self._users: list[PortUser] = []
+        self._native_token = NO_TOKEN
+        self._found = ffi.new("struct rmq_completion *")
 
     @property
-    def arena(self) -> memoryview:
+    def arena(self) -> Any:
         """The whole arena. The users share it by agreement."""
         return self._port.arena
 
@@ -41,9 +50,16 @@ class SharedPort:
         self._users.append(PortUser(self, self._port, len(self._users)))
         return self._users[-1]
 
+    def native_user(self) -> PortUser:
+        """A new user, the only one of its kind, whose completions a C loop takes. They stay in the rings for it."""
+        user = self.user()
+        self._native_token = user.first_token
+        return user
+
     def collect(self) -> None:
-        """Take the waiting completions."""
-        while found := self._port.take():
+        """Take the waiting completions, up to the first one of the native user in each ring."""
+        found = self._found
+        while lib.rmq_port_take_where(self._plane, self._port.number, TOKEN_MASK, self._native_token, 0, found):
             user = self._users[int(found.token) >> USER_SHIFT]
             token = int(found.token) & (1 << USER_SHIFT) - 1
             user.completed.append(
@@ -57,7 +73,8 @@ class PortUser:
     def __init__(self, shared: SharedPort, port: Port, number: int) -> None:
         self._shared = shared
         self._port = port
-        self._first_token = number << USER_SHIFT
+        self.first_token = number << USER_SHIFT
+        """The number of the user, as its tokens begin with it."""
         self.completed: deque[Completed] = deque()
 
     @property
@@ -83,7 +100,7 @@ class PortUser:
     def submit(self, requests: Any, count: int = 1) -> int:
         """Submit requests whose tokens are below 1 << USER_SHIFT. Returns the number that fitted."""
         for number in range(count):
-            requests[number].token |= self._first_token
+            requests[number].token |= self.first_token
         return self._port.submit(requests, count)
 
     def take(self) -> Completed | None:

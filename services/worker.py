@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import sys
 import time
 from pathlib import Path
 
 from ringmq.broker.config.run_config import store_config
+from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Outbox
 from ringmq.ipc.asks import Asker, Inbox
 from ringmq.ipc.collector import bound_collections
-from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
-from ringmq.ipc.worker import STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import lib
-from ringmq.services.appends import Appends, slots_bytes
+from ringmq.services.appends import RECALL_SLOTS, RECALLS_BYTES, Appends, copies_bytes, slots_bytes
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.loop import ServiceLoop
+from ringmq.services.recalls import Recall, RecallService
+from ringmq.services.send_back.batches import SendBackBatches
 from ringmq.services.send_back.copies import Copies
 from ringmq.services.send_back.gone_messages import GoneMessages
-from ringmq.services.send_back.service import SendBackService
+from ringmq.services.send_back.service import HIDDEN_TOPICS, SendBackService
 from ringmq.services.shared_port import SharedPort
 from ringmq.services.staged.events import Effect
 from ringmq.services.staged.writes import StagedWrites
@@ -31,13 +34,10 @@ from ringmq.services.topics import Topics
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_copy import CopyLimits
 
+log = logging.getLogger(__name__)
+
 REST_AFTER_MS = 30_000
 """Time without work after which the worker ends. Its next start takes some 0.2 s."""
-
-
-def log(text: str) -> None:
-    """Write a log line."""
-    print(f"ringmq: services: {text}", file=sys.stderr, flush=True)
 
 
 def now_ms() -> int:
@@ -45,8 +45,13 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appends[Effect]]:
-    """The loop with all services, the worker's inbox, and its port. A new service is constructed here."""
+def wall_ms() -> int:
+    """The wall clock, by which timer messages are due."""
+    return time.time_ns() // 1_000_000
+
+
+def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Appends[Effect]]:
+    """The loop with all services, and the worker's port. A new service is constructed here."""
     config = ConfigWatcher(Path(spec.config_path))
     port = plane.port_of(spec.role)
     plane.map_arena(port)
@@ -64,51 +69,58 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Inbox, Appen
         appends=appends,
         topic_creator=topic_creator,
         outbox=outbox,
-        tell=log,
+        tell=log.warning,
     )
+    single_copies_at = slots + RECALLS_BYTES
+    copies_at = single_copies_at + copies_bytes(config())
+    limits = CopyLimits(int(plane.header.settings.message_bytes_max))
     send_back = SendBackService(
         log=log_view,
         topics=topics,
         rules=plane.admission_rules,
         config=config,
-        copies=Copies(shared_port, slots, CopyLimits(int(plane.header.settings.message_bytes_max))),
+        copies=Copies(shared_port, (single_copies_at, copies_at), limits),
         control=topic_creator,
         outbox=outbox,
         random=random.randrange,
-        on_gone=GoneMessages(plane.role(spec.role).counters, now_ms, log).add,
+        on_gone=GoneMessages(plane.role(spec.role).counters, now_ms, log.warning).add,
+    )
+    replies = ReplyQueues(plane.readers, inbox)
+    batches = SendBackBatches(
+        plane, spec.role, inbox, shared_port, (copies_at, len(shared_port.arena)), limits, HIDDEN_TOPICS, replies,
+        send_back, lambda: config().slow_request_ms,
+    )  # fmt: skip
+    recalls: Appends[Recall] = Appends(plane, shared_port, RECALLS_BYTES, first_byte=slots, slots=RECALL_SLOTS)
+    recall = RecallService(
+        topics=topics,
+        rules=plane.admission_rules,
+        config=config,
+        appends=recalls,
+        outbox=outbox,
+        wall_ms=wall_ms,
     )
     loop = ServiceLoop(
         plane,
         spec.role,
         inbox,
-        [staged, send_back],
+        [batches, staged, send_back, recall],
         topic_creator,
         outbox,
         config,
         log_view,
-        log,
+        log.warning,
         rest_after_ms=REST_AFTER_MS,
+        replies=replies,
+        plain=batches,
     )
-    return loop, inbox, appends
+    return loop, appends
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Run until SIGTERM, or until there has been no work for a while."""
-    role, rests = plane.role(spec.role), False
-    loop, inbox, appends = make_loop(spec, plane)
+    loop, appends = make_loop(spec, plane)
     bound_collections()
-    inbox.begin()
-    while not stop.is_set:
-        if loop.turn(now_ms()):
-            continue
-        if rests := loop.may_rest(now_ms()):
-            appends.rest()
-            break
-        loop.park(now_ms())
-    # Askers may give up asks to a worker that does not serve (native/src/asks.h), so its state is serving to its end.
-    loop.close(now_ms(), takes_more=not rests)
-    role.state = STATE_STOPPING
-    return EXIT_RESTED if rests else EXIT_CLEAN
+    return loop.run(stop, now_ms, appends.rest)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
+from ringmq.services.delay.levels import known_slots
 from ringmq.services.delay.progress import Progress, following_marks, load_progress, may_have_waiting, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
 from ringmq.services.log_view import LogView
@@ -54,6 +55,8 @@ class Delivery:
         self._lines = LogThrottle(LINES_PER_MINUTE)
         self._republisher = Republisher(plane, role, self._recover, self._log, lanes=len(levels))
         self._found: Progress | None = None
+        self._scanned_end = 0
+        """End of the log in which `_recover` has looked for copies."""
         self._next_due = ffi.new("int64_t *")
         self._creating: set[str] = set()
         self._refused: set[str] = set()
@@ -111,7 +114,7 @@ class Delivery:
             return False
         port, progress = self._republisher.port, self._republisher.progress
         offsets = tuple(map(progress, range(len(self._schedule.levels))))
-        return port.answered and not port.has_answers and offsets == self._saved.offsets
+        return port.answered and not port.has_answers and offsets == self._saved.offsets[: len(offsets)]
 
     def _deliver(self, number: int, now_ms: int) -> None:
         level, republisher = self._schedule.levels[number], self._republisher
@@ -182,11 +185,14 @@ class Delivery:
         """The plane is new: files and the marks in the log say where to go on."""
         log_end = self._republisher.port.settled_end or 0
         if self._found is None:
-            saved = self._load(log_end)
+            on_disk = min(log_end, int(self._plane.watermarks.flushed_offset))
+            saved = loaded = self._load(log_end)
             if self._may_have_waiting(saved):
                 segment_bytes = int(self._plane.header.settings.segment_bytes)
                 saved = yield from following_marks(self._log_view, self._role, saved, log_end, segment_bytes)
-            self._found = replace(saved, log_offset=log_end)
+            # copies behind the checkpoint may not be on disk yet: it is saved once they are
+            self._found = replace(saved, log_offset=on_disk if saved is loaded else log_end)
+            self._scanned_end = log_end
         queue = self._plane.queue(self._schedule.levels[lane].queue_slot)
         offset = min(self._found.offsets[lane], int(queue.max_offset))
         if self._found.has_checkpoint:
@@ -194,7 +200,9 @@ class Delivery:
         return max(int(queue.min_offset), offset)
 
     def _may_have_waiting(self, saved: Progress) -> bool:
-        return may_have_waiting(self._plane, [level.queue_slot for level in self._schedule.levels], saved)
+        """False if the log need not be scanned. Levels that messageDelayLevel has lost count, too: their copies behind
+        the checkpoint have to get into the next one."""
+        return may_have_waiting(self._plane, known_slots(self._plane), saved)
 
     def _load(self, log_end: int) -> Progress:
         levels = len(self._schedule.levels)
@@ -204,31 +212,39 @@ class Delivery:
             self._log(f"{error}: the marks of the whole log tell what was delivered")
             return Progress(0, (0,) * levels, has_checkpoint=False)
 
-    def _snapshot(self) -> Progress | None:
-        """None while it is unknown."""
+    def _snapshot(self, flushed_offset: int) -> Progress | None:
+        """None while it is unknown. `flushed_offset`: end of the log that is on disk, or that will be at a stop."""
         self._republisher.count_passed()
         offsets = tuple(self._republisher.progress(lane) for lane in range(len(self._schedule.levels)))
         if any(offset < 0 for offset in offsets):
             return None
-        if self._found is None:  # the plane has the progress, and a dead worker has saved a checkpoint
-            self._found = self._load(int(self._plane.watermarks.append_offset))
-        found = self._found.log_offset
-        return Progress(max(found, self._republisher.log_offset), offsets)
+        found = self._of_files()
+        scanned = self._scanned_end if self._scanned_end <= flushed_offset else 0
+        log_offset = max(found.log_offset, scanned, self._republisher.log_offset)
+        return Progress(log_offset, offsets + found.offsets[len(offsets) :])
 
     def _save(self, now_ms: int) -> None:
         """Save the newest progress whose copies are on disk, once a second while it changes."""
-        self._unsaved = self._unsaved or self._snapshot()
-        if self._unsaved is None or int(self._plane.watermarks.flushed_offset) < self._unsaved.log_offset:
+        flushed_offset = int(self._plane.watermarks.flushed_offset)
+        self._unsaved = self._unsaved or self._snapshot(flushed_offset)
+        if self._unsaved is None or flushed_offset < self._unsaved.log_offset:
             return
         progress, self._unsaved = self._unsaved, None
-        if self._saved is None or progress.offsets != self._saved.offsets:
+        if progress != self._saved:
             self._write(progress, now_ms)
 
+    def _of_files(self) -> Progress:
+        """The progress of the files. In a new plane, `_recover` has found it."""
+        if self._found is None:
+            self._found = self._load(int(self._plane.watermarks.append_offset))
+        return self._found
+
     def _has_checkpoint(self, now_ms: int) -> bool:
-        """True once this process has saved one: the first copy makes delayOffset.json alone too old to go by."""
-        if self._saved is None:
+        """True once there is one of this log: the first copy makes delayOffset.json alone too old to go by."""
+        if self._saved is None and not self._of_files().has_checkpoint:
             self._save(now_ms)
-        return self._saved is not None
+            return self._saved is not None
+        return True
 
     def _write(self, progress: Progress, now_ms: int) -> None:
         try:
@@ -244,8 +260,8 @@ class Delivery:
         while time.monotonic_ns() < end and not self._republisher.port.answered:
             self._republisher.wait(RETRY_MS)
         self._republisher.collect()
-        progress = self._snapshot()
-        if progress is not None and (self._saved is None or progress.offsets != self._saved.offsets):
+        progress = self._snapshot(int(self._plane.watermarks.append_offset))
+        if progress is not None and progress != self._saved:
             self._write(progress, self._wall_ms())
         self._republisher.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringmq.ipc.plane import Plane
 from ringmq.remoting.names import SCHEDULE_TOPIC
+from ringmq.store.config import DELAY_LEVELS_MAX
 
 
 def schedule_slots(plane: Plane, levels: int) -> list[int]:
@@ -14,3 +15,10 @@ def schedule_slots(plane: Plane, levels: int) -> list[int]:
     if len(found) < levels:
         raise LookupError(f"topic {SCHEDULE_TOPIC} has {len(found)} queues, messageDelayLevel needs {levels}")
     return found
+
+
+def known_slots(plane: Plane) -> list[int]:
+    """The queue slots of the schedule topic, those of levels that messageDelayLevel has lost included."""
+    topic_id = plane.topic_find(SCHEDULE_TOPIC)
+    slots = [None if topic_id is None else plane.queue_find(topic_id, queue_id) for queue_id in range(DELAY_LEVELS_MAX)]
+    return [slot for slot in slots if slot is not None]

@@ -12,9 +12,9 @@ finds marks in its log goes by them alone. Otherwise messages whose copies never
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from ringmq.ipc.ports import parts_of_mark
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.services.log_view import LogView
 from ringmq.services.mark_scan import scan_marks
-from ringmq.store.config_files import load_config, persist_text
+from ringmq.store.config import DELAY_LEVELS_MAX
+from ringmq.store.config_files import ConfigFileError, load_config, persist_text
 from ringmq.store.layout import DELAY_CHECKPOINT_FILE, DELAY_OFFSETS_FILE
+from ringmq.store.sealed_files import load_sealed, persist_sealed
 
 SCAN_STEP_BYTES = 4 << 20
 TAIL_BYTES = 4096
@@ -34,7 +36,10 @@ TAIL_BYTES = 4096
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The next offset of each level, level 1 first, and the log offset below which every copy counts in them."""
+    """The next offset of each level, level 1 first, and the log offset below which every copy counts in them.
+
+    The offsets of levels that messageDelayLevel has lost are kept behind its levels, because it may get them back.
+    """
 
     log_offset: int
     offsets: tuple[int, ...]
@@ -53,14 +58,17 @@ def stock_text(offsets: Sequence[int], version: DataVersion) -> str:
 
 
 def stock_offsets(root: Path, levels: int) -> list[int]:
-    """The offsets of delayOffset.json. 0 for levels that it does not have. Raises ConfigFileError, OSError."""
+    """The offsets of delayOffset.json, at least `levels` of them. 0 for levels that it does not have. Raises
+    ConfigFileError, OSError."""
     return _offsets(load_config(root, DELAY_OFFSETS_FILE).get("offsetTable"), levels)
 
 
 def _offsets(table: Any, levels: int) -> list[int]:
     entries: Mapping[Any, Any] = table if isinstance(table, Mapping) else {}
-    found = (entries.get(level, entries.get(str(level), 0)) for level in range(1, levels + 1))
-    return [offset if isinstance(offset, int) and offset > 0 else 0 for offset in found]
+    found = [entries.get(level, entries.get(str(level), 0)) for level in range(1, DELAY_LEVELS_MAX + 1)]
+    offsets = [offset if isinstance(offset, int) and offset > 0 else 0 for offset in found]
+    count = max((level for level, offset in enumerate(offsets, 1) if offset), default=0)
+    return offsets[: max(levels, count)]
 
 
 def load_progress(root: Path, levels: int, log: LogView, log_end: int) -> Progress:
@@ -69,20 +77,24 @@ def load_progress(root: Path, levels: int, log: LogView, log_end: int) -> Progre
     With a checkpoint of another history of the log, no file counts: both may tell of copies that the log has lost. Then
     the marks of the whole log tell the progress.
     """
-    own = load_config(root, DELAY_CHECKPOINT_FILE)
+    own = load_sealed(root, DELAY_CHECKPOINT_FILE)
     stock = stock_offsets(root, levels)
     if not own:
         return Progress(0, tuple(stock), has_checkpoint=False)
     log_offset = _verified_log_offset(own, log, log_end)
     if log_offset is None:
         return Progress(0, (0,) * levels, has_checkpoint=False)
-    return Progress(log_offset, tuple(map(max, stock, _offsets(own.get("offsets"), levels))))
+    return Progress(log_offset, _later(stock, _offsets(own.get("offsets"), levels)))
+
+
+def _later(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(max, zip_longest(some, others, fillvalue=0)))
 
 
 def may_have_waiting(plane: Plane, slots: Sequence[int], saved: Progress) -> bool:
-    """False if no message can wait in the queues of these slots, so the log need not be scanned. Without a checkpoint,
-    the offsets may be ahead of the log."""
-    for slot, offset in zip(slots, saved.offsets, strict=True):
+    """False if no message can wait in the queues of these slots, level 1 first, so the log need not be scanned. Without
+    a checkpoint, the offsets may be ahead of the log."""
+    for slot, offset in zip_longest(slots, saved.offsets[: len(slots)], fillvalue=0):
         queue = plane.queue(slot)
         known = offset if saved.has_checkpoint else 0
         if int(queue.max_offset) > max(known, int(queue.min_offset)):
@@ -100,28 +112,34 @@ def _verified_log_offset(own: Mapping[str, Any], log: LogView, log_end: int) -> 
 
 def save_progress(root: Path, progress: Progress, log: LogView, now_ms: int) -> None:
     """Write both files. Raises OSError."""
-    known = load_config(root, DELAY_OFFSETS_FILE).get("dataVersion")
+    try:
+        known = load_config(root, DELAY_OFFSETS_FILE).get("dataVersion")
+    except ConfigFileError:
+        known = None  # damaged: it is replaced
     counter = known.get("counter", 0) if isinstance(known, Mapping) else 0
     version = DataVersion((counter if isinstance(counter, int) else 0) + 1, 0, now_ms)
-    table = {level: offset for level, offset in enumerate(progress.offsets, 1) if offset}
+    table = {str(level): offset for level, offset in enumerate(progress.offsets, 1) if offset}
     size = max(0, min(TAIL_BYTES, progress.log_offset - log.bounds().min_offset))
     crc = log.crc(progress.log_offset - size, size) if size else None
     tail = [0, 0] if crc is None else [size, crc]
     value = {"logOffset": progress.log_offset, "tail": tail, "offsets": table}
     persist_text(root, DELAY_OFFSETS_FILE, stock_text(progress.offsets, version))
-    persist_text(root, DELAY_CHECKPOINT_FILE, json.dumps(value, separators=(",", ":")))
+    persist_sealed(root, DELAY_CHECKPOINT_FILE, value)
 
 
 def following_marks(log: LogView, role: int, saved: Progress, log_end: int, segment_bytes: int) -> Steps[Progress]:
-    """The progress that the marks in the log add to the saved one. Without a checkpoint, the marks replace it."""
+    """The progress that the marks in the log add to the saved one. Without a checkpoint, the marks replace it. Without
+    marks, the saved one is returned."""
     offsets = [0] * len(saved.offsets)
     since = max(saved.log_offset, log.bounds().min_offset)
     for found in scan_marks(log, role, since, log_end, segment_bytes=segment_bytes, step_bytes=SCAN_STEP_BYTES):
         for mark, _ in found:
             _, lane, source = parts_of_mark(mark)
-            if lane < len(offsets):
-                offsets[lane] = max(offsets[lane], source + 1)
+            offsets.extend([0] * (lane + 1 - len(offsets)))
+            offsets[lane] = max(offsets[lane], source + 1)
         yield
-    if saved.has_checkpoint or not any(offsets):
-        offsets = list(map(max, saved.offsets, offsets))
+    if not any(offsets):
+        return saved
+    if saved.has_checkpoint:
+        return Progress(log_end, _later(saved.offsets, offsets), saved.has_checkpoint)
     return Progress(log_end, tuple(offsets), saved.has_checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
@@ -21,13 +22,10 @@ from ringmq.services.log_view import LogView
 from ringmq.store.config import parse_delay_levels
 from ringmq.store.message_store import MessageStore
 
+log = logging.getLogger(__name__)
+
 REST_AFTER_MS = 30_000
 """Time without waiting messages after which the worker ends."""
-
-
-def log(text: str) -> None:
-    """Write a log line."""
-    print(f"ringmq: delay: {text}", file=sys.stderr, flush=True)
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
@@ -38,7 +36,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     levels = [Level(delay_ms, slot) for delay_ms, slot in zip(delays, slots, strict=True)]
     log_view = LogView(plane, MessageStore(store_config(config)))
     topics = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
-    delivery = Delivery(plane, spec.role, levels, Path(config.store_path_root_dir), log_view, topics, log)
+    delivery = Delivery(plane, spec.role, levels, Path(config.store_path_root_dir), log_view, topics, log.warning)
     bound_collections()
     role.state = STATE_SERVING
     rests = False

@@ -32,7 +32,6 @@ class RetryTopic:
 class Source:
     """The record that is sent back."""
 
-    topic: str
     reconsume_times: int
 
 
@@ -45,7 +44,6 @@ class SendBack:
     delay_level: int = 0
     unit_mode: bool = False
     times_max: int | None = None
-    origin_topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

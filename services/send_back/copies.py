@@ -26,13 +26,13 @@ class NotCopied(Generic[T]):
 
 
 class Copies(Generic[T]):
-    """The copies of one service. `first_byte`: the start of its part of the arena, which reaches to the end."""
+    """The copies of one service. `arena`: its part of the arena, from the first byte to the one behind the last."""
 
-    def __init__(self, port: SharedPort, first_byte: int, limits: CopyLimits) -> None:
+    def __init__(self, port: SharedPort, arena: tuple[int, int], limits: CopyLimits) -> None:
         self._port = port.user()
         self._arena = port.arena
-        self._first_byte = first_byte
-        self._ring = ArenaRing(len(self._arena) - first_byte)
+        self._first_byte = arena[0]
+        self._ring = ArenaRing(arena[1] - arena[0])
         self._limits = limits
         self._following = 0
         self._oldest: deque[int] = deque()

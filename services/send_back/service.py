@@ -25,6 +25,7 @@ from ringmq.remoting.flags import Perm
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.redirects import Redirect, delay_rule, redirect
+from ringmq.services.send_back.batches import CopyTarget, asked_of, sound_source
 from ringmq.services.send_back.cases import (
     Make,
     Refuse,
@@ -35,13 +36,10 @@ from ringmq.services.send_back.cases import (
     Store,
     StoreNothing,
     decide,
-    version_counts,
 )
 from ringmq.services.send_back.copies import Copies
 from ringmq.services.shared_port import Completed
 from ringmq.services.topics import Topics
-from ringmq.store import layout
-from ringmq.store import record as records
 from ringmq.store.record_copy import Cause, EditKind, From, PairEdit, RecordCopy
 
 BATCH = 256
@@ -94,7 +92,6 @@ class _Waiting:
 
     request: Request
     asked: SendBack
-    is_dead: bool = False
     is_again: bool = False
     made: set[Make] = field(default_factory=set)
 
@@ -143,14 +140,32 @@ class SendBackService:
         if self._waiting_count >= WAITING_MAX:
             remark = f"[OVERLOAD]{WAITING_MAX} messages that are sent back wait already, try again later"
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
-        times_max = header.max_reconsume_times if version_counts(request.command.version) else None
-        asked = SendBack(
-            header.group, header.offset, header.delay_level, bool(header.unit_mode), times_max,
-            header.origin_topic or "",
-        )  # fmt: skip
+        asked = asked_of(header, request.command.version)
         request.command.body = b""
-        self._next.append(_Waiting(request, asked))
+        self.take(request, asked)
         return Wait()
+
+    # ---- SendBackPolicy ----
+
+    def take(self, request: Request, asked: SendBack) -> None:
+        """Take a request. Its answer follows."""
+        self._next.append(_Waiting(request, asked))
+
+    def targets(self, asked: SendBack, source: Source, count: int) -> list[CopyTarget]:
+        """Targets for copies of equal requests, at most `count`. Empty if the requests are not simply stored."""
+        self._now_config = self._config()
+        outcome = decide(asked, self._seen(asked.group, source, frozenset()))
+        if not isinstance(outcome, Store):
+            return []
+        queues = self._queues(outcome)
+        found = (
+            self._target(outcome, self._random(queues) if queues else 0) for _ in range(min(count, max(1, queues)))
+        )
+        return [target for target in found if isinstance(target, CopyTarget)]
+
+    def take_completed(self, request: Request, asked: SendBack, completed: Completed) -> None:
+        """Answer a request whose copy has this completion, or store another copy."""
+        self._answer_completed(_Waiting(request, asked), completed)
 
     @property
     def _waiting_count(self) -> int:
@@ -208,7 +223,7 @@ class SendBackService:
     def _decide(self, waiting: _Waiting, now_ms: int) -> RecordCopy | None:
         asked = waiting.asked
         raw, source = self._source(asked.offset)
-        match decide(asked, self._seen(waiting, source)):
+        match decide(asked, self._seen(asked.group, source, frozenset(waiting.made))):
             case Refuse(code, remark, has_no_record):
                 if has_no_record and 0 <= asked.offset < self._log.bounds().min_offset:
                     self._on_gone()
@@ -221,8 +236,8 @@ class SendBackService:
                 return self._copy(waiting, store, raw)
         return None
 
-    def _seen(self, waiting: _Waiting, source: Source | None) -> Seen:
-        config, group = self._now_config, waiting.asked.group
+    def _seen(self, group: str, source: Source | None, made: frozenset[Make]) -> Seen:
+        config = self._now_config
         retry = self._topics.find(names.retry_topic(group))
         return Seen(
             config.broker_ip1,
@@ -231,7 +246,7 @@ class SendBackService:
             None if retry is None else RetryTopic(bool(retry.perm & Perm.WRITE)),
             self._topics.find(names.dlq_topic(group)) is not None,
             source,
-            frozenset(waiting.made),
+            made,
         )
 
     def _source(self, offset: int) -> tuple[memoryview | None, Source | None]:
@@ -239,30 +254,35 @@ class SendBackService:
         raw = self._log.record(offset)
         if raw is None:
             return None, None
-        result, record = records.parse_record(raw, offset, check_crc=False)
-        if result != records.OK or record is None or record.physical_offset != offset:
-            return None, None
-        if record.topic in HIDDEN_TOPICS or record.transaction_type not in (0, layout.TRANSACTION_COMMIT):
-            return None, None
-        return raw, Source(record.topic, record.reconsume_times)
+        source = sound_source(raw, offset, HIDDEN_TOPICS)
+        return (None, None) if source is None else (raw, source)
 
     def _copy(self, waiting: _Waiting, store: Store, raw: memoryview) -> RecordCopy | None:
-        waiting.is_dead = store.is_dead
+        queues = self._queues(store)
+        target = self._target(store, self._random(queues) if queues else 0)
+        if isinstance(target, str):
+            self._reply(waiting, ResponseCode.SYSTEM_ERROR, target)
+            return None
+        return RecordCopy(
+            raw, *target.queue, edits=target.edits, position=waiting.asked.offset, reconsume_times_added=1
+        )
+
+    def _queues(self, store: Store) -> int:
+        """Number of queues that the copy may go to."""
         topic = self._topics.find(store.topic)
-        queues = 0 if topic is None else min(store.queues, max(topic.read_queues, topic.write_queues))
-        queue_id = self._random(queues) if queues else 0
+        return 0 if topic is None else min(store.queues, max(topic.read_queues, topic.write_queues))
+
+    def _target(self, store: Store, queue_id: int) -> CopyTarget | str:
+        """The target of the copy, or the reason why it has none."""
         target, pairs = self._topics.queue(store.topic, queue_id), DEAD_EDITS if store.is_dead else None
         if target is not None and store.level > 0:
             moved = self._redirect(store, queue_id)
             if moved is None:
-                self._reply(waiting, ResponseCode.SYSTEM_ERROR, f"{NOT_AVAILABLE}: there is no delay level")
-                return None
+                return f"{NOT_AVAILABLE}: there is no delay level"
             target, pairs = self._topics.queue_of(moved.topic_id, moved.queue_id), moved.edits
         if target is None:
-            self._reply(waiting, ResponseCode.SYSTEM_ERROR, f"topic[{store.topic}] has no queue {queue_id}")
-            return None
-        pairs = edits(store.level) if pairs is None else pairs
-        return RecordCopy(raw, *target, edits=pairs, position=waiting.asked.offset, reconsume_times_added=1)
+            return f"topic[{store.topic}] has no queue {queue_id}"
+        return CopyTarget(target, edits(store.level) if pairs is None else pairs)
 
     def _redirect(self, store: Store, queue_id: int) -> Redirect | None:
         """The queue and all edits of a delayed copy. Equal copies share one object, which is compared fast."""

@@ -27,7 +27,7 @@ SYS_BORN_HOST_V6 = lib.RMQ_SYS_BORN_HOST_V6
 CAUSES = {
     lib.RMQ_CAUSE_BATCH_ELEMENT: "an element of the batch is malformed",
     lib.RMQ_CAUSE_BATCH_PAIRS: "properties of an element hold a NUL character or a pair without name or 0x01",
-    lib.RMQ_CAUSE_BATCH_LATER: "an element asks for DELAY > 0, TIMER_* or TRAN_MSG, which are not supported yet",
+    lib.RMQ_CAUSE_BATCH_LATER: "an element asks for DELAY > 0 or TRAN_MSG, which are not supported yet",
     lib.RMQ_CAUSE_MESSAGE_SIZE: "an element, or the whole batch, is too large to be stored",
 }
 

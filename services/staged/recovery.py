@@ -6,7 +6,6 @@ done record, the marks in the log from that commit on show the pieces that are p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from ringmq.services.staged.commit_records import decode_record
 from ringmq.services.staged.commits import StagedCommits
 from ringmq.services.topics import Topics
 from ringmq.store import record as records
-from ringmq.store.config_files import ConfigFileError, load_config, persist_text
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.sealed_files import load_sealed, persist_sealed
 from ringmq.store.staged_table import FILE
 
 RECORDS_PER_STEP = 64
@@ -36,7 +36,7 @@ def load_snapshot(root: Path, core: StagedCommits, log: LogView, log_end: int) -
     rebuilt = f"the table is built again from topic {COMMITS_TOPIC}"
     core.dirty = True  # save again: retention may delete the records that show that the old file is wrong
     try:
-        value = load_config(root, FILE)
+        value = load_sealed(root, FILE)
         min_offset = log.bounds().min_offset
         if is_of_this_log(value, log, min_offset, log_end):
             first, core.dirty = core.load(value, log_end), False
@@ -61,7 +61,7 @@ def save_snapshot(root: Path, log: LogView, value: dict[str, Any]) -> None:
     if "record" in value:
         offset, size = value["record"]
         value = {**value, "record": [offset, size, log.crc(offset, size) or 0]}
-    persist_text(root, FILE, json.dumps(value, separators=(",", ":")))
+    persist_sealed(root, FILE, value)
 
 
 def replay(log: LogView, topics: Topics, core: StagedCommits, first: int) -> Iterator[bool]:

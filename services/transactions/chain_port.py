@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +18,10 @@ from ringmq.services.transactions import records
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.record_copy import Cause, CopyLimits, RecordCopy
 
-CHAINS = 16
+CHAINS = 8
 """Chains in flight."""
+NATIVE_CHAINS: int = lib.RMQ_END_CHAINS
+"""Those of C (`end_chains`), with the numbers behind."""
 COPIES_MAX: int = lib.RMQ_CHAIN_MAX - 1
 PROPERTIES_BYTES_MAX = 1 << 16
 OP_BYTES_MAX = 4096
@@ -37,7 +39,7 @@ def slot_bytes(message_bytes_max: int) -> int:
 
 def arena_bytes(config: Any) -> int:
     """Size of the arena (`PortRow.arena`). Unused pages take no memory."""
-    return CHAINS * slot_bytes(int(config.max_message_size))
+    return (CHAINS + NATIVE_CHAINS) * slot_bytes(int(config.max_message_size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Result:
     """Of the copy."""
     code: int = 0
     remark: str = ""
+    has_no_room: bool = False
+    """True if the copy has more bytes of properties than a record may have."""
 
 
 @dataclass(slots=True)
@@ -87,7 +91,7 @@ class ChainPort:
         self._arena = self.port.arena
         settings = plane.header.settings
         self._limits = CopyLimits(int(settings.message_bytes_max))
-        self._slot_bytes = len(self._arena) // CHAINS
+        self._slot_bytes = len(self._arena) // (CHAINS + NATIVE_CHAINS)
         self._free = list(range(CHAINS))
         self._chains: dict[int, _Chain] = {}
         self._requests = ffi.new("struct rmq_request[]", lib.RMQ_CHAIN_MAX)
@@ -113,7 +117,17 @@ class ChainPort:
         """True if a chain may be submitted."""
         return bool(self._free) and self.port.room >= lib.RMQ_CHAIN_MAX
 
-    def submit(self, items: Sequence[Item], low: int) -> int:
+    def give_chains(self, chains: Any) -> Any:
+        """Give chains behind the own ones to a struct rmq_end_chains. Returns a buffer that lives as long as it."""
+        arena = ffi.from_buffer("uint8_t[]", self._arena, require_writable=True)
+        chains.arena, chains.chain_bytes, chains.first_chain = arena, self._slot_bytes, CHAINS
+        chains.body_bytes_max = self._limits.body_bytes_max
+        chains.properties_bytes_max = self._limits.properties_bytes_max
+        host, chains.host_port = self._store_host
+        chains.host, chains.host_length = host.ljust(16, b"\0"), len(host)
+        return arena
+
+    def submit(self, items: Sequence[Item], low: int | None) -> int:
         """Submit a chain of the first items, as many as fit. Returns their number, 0 if there is no room.
 
         `low`: the offset for the mark of the op record (`records.op_mark`). Items whose record cannot be copied are
@@ -121,7 +135,7 @@ class ChainPort:
         """
         if not self.has_room:
             return 0
-        items = self._fitting(items)
+        items = self.fitting(items)
         slot = self._free[-1]
         start = slot * self._slot_bytes
         copies = [item.copy for item in items if item.copy is not None]
@@ -142,7 +156,8 @@ class ChainPort:
         self._chains[slot] = chain
         return taken
 
-    def _fitting(self, items: Sequence[Item]) -> Sequence[Item]:
+    def fitting(self, items: Sequence[Item]) -> Sequence[Item]:
+        """The first items, as many as one op record may list."""
         op_bytes = 0
         for number, item in enumerate(items[:COPIES_MAX]):
             op_bytes += len(str(item.offset)) + 1
@@ -172,7 +187,7 @@ class ChainPort:
             raise ValueError(f"a copy needs {native.batch.needed} bytes, a chain has {self._slot_bytes}")
         return chain, count, taken
 
-    def _add_op(self, request: Any, offsets: Sequence[int], at: int, low: int) -> None:
+    def _add_op(self, request: Any, offsets: Sequence[int], at: int, low: int | None) -> None:
         body = records.op_body(offsets)
         self._arena[at : at + len(body)] = body
         properties_at = at + len(body)
@@ -188,11 +203,11 @@ class ChainPort:
         request.kind = lib.RMQ_APPEND_SINGLE
         request.prepared_transaction_offset = records.op_mark(low)
 
-    def results(self) -> Iterator[Result]:
-        """The results since the last call."""
+    def results(self, completions: Iterable[Any]) -> Iterator[Result]:
+        """The results since the last call. `completions`: those of the own chains (struct rmq_completion)."""
         while self._refused:
             yield self._refused.popleft()
-        while found := self.port.take():
+        for found in completions:
             slot, number = found.token >> 8, found.token & 0xFF
             chain = self._chains[slot]
             chain.waiting -= 1
@@ -228,7 +243,8 @@ AGAIN = -1
 
 def _cannot_be_copied(item: Item, copy: Any) -> Result:
     remark = f"the half message cannot be copied: {Cause(copy.cause).name} {copy.detail}"
-    return Result(item.key, False, code=SYSTEM_ERROR, remark=remark)
+    has_no_room = Cause(copy.cause) is Cause.PROPERTIES
+    return Result(item.key, False, code=SYSTEM_ERROR, remark=remark, has_no_room=has_no_room)
 
 
 def _refused_results(chain: _Chain) -> Iterator[Result]:

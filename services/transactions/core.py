@@ -17,7 +17,7 @@ waits for its result.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
@@ -33,7 +33,7 @@ LOOK_ENTRIES = 4096
 RENEW_BEHIND = 1_000_000
 """Distance to the end of the half queue at which an open half is copied there. It bounds what a start has to read."""
 EXPIRED = 1, "the transaction has expired: its message is in TRANS_CHECK_MAX_TIME_TOPIC"
-GONE = 1, "the half message was deleted"
+GONE = 1, "the half message is deleted or damaged"
 STORED = 0, ""
 
 R = TypeVar("R")
@@ -71,13 +71,6 @@ class CheckPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
-    """A half message that a producer has sent. Copies do not arrive: the core has made them."""
-
-    half: Half
-
-
-@dataclass(frozen=True, slots=True)
 class Ended(Generic[R]):
     """An end of a transaction that names a copy of its half. `position`: place of the named copy in the log."""
 
@@ -102,7 +95,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The work for a half is in the log. `copy`: half-queue offset of the copy of CHECK and RENEW."""
+    """The work for a half is in the log. `copy`: half-queue offset of the copy of CHECK and RENEW.
+
+    A half whose properties have no room for a count is checked without a copy. Then `copy` is its newest one.
+    """
 
     first: int
     copy: int = -1
@@ -119,12 +115,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Retention has taken the half, so its work cannot be done."""
+    """Retention has taken the half, or its record is damaged, so its work cannot be done."""
 
     first: int
 
 
-Event = Arrived | Ended[R] | BeginRound | Look | Stored | Refused | Lost
+Event = Ended[R] | BeginRound | Look | Stored | Refused | Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +163,9 @@ class Transactions(Generic[R]):
     def __init__(self, policy: Callable[[], CheckPolicy]) -> None:
         self._policy = policy
         self.table = HalfTable()
+        """The owner adds the halves that producers have sent, and not their copies: the core has made those."""
         self._in_flight: dict[int, _InFlight[R]] = {}
+        self._waiting = 0
         self._expired: OrderedDict[int, None] = OrderedDict()
         self._next: int | None = None
         """First offset of the half that the round examines next. None: no round is under way."""
@@ -183,16 +181,25 @@ class Transactions(Generic[R]):
         return len(self._in_flight)
 
     @property
+    def waiting(self) -> int:
+        """Ends without an answer. Any number of them may wait for one half."""
+        return self._waiting
+
+    @property
     def is_full(self) -> bool:
         """True if no more half may arrive."""
         return len(self.table) >= OPEN_MAX
 
+    def restore_expired(self, firsts: Iterable[int]) -> None:
+        """Remember transactions that have expired, the oldest first."""
+        for first in firsts:
+            self._expired[first] = None
+            if len(self._expired) > EXPIRED_MAX:
+                self._expired.popitem(last=False)
+
     def step(self, event: Event[R], now_ms: int) -> Sequence[Effect[R]]:
         """Accept an event. `now_ms`: wall clock."""
         match event:
-            case Arrived(half):
-                self.table.add(half)
-                return ()
             case Ended():
                 return self._ended(event)
             case BeginRound():
@@ -206,17 +213,18 @@ class Transactions(Generic[R]):
                 return self._refused(event)
             case Lost(first):
                 self.table.end(first)
-                return [Answer(end.request, *GONE) for end in self._in_flight.pop(first).ends]
+                return [Answer(end.request, *GONE) for end in self._done(first).ends]
 
     def _ended(self, end: Ended[R]) -> Sequence[Effect[R]]:
         if found := self._in_flight.get(end.first):
             found.ends.append(end)
+            self._waiting += 1
             return ()
         half = self.table.find(end.first)
         if half is None:
             return (Answer(end.request, *(EXPIRED if end.first in self._expired else STORED)),)
         work = Work.COMMIT if end.is_commit else Work.ROLLBACK
-        self._in_flight[end.first] = _InFlight(work, [end])
+        self._begin(end.first, _InFlight(work, [end]))
         return (Submit(work, half, end.position),)
 
     def _look(self, room: int, end: int, now_ms: int) -> Sequence[Effect[R]]:
@@ -237,7 +245,7 @@ class Transactions(Generic[R]):
         else:
             self._next = self.table.following_first(self._next, LOOK_ENTRIES)
         for submit in found:
-            self._in_flight[submit.half.first] = _InFlight(submit.work)
+            self._begin(submit.half.first, _InFlight(submit.work))
         return found
 
     @staticmethod
@@ -249,16 +257,14 @@ class Transactions(Generic[R]):
         return Work.RENEW if half.newest + RENEW_BEHIND < end else None
 
     def _stored(self, first: int, copy: int) -> Sequence[Effect[R]]:
-        done = self._in_flight.pop(first)
+        done = self._done(first)
         match done.work:
             case Work.COMMIT | Work.ROLLBACK:
                 self.table.end(first)
                 return [Answer(end.request, *STORED) for end in done.ends]
             case Work.EXPIRE:
                 self.table.end(first)
-                self._expired[first] = None
-                if len(self._expired) > EXPIRED_MAX:
-                    self._expired.popitem(last=False)
+                self.restore_expired((first,))
                 return [Answer(end.request, *EXPIRED) for end in done.ends]
             case Work.CHECK | Work.RENEW:
                 self.table.move(first, copy, is_check=done.work is Work.CHECK)
@@ -269,10 +275,21 @@ class Transactions(Generic[R]):
                 return (AskProducer(half),)
 
     def _refused(self, event: Refused) -> Sequence[Effect[R]]:
-        done = self._in_flight.pop(event.first)
+        done = self._done(event.first)
         if done.work in (Work.COMMIT, Work.ROLLBACK):
             return [Answer(end.request, event.code, event.remark) for end in done.ends]
         return self._again(done)
+
+    def _begin(self, first: int, work: _InFlight[R]) -> None:
+        self.table.hold(first)
+        self._in_flight[first] = work
+        self._waiting += len(work.ends)
+
+    def _done(self, first: int) -> _InFlight[R]:
+        self.table.release(first)
+        done = self._in_flight.pop(first)
+        self._waiting -= len(done.ends)
+        return done
 
     def _again(self, done: _InFlight[R]) -> Sequence[Effect[R]]:
         return [effect for end in done.ends for effect in self._ended(end)]

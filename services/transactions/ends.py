@@ -3,6 +3,9 @@ does."""
 
 from __future__ import annotations
 
+from enum import Enum
+from typing import NamedTuple
+
 from ringmq.remoting import properties
 from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import ResponseCode
@@ -13,6 +16,41 @@ from ringmq.store.record import Record
 
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 NOT_FOUND = "Find prepared transaction message failed"
+
+
+class Readiness(Enum):
+    """The next step for an end."""
+
+    READY = "its half is looked up now"
+    WAITING = "its half is in the log, and has not arrived yet"
+    FULL = "its half arrives when others have ended, so the end is refused as busy"
+    MISSING = "the log does not reach its half"
+
+
+class Arrival(NamedTuple):
+    """The halves that have arrived. `dispatched` is read before `end`."""
+
+    append_end: int
+    """End of the log."""
+    dispatched: int
+    """End of the part of the log that is in the queues."""
+    end: int
+    """End of the half queue."""
+    arrived: int
+    """End of the part of the half queue that has arrived."""
+    is_full: bool
+    """True if no more half may arrive now."""
+
+
+def readiness(header: EndTransactionRequestHeader, halves: Arrival) -> Readiness:
+    """The next step for this end. No field makes it wait for a half that never arrives."""
+    if header.commit_log_offset >= halves.append_end:
+        return Readiness.MISSING
+    if header.commit_log_offset >= halves.dispatched:
+        return Readiness.WAITING
+    if not halves.arrived <= header.tran_state_table_offset < halves.end:
+        return Readiness.READY
+    return Readiness.FULL if halves.is_full else Readiness.WAITING
 
 
 def read_end(ext_fields: dict[str, str]) -> EndTransactionRequestHeader:

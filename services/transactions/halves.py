@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
@@ -11,9 +11,9 @@ from ringmq.remoting.properties import REAL_QID, REAL_TOPIC
 from ringmq.services.log_view import LogView
 from ringmq.services.topics import Topics
 from ringmq.services.transactions import records
-from ringmq.services.transactions.half_table import Half
+from ringmq.services.transactions.half_table import Half, HalfTable
 from ringmq.store.consume_queue import first_index
-from ringmq.store.queue_reader import DeletedError, QueueReader, QueueReadError, RecordBatch
+from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, QueueReadError, RecordBatch
 from ringmq.store.record import Record
 
 BATCH = 256
@@ -21,7 +21,7 @@ BATCH = 256
 
 def first_behind(plane: Plane, reader: QueueReader, queue_slot: int, position: int) -> int:
     """Offset of the first record of a queue that is behind this position of the log, the queue's end if there is
-    none."""
+    none. A damaged unit may make it smaller, never larger."""
     queue = plane.queue(queue_slot)
 
     def is_behind(offset: int) -> bool:
@@ -29,6 +29,8 @@ def first_behind(plane: Plane, reader: QueueReader, queue_slot: int, position: i
             found = reader.units(queue_slot, offset, 1).units
         except DeletedError:
             return False
+        except DamagedError:
+            return True
         return not found or found[0].commit_log_offset > position
 
     return first_index(int(queue.min_offset), int(queue.max_offset), is_behind)
@@ -42,7 +44,11 @@ class HalfReader:
         self._slot = queue_slot
         self._batch = RecordBatch(BATCH)
         self._view = ffi.new("struct rmq_record_view *")
+        self._firsts, self._born = ffi.new("int64_t[]", BATCH), ffi.new("int64_t[]", BATCH)
+        self._next = ffi.new("uint32_t *")
         self.next_offset = 0
+        self.damaged: int | None = None
+        """The first half-queue offset whose unit was damaged when its half arrived."""
 
     @property
     def end(self) -> int:
@@ -59,24 +65,38 @@ class HalfReader:
         """True if the queue has halves that did not arrive yet."""
         return self.end > self.next_offset
 
-    def arrived(self, say: Callable[[str], None]) -> Iterator[Half]:
-        """The halves of one batch that producers have sent. Copies, which the service made, are left out."""
+    def arrive(self, table: HalfTable, say: Callable[[str], None]) -> None:
+        """Add the halves of one batch that producers have sent. Copies, which the service made, are left out."""
         try:
             count = self._reader.hold(self._batch, self._slot, self.next_offset)
-            for number in range(count):
-                at, size = self._batch.records[number].at, self._batch.units[number].size
-                if lib.rmq_record_parse(at, size, 0, self._view) == lib.RMQ_RECORD_OK:
-                    half = records.sent_half(self._view, at)
-                    if half is not None:
-                        yield half
+            self._next[0] = 0
+            while self._next[0] < count:
+                found = lib.rmq_sent_halves(
+                    self._batch.records, self._batch.units, count, self._next, self._firsts, self._born
+                )
+                table.add_sent(ffi.buffer(self._firsts, 8 * found), ffi.buffer(self._born, 8 * found))
+                if self._next[0] < count:
+                    table.add(self._with_immunity(self._next[0]))
+                    self._next[0] += 1
             self.next_offset = max(self.next_offset, self._batch.next_offset)
         except DeletedError as error:
             say(f"half messages {self.next_offset} to {error.next_offset - 1} were deleted before")
             self.next_offset = max(self.next_offset, error.next_offset)
+        except DamagedError as error:
+            say(f"half message {self.next_offset} is left out until the queue is rebuilt: {error}")
+            self.damaged = self.next_offset if self.damaged is None else self.damaged
+            self.next_offset += 1
         except QueueReadError:  # not confirmed yet, or no file can be mapped now
             pass
         finally:
             self._batch.release()
+
+    def _with_immunity(self, number: int) -> Half:
+        at, size = self._batch.records[number].at, self._batch.units[number].size
+        lib.rmq_record_parse(at, size, 0, self._view)
+        half = records.sent_half(self._view, at)
+        assert half is not None, "C has passed over copies"
+        return half
 
     def at(self, position: int) -> tuple[memoryview, Record] | None:
         """The half message at this position of the log, with its bytes. None if there is none."""
@@ -84,9 +104,22 @@ class HalfReader:
         record = None if data is None else records.half_at(data, position)
         return None if data is None or record is None else (data, record)
 
-    def is_in_queue(self, record: Record) -> bool:
-        """True if the unit of its queue offset leads to this record. No other bytes of the log are a half message."""
-        return self.position(record.queue_offset) == record.physical_offset
+    def is_damaged(self, position: int) -> bool:
+        """True if the place that a unit names is readable. Its half is damaged if `at` finds none there."""
+        bounds = self._log.bounds()
+        is_readable = bounds.min_offset <= position < bounds.confirm_offset
+        return is_readable and self._log.file(position) is not None
+
+    def named(self, position: int) -> Record | None:
+        """The half message at a position that a client has named. None if there is none.
+
+        The unit of its queue offset leads to it. No other bytes of the log are a half message.
+        """
+        data = self._log.record(position)
+        record = None if data is None else records.half_at(data, position, with_body=False)
+        if data is None or record is None or self.position(record.queue_offset) != position:
+            return None
+        return records.half_at(data, position)
 
     def position(self, queue_offset: int) -> int | None:
         """Position in the log of this half. None if retention has taken it."""

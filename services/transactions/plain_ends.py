@@ -1,57 +1,54 @@
-"""Takes ends of transactions out of the inbox, one C call for a batch (`native/src/plain_ends.h`).
+"""Takes plain ends of transactions out of the inbox in C (`native/src/plain_ends.h`), and hands those that C leaves to
+the service.
 
 `decoded` is the twin: it decodes one request as the workers do. An end that is not plain stays in the inbox for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ringmq.broker.requests.records import host_text, request_of
 from ringmq.broker.requests.request import Connection, Request
-from ringmq.ipc.asks import Ask, Inbox
-from ringmq.ipc.plane import Plane
+from ringmq.ipc.asks import Ask
 from ringmq.native import ffi, lib
 from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, SerializeType
 from ringmq.services.transactions import ends
 
-ROOM = 64
-"""Ends that one call takes."""
 _ENCODINGS = {
     lib.RMQ_SERIALISE_JSON: SerializeType.JSON,
     lib.RMQ_SERIALISE_BINARY: SerializeType.ROCKETMQ,
 }
 
 
-class EndTaker(Protocol):
+class EndService(Protocol):
     """The service, as this module needs it."""
 
-    @property
-    def room(self) -> int:
-        """Ends that may begin to wait for an answer."""
+    def take_plain(self, room: int) -> int:
+        """Take plain ends from the front of the inbox. Returns their number."""
+
+    def send_plain(self) -> Iterator[Any]:
+        """Send plain ends whose time has come. Yields those for `take` (struct rmq_plain_end)."""
 
     def take(self, request: Request, header: EndTransactionRequestHeader) -> None:
         """Take an end that is a commit or a rollback. Its answer follows."""
 
 
 class PlainEnds:
-    """Implements PlainRequests of the intake. Without room in the service, ends stay for `on_request`, which refuses
-    them."""
+    """Implements PlainRequests of the intake. Without room in the service, ends stay in the inbox for `on_request`,
+    which refuses them."""
 
-    def __init__(self, plane: Plane, inbox: Inbox, service: EndTaker) -> None:
-        self._plane, self._inbox, self._service = plane, inbox, service
-        self._rows = ffi.new("struct rmq_plain_end[]", ROOM)
+    def __init__(self, service: EndService) -> None:
+        self._service = service
 
     def take(self, room: int, reader_of: Callable[[int, int], int | None], now_ms: int) -> tuple[int, list[Request]]:
         """See PlainRequests."""
-        room = min(room, ROOM, self._service.room)
-        count = lib.rmq_plain_ends_take(self._plane.struct, self._inbox.answerer, self._rows, max(0, room))
+        count = self._service.take_plain(room)
         taken: list[Request] = []
-        for number in range(count):
-            row = self._rows[number]
+        for row in self._service.send_plain():
             reader = reader_of(row.record.role, row.record.role_generation)
             if reader is None:
                 continue

@@ -57,7 +57,6 @@ class ProducerChecks:
         found = None if position is None else self._halves.at(position)
         if found is None:
             return
-        group, frame = check_frame(*found, self._broker_name())
         self._asked += 1
 
         def then(refusal: RequestError | None) -> None:
@@ -65,7 +64,9 @@ class ProducerChecks:
             self._words[lib.RMQ_TRANSACTIONS_CHECKED if refusal is None else lib.RMQ_TRANSACTIONS_UNCHECKED] += 1
 
         try:
+            group, frame = check_frame(*found, self._broker_name())
             self._asks.check(group, frame, time.monotonic_ns() // 1_000_000, then)
         except ValueError as error:
             self._asked -= 1
+            self._words[lib.RMQ_TRANSACTIONS_UNCHECKED] += 1
             self._tell(f"the check of half {half.newest} is not sent: {error}")

@@ -6,12 +6,13 @@
 | copy of a half message | the mark of its lane HALF_LANE with the offset of the first half |
 | copy in TRANS_CHECK_MAX_TIME_TOPIC | the same in EXPIRED_LANE |
 | op record | the mark of OP_LANE: every half below this half-queue offset has ended, or has a newer copy |
+| op record while others are missing (`repairs`) | the mark of REPAIR_LANE with 0 |
 | committed message | position of the half in the log, as of stock |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from ringmq.store.record import Record, parse_properties, parse_record
 from ringmq.store.record_copy import EditKind, From, PairEdit, RecordCopy
 
 ROLE: int = lib.RMQ_ROLE_TRANSACTIONS
-HALF_LANE, OP_LANE, EXPIRED_LANE = range(3)
+HALF_LANE, OP_LANE, EXPIRED_LANE, REPAIR_LANE = range(4)
 GROUP = "CID_RMQ_SYS_TRANS"
 """The group under which stock keeps the progress of the half queue and the op queue."""
 _IMMUNITY = names.CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
@@ -42,7 +43,8 @@ class HalfRecord:
     position: int
     is_stock_copy: bool
     """True if a stock broker has copied it for a check, so its first half is not known."""
-    uniq_key: str
+    origin: int
+    """See `origin_of`."""
 
 
 def _number(text: str | None) -> int | None:
@@ -73,7 +75,15 @@ def half_record(record: Record) -> HalfRecord:
     half = Half(first, record.queue_offset, record.born_time_ms, immunity_of(pairs), checks)
     is_copy = checks > 0 or "TRAN_PREPARED_QUEUE_OFFSET" in pairs
     is_stock_copy = is_copy and not record.prepared_transaction_offset
-    return HalfRecord(half, record.physical_offset, is_stock_copy, pairs.get(names.UNIQ_KEY, ""))
+    return HalfRecord(half, record.physical_offset, is_stock_copy, origin_of(record))
+
+
+def origin_of(record: Record) -> int:
+    """A hash of the parts that copies of a stock broker share with their half. Clients choose UNIQ_KEY and may leave it
+    out, so it names no half alone. The hash is that of this process. A million of the parts would take 450 MB."""
+    pairs = record.properties
+    own = pairs.get(names.PGROUP), pairs.get(names.UNIQ_KEY)
+    return hash((record.born_time_ms, record.born_host, record.body_crc, *own))
 
 
 def sent_half(view: Any, at: Any) -> Half | None:
@@ -88,12 +98,28 @@ def sent_half(view: Any, at: Any) -> Half | None:
     return Half(view.queue_offset, view.queue_offset, view.born_time_ms, immunity_of(known), 0)
 
 
-def half_at(data: bytes | memoryview, position: int) -> Record | None:
-    """The half message at this position of the log. None if there is none."""
-    _, record = parse_record(data)
+def half_at(data: bytes | memoryview, position: int, *, with_body: bool = True) -> Record | None:
+    """The half message at this position of the log. None if there is none. `with_body`: see `parse_record`."""
+    _, record = parse_record(data, with_body=with_body)
     if record is None or record.physical_offset != position or record.topic != layout.HALF_TOPIC:
         return None
     return record
+
+
+def half_of_commit(read: Callable[[int], bytes | memoryview | None], position: int, commit: int) -> Record | None:
+    """The half message at this position of the log, if the record at `commit` is its committed message.
+
+    `read`: the bytes at a position. Copies of committed messages have the bits of a commit and name no half, so 0 means
+    the half at the begin of the log only if born time and body are those of that half.
+    """
+    data = read(position)
+    half = None if data is None else half_at(data, position)
+    if half is None or position:
+        return half
+    copied = read(commit)
+    record = None if copied is None else parse_record(copied)[1]
+    is_its = record and (record.born_time_ms, record.body_crc) == (half.born_time_ms, half.body_crc)
+    return half if is_its else None
 
 
 def op_body(offsets: Sequence[int]) -> bytes:
@@ -107,13 +133,19 @@ def offsets_of_op(body: bytes) -> list[int]:
     return [offset for offset in found if offset is not None]
 
 
-def op_mark(low: int) -> int:
-    """The mark of an op record: no open half has a newest copy below this half-queue offset."""
-    return mark_of(ROLE, OP_LANE, low)
+def op_mark(low: int | None) -> int:
+    """The mark of an op record: no open half has a newest copy below this half-queue offset. None: op records are
+    missing before this one."""
+    return mark_of(ROLE, REPAIR_LANE, 0) if low is None else mark_of(ROLE, OP_LANE, low)
+
+
+def is_repair(record: Record) -> bool:
+    """True for an op record of this project without a low offset."""
+    return parts_of_mark(record.prepared_transaction_offset)[:2] == (ROLE, REPAIR_LANE)
 
 
 def low_of_op(record: Record) -> int | None:
-    """The offset of `op_mark`. None if a stock broker has written the op record."""
+    """The offset of `op_mark`. None if a stock broker has written the op record, or if it has no such offset."""
     role, lane, low = parts_of_mark(record.prepared_transaction_offset)
     return low if (role, lane) == (ROLE, OP_LANE) else None
 

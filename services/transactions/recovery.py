@@ -6,20 +6,26 @@
 3. The records of the half queue from `low` on are open, unless they are done. A copy replaces older ones.
 4. Behind the newest op record, the log may hold records of a chain whose op record a power cut has taken: committed
    messages, and copies. Their halves are done, and their op record has to be made again.
+
+Damaged units and records are passed over. If op records are among them, step 4 begins at the half `low`: what the log
+shows as committed or expired is not published again. A half whose unit is damaged is open again once the queue has been
+rebuilt, so `low` stays below it (`unread`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import names
 from ringmq.services.transactions import records
 from ringmq.services.transactions.half_table import Half
-from ringmq.services.transactions.transaction_log import BATCH, HALVES, OPS, TransactionLog
+from ringmq.services.transactions.transaction_log import BATCH, HALVES, OPS, Damage, TransactionLog
 from ringmq.store.config_files import ConfigFileError, load_config
 
+EXPIRED_READ = 16_384
+"""Expired transactions that a start reads."""
 OFFSETS_FILE = "consumerOffset.json"
 
 
@@ -34,7 +40,15 @@ class Recovered:
     missing: list[int]
     """Half-queue offsets of halves that are done and that no op record lists."""
     renamed: dict[int, int]
-    """Older copy -> newer copy of halves that a stock broker has copied. Its copies do not name their first half."""
+    """Older copy -> newer copy of halves that a stock broker has copied (`StockCopies`)."""
+    stock_origins: dict[int, int]
+    """Origin (`records.origin_of`) -> first offset of open halves that a stock broker has copied."""
+    damaged: list[int]
+    """Half-queue offsets of open halves whose records are damaged."""
+    unread: tuple[int, int] | None
+    """The first and the last half-queue offset whose unit is damaged."""
+    expired: list[int]
+    """First offsets of the transactions that have expired last, the oldest first."""
 
 
 def stock_offset(root: Path) -> int:
@@ -63,25 +77,31 @@ class Recovery:
         low_place = self._log.place(HALVES, low) if low < half_max else self._log.end
         done = bytearray(half_max - low)
         yield from self._read_ops(low, low_place, done)
-        found = Recovered([], half_max, low, [], {})
+        found = Recovered([], half_max, low, [], {}, {}, [], None, [])
         open_halves = yield from self._read_halves(found, done)
-        yield from self._scan_tail(low_place if scan_from < 0 else scan_from, open_halves, found)
+        halves, ops = self._log.damage
+        found.damaged.extend(offset for offset in halves.records if not done[offset - low])
+        found = replace(found, unread=halves.units)
+        knows_ops = scan_from >= 0 and ops == Damage()
+        yield from self._scan_tail(scan_from if knows_ops else low_place, open_halves, found)
         found.halves.extend(sorted(open_halves.values()))
+        for batch in self._log.last_expired(EXPIRED_READ):
+            found.expired.extend(batch)
+            yield
         return found
 
     def _newest_op(self) -> Steps[tuple[int, int, bool]]:
-        """(low, log offset, True if no op record is newer) of this project's newest op record. -1 if there is none.
-
-        Newer ones are those of a stock broker that has had the store since then.
-        """
+        """(low, log offset, True if no stock broker has had the store since then) of the newest op record with a low
+        offset. -1 if there is none."""
         first, newest = self._log.bounds(OPS)
-        end = newest
+        end, is_newest = newest, True
         while end > first:
             begin = max(first, end - BATCH)
             found = [record for batch in self._log.records(OPS, begin, end) for record in batch]
             for record in reversed(found):
                 if (low := records.low_of_op(record)) is not None:
-                    return low, record.physical_offset, record.queue_offset + 1 == newest
+                    return low, record.physical_offset, is_newest
+                is_newest = is_newest and records.is_repair(record)
             end = begin
             yield
         return -1, -1, False
@@ -97,20 +117,22 @@ class Recovery:
 
     def _read_halves(self, to: Recovered, done: bytearray) -> Steps[dict[int, Half]]:
         open_halves: dict[int, Half] = {}
-        firsts: dict[str, int] = {}
-        """UNIQ_KEY -> first half, for copies of a stock broker."""
+        firsts: dict[int, int] = {}
+        """Origin -> first half, for copies of a stock broker."""
         for batch in self._log.records(HALVES, to.low, to.next_offset):
             for record in batch:
                 read = records.half_record(record)
                 half, older = read.half, open_halves.pop(read.half.first, None)
-                if read.is_stock_copy and (first := firsts.get(read.uniq_key)) is not None:
+                if read.is_stock_copy and (first := firsts.get(read.origin)) is not None:
                     older = open_halves.pop(first, None)
                     to.renamed[first] = half.first
                 if older is not None:
                     to.missing.append(older.newest)
                 if not done[half.newest - to.low]:
                     open_halves[half.first] = half
-                    firsts[read.uniq_key] = half.first
+                    if read.is_stock_copy:
+                        to.stock_origins[read.origin] = half.first
+                    firsts[read.origin] = half.first
             yield
         return open_halves
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Answer, Drop, Outbox, Request, Wait
@@ -19,20 +20,26 @@ from ringmq.remoting import names
 from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import RequestError
+from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.topics import Topics
-from ringmq.services.transactions import core, ends, records
+from ringmq.services.transactions import core, ends, finish_times, records
 from ringmq.services.transactions.chain_port import AGAIN, COPIES_MAX, ChainPort, Item, Result
 from ringmq.services.transactions.core import CheckPolicy, Work
+from ringmq.services.transactions.end_chains import EndChains
+from ringmq.services.transactions.ends import Readiness
 from ringmq.services.transactions.half_table import Half
 from ringmq.services.transactions.halves import HalfReader
 from ringmq.services.transactions.named_halves import NamedHalf, NamedHalves
+from ringmq.services.transactions.plain_ends import request_of_row
 from ringmq.services.transactions.producer_checks import ProducerChecks
 from ringmq.services.transactions.recovery import Recovered, Recovery, stock_offset
+from ringmq.services.transactions.repairs import Repairs
+from ringmq.services.transactions.stock_copies import StockCopies
 from ringmq.services.transactions.transaction_log import StoredTransactionLog
-from ringmq.services.transactions.work_items import Refusal, Unread, WorkItems
+from ringmq.services.transactions.work_items import Lost, Refusal, WorkItems
 from ringmq.store.queue_reader import QueueReader, QueueReadError
 
 WAITING_MAX = 16_384
@@ -47,8 +54,10 @@ RETRY_MS = 100
 CLOSE_MS = 2000
 """Time for the results of what was submitted before the worker ends."""
 FILES = 4
+LINES_PER_MINUTE = 10
 HOUR_MS = 3_600_000
 BUSY = "[OVERLOAD]too many transactions are being ended, try again later"
+FULL = f"[OVERLOAD]{core.OPEN_MAX} transactions are open, and this one is behind them: try again later"
 
 _End = tuple[Request, EndTransactionRequestHeader]
 
@@ -74,23 +83,26 @@ class TransactionService:
         self._reader = QueueReader(plane.struct, FILES, FILES)
         self._halves = HalfReader(plane, self._reader, log, topics, half[1])
         self._named = NamedHalves(self._reader, half[1], ENDS_PER_TURN)
-        self._work = WorkItems(self._halves, log, topics, half, asks, tell)
+        self._lines = LogThrottle(LINES_PER_MINUTE)
+        self._work = WorkItems(self._halves, log, topics, half, asks, self._log_line)
         self._arrivals = Arrivals(plane, plane.port_of(role))
         self._port = ChainPort(plane, role, op)
         self._words = plane.role(role).counters
-        self._checks = ProducerChecks(self._halves, asks, self._words, lambda: config().broker_name, tell)
+        self._checks = ProducerChecks(self._halves, asks, self._words, lambda: config().broker_name, self._log_line)
         self._core: core.Transactions[Request] = core.Transactions(self._policy)
+        self._plain = EndChains(plane, role, self._port, self._reader, self._core.table, half, op)
         self._clock = TurnClock(time.monotonic_ns)
         self._recovering: Steps[Recovered] | None = None
         self._is_recovered = False
         self._recover_at_ms = 0
-        self._renamed: dict[int, int] = {}
+        self._stock_copies = StockCopies({}, {})
+        self._unread: int | None = None
+        """The first half-queue offset whose unit was damaged when the worker started."""
         self._asked: deque[_End] = deque()
         self._pending: deque[core.Submit] = deque()
         self._submits: dict[int, core.Submit] = {}
         """By first offset, those in flight."""
-        self._repairs: deque[int] = deque()
-        self._repair_at_ms = 0
+        self._repairs = Repairs()
         self._low = 0
         self._low_at_ms = 0
         self._round_at_ms = 0
@@ -115,11 +127,25 @@ class TransactionService:
     @property
     def room(self) -> int:
         """Ends that may begin to wait for an answer."""
-        return WAITING_MAX - len(self._asked) - self._core.in_flight
+        return WAITING_MAX - len(self._asked) - self._core.waiting
 
     def take(self, request: Request, header: EndTransactionRequestHeader) -> None:
         """Take an end that is a commit or a rollback. Its answer follows when it is stored."""
         self._asked.append((request, header))
+
+    def take_plain(self, room: int) -> int:
+        """Take plain ends from the front of the inbox. Returns their number."""
+        return self._plain.take(min(room, self.room))
+
+    def send_plain(self) -> Iterator[Any]:
+        """Send plain ends whose halves have arrived. Yields those for `take` (struct rmq_plain_end)."""
+        if not self._is_recovered:
+            return
+        now_ns, limit_ms = time.monotonic_ns(), self._settings.slow_request_ms
+        slow_ns = now_ns - limit_ms * 1_000_000 if limit_ms else 0
+        low = self._low if self._repairs.is_last(0) else None
+        op_bytes_max = self._settings.transaction_op_msg_max_size
+        yield from self._plain.send(self._arrival(), low, op_bytes_max, now_ns, self._wall_ms(), slow_ns, self.room)
 
     def turn(self, now_ms: int) -> bool:
         """Do one round. True if more may follow at once."""
@@ -143,15 +169,18 @@ class TransactionService:
     @property
     def is_polling(self) -> bool:
         """True while ends wait for dispatch, or the worker for write."""
-        return bool(self._asked or self._checks.is_waiting or self._pending) or not self._is_recovered
+        waits = self._asked or self._checks.is_waiting or self._pending or self._plain.is_waiting
+        return bool(waits) or not self._is_recovered
 
     @property
     def is_idle(self) -> bool:
         """True if no half is open and nothing is in flight."""
         return (
             self._is_recovered
-            and not (self._asked or self._checks.is_waiting or self._pending or self._repairs or len(self._core.table))
+            and not (self._asked or self._checks.is_waiting or self._pending or self._repairs.is_waiting)
+            and not len(self._core.table)
             and self._port.is_idle
+            and self._plain.is_idle
             and not self._halves.has_more
             and self._saved_low == self._low
         )
@@ -162,7 +191,7 @@ class TransactionService:
         if not self._is_recovered or self._is_saving or now_ms < self._save_at_ms:
             return
         self._look_for_low(now_ms)
-        if self._low == self._saved_low or int(self._plane.watermarks.flushed_offset) < self._port.log_end:
+        if self._low == self._saved_low or int(self._plane.watermarks.flushed_offset) < self._log_end:
             return
         low, self._is_saving, self._save_at_ms = self._low, True, now_ms + LOW_MS
 
@@ -172,20 +201,30 @@ class TransactionService:
                 self._saved_low = low
 
         position = self._halves.position(low)
-        op_offset = self._halves.first_behind(self._op_queue[1], self._port.log_end if position is None else position)
+        op_offset = self._halves.first_behind(self._op_queue[1], self._log_end if position is None else position)
         offsets = {names.HALF_TOPIC: low, names.OP_HALF_TOPIC: op_offset}
         self._asks.commit_offsets(records.GROUP, offsets, time.monotonic_ns() // 1_000_000, then)
+
+    @property
+    def _log_end(self) -> int:
+        return max(self._port.log_end, self._plain.log_end)
 
     def close(self) -> None:
         """Answer the ends in flight, and those that wait: nothing of these is stored."""
         end_ns = time.monotonic_ns() + CLOSE_MS * 1_000_000
-        while not self._port.is_idle and time.monotonic_ns() < end_ns:
+        readers = {reader.role: reader.port for reader in self._plane.readers}
+        rows = self._plain.drop_waiting()
+        while True:
+            self._asked.extend(request_of_row(row, readers[row.record.role], 0) for row in rows)
+            if (self._port.is_idle and self._plain.is_idle) or time.monotonic_ns() >= end_ns:
+                break
             self._plane.arm(self._role)
             if self._port.has_results:
                 self._plane.disarm(self._role)
             else:
                 self._plane.wait(self._role, RETRY_MS)
             self._take_results(0)
+            rows = self.send_plain()
         remark = "[OVERLOAD]the broker stops, try again later"
         for request, _ in self._asked:
             self._outbox.reply(request, request.reply(ResponseCode.SYSTEM_BUSY, remark))
@@ -207,7 +246,8 @@ class TransactionService:
             if end is None or readable < end:
                 return False
             self._arrivals.want(self._half_queue[1])
-            slots = self._half_queue[1], self._op_queue[1]
+            expired = self._work.expired_topic()
+            slots = self._half_queue[1], self._op_queue[1], None if expired is None else expired[1]
             log = StoredTransactionLog(self._plane, self._reader, self._log, slots, end)
             root = Path(self._config().store_path_root_dir)
             self._recovering = Recovery(log).run(stock_offset(root))
@@ -215,7 +255,7 @@ class TransactionService:
             found = self._clock.advance(self._recovering, RECOVER_MS)
         except QueueReadError as error:
             self._recovering, self._recover_at_ms = None, now_ms + RETRY_MS
-            self._tell(f"waits: {error}")
+            self._log_line(f"waits: {error}")
             return False
         if found is not None:
             self._recovered(found, now_ms)
@@ -224,8 +264,17 @@ class TransactionService:
     def _recovered(self, found: Recovered, now_ms: int) -> None:
         self._core.table.load(found.halves)
         self._halves.next_offset, self._low = found.next_offset, found.low
-        self._repairs.extend(found.missing)
-        self._renamed = found.renamed
+        self._repairs = Repairs(found.missing)
+        self._core.restore_expired(found.expired)
+        self._stock_copies = StockCopies(found.renamed, found.stock_origins)
+        for offset in found.damaged:
+            self._count_lost(offset, Lost.DAMAGED)
+        if found.unread is not None:
+            self._unread, last = found.unread
+            self._log_line(
+                f"half messages {self._unread} to {last} cannot be read, as units of their queue are damaged: they are "
+                f"left out until the queue is rebuilt"
+            )
         self._recovering, self._is_recovered = None, True
         self._round_at_ms = now_ms + self._config().transaction_check_interval
 
@@ -235,29 +284,28 @@ class TransactionService:
         self._arrivals.take()
         if self._core.is_full or not self._halves.has_more:
             return False
-        for half in self._halves.arrived(self._tell):
-            self._step(core.Arrived(half))
+        before = self._halves.next_offset
+        self._halves.arrive(self._core.table, self._log_line)
         self._arrivals.want(self._half_queue[1])
-        return True
+        return self._halves.next_offset > before
 
     def _take_ends(self) -> bool:
-        """Hand ends to the core. An end of a half that dispatch has not put into its queue yet waits."""
+        """Hand ends to the core. An end of a half that the core has not read yet waits."""
         waiting: list[_End] = []
         ready: list[_End] = []
-        marks = self._plane.watermarks
-        dispatched, append_end = int(marks.dispatched_offset), int(marks.append_offset)
-        # after `dispatched`: each half in front of it is in the queue, so it has arrived or the queue has more
-        arrived = self._halves.next_offset if self._halves.has_more else None
+        halves = self._arrival()
         taken = min(len(self._asked), ENDS_PER_TURN)
         for _ in range(taken):
             request, header = self._asked.popleft()
-            has_arrived = arrived is None or header.tran_state_table_offset < arrived
-            if has_arrived and header.commit_log_offset < dispatched:
-                ready.append((request, header))
-            elif header.commit_log_offset >= append_end:
-                self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
-            else:
-                waiting.append((request, header))
+            match ends.readiness(header, halves):
+                case Readiness.READY:
+                    ready.append((request, header))
+                case Readiness.WAITING:
+                    waiting.append((request, header))
+                case Readiness.FULL:
+                    self._reply(request, ResponseCode.SYSTEM_BUSY, FULL)
+                case Readiness.MISSING:
+                    self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
         self._asked.extendleft(reversed(waiting))
         for (request, header), named in zip(ready, self._named.of([header for _, header in ready]), strict=True):
             if named is None:
@@ -266,9 +314,13 @@ class TransactionService:
                 self._take_end(request, header, named.first, named)
         return taken > len(waiting)
 
+    def _arrival(self) -> ends.Arrival:
+        marks, halves = self._plane.watermarks, self._halves
+        append_end, dispatched = int(marks.append_offset), int(marks.dispatched_offset)
+        return ends.Arrival(append_end, dispatched, halves.end, halves.next_offset, self._core.is_full)
+
     def _take_unsound_end(self, request: Request, header: EndTransactionRequestHeader) -> None:
-        found = self._halves.at(header.commit_log_offset) if header.commit_log_offset >= 0 else None
-        half = None if found is None or not self._halves.is_in_queue(found[1]) else found[1]
+        half = self._halves.named(header.commit_log_offset) if header.commit_log_offset >= 0 else None
         refused = ends.refusal(header, half, self._settings.transaction_time_out, self._wall_ms())
         if refused is not None or half is None:
             self._reply(request, *(refused or (ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)))
@@ -278,8 +330,10 @@ class TransactionService:
     def _take_end(
         self, request: Request, header: EndTransactionRequestHeader, first: int, named: NamedHalf | None
     ) -> None:
-        while first in self._renamed:
-            first = self._renamed[first]
+        first = self._stock_copies.open_half(first, self._core.table, lambda: self._halves.at(header.commit_log_offset))
+        if self._core.table.is_sent(first):
+            self._asked.append((request, header))
+            return
         is_commit = header.commit_or_rollback == ends.COMMIT
         is_first = first not in self._submits
         self._step(core.Ended(first, is_commit, header.commit_log_offset, request))
@@ -326,55 +380,57 @@ class TransactionService:
 
     def _submit(self, now_ms: int) -> bool:
         worked = False
-        while (self._pending or self._repairs) and self._port.has_room:
+        while (self._pending or self._repairs.is_waiting) and self._port.has_room:
             self._look_for_low(now_ms)
             items = self._items(now_ms)
             if not items:
                 return worked
             self._port.op_bytes_max = self._settings.transaction_op_msg_max_size
-            taken = self._port.submit(items, self._low)
+            repairs = sum(item.key < 0 for item in self._port.fitting(items))
+            taken = self._port.submit(items, self._low if self._repairs.is_last(repairs) else None)
             for item in reversed(items[taken:]):
                 if item.key < 0:
-                    self._repairs.appendleft(item.offset)
+                    self._repairs.give_back(item.offset)
                 else:
                     self._pending.appendleft(self._submits[item.key])
             worked = True
         return worked
 
     def _items(self, now_ms: int) -> list[Item]:
-        items: list[Item] = []
-        while self._repairs and now_ms >= self._repair_at_ms and len(items) < COPIES_MAX:
-            offset = self._repairs.popleft()
-            items.append(Item(_repair_key(offset), offset))
-        later: list[core.Submit] = []
+        items = [Item(_repair_key(offset), offset) for offset in self._repairs.take(COPIES_MAX, now_ms)]
         self._work.begin()
         while self._pending and len(items) < COPIES_MAX:
             submit = self._pending.popleft()
             item = self._item(submit)
             if item is not None:
                 items.append(item)
-            elif submit.half.first in self._submits:
-                later.append(submit)
-        self._pending.extend(later)
         return items
 
     def _item(self, submit: core.Submit) -> Item | None:
-        """None if the work was given up, or if its record cannot be read now: then it is still in `_submits`."""
+        """None if the work was given up."""
         made = self._work.of(submit)
         if isinstance(made, Item):
             return made
         if isinstance(made, Refusal):
             del self._submits[submit.half.first]
             self._step(core.Refused(submit.half.first, made.code, made.remark))
-        elif made is Unread.DELETED:
-            self._give_up(submit.half)
+        else:
+            self._give_up(submit.half, made)
         return None
 
-    def _give_up(self, half: Half) -> None:
-        self._words[lib.RMQ_TRANSACTIONS_LOST] += 1
-        self._tell(f"half message {half.newest} was deleted before its transaction ended")
+    def _give_up(self, half: Half, cause: Lost) -> None:
+        self._count_lost(half.newest, cause)
         del self._submits[half.first]
         self._step(core.Lost(half.first))
+
+    def _count_lost(self, offset: int, cause: Lost) -> None:
+        self._words[lib.RMQ_TRANSACTIONS_LOST] += 1
+        self._log_line(f"half message {offset} {cause.value}")
+
+    def _log_line(self, text: str) -> None:
+        line = self._lines.line(text, time.monotonic_ns() // 1_000_000)
+        if line is not None:
+            self._tell(line)
 
     def _look_for_low(self, now_ms: int) -> None:
         """Find the offset that op records carry as their mark. It may be too small, never too large."""
@@ -382,25 +438,30 @@ class TransactionService:
             return
         self._low_at_ms = now_ms + LOW_MS
         lowest = self._core.table.lowest_newest()
-        self._low = max(self._low, self._halves.next_offset if lowest is None else lowest)
+        bounds = (lowest, self._unread, self._halves.damaged)
+        found = min((bound for bound in bounds if bound is not None), default=self._halves.next_offset)
+        self._low = max(self._low, found)
 
     def _take_results(self, now_ms: int) -> bool:
-        results = list(self._port.results())
+        ended = self._plain.ended
+        results = list(self._port.results(self._plain.collect()))
         for result in results:
             self._on_result(result, now_ms)
-        return bool(results)
+        return bool(results) or self._plain.ended > ended
 
     def _on_result(self, result: Result, now_ms: int) -> None:
         if result.key < 0:
-            if not result.is_stored:
-                self._repairs.append(_repair_key(result.key))
-                self._repair_at_ms = now_ms + RETRY_MS
+            self._repairs.ended(_repair_key(result.key), now_ms, is_stored=result.is_stored)
             return
         submit = self._submits[result.key]
         if not result.is_stored and result.code == AGAIN:
             self._pending.append(submit)
             return
         del self._submits[result.key]
+        if result.has_no_room and submit.work is Work.CHECK:
+            self._log_line("half messages have no room for the count of their checks, so a restart counts from 0 again")
+            self._step(core.Stored(result.key, submit.half.newest))
+            return
         if not result.is_stored:
             self._step(core.Refused(result.key, result.code, result.remark))
             return
@@ -411,6 +472,8 @@ class TransactionService:
         }.get(submit.work)
         if counted is not None:
             self._words[counted] += 1
+            if submit.work is Work.COMMIT:
+                finish_times.count_commit(self._words, self._wall_now_ms - submit.half.born_ms)
         self._step(core.Stored(result.key, result.queue_offset))
 
 

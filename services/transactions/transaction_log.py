@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ringmq.ipc.plane import Plane
@@ -12,11 +13,26 @@ from ringmq.services.log_view import LogView
 from ringmq.services.mark_scan import scan_commits, scan_marks
 from ringmq.services.transactions import records
 from ringmq.services.transactions.halves import first_behind
-from ringmq.store.queue_reader import DeletedError, QueueReader, RecordBatch
+from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, RecordBatch
 from ringmq.store.record import Record, parse_record
 
 SCAN_STEP_BYTES = 4 << 20
 BATCH = 128
+
+
+@dataclass(slots=True)
+class Damage:
+    """The damaged units and records of one queue."""
+
+    units: tuple[int, int] | None = None
+    """The first and the last queue offset whose unit is damaged."""
+    records: list[int] = field(default_factory=list)
+    """Queue offsets whose record is damaged."""
+
+    def add_unit(self, offset: int) -> None:
+        """Note a damaged unit."""
+        first, last = self.units or (offset, offset)
+        self.units = min(first, offset), max(last, offset)
 
 
 class TransactionLog(Protocol):
@@ -24,15 +40,18 @@ class TransactionLog(Protocol):
 
     end: int
     """End of the part of the log that counts."""
+    damage: tuple[Damage, Damage]
+    """The places that `records` has passed over in each queue."""
 
     def bounds(self, queue: int) -> tuple[int, int]:
         """(minimum, maximum) queue offset."""
 
     def records(self, queue: int, offset: int, end: int) -> Iterator[list[Record]]:
-        """The records of a queue in [offset, end), in batches. Deleted ones are passed over. Raises QueueReadError."""
+        """The records of a queue in [offset, end), in batches. Deleted and damaged ones are passed over. Raises
+        QueueReadError."""
 
     def place(self, queue: int, offset: int) -> int:
-        """Log offset of the record at this queue offset, the end of the log if there is none."""
+        """Log offset of the record at this queue offset, the end of the log if there is none, 0 if it is not known."""
 
     def first_behind(self, queue: int, place: int) -> int:
         """Offset of the queue's first record behind this place in the log."""
@@ -43,15 +62,26 @@ class TransactionLog(Protocol):
     def expired(self, since: int) -> Iterator[list[int]]:
         """First offsets of the halves that have expired, from copies from `since` on, in steps."""
 
+    def last_expired(self, count: int) -> Iterator[list[int]]:
+        """First offsets of the halves of the last `count` copies in the queue of expired ones, the oldest first."""
+
 
 HALVES, OPS = range(2)
 
 
 class StoredTransactionLog:
-    """Implements TransactionLog over the store. `slots`: queue slots of half queue and op queue in the plane."""
+    """Implements TransactionLog over the store.
 
-    def __init__(self, plane: Plane, reader: QueueReader, log: LogView, slots: tuple[int, int], end: int) -> None:
-        self._plane, self._reader, self._log, self._slots, self.end = plane, reader, log, slots, end
+    `slots`: queue slots in the plane of the half queue, the op queue, and the queue of expired halves. None: it has
+    none.
+    """
+
+    def __init__(
+        self, plane: Plane, reader: QueueReader, log: LogView, slots: tuple[int, int, int | None], end: int
+    ) -> None:
+        self._plane, self._reader, self._log, self.end = plane, reader, log, end
+        self._slots, self._expired_slot = slots[:2], slots[2]
+        self.damage = Damage(), Damage()
         self._batch = RecordBatch(BATCH)
         self._steps = {
             "segment_bytes": int(plane.header.settings.segment_bytes),
@@ -60,17 +90,28 @@ class StoredTransactionLog:
 
     def bounds(self, queue: int) -> tuple[int, int]:
         """See TransactionLog."""
-        entry = self._plane.queue(self._slots[queue])
-        return int(entry.min_offset), int(entry.max_offset)
+        return self._bounds(self._slots[queue])
 
     def records(self, queue: int, offset: int, end: int) -> Iterator[list[Record]]:
         """See TransactionLog."""
+        return self._records(self._slots[queue], offset, end, self.damage[queue])
+
+    def _bounds(self, slot: int) -> tuple[int, int]:
+        entry = self._plane.queue(slot)
+        return int(entry.min_offset), int(entry.max_offset)
+
+    def _records(self, slot: int, offset: int, end: int, damage: Damage) -> Iterator[list[Record]]:
         while offset < end:
             found: list[Record | None] = []
             try:
-                count = self._reader.hold(self._batch, self._slots[queue], offset)
+                count = self._reader.hold(self._batch, slot, offset)
                 found = [self._parsed(number) for number in range(count)]
+                offsets = (int(self._batch.units[at].queue_offset) for at, one in enumerate(found) if one is None)
+                damage.records += [bad for bad in offsets if bad < end]
                 offset = max(self._batch.next_offset, offset + 1)
+            except DamagedError:
+                damage.add_unit(offset)
+                offset += 1
             except DeletedError as error:
                 offset = max(error.next_offset, offset + 1)
             finally:
@@ -85,7 +126,7 @@ class StoredTransactionLog:
         """See TransactionLog."""
         try:
             found = self._reader.units(self._slots[queue], offset, 1).units
-        except DeletedError:
+        except (DeletedError, DamagedError):
             return 0
         return found[0].commit_log_offset if found else self.end
 
@@ -96,8 +137,7 @@ class StoredTransactionLog:
     def commits(self, since: int) -> Iterator[list[Record]]:
         """See TransactionLog."""
         for places in scan_commits(self._log, self._since(since), self.end, **self._steps):
-            found = ((place, self._log.record(place)) for place in places)
-            halves = (records.half_at(data, place) for place, data in found if data is not None)
+            halves = (records.half_of_commit(self._log.record, half, commit) for half, commit in places)
             yield [half for half in halves if half is not None]
 
     def expired(self, since: int) -> Iterator[list[int]]:
@@ -105,6 +145,15 @@ class StoredTransactionLog:
         for marks in scan_marks(self._log, records.ROLE, self._since(since), self.end, **self._steps):
             parts = (parts_of_mark(mark) for mark, _ in marks)
             yield [first for _, lane, first in parts if lane == records.EXPIRED_LANE]
+
+    def last_expired(self, count: int) -> Iterator[list[int]]:
+        """See TransactionLog."""
+        if self._expired_slot is None:
+            return
+        begin, end = self._bounds(self._expired_slot)
+        for batch in self._records(self._expired_slot, max(begin, end - count), end, Damage()):
+            parts = (parts_of_mark(record.prepared_transaction_offset) for record in batch)
+            yield [first for role, lane, first in parts if (role, lane) == (records.ROLE, records.EXPIRED_LANE)]
 
     def _since(self, since: int) -> int:
         return max(since, self._log.bounds().min_offset)

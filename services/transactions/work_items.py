@@ -22,13 +22,14 @@ from ringmq.services.transactions.named_halves import NamedHalf
 from ringmq.store.record_copy import RecordCopy
 
 NO_TARGET = "the topic or the queue of the message is gone"
+UNREAD = "[OVERLOAD]the half message cannot be read now, try again later"
 
 
-class Unread(Enum):
-    """A half without an item."""
+class Lost(Enum):
+    """The reason why a half never has an item."""
 
-    LATER = "its record cannot be read now"
-    DELETED = "retention has taken it"
+    DELETED = "was deleted before its transaction ended"
+    DAMAGED = "is damaged, and its transaction cannot end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class WorkItems:
         """Begin a batch: look for each target again."""
         self._targets.clear()
 
-    def of(self, submit: core.Submit) -> Item | Refusal | Unread:
+    def of(self, submit: core.Submit) -> Item | Refusal | Lost:
         """The item of a piece of work."""
         half = submit.half
         if submit.work is Work.ROLLBACK:
@@ -78,12 +79,12 @@ class WorkItems:
         target, data = self._targets[place], self._log.record(named.position)
         return None if target is None or data is None else records.commit_copy(data, named.position, target)
 
-    def _copy(self, submit: core.Submit) -> RecordCopy | Refusal | Unread:
+    def _copy(self, submit: core.Submit) -> RecordCopy | Refusal | Lost:
         half = submit.half
         position = submit.position if submit.position >= 0 else self._halves.position(half.newest)
         found = None if position is None else self._halves.at(position)
         if found is None:
-            return Unread.DELETED if half.newest < self._halves.first else Unread.LATER
+            return self._unread(half.newest, position)
         data, record = found
         if submit.work is Work.COMMIT:
             target = self._halves.target(record)
@@ -97,9 +98,20 @@ class WorkItems:
             return records.expired_copy(data, half.first, target)
         return records.half_copy(data, half.first, self._half_queue, is_check=submit.work is Work.CHECK)
 
+    def _unread(self, newest: int, position: int | None) -> Refusal | Lost:
+        if newest < self._halves.first:
+            return Lost.DELETED
+        if position is not None and self._halves.is_damaged(position):
+            return Lost.DAMAGED
+        return Refusal(ResponseCode.SYSTEM_BUSY, UNREAD)
+
+    def expired_topic(self) -> tuple[int, int, int] | None:
+        """The queue of expired halves, if its topic has been made."""
+        return self._topics.queue(names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
+
     def expired_queue(self) -> tuple[int, int, int] | None:
         """The queue of expired halves. None while control makes its topic."""
-        target = self._topics.queue(names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
+        target = self.expired_topic()
         if target is None and not self._creating:
             self._creating = True
 

@@ -3,6 +3,7 @@
 Each record comes once and in order, whichever processes die. `docs/adding-a-service.md` walks through this file.
 """
 
+import logging
 import sys
 import time
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.native import lib
 from ringmq.services.republisher import QueueTarget, Republisher, find_target, following_copies
 from ringmq.store.queue_reader import QueueReader
+
+log = logging.getLogger(__name__)
 
 SOURCE, TARGET = "EchoSource", "EchoTarget"
 DELAY_MS = 1000
@@ -80,7 +83,7 @@ class Shell:
 
     def __init__(self, plane: Plane, role: int, source: QueueTarget, target: QueueTarget) -> None:
         self._plane, self._role, self._source, self._target = plane, role, source, target
-        self._republisher = Republisher(plane, role, self._recover, self._log)
+        self._republisher = Republisher(plane, role, self._recover, log.warning)
 
     def turn(self) -> None:
         """Take completions, look at the source, do what the core says."""
@@ -101,10 +104,6 @@ class Shell:
     def _recover(self, reader: QueueReader, lane: int) -> Steps[int]:
         """The plane is new: the copies on disk say where to go on."""
         return following_copies(self._plane, reader, self._target.queue_slot, self._role, lane)
-
-    @staticmethod
-    def _log(text: str) -> None:
-        print(f"{time.strftime('%H:%M:%S')} ringmq: echo {text}", file=sys.stderr, flush=True)
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from crash_cases import in_child, points
+from crash_kit import in_child, points
 from kit_plane import ROLE, KitPlane
 from plane_kit import ARENA_BYTES, SLICE_NS, Kit
 

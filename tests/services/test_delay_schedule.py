@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.broker.requests.turns import finish
+from ringmq.ipc.ports import mark_of
 from ringmq.native import ffi, lib
 from ringmq.remoting.config_beans import DataVersion
-from ringmq.services.delay.progress import Progress, load_progress, save_progress, stock_text
+from ringmq.services.delay.progress import Progress, following_marks, load_progress, save_progress, stock_text
 from ringmq.services.delay.schedule import IDLE_MS, LOOK_MS, Level, Schedule, WaitingUnit, due_units
 from ringmq.services.log_view import LogBounds, LogView
-from ringmq.store.config_files import load_config
+from ringmq.store.config_files import ConfigFileError, load_config
 from tests.store.copy_kit import stored
 
 HOUR_MS = 3_600_000
@@ -100,6 +102,9 @@ class Log(LogView):
             return None
         return zlib.crc32(self._data[offset : offset + length]) & 0x7FFFFFFF
 
+    def file(self, offset: int) -> tuple[int, bytes]:
+        return 0, self._data
+
 
 UNKNOWN = Progress(0, (0, 0, 0), has_checkpoint=False)
 
@@ -109,7 +114,7 @@ def test_progress_on_disk(tmp_path: Path) -> None:
     assert load_progress(tmp_path, 3, log, 100) == UNKNOWN
     save_progress(tmp_path, Progress(100, (7, 0, 9)), log, T0)
     assert load_progress(tmp_path, 3, log, 100) == Progress(100, (7, 0, 9))
-    assert load_progress(tmp_path, 2, log, 200) == Progress(100, (7, 0))
+    assert load_progress(tmp_path, 2, log, 200) == Progress(100, (7, 0, 9)), "level 3 may come back"
     assert load_progress(tmp_path, 3, log, 99) == UNKNOWN, "a power cut has taken copies"
     (tmp_path / "config" / "delayOffset.json").write_text(stock_text((8, 2, 1), DataVersion(1, 0, T0)))
     assert load_progress(tmp_path, 3, log, 100) == Progress(100, (8, 2, 9)), "a stock broker had the store"
@@ -129,6 +134,26 @@ def test_a_checkpoint_counts_for_its_own_log_alone(tmp_path: Path) -> None:
     assert load_progress(tmp_path, 3, Log(bytes(range(200)) * 50, 8999), 10_000) == UNKNOWN, "not to be verified"
     (tmp_path / "config" / "ringmqDelayOffset.json").write_text('{"logOffset":9000,"tail":[9001,0],"offsets":{}}')
     assert load_progress(tmp_path, 3, log, 10_000) == UNKNOWN
+
+
+def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    for name in ("delayOffset.json", "delayOffset.json.bak"):
+        (tmp_path / "config" / name).write_text("{torn")
+    log = Log(bytes(range(200)))
+    with pytest.raises(ConfigFileError):
+        load_progress(tmp_path, 3, log, 100)
+    save_progress(tmp_path, Progress(100, (7, 0, 9)), log, T0)
+    assert load_progress(tmp_path, 3, log, 100) == Progress(100, (7, 0, 9))
+
+
+def test_marks_of_lost_levels_count() -> None:
+    """The copies of a level behind the checkpoint, which a broker with fewer levels replaces."""
+    role, data = lib.RMQ_ROLE_DELAY, b""
+    for lane, source in ((0, 7), (3, 5), (3, 6)):
+        data += stored(physical_offset=len(data), prepared=mark_of(role, lane, source))
+    found = finish(following_marks(Log(data), role, Progress(0, (2, 9)), len(data), 1 << 20))
+    assert found == Progress(len(data), (8, 9, 0, 7))
 
 
 def test_the_text_is_stocks() -> None:

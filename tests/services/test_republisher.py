@@ -1,5 +1,6 @@
 """The republisher over real roles: each record once and in order, with its edits and its mark."""
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -121,6 +122,7 @@ def test_a_record_that_cannot_be_copied_is_counted(tmp_path: Path) -> None:
     bench.finish()
     assert bench.bodies() == [body for body in bench.kept if int(body) not in (0, 5, 6, 699)]
     assert (bench.word(SKIPPED), bench.word(SUBMITTED)) == (4, 696)
+    assert "records cannot be copied: NUL 0 (source 0, offset 0)" in bench.said[0]
     bench.republisher.close()
 
 
@@ -369,3 +371,11 @@ def iter_zero() -> Steps[int]:
     """Nothing was published before."""
     yield
     return 0
+
+
+def test_the_collector_may_clear_a_republisher_in_a_cycle(tmp_path: Path) -> None:
+    """CPython 3.11 crashes when its collector clears a memoryview that `ffi.from_buffer` holds."""
+    bench = Bench(tmp_path, records=1)
+    held = ffi.from_buffer(bench.republisher.port.arena, require_writable=True)
+    kinds = [type(one) for one in gc.get_referents(held)]
+    assert kinds and memoryview not in kinds

@@ -25,7 +25,7 @@ from ringmq.services.topics import NO_LIMIT, GroupRetry
 from ringmq.store.record_copy import EditKind, PairEdit
 
 ASKED = SendBack("G", 100)
-SEEN = Seen("10.0.0.1", True, GroupRetry(2, 16), RetryTopic(True), False, Source("T", 0))
+SEEN = Seen("10.0.0.1", True, GroupRetry(2, 16), RetryTopic(True), False, Source(0))
 BOTH = frozenset((Make(dead=False), Make(dead=True)))
 LONG = "g" * 123
 
@@ -52,17 +52,17 @@ ROWS: list[tuple[str, SendBack, Seen, Outcome]] = [
     ("a retry", ASKED, SEEN, retry(3)),
     ("a retry", replace(ASKED, group=LONG), SEEN, Store("%RETRY%" + LONG, 3, 2)),
     ("a retry", replace(ASKED, delay_level=7), SEEN, retry(7)),
-    ("a retry", ASKED, replace(SEEN, source=Source("T", 15)), retry(18)),
-    ("a retry", ASKED, replace(SEEN, source=Source("T", 15), group=GroupRetry(2, NO_LIMIT)), retry(18)),
-    ("a retry", replace(ASKED, times_max=20), replace(SEEN, source=Source("T", 16)), retry(19)),
-    ("a retry", ASKED, replace(SEEN, source=Source("T", -4)), retry(-1)),
+    ("a retry", ASKED, replace(SEEN, source=Source(15)), retry(18)),
+    ("a retry", ASKED, replace(SEEN, source=Source(15), group=GroupRetry(2, NO_LIMIT)), retry(18)),
+    ("a retry", replace(ASKED, times_max=20), replace(SEEN, source=Source(16)), retry(19)),
+    ("a retry", ASKED, replace(SEEN, source=Source(-4)), retry(-1)),
     ("a retry", replace(ASKED, times_max=(1 << 31) - 1),
-     replace(SEEN, source=Source("T", (1 << 31) - 2)), retry(-(1 << 31) + 1)),
+     replace(SEEN, source=Source((1 << 31) - 2)), retry(-(1 << 31) + 1)),
     ("the dead letter topic may be made", replace(ASKED, delay_level=-1), SEEN, Make(dead=True)),
     ("no dead letter topic", replace(ASKED, delay_level=-1), replace(SEEN, asked=BOTH),
      Refuse(1, "topic[%DLQ%G] not exist")),
     ("a dead letter", replace(ASKED, delay_level=-1), replace(SEEN, has_dead_letter_topic=True), DEAD),
-    ("a dead letter", ASKED, replace(SEEN, source=Source("T", 16), has_dead_letter_topic=True), DEAD),
+    ("a dead letter", ASKED, replace(SEEN, source=Source(16), has_dead_letter_topic=True), DEAD),
     ("a dead letter", replace(ASKED, times_max=0, delay_level=5), replace(SEEN, has_dead_letter_topic=True), DEAD),
     ("a dead letter", replace(ASKED, times_max=-1), replace(SEEN, has_dead_letter_topic=True), DEAD),
 ]  # fmt: skip

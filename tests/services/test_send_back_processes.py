@@ -2,7 +2,9 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,28 @@ def test_levels_and_limits(
     assert message.properties["DELAY"] == stored_level
 
 
+def test_batches_make_the_copies_of_single_requests(broker: RunningBroker, client: RawClient) -> None:
+    """A request with a letter beyond ASCII takes the way of single requests, its twin that of batches."""
+    make_group(client, "G_twin", queues=2, times=3)
+    offsets = [sent(client, b"%d" % number, {"KEYS": f"k{number}", "DELAY": "0"}) for number in range(6)]
+    asked = [(offset, level) for offset in offsets for level in (0, 1, 4, -1)]
+    for note in ("n\xf6te", "note"):
+        for opaque, (offset, level) in enumerate(asked, 7000):
+            fields = {"offset": str(offset), "group": "G_twin", "delayLevel": str(level), "originMsgId": note}
+            client.send_bytes(encode_frame(RemotingCommand.request(BACK, fields, opaque=opaque)))
+        answers = [client.receive() for _ in asked]
+        assert [(answer.code, answer.remark) for answer in answers if answer is not None] == [(0, None)] * len(asked)
+    for topic, queues, count in ((retry_topic("G_twin"), 2, 36), (dlq_topic("G_twin"), 1, 12)):
+        found = Counter(
+            (
+                bytes(message.body), tuple(pair for pair in message.properties.items() if pair[0] != "REAL_QID"),
+                message.reconsume_times, message.born_timestamp_ms, message.born_host, message.sys_flag, message.flag,
+            )
+            for message in stored(broker, topic, count, queues)
+        )  # fmt: skip
+        assert all(times % 2 == 0 for times in found.values()), "each copy has its twin"
+
+
 def test_a_group_is_made_with_its_topics(broker: RunningBroker, client: RawClient) -> None:
     assert back(client, "G_fresh", sent(client, b"x")).code == 0
     answer = client.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G_fresh"})
@@ -221,21 +245,36 @@ def test_a_message_that_retention_took(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
-def test_no_answered_message_is_lost_to_kills_of_the_service(tmp_path: Path) -> None:
+def test_kills_of_the_service_lose_no_answered_message_and_no_answer(tmp_path: Path) -> None:
+    """A request without a stored copy is answered, too: its read worker sees that the service has died."""
     with RunningBroker(tmp_path / "store", SETTINGS) as broker:
         make_topic(broker.address, "T", 1)
         with RawClient(broker.address) as client:
+
+            def is_stored(offset: int) -> bool:
+                return back(client, "G_kill", offset, level=-1).code == 0
+
             make_group(client, "G_kill")
-            offsets = [sent(client, b"m%d" % number) for number in range(60)]
-            answered = []
-            for number, offset in enumerate(offsets):
-                if number % 20 == 10:
-                    os.kill(broker.worker_pids()["services"], signal.SIGKILL)
-                if back(client, "G_kill", offset, level=-1).code == 0:
-                    answered.append(b"m%d" % number)
-        assert len(answered) >= 50
+            assert is_stored(sent(client, b"first"))
+            answered = set()
+            for kill in range(3):
+                bodies = [b"m%d-%d" % (kill, number) for number in range(60)]
+                offsets = [sent(client, body) for body in bodies]
+                for opaque, offset in enumerate(offsets, 100 * kill):
+                    note = "note" if opaque % 2 else "n\xf6te"  # in batches, alone
+                    fields = {"offset": str(offset), "group": "G_kill", "delayLevel": "-1", "originMsgId": note}
+                    client.send_bytes(encode_frame(RemotingCommand.request(BACK, fields, opaque=opaque)))
+                    if opaque % 100 == 30:
+                        os.kill(broker.worker_pids()["services"], signal.SIGKILL)
+                answers = [client.receive() for _ in offsets]
+                codes = {answer.opaque: answer.code for answer in answers if answer is not None}
+                assert set(codes) == set(range(100 * kill, 100 * kill + 60)), "each has one answer"
+                assert set(codes.values()) <= {ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY}
+                answered |= {bodies[opaque % 100] for opaque, code in codes.items() if code == 0}
+                wait_until(partial(is_stored, offsets[0]), "the service is back")
+        assert answered
         topic = dlq_topic("G_kill")
-        wait_until(lambda: set(answered) <= set(bodies_of(broker.address, topic, 1)), "every answered one is stored")
+        wait_until(lambda: answered <= set(bodies_of(broker.address, topic, 1)), "every answered one is stored")
         assert broker.stop() == 0
 
 

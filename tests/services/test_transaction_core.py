@@ -11,7 +11,6 @@ from ringmq.services.transactions.core import (
     GONE,
     RENEW_BEHIND,
     Answer,
-    Arrived,
     AskProducer,
     BeginRound,
     CheckPolicy,
@@ -45,7 +44,7 @@ class Core:
         if state is Work.EXPIRE:
             half = replace_checks(HALF, 15)
         if state is not NOT_OPEN:
-            self.step(Arrived(half))
+            self.transactions.table.add(half)
         if state in (Work.COMMIT, Work.ROLLBACK):
             self.step(Ended(7, state is Work.COMMIT, 70, "first"))
         elif state in (Work.CHECK, Work.EXPIRE):
@@ -174,7 +173,7 @@ def test_a_doubled_end_and_a_late_one_store_nothing() -> None:
 )
 def test_the_work_of_a_round(half: Half, now_ms: int, work: Work | None) -> None:
     core = Core(NOT_OPEN)
-    core.step(Arrived(half))
+    core.transactions.table.add(half)
     assert core.look(now_ms) == ([] if work is None else [Submit(work, half)])
 
 
@@ -182,7 +181,7 @@ def test_a_round_goes_on_where_there_was_no_room() -> None:
     core = Core(NOT_OPEN)
     halves = [HALF._replace(first=first, newest=first) for first in range(5)]
     for half in halves:
-        core.step(Arrived(half))
+        core.transactions.table.add(half)
     assert core.look(DUE_MS, room=2) == [Submit(Work.CHECK, half) for half in halves[:2]]
     assert core.step(Look(2, 5)) == [Submit(Work.CHECK, half) for half in halves[2:4]]
     assert core.step(Look(2, 5)) == [Submit(Work.CHECK, halves[4])]
@@ -199,7 +198,7 @@ def test_a_half_far_behind_the_end_is_copied_there() -> None:
 def test_expired_transactions_are_remembered_within_bounds() -> None:
     core = Core(NOT_OPEN)
     for first in range(EXPIRED_MAX + 1):
-        core.step(Arrived(Half(first, first, 0, NO_IMMUNITY, 15)))
+        core.transactions.table.add(Half(first, first, 0, NO_IMMUNITY, 15))
     core.step(BeginRound())
     while core.transactions.is_in_round:
         for effect in core.step(Look(1000, 0)):
@@ -212,7 +211,30 @@ def test_expired_transactions_are_remembered_within_bounds() -> None:
 def test_settings_change_while_halves_wait() -> None:
     policies = [POLICY]
     core: Transactions[str] = Transactions(lambda: policies[-1])
-    core.step(Arrived(HALF), 0)
+    core.table.add(HALF)
     policies.append(replace(POLICY, timeout_ms=1))
     core.step(BeginRound(), 0)
     assert core.step(Look(1, 8), 1001) == [Submit(Work.CHECK, HALF)]
+
+
+@pytest.mark.parametrize("state", [OPEN, *Work])
+@pytest.mark.parametrize("result", [Stored(7, 9), Refused(7, 14, "full"), Lost(7)])
+def test_all_ends_of_one_half_count_while_they_wait(state: str | Work, result: Event[str]) -> None:
+    """The service bounds the ends that wait by this number, and any client may send ends for the same half."""
+    core = Core(state)
+    before = core.transactions.waiting
+    for _ in range(100):
+        core.step(COMMIT)
+    assert core.transactions.waiting == before + 100
+    answered = sum(isinstance(effect, Answer) for effect in core.step(result))
+    assert core.transactions.waiting == before + 100 - answered
+    assert answered in (0, before + 100), "the others wait for the next work"
+
+
+def test_a_check_without_a_copy_asks_the_producer() -> None:
+    """Its properties have no room for a count. The count in memory ends the checks."""
+    core = Core(OPEN)
+    for checks in range(1, POLICY.checks_max + 1):
+        assert core.look(DUE_MS) == [Submit(Work.CHECK, replace_checks(HALF, checks - 1))]
+        assert core.step(Stored(7, HALF.newest)) == [AskProducer(replace_checks(HALF, checks))]
+    assert core.look(DUE_MS) == [Submit(Work.EXPIRE, replace_checks(HALF, POLICY.checks_max))]

@@ -1,10 +1,21 @@
 """The table of open halves beside a plain dict."""
 
 import random
+from array import array
 
 import pytest
 
-from ringmq.services.transactions.half_table import CHECKS_MAX, COMPACT_MIN, IMMUNITY_S_MAX, Half, HalfTable
+from ringmq.services.transactions.half_table import (
+    CHECKS_MAX,
+    COMPACT_MIN,
+    ENDED,
+    HELD,
+    IMMUNITY_S_MAX,
+    OPEN,
+    SENT,
+    Half,
+    HalfTable,
+)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -51,6 +62,42 @@ def test_numbers_at_their_bounds() -> None:
     assert table.find(0) == Half(0, 0, (1 << 63) - 1, IMMUNITY_S_MAX, CHECKS_MAX)
     table.move(0, 1, is_check=True)
     assert table.find(0) == Half(0, 1, (1 << 63) - 1, IMMUNITY_S_MAX, CHECKS_MAX)
+
+
+def test_sent_halves_in_columns() -> None:
+    table = HalfTable()
+    table.add(Half(3, 3, 9, 5, 1))
+    table.add_sent(*(memoryview(array("q", column)).cast("B") for column in ([4, 6], [70, 80])))
+    assert list(table.following(0, 9)) == [Half(3, 3, 9, 5, 1), Half(4, 4, 70, -1, 0), Half(6, 6, 80, -1, 0)]
+    with pytest.raises(ValueError, match="half 6 comes behind 6"):
+        table.add_sent(*(memoryview(array("q", column)).cast("B") for column in ([6, 7], [1, 2])))
+    table.add_sent(memoryview(b""), memoryview(b""))
+    assert len(table) == 3
+
+
+def test_c_takes_open_halves_alone() -> None:
+    """States: C sends OPEN ones, the core holds those that it works on."""
+    table = HalfTable()
+    for first in range(4):
+        table.add(Half(first, first + 10, 0, -1, 0))
+    table.hold(1)
+    table.end(2)
+    with table.columns() as columns:
+        assert [columns.first[at] for at in range(columns.count)] == [0, 1, 2, 3]
+        assert [columns.newest[at] for at in range(columns.count)] == [10, 11, 12, 13]
+        assert bytes(columns.state[0:4]) == bytes([OPEN, HELD, ENDED, OPEN])
+        columns.state[3] = SENT
+    assert [table.is_sent(first) for first in range(5)] == [False, False, False, True, False]
+    assert [half.first for half in table.following(0, 9)] == [0, 1], "a round leaves out what C has sent"
+    assert table.lowest_newest() == 10
+    table.release(1)
+    table.release(2)
+    with table.columns() as columns:
+        assert bytes(columns.state[0:4]) == bytes([OPEN, OPEN, ENDED, SENT])
+        columns.state[3] = ENDED
+    table.ended(1)
+    assert (len(table), table.find(3)) == (2, None)
+    table.add(Half(9, 9, 0, -1, 0))
 
 
 def test_load_sorts_by_the_first_half() -> None:

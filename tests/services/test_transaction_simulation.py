@@ -5,7 +5,10 @@ The model is the log itself: the open halves of a recovered service are those th
 
 import pytest
 
-from tests.services.transaction_world import World
+from ringmq.broker.requests.turns import finish
+from ringmq.services.transactions.recovery import Recovery
+from ringmq.store.layout import HALF_TOPIC
+from tests.services.transaction_world import Log, World
 
 EVENTS = 400
 
@@ -16,6 +19,7 @@ def test_transactions_end_once(seed: int) -> None:
     service_events = {"submit": 6, "write": 6, "refuse": 1}
     world_events = {
         "send_half": 8, "end": 6, "check": 2, "answer_checks": 3, "pass_time": 2, "sync": 1, "die": 1, "cut": 1,
+        "stock_dies": 1,
     }  # fmt: skip
     names = [*service_events, *world_events]
     weights = [*service_events.values(), *world_events.values()]
@@ -29,6 +33,18 @@ def test_transactions_end_once(seed: int) -> None:
         world.look_at_log()
     world.settle()
     assert world.deaths > 5 and len(world.log.all) > 50, "the run did little"
+
+
+@pytest.mark.parametrize("key", ["", "UNIQ_KEY\x01K\x02"])
+def test_a_copy_of_a_stock_broker_ends_no_foreign_half(key: str) -> None:
+    """Clients may leave out UNIQ_KEY, and two of them may choose the same one."""
+    log = Log()
+    for group, born_ms in (("A", 1000), ("B", 1001)):
+        log.append(HALF_TOPIC, f"PGROUP\x01{group}\x02{key}", born_ms)
+    log.append(HALF_TOPIC, f"PGROUP\x01A\x02{key}TRANSACTION_CHECK_TIMES\x011\x02", 1000)
+    found = finish(Recovery(log).run(-1))
+    assert [half.newest for half in found.halves] == [1, 2]
+    assert found.renamed == {0: 2}
 
 
 def test_the_judge_sees_a_second_commit() -> None:

@@ -13,7 +13,8 @@ from ringmq.services.transactions import core, records
 from ringmq.services.transactions.core import CheckPolicy, Work
 from ringmq.services.transactions.half_table import Half
 from ringmq.services.transactions.recovery import Recovery
-from ringmq.services.transactions.transaction_log import HALVES
+from ringmq.services.transactions.repairs import RETRY_MS, Repairs
+from ringmq.services.transactions.transaction_log import HALVES, Damage
 from ringmq.store import layout
 from ringmq.store.record import Record
 
@@ -28,10 +29,11 @@ class Log:
 
     def __init__(self) -> None:
         self.all: list[Record] = []
+        self.damage = Damage(), Damage()
 
     @property
     def end(self) -> int:
-        return RECORD_BYTES * (len(self.all) + 1)
+        return RECORD_BYTES * len(self.all)
 
     def queue(self, topic: str) -> list[Record]:
         return [record for record in self.all if record.topic == topic]
@@ -64,7 +66,7 @@ class Log:
 
     def commits(self, since: int) -> Iterator[list[Record]]:
         committed = [record for record in self.all if record.physical_offset >= since and record.transaction_type == 8]
-        yield [self.all[record.prepared_transaction_offset // RECORD_BYTES - 1] for record in committed]
+        yield [self.all[record.prepared_transaction_offset // RECORD_BYTES] for record in committed]
 
     def expired(self, since: int) -> Iterator[list[int]]:
         marks = (
@@ -73,6 +75,9 @@ class Log:
             if record.physical_offset >= since and not record.transaction_type
         )
         yield [first for role, lane, first in marks if (role, lane) == (records.ROLE, records.EXPIRED_LANE)]
+
+    def last_expired(self, count: int) -> Iterator[list[int]]:
+        yield [parts_of_mark(record.prepared_transaction_offset)[2] for record in self.queue(EXPIRED)[-count:]]
 
 
 @dataclass(slots=True)
@@ -92,9 +97,10 @@ class Service:
         self.core: core.Transactions[int] = core.Transactions(lambda: POLICY)
         found = finish(Recovery(log).run(-1))
         self.core.table.load(found.halves)
+        self.core.restore_expired(found.expired)
         self.next_offset, self.low = found.next_offset, found.low
-        self.repairs, self.pending = deque(found.missing), deque[core.Submit]()
-        self.chains: deque[tuple[list[int], list[core.Submit]]] = deque()
+        self.repairs, self.pending = Repairs(found.missing), deque[core.Submit]()
+        self.chains: deque[tuple[list[int], list[core.Submit], bool]] = deque()
         self.answers: list[tuple[int, int]] = []
         self.asked: list[Half] = []
         self.now_ms = now_ms
@@ -112,35 +118,37 @@ class Service:
     def arrive(self) -> None:
         for record in self.log.queue(layout.HALF_TOPIC)[self.next_offset :]:
             if not record.prepared_transaction_offset:
-                self.step(core.Arrived(records.half_record(record).half))
+                self.core.table.add(records.half_record(record).half)
         self.next_offset = self.log.bounds(HALVES)[1]
 
     def submit(self) -> None:
         """Put a chain into the request ring."""
-        repairs = [self.repairs.popleft() for _ in range(min(CHAIN_MAX, len(self.repairs)))]
+        repairs = self.repairs.take(CHAIN_MAX, self.now_ms)
         submits = [self.pending.popleft() for _ in range(min(CHAIN_MAX - len(repairs), len(self.pending)))]
         if repairs or submits:
-            self.chains.append((repairs, submits))
+            self.chains.append((repairs, submits, self.repairs.is_last(len(repairs))))
 
     def write(self) -> None:
         """Write stores the oldest chain as a whole."""
         if not self.chains:
             return
-        repairs, submits = self.chains.popleft()
+        repairs, submits, is_last = self.chains.popleft()
         halves = self.log.queue(layout.HALF_TOPIC)
         lowest = self.core.table.lowest_newest()
         low = self.next_offset if lowest is None else lowest
+        mark = records.op_mark(low if is_last else None)
         stored = []
         for submit in submits:
             half = submit.half
-            source = halves[half.newest] if submit.position < 0 else self.log.all[submit.position // RECORD_BYTES - 1]
+            source = halves[half.newest] if submit.position < 0 else self.log.all[submit.position // RECORD_BYTES]
             copy = self._copy(submit.work, half, source)
             stored.append(core.Stored(half.first, -1 if copy is None else copy.queue_offset))
         offsets = [*repairs, *(submit.half.newest for submit in submits)]
         self.log.append(
-            layout.OP_HALF_TOPIC, "TAGS\x01d\x02", self.now_ms, prepared=records.op_mark(low),
-            body=records.op_body(offsets),
-        )  # fmt: skip
+            layout.OP_HALF_TOPIC, "TAGS\x01d\x02", self.now_ms, prepared=mark, body=records.op_body(offsets)
+        )
+        for offset in repairs:
+            self.repairs.ended(offset, self.now_ms, is_stored=True)
         for event in stored:
             self.step(event)
 
@@ -163,8 +171,9 @@ class Service:
     def refuse(self) -> None:
         """The disk is full: write refuses the oldest chain."""
         if self.chains:
-            repairs, submits = self.chains.popleft()
-            self.repairs.extend(repairs)
+            repairs, submits, _ = self.chains.popleft()
+            for offset in repairs:
+                self.repairs.ended(offset, self.now_ms, is_stored=False)
             for submit in submits:
                 self.step(core.Refused(submit.half.first, 14, "full"))
 
@@ -242,6 +251,18 @@ class World:
         self.service = Service(self.log, self.now_ms)
         self.look_at_recovery()
 
+    def stock_dies(self) -> None:
+        """A stock broker has the store, commits halves, and dies before it writes their op records."""
+        for first in [first for first in open_of(self.log) if self.dice.random() < 0.7]:
+            producer = self.producers[first]
+            half = self.log.queue(layout.HALF_TOPIC)[self.dice.choice(producer.copies)]
+            if producer.is_commit:
+                place = half.physical_offset
+                self.log.append(USER, half.properties_raw.decode(), half.born_time_ms, prepared=place, flags=8)
+        self.deaths += 1
+        self.service = Service(self.log, self.now_ms)
+        self.look_at_recovery()
+
     def sync(self) -> None:
         self.kept = len(self.log.all)
 
@@ -270,7 +291,8 @@ class World:
         """Nothing fails any more, and each producer ends its transaction: then no half is open."""
         for first in list(self.producers):
             self.end(first)
-        while self.service.pending or self.service.chains or self.service.repairs:
+        while self.service.pending or self.service.chains or self.service.repairs.is_waiting:
+            self.service.now_ms += RETRY_MS
             self.service.submit()
             self.service.write()
         self.look_at_log()
@@ -281,3 +303,8 @@ class World:
         for first, producer in self.producers.items():
             assert producer.is_commit == (first in committed) or first in expired, "a commit is lost"
         assert all(code in (0, 1, 14) for _, code in self.service.answers)
+        self.service.answers.clear()
+        late = sorted(expired & self.producers.keys())
+        for first in late:
+            self.end(first)
+        assert [code for _, code in self.service.answers] == [1] * len(late), "a start has forgotten what expired"
