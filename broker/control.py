@@ -8,10 +8,10 @@ limits of a turn.
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from itertools import chain
 
 from ringmq.broker.control_report import ClientCensus, ControlReport, ReportWriter
@@ -38,28 +38,28 @@ from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
 from ringmq.ha.control_messages import MessageError, news_of
 from ringmq.ipc.asks import Ask, Inbox
+from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import Plane
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 from ringmq.remoting import json_body
 from ringmq.remoting.command import decode_frame
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RemotingError, RequestError
-from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.remoting.log_throttle import CauseThrottle, LogThrottle
 from ringmq.store.record_values import is_topic_name
 
+log = logging.getLogger(__name__)
+
 TICK_MS = 250
+AUDIT_LINES = 128
+"""Audit lines of one turn, some 6 ms."""
 STORE_LOOK_MS = 10_000
 """Time for which the blocks of a deleted log file stay in use, if a request had it mapped."""
 FAULT_LINES_PER_MINUTE = 60
 PEER_LINES_PER_MINUTE = 10
 """Limit of log lines. Any peer can send malformed frames and failing requests at any rate."""
-
-
-def log(text: str) -> None:
-    """Write a log line."""
-    print(f"ringmq: control: {text}", file=sys.stderr, flush=True)
 
 
 class ControlLoop:
@@ -80,7 +80,7 @@ class ControlLoop:
         self._slave = slave
         self._proof_reader = ProofReader(lambda: plane.wake(lib.RMQ_ROLE_CONTROL))
         self._clock = TurnClock() if clock is None else clock
-        self._registrar = Registrar(broker, name_servers, slave, log, self._clock)
+        self._registrar = Registrar(broker, name_servers, slave, self._clock)
         self._inbox = Inbox(plane)
         self._replies = ReplyQueues(plane.readers, self._inbox)
         self._next_tick_ms = 0
@@ -90,7 +90,9 @@ class ControlLoop:
         self._faults = LogThrottle(FAULT_LINES_PER_MINUTE)
         self._of_peers = LogThrottle(PEER_LINES_PER_MINUTE)
         self._failed_requests = LogThrottle(PEER_LINES_PER_MINUTE)
+        self._refused = CauseThrottle()
         self._of_settings = LogThrottle(PEER_LINES_PER_MINUTE)
+        self._audit = AuditWriter(broker.audit)
         self._handlers = handlers_of(broker)
         self._limits = limits_of(broker)
         self._census = ClientCensus(broker.consumers, broker.producers)
@@ -152,10 +154,10 @@ class ControlLoop:
             self._guard("config files", self._persistence.save_hold)
         self._saves.turn()
         self._replies.perform([*effects, *self._requests.take_effects()])
+        self._audit.turn(now_ms, AUDIT_LINES)
         while self.broker.replication.said:
-            log(self.broker.replication.said.pop(0))
-        for line in (*self.broker.refusals.take_lines(), *self.broker.replication.refusals.take_lines()):
-            self._log_line(self._of_peers, line)
+            log.info("%s", self.broker.replication.said.pop(0))
+        self._log_refusals(now_ms)
         lines, self.broker.outbox.lines = self.broker.outbox.lines, []
         for line in lines:
             self._log_line(self._of_settings, line)
@@ -166,7 +168,7 @@ class ControlLoop:
         self._replies.perform(self._registrar.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         is_saving = self._persistence.is_saving or self._saves.is_saving or self._registrar.is_busy
-        return taken > 0 or self._requests.is_busy or is_saving
+        return taken > 0 or self._requests.is_busy or is_saving or self._audit.is_waiting
 
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
@@ -190,6 +192,7 @@ class ControlLoop:
         self._saves.finish()
         self._replies.perform(self._requests.take_effects())
         self._guard("consumer offsets", self._persistence.save_offsets)
+        self._audit.turn(now_ms)
         self._registrar.close()
         if self._slave is not None:
             self._slave.close(STOP_CALL_MS / 1000)
@@ -284,13 +287,18 @@ class ControlLoop:
         tables, remark = (self.broker.topics, self.broker.groups), ""
         before = [table.changes for table in tables]
         try:
-            make()
+            with self.broker.audit.caused_by(f"worker {self._name_of(record.role)}", "topics for messages"):
+                make()
         except (RequestError, PlaneFullError) as error:
             remark = str(error)
         if [table.changes for table in tables] == before:
             self._inbox.answer_role(record, remark.encode())
         else:
             self._saves.hold([], lambda effects: self._notify_asker(record, remark), is_change=True)
+
+    def _name_of(self, role: int) -> str:
+        """The name of the worker with this role."""
+        return bytes(ffi.string(self._plane.role(role).name)).decode()
 
     def _notify_asker(self, record: Ask, remark: str) -> None:
         """Answer the service after the save of the tables."""
@@ -300,7 +308,8 @@ class ControlLoop:
 
     def _on_ha_event(self, record: Ask, now_ms: int) -> None:
         try:
-            self.broker.replication.take_news(news_of(record.payload))
+            with self.broker.audit.caused_by("worker ha", "log of a slave"):
+                self.broker.replication.take_news(news_of(record.payload))
         except MessageError as error:
             self._log_line(self._of_peers, f"an event of worker ha is ignored: {error}")
 
@@ -318,6 +327,8 @@ class ControlLoop:
             self._guard("files that retention has deleted", self.broker.store.refresh)
         self._watch_fault()
         self._log_slow(now_ms)
+        for line in self._refused.due_lines(now_ms):
+            log.warning("%s", line)
         for reason, count in self.broker.replication.refusals.take_counts().items():
             self._plane.role(lib.RMQ_ROLE_CONTROL).counters[refusals.COUNTERS[reason]] += count
         self._census.turn()
@@ -327,9 +338,20 @@ class ControlLoop:
     def _log_slow(self, now_ms: int) -> None:
         found = self._slow_requests
         for line in found.due_lines(chain(slow_requests.take(self._plane), found.own()), now_ms):
-            log(line)
+            log.warning("%s", line)
         self._plane.role(lib.RMQ_ROLE_CONTROL).counters[slow_requests.DROPPED_COUNTER] += found.dropped
         found.dropped = 0
+
+    def _log_refusals(self, now_ms: int) -> None:
+        """Log the first refusal of each cause."""
+        of_requests, of_slaves = self.broker.refusals, self.broker.replication.refusals
+        if not of_requests.by_code and not of_slaves.lines:
+            return
+        causes: list[tuple[Hashable, tuple[str, int]]] = [*of_requests.take().items(), *of_slaves.take_lines().items()]
+        for cause, (text, count) in causes:
+            line = self._refused.line(cause, text, now_ms, count)
+            if line is not None:
+                log.warning("%s", line)
 
     def _seen(self) -> ControlReport:
         states = self._registrar.states()
@@ -367,13 +389,16 @@ class ControlLoop:
         if fault != self._last_fault:
             self._last_fault = fault
             cause = int(self._plane.watermarks.store_fault_errno)
-            log(fault_text(fault, cause) if fault else "the store accepts writes again")
+            if fault:
+                log.error("%s", fault_text(fault, cause))
+            else:
+                log.info("the store accepts writes again")
 
     # ---- trouble ----
 
     def _log_files(self) -> None:
         self._faults.forget("config files:")
-        log("config files are written again")
+        log.info("config files are written again")
 
     def _guard(self, what: str, action: Callable[[], object]) -> str | None:
         """Run an action. Failing files, full tables and defects must not end control: each is logged once, and the
@@ -391,7 +416,7 @@ class ControlLoop:
     def _log_line(self, throttle: LogThrottle, text: str) -> None:
         line = throttle.line(text, self._now_ms)
         if line is not None:
-            log(line)
+            log.warning("%s", line)
 
 
 def now_ms() -> int:

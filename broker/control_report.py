@@ -163,7 +163,8 @@ class ReportWriter:
             return
         self._next_ms = now_ms + PERIOD_MS
         fresh = self._path.with_name(f"{self._path.name}.new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(report.to_json())
         fresh.replace(self._path)

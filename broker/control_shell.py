@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection
 from dataclasses import asdict
@@ -11,11 +12,12 @@ from pathlib import Path
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.run_config import read_run_config, store_config, write_run_config
-from ringmq.broker.control import log, now_ms, run_control
+from ringmq.broker.control import now_ms, run_control
 from ringmq.broker.control_wiring import saved_by, slave_role_of
 from ringmq.broker.core import Broker
 from ringmq.broker.live_settings import show_live
 from ringmq.broker.outbound_calls import OutboundCalls
+from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.store_view import StoreView
 from ringmq.broker.tables.loading import load_state
@@ -35,6 +37,8 @@ from ringmq.store.markers import BOOT_ID
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_task import write_task
 from ringmq.store.write_hold import read_hold
+
+log = logging.getLogger(__name__)
 
 
 def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
@@ -58,13 +62,14 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     broker.prepare(now_ms())
     sends_from_ms = config.start_accept_send_request_time_stamp
     if sends_from_ms > now_ms():
-        log(f"sends are refused until {time_text(sends_from_ms)} (startAcceptSendRequestTimeStamp = {sends_from_ms})")
+        until = time_text(sends_from_ms)
+        log.warning("sends are refused until %s (startAcceptSendRequestTimeStamp = %d)", until, sends_from_ms)
     if config.broker_role != "SLAVE":
         resume_hold(root, broker.replication)
     load_state(root, config, broker.topics, broker.groups, broker.offsets, now_ms(), fresh=False)
     notice = compaction_notice(broker.topics)
     if notice is not None:
-        log(notice)
+        log.warning("%s", notice)
     broker.admission.publish()
     plane.subscriptions_clear()  # those of the dead process; clients register again
     plane.filters_clear()
@@ -75,7 +80,7 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         try:
             write_run_config(spec.plane_name, changed)  # for a replacement of this process
         except OSError as error:
-            log(f"the changed configuration cannot be saved, a restart of worker control loses it: {error}")
+            log.error("the changed configuration cannot be saved, a restart of worker control loses it: %s", error)
         show_live(settings, changed)
 
     broker.on_config = apply_change
@@ -85,26 +90,30 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    persistence.load_delay_offsets()
+    persistence.load_passthrough_files()
     if config.broker_role != "SLAVE":
         broker.delay_offsets.path = root / layout.CONFIG / layout.DELAY_OFFSETS_FILE
+        broker.timer_counts.path = root / layout.CONFIG / layout.TIMER_COUNTS_FILE
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:
-        log(f"{error}: topics and groups that clients have created count as created by administrators")
-    slave = None
-    if config.broker_role == "SLAVE":
-        try:
-            persistence.load_slave_commits()
-        except ConfigFileError as error:
-            log(f"{error}: the master's offsets replace those that consumers have committed here")
-        slave = slave_role_of(broker, persistence, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)), log)
+        log.error("%s: topics and groups that clients have created count as created by administrators", error)
+    slave = slave_of(plane, broker, persistence) if config.broker_role == "SLAVE" else None
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING
     if broker.replication.restart is not None:
         write_task(root, broker.replication.restart)
         raise SystemExit(EXIT_RESTART_STORE)
+
+
+def slave_of(plane: Plane, broker: Broker, persistence: Persistence) -> SlaveRole:
+    """The role of a slave, with the offsets that consumers have committed on it."""
+    try:
+        persistence.load_slave_commits()
+    except (ConfigFileError, OSError) as error:
+        log.error("%s: the master's offsets replace those that consumers have committed here", error)
+    return slave_role_of(broker, persistence, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)))
 
 
 def time_text(milliseconds: int) -> str:
@@ -120,7 +129,7 @@ def resume_deletions(broker: Broker, persistence: Persistence, topics_on_disk: C
     try:
         pending = persistence.load_deletions()
     except (ConfigFileError, OSError) as error:
-        log(f"{error}: queue files of deleted topics may stay on the disk")
+        log.error("%s: queue files of deleted topics may stay on the disk", error)
         pending = frozenset()
     # a topic that is not in the plane: the dead process had not saved the deletion yet
     doomed = pending | {topic for topic in topics_on_disk if broker.plane.topic_find(topic) is None}
@@ -138,7 +147,7 @@ def resume_hold(root: Path, replication: Replication) -> None:
     try:
         held = read_hold(root)
     except (ConfigFileError, OSError) as error:
-        log(f"{error}: held writes stay held (ringmq ha status)")
+        log.error("%s: held writes stay held (ringmq ha status)", error)
         held = ()
     replication.resume([Divergence(**asdict(entry)) for entry in held])
 

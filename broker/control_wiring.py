@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import (
@@ -43,6 +43,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
         RequestCode.CONSUMER_SEND_MSG_BACK: slaves.send_back,
         RequestCode.END_TRANSACTION: slaves.end_transaction,
         RequestCode.STAGED_WRITES: slaves.staged_writes,
+        RequestCode.RECALL_MESSAGE: partial(slaves.recall, broker.live),
     }
     return HandlerTable(
         codes=codes,
@@ -52,6 +53,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
         refusals=broker.refusals,
         forwards=broker.forwards,
         held_pulls=broker.held_pulls,
+        audit=broker.audit,
     )
 
 
@@ -80,6 +82,7 @@ def saved_by(broker: Broker) -> Saved:
         deletions=broker.deletions,
         hold=broker.replication,
         delay_offsets=broker.delay_offsets,
+        timer_counts=broker.timer_counts,
         store=broker.store,
     )
 
@@ -89,9 +92,7 @@ def slave_tables_of(broker: Broker) -> SlaveTables:
     return SlaveTables(topics=broker.topics, groups=broker.groups, offsets=broker.offsets, deletions=broker.deletions)
 
 
-def slave_role_of(
-    broker: Broker, persistence: Persistence, master_calls: OutboundCalls, log: Callable[[str], None]
-) -> SlaveRole:
+def slave_role_of(broker: Broker, persistence: Persistence, master_calls: OutboundCalls) -> SlaveRole:
     """A slave's part of control."""
     return SlaveRole(
         identity=broker.identity,
@@ -99,9 +100,9 @@ def slave_role_of(
         replication=broker.replication,
         tables=slave_tables_of(broker),
         delay_offsets=broker.delay_offsets,
+        timer_counts=broker.timer_counts,
         persistence=persistence,
         master_calls=master_calls,
-        log=log,
     )
 
 
@@ -157,6 +158,8 @@ def _handlers_of_positions(broker: Broker) -> dict[int, Handler]:
         offsets=broker.offsets,
         offsets_body=broker.offsets_body,
         publication=broker.publication,
+        consumers=broker.consumers,
+        audit=broker.audit,
     )
     return {
         RequestCode.QUERY_CONSUMER_OFFSET: positions.query_consumer_offset,
@@ -204,6 +207,7 @@ def _handlers_of_topics(broker: Broker) -> dict[int, Handler]:
         deletions=broker.deletions,
         client_names=broker.client_names,
         publication=broker.publication,
+        audit=broker.audit,
     )
     return {
         RequestCode.UPDATE_AND_CREATE_TOPIC: topic.update_topic,
@@ -222,6 +226,7 @@ def _handlers_of_groups(broker: Broker) -> dict[int, Handler]:
         offsets=broker.offsets,
         groups_body=broker.groups_body,
         client_names=broker.client_names,
+        audit=broker.audit,
     )
     return {
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update_group,
@@ -297,7 +302,10 @@ def _handlers_of_the_broker(broker: Broker) -> dict[int, Handler]:
 def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
     slave = slaves.SlaveRequests(
         identity=broker.identity,
+        live=broker.live,
         delay_file=broker.delay_offsets,
+        timer_counts=broker.timer_counts,
+        replicas=broker.replication.view,
     )
     replication = ha.HaRequests(
         live=broker.live,

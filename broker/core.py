@@ -36,6 +36,7 @@ from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.flags import Perm
 
@@ -60,8 +61,9 @@ class Broker:
         self.outbox = Outbox()
         self.tables = PlaneTables(plane)
         self.client_names = ClientNames(plane.header)
-        self.topics = TopicTable(self.tables, self._topic_changed, self.client_names)
-        self.groups = GroupTable(self._group_changed, self.client_names)
+        self.audit = AuditTrail()
+        self.topics = TopicTable(self.tables, self._topic_changed, self.client_names, self.audit)
+        self.groups = GroupTable(self._group_changed, self.client_names, self.audit)
         self.consumers = ConsumerTable(self.outbox)
         self.notifications = Notifications(self.consumers)
         self.producers = ProducerTable()
@@ -77,8 +79,9 @@ class Broker:
         self.stats = BrokerStats(identity.started_ms)
         self.deletions = Deletions()
         self.refusals = Refusals()
-        self.replication = Replication.over(plane)
+        self.replication = Replication.over(plane, self.audit)
         self.delay_offsets = PassthroughFile()
+        self.timer_counts = PassthroughFile()
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(self.live, plane, self.groups)
         self.retry_topics = RetryTopics(self.topics, self.deletions, self.new_entries)
@@ -118,6 +121,7 @@ class Broker:
             self.topics.offer_template(config, self.now.ms)
         if self.config.long_polling_enable and not config.long_polling_enable:
             self.held_pulls.shorten(self.now.ms + config.short_polling_time_mills)
+        self.audit.add(Kind.CONFIGURATION, config.broker_name, self.config.as_properties(), config.as_properties())
         self.config = config
         self.config_version.next(self.now.ms)
         if self._move_gates():

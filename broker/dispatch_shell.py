@@ -2,18 +2,22 @@
 marker.
 """
 
+import logging
 import os
 import resource
-import sys
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.config.run_config import read_run_config
+from ringmq.broker.config.run_config import read_run_config, store_config
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.native import ffi, lib
+from ringmq.store.inferred_config import check_index_sizes
+from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.markers import write_failed_marker
 from ringmq.store.record_values import not_indexed_line
+
+log = logging.getLogger(__name__)
 
 QUEUES_PER_SLICE = 256
 OPEN_FILES_MAX = 16_384
@@ -40,6 +44,13 @@ class DispatchShell:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return max(16, min(OPEN_FILES_MAX, max(soft, wanted) // 2))
 
+    def log_damaged_index(self) -> None:
+        """Name the index file whose length prevents the start of dispatch."""
+        try:
+            check_index_sizes(store_config(self.config))
+        except (StoreLoadError, OSError) as error:
+            logging.getLogger(__name__).error("%s", error)
+
     def idle(self, reason: int) -> None:
         """Called after each slice."""
         state = ffi.new("struct rmq_dispatch_state *")
@@ -58,7 +69,7 @@ class DispatchShell:
             leave_failed_marker(Path(self.config.store_path_root_dir), state.dispatch_fault_errno)
         elif state.dispatch_fault:
             cause = os.strerror(state.dispatch_fault_errno)
-            print(f"ringmq: a consume queue or index cannot be written: {cause}", file=sys.stderr, flush=True)
+            log.error("a consume queue or index cannot be written: %s", cause)
 
     def _impossible_field(self) -> int:
         return int(self._plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_IMPOSSIBLE_FIELD])
@@ -73,7 +84,7 @@ class DispatchShell:
         line = not_indexed_line(
             int(counters[lib.RMQ_DISPATCH_NOT_INDEXED]), int(counters[lib.RMQ_DISPATCH_IMPOSSIBLE_OFFSET]), field
         )
-        print(f"ringmq: {line}", file=sys.stderr, flush=True)
+        log.warning("%s", line)
 
     def _clean_a_little(self) -> None:
         """Delete queue files below the log's beginning, some queues per slice, so that dispatch never stops for it."""
@@ -96,17 +107,15 @@ class DispatchShell:
     def _log_line(self, code: int) -> None:
         if code < 0:
             cause = os.strerror(-code)
-            text = f"queue or index files below log offset {self._cleaning_to} cannot be deleted: {cause}"
-            print(f"ringmq: {text}", file=sys.stderr, flush=True)
+            log.error("queue or index files below log offset %d cannot be deleted: %s", self._cleaning_to, cause)
 
 
 def leave_failed_marker(root: Path, number: int) -> None:
     """Make the next start read queues and index from the disk. After a failed sync, cached pages may be clean but not
     on disk."""
     cause = f"fsync of a consume queue or index file failed: {os.strerror(number)}"
-    print(f"ringmq: {cause}; writes are refused until the broker is restarted", file=sys.stderr, flush=True)
+    log.critical("%s; writes are refused until the broker is restarted", cause)
     try:
         write_failed_marker(root, cause)
     except OSError as error:
-        text = f"cannot write {root}/ringmq.failed, so the next start trusts cached pages: {error}"
-        print(f"ringmq: {text}", file=sys.stderr, flush=True)
+        log.critical("cannot write %s/ringmq.failed, so the next start trusts cached pages: %s", root, error)

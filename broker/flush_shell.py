@@ -6,11 +6,10 @@ A thread of its own makes and deletes files, because making 1 GiB of blocks must
 
 import contextlib
 import errno
+import logging
 import os
-import sys
 import threading
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from ringmq.native import ffi, lib
 from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from ringmq.store.markers import write_failed_marker
 from ringmq.store.retention import LogRetention, RetentionSettings
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_EVERY_MS = 1000
 SEGMENT_RETRY_MS = 1000
@@ -83,12 +84,11 @@ class FlushShell:
     def _leave_marker(self, number: int) -> None:
         self._marker_written = True
         cause = f"fdatasync of the commit log failed: {os.strerror(number)}"
-        print(f"ringmq: {cause}; writes are refused until the broker is restarted", file=sys.stderr, flush=True)
+        log.critical("%s; writes are refused until the broker is restarted", cause)
         try:
             write_failed_marker(self._root, cause)
         except OSError as error:
-            text = f"cannot write {self._root}/ringmq.failed, so the next start trusts cached pages: {error}"
-            print(f"ringmq: {text}", file=sys.stderr, flush=True)
+            log.critical("cannot write %s/ringmq.failed, so the next start trusts cached pages: %s", self._root, error)
 
     def _write_checkpoint(self, state: Any) -> None:
         queues_failed = self._plane.watermarks.dispatch_fault == lib.RMQ_FAULT_QUEUE_SYNC
@@ -109,8 +109,7 @@ class FlushShell:
                 self._unwritten = ""
             except OSError as error:
                 if str(error) != self._unwritten:  # a line for each cause, not for each attempt
-                    text = f"the checkpoint cannot be written, next try in 1 s: {error}"
-                    print(f"ringmq: {text}", file=sys.stderr, flush=True)
+                    log.error("the checkpoint cannot be written, next try in 1 s: %s", error)
                 self._unwritten = str(error)
 
     def _confirmed(self) -> int:
@@ -128,8 +127,7 @@ class FlushShell:
             self._housekeeping_round()
         except BaseException:
             with contextlib.suppress(Exception):
-                traceback.print_exc()
-                sys.stderr.flush()
+                log.critical("the thread that makes and deletes log files has ended by a defect", exc_info=True)
         else:
             return
         os._exit(1)  # as after a kill, at any step of the main thread; the replacement recovers
@@ -169,7 +167,7 @@ class FlushShell:
         if self._not_made != (state.next_segment, code):  # once for each file
             self._not_made = (state.next_segment, code)
             path = self._directory / f"{state.next_segment:020d}"
-            print(f"ringmq: log file {path} cannot be made: {os.strerror(-code)}", file=sys.stderr, flush=True)
+            log.error("log file %s cannot be made: %s", path, os.strerror(-code))
         # Writes go on in the current file. They are refused when 15/16 of it are full.
         if self._plane.watermarks.append_offset + size // 16 >= state.next_segment:
             lib.rmq_flusher_set_fault(self._flusher, kind, -code)
@@ -199,8 +197,7 @@ class FlushShell:
                 return
             properties = read_run_config(self._config_path).as_properties()
         except (OSError, ValueError) as error:
-            text = f"retention keeps its settings, {self._config_path} cannot be read: {error}"
-            print(f"ringmq: {text}", file=sys.stderr, flush=True)
+            log.error("retention keeps its settings, %s cannot be read: %s", self._config_path, error)
             return
         self._config_seen = seen
         self._retention.settings = RetentionSettings.from_properties(properties)
@@ -214,14 +211,13 @@ class FlushShell:
         try:
             outcome = self._retention.run(time.time(), publish=self._publish_min_offset, keep_open=keep_open)
         except OSError as error:
-            text = f"retention failed, next try in {self._clean_every_s:g} s: {error}"
-            print(f"ringmq: {text}", file=sys.stderr, flush=True)
+            log.error("retention failed, next try in %g s: %s", self._clean_every_s, error)
             return
         if outcome.held is not None and outcome.held != self._held:
-            print(f"ringmq: retention waits: another process reads {outcome.held}", file=sys.stderr, flush=True)
+            log.warning("retention waits: another process reads %s", outcome.held)
         self._held = outcome.held
         for path in outcome.deleted:
-            print(f"ringmq: retention deleted {path} ({outcome.reason})", file=sys.stderr, flush=True)
+            log.info("retention deleted %s (%s)", path, outcome.reason)
         state = self._state()
         if outcome.disk_full and state.store_fault == lib.RMQ_FAULT_NONE:
             lib.rmq_flusher_set_fault(self._flusher, lib.RMQ_FAULT_DISK_FULL, errno.ENOSPC)

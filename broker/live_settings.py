@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig, property_table
+from ringmq.ipc.logs import level_number
 
 WORDS = {
     "long_polling_enable": "longPollingEnable",
@@ -32,7 +33,8 @@ WORDS = {
 
 
 def show_live(settings: Any, config: BrokerConfig) -> None:
-    """Write the words; `settings` is struct rmq_settings of the plane."""
+    """Write the words, and that of logLevel; `settings` is struct rmq_settings of the plane."""
     table = property_table()
+    settings.log_level = level_number(config.log_level)
     for word, name in WORDS.items():
         setattr(settings, word, int(getattr(config, table[name][0])))

@@ -79,6 +79,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     brokerIP1."""
     settings = plane.header.settings
     show_live(settings, config)
+    settings.log_json = config.log_format == "json"
     settings.segment_bytes = config.mapped_file_size_commit_log
     settings.queue_file_bytes = config.mapped_file_size_consume_queue
     settings.batch_queue_file_bytes = config.mapper_file_size_batch_consume_queue
@@ -99,6 +100,7 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     _text(settings, "additions", additions_of(config), "regionId and brokerClusterName together")
     settings.additions_length = len(additions_of(config))
     _text(settings, "region_id", config.region_id.encode(), "regionId")
+    _text(settings, "broker_name", config.broker_name.encode(), "brokerName")
     _text(settings, "store_path", os.fsencode(store_root), "storePathRootDir")
     _text(
         settings, "commit_log_path", os.fsencode(store_config(config).commit_log_directories[0]), "storePathCommitLog"

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ringmq.broker.control_report import NameServerState
@@ -24,6 +25,8 @@ from ringmq.broker.requests.request import Effect
 from ringmq.broker.requests.turns import SLICE_MS, Steps, TurnClock
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
+
+log = logging.getLogger(__name__)
 
 STOP_CALL_MS = 1000
 HOLD_MAX_MS = 3000
@@ -47,13 +50,11 @@ class Registrar:
         broker: Broker,
         name_servers: OutboundCalls,
         slave: SlaveRole | None,
-        log: Callable[[str], None],
         clock: TurnClock,
     ) -> None:
         self._broker = broker
         self._name_servers = name_servers
         self._slave = slave
-        self._log = log
         self._clock = clock
         self._tables: list[tuple[str, Steps[RemotingCommand]]] = []
         """Name servers -> steps to the whole table for them."""
@@ -159,13 +160,15 @@ class Registrar:
         if outcome.request_code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
             line = self._duplicates.on_answer(outcome.address, outcome.answer, now_ms)
             if line is not None:
-                self._log(line)
+                log.warning("%s", line)
             return
         if outcome.request_code == RequestCode.REGISTER_TOPIC_IN_NAMESRV and outcome.answer and outcome.error:
             self._registration.refused(outcome.address)
-            self._log(
-                f"name server {outcome.address} refuses a single topic (request 217), {outcome.error}: until its "
-                "connection ends, each change registers the whole table (request 103)"
+            log.warning(
+                "name server %s refuses a single topic (request 217), %s: until its connection ends, each change "
+                "registers the whole table (request 103)",
+                outcome.address,
+                outcome.error,
             )
             return
         self._log_outcome(outcome)
@@ -177,9 +180,9 @@ class Registrar:
         """Log each error of a name server once until it answers again."""
         if outcome.error is None:
             if self._errors.pop(outcome.address, None):
-                self._log(f"name server {outcome.address} answers again")
+                log.info("name server %s answers again", outcome.address)
             return
         errors = self._errors.setdefault(outcome.address, set())
         if outcome.error not in errors and len(errors) < ERRORS_PER_SERVER_MAX:
             errors.add(outcome.error)
-            self._log(f"name server {outcome.address}: {outcome.error}")
+            log.warning("name server %s: %s", outcome.address, outcome.error)

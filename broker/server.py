@@ -8,11 +8,11 @@ store instead of releasing the lock.
 
 import contextlib
 import json
+import logging
 import os
 import resource
 import secrets
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,15 +35,18 @@ from ringmq.broker.listening import (
 )
 from ringmq.broker.memory_watch import MemoryWatch
 from ringmq.broker.open_files import FEW_CONNECTIONS, fit_connections
+from ringmq.broker.queue_ends import leave_queue_ends
 from ringmq.broker.reader_watch import ReaderWatch
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
-from ringmq.broker.start_error import StartError
+from ringmq.broker.start_error import StartError, unusable_file
+from ringmq.broker.start_files import check_kv_config, take_plane_name
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
 from ringmq.ha.log_source import open_log_source
+from ringmq.ipc.audit import Actor, Change, Kind, write_change
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
@@ -53,6 +56,7 @@ from ringmq.ipc.exit_status import (
     EXIT_UNCLEAN_STOP,
 )
 from ringmq.ipc.fd_store import FdStore
+from ringmq.ipc.logs import set_level
 from ringmq.ipc.notify import service_manager
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
@@ -62,15 +66,18 @@ from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.workers import WORKERS, WorkerRow, read_name
 from ringmq.native import ffi, lib
 from ringmq.remoting.endpoints import Endpoint, public_endpoints
-from ringmq.store import markers, store_task
+from ringmq.store import layout, markers, store_task
 from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.queue_ends import remove_rebuild
 from ringmq.store.recovery import LogInUseError, RecoveredStore, recover
 from ringmq.store.salvage import SalvageError
 from ringmq.store.store_format import StoreFormatError, write_format
 from ringmq.store.store_lock import StoreLock
 from ringmq.store.write_hold import read_hold
+
+log = logging.getLogger(__name__)
 
 SHM_FREE_MIN_BYTES = 4 << 20
 """Twice the memory that an empty store touches at its start."""
@@ -94,12 +101,6 @@ class ServeOptions:
     announce: Callable[[str], None] = print
 
 
-def log(text: str) -> None:
-    """Write a log line, with the time unless the journal adds it."""
-    clock = "" if "JOURNAL_STREAM" in os.environ else f"{time.strftime('%H:%M:%S')} "
-    print(f"{clock}ringmq: {text}", file=sys.stderr, flush=True)
-
-
 def probe_engine() -> None:
     """Raise StartError if the engine is refused. The message names the refused call and the setting that allows it."""
     why = ffi.new("char[512]")
@@ -112,6 +113,8 @@ def take_lock(root: Path) -> StoreLock:
     try:
         return StoreLock(root)
     except OSError as error:
+        if error.filename == str(root / layout.LOCK):
+            raise unusable_file(root, error) from error
         raise StartError(
             f"{root}: the store's folder cannot be used: {error.strerror}; "
             "choose one that this user may write to (--store, storePathRootDir)"
@@ -123,11 +126,11 @@ def check_stock_store(config: BrokerConfig) -> None:
     nothing."""
     try:
         for line in stock_store_notices(store_config(config), config):
-            log(line)
+            log.warning("%s", line)
     except (StockStoreError, StoreFormatError, StoreLoadError) as error:
         raise StartError(str(error), status=EXIT_STORE_REFUSED) from error
     except OSError as error:
-        raise StartError(str(error)) from error
+        raise unusable_file(store_config(config).root, error) from error
     except ConfigFileError as error:
         raise StartError(
             f"{error}; repair the file, or move it and its .bak away to start without their content",
@@ -152,7 +155,7 @@ def recover_store(
     try:
         recovered = recover(store_config(config), unknown_topics_from=unknown_topics_from, tell=tell)
     except OSError as error:
-        raise StartError(f"{config.store_path_root_dir}: the store cannot be recovered: {error}") from error
+        raise unusable_file(store_config(config).root, error) from error
     except LogInUseError as error:
         raise StartError(f"the store cannot be loaded: {error}", status=EXIT_STORE_REFUSED) from error
     except StoreLoadError as error:
@@ -163,9 +166,11 @@ def recover_store(
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
     seconds = time.monotonic() - began
     text = f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}"
-    log(f"{text}: {stages}" if stages else text)
+    log.info("%s", f"{text}: {stages}" if stages else text)
+    for note in recovered.notes:
+        log.info("recovery: %s", note)
     for reason in recovered.reasons:
-        log(f"recovery: {reason}")
+        log.warning("recovery: %s", reason)
     return recovered
 
 
@@ -183,6 +188,8 @@ def no_segments_left(name: str) -> Iterator[None]:
                 status = EXIT_STORE_REFUSED
             case PlaneFullError() | ValueError():
                 why = str(error)
+            case OSError() if not str(error.filename or SHM_DIR).startswith(str(SHM_DIR)):
+                raise unusable_file(Path(error.filename), error) from error
             case OSError():
                 why = f"the workers' shared memory cannot be made: {error}; make room in {SHM_DIR}, see ulimit -n"
             case _:
@@ -222,12 +229,13 @@ def make_plane(
     marks.min_offset = recovered.min_offset
     if recovered.not_indexed_from < recovered.redispatch_offset:  # dispatch counts the later ones itself
         plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_NOT_INDEXED] = recovered.not_indexed
+    plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_BAD_BODIES] = recovered.bad_bodies
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
     if config.broker_role != "SLAVE" and read_hold(root):
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
     plane.header.ports.journal.entry[0].append_offset = recovered.append_offset
     plane.header.ports.journal.intent_high = recovered.append_offset
-    load_into(plane, config, recovered, log)
+    load_into(plane, config, recovered, log.warning)
     plane.header.recovered_end = readable_end(plane)
     return plane
 
@@ -240,7 +248,8 @@ def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) 
     lib.rmq_folder_make(os.fsencode(directory))
     code = lib.rmq_segment_create(os.fsencode(root), os.fsencode(directory), append_offset // size * size, size)
     if code < 0:
-        raise StartError(f"{directory}: the log file of {size} bytes cannot be made: {os.strerror(-code)}")
+        path = directory / layout.file_name(append_offset // size * size)
+        raise unusable_file(root, OSError(-code, os.strerror(-code), str(path)))
 
 
 def _own_name() -> str:
@@ -259,7 +268,7 @@ def leave_marks(plane: Plane, root: Path, broker_name: str, recovered: Recovered
         write_broker_name(root, broker_name)
     except OSError as error:
         remove_segments(plane.name)
-        raise StartError(f"{root}: cannot mark the store as running: {error.strerror}") from error
+        raise unusable_file(root, error) from error
 
 
 def readable_end(plane: Plane) -> int:
@@ -292,7 +301,8 @@ class BootMarker:
         try:
             markers.write_boot_marker(self._root)
         except OSError as error:
-            log(f"{self._root}: cannot write the mark of this boot, a start after a kill takes longer: {error}")
+            text = "%s: cannot write the mark of this boot, a start after a kill takes longer: %s"
+            log.warning(text, self._root, error)
 
 
 class Announcer:
@@ -362,11 +372,13 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     """Take the lock, open the listeners, plan the workers. Raises StartError before any permanent change."""
     config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
-        log(too_few_files)
+        log.warning("%s", too_few_files)
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
     check_stock_store(config)
-    remove_segments(plane_name(root))  # a killed broker's page would count as live under this lock
+    if options.namesrv_port is not None:
+        check_kv_config(root, options.namesrv_properties)
+    take_plane_name(root)  # a killed broker's page would count as live under this lock
     host, store_host = resolve_host(config)
     main, vip = listen_pair(config.bind_address, config.listen_port, fd_store)
     port = int(main.getsockname()[1])
@@ -385,21 +397,23 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     )
     notes = (unregistered_note(config.namesrv_addr), unreachable_note(config.broker_ip1, config.namesrv_addr))
     for note in filter(None, notes):
-        log(note)
+        log.warning("%s", note)
     metrics = own.get("metrics")
     is_usual = config.metrics_prom_exporter_port == METRICS_PORT and not request.any_port
     if metrics is not None and is_usual and (port := metrics.getsockname()[1]) != METRICS_PORT:
-        log(f"port {METRICS_PORT} is taken: metrics are on port {port}; set metricsPromExporterPort to choose one")
+        text = "port %d is taken: metrics are on port %d; set metricsPromExporterPort to choose one"
+        log.warning(text, METRICS_PORT, port)
     endpoints = public_endpoints(endpoints_of(config, own, options.namesrv_properties))
     for endpoint in endpoints:
-        log(endpoint.warning)
+        log.warning("%s", endpoint.warning)
     readers = placement.readers
     listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
     context = BrokerContext(
         config, root, lock, placement, store_host, listeners, own, endpoints, options.namesrv_properties
     )
     for address in fd_store.close_rest():
-        log(f"a listener on {address}, kept by the service manager, is closed: the configuration does not name it")
+        text = "a listener on %s, kept by the service manager, is closed: the configuration does not name it"
+        log.info(text, address)
     fd_store.keep(context.all_listeners)
     return context
 
@@ -424,7 +438,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host)
-        dormant = dormant_at_start(context.rows, config, root, log)
+        dormant = dormant_at_start(context.rows, config, root, log.warning)
         config_path = write_run_config(plane.name, config)
         specs = worker_specs(
             plane, context.rows, context.placement, context.listeners_by_worker, dormant, config_path, extras(context)
@@ -440,13 +454,17 @@ def perform_store_task(config: BrokerConfig) -> int | None:
     Returns the offset from which the log is adopted. That part may hold records of topics that no table names yet.
     """
     try:
-        performed = store_task.perform(store_config(config), open_log_source, take_tables, log)
+        performed = store_task.perform(store_config(config), open_log_source, take_tables, log.info)
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
+        if isinstance(error, OSError) and error.filename:
+            raise unusable_file(Path(config.store_path_root_dir), error) from error
         raise StartError(
             f"{config.store_path_root_dir}: the pending task of the store cannot be performed: {error}"
         ) from error
     for line in performed.lines:
-        log(line)
+        log.info("%s", line)
+    if performed.failure:
+        log.warning("%s", performed.failure)
     return performed.adopted_from
 
 
@@ -460,17 +478,21 @@ def run_store(
     with report.extended_timeouts():
         plane, specs = open_store(context, report.recovering)
     report.watch(plane)
-    supervisor = Supervisor(plane, specs, (context.lock.descriptor,), log)
-    if before is not None:
+    supervisor = Supervisor(plane, specs, (context.lock.descriptor,))
+    if before is None:
+        role = {"brokerRole": context.config.broker_role, "brokerId": context.config.broker_id}
+        write_change(Change(Kind.ROLE, context.config.broker_name, Actor("broker", "start"), None, role))
+    else:
         supervisor.replaced_only = before.replaced_only
-    boot_mark, memory = BootMarker(plane, context.root), MemoryWatch(plane, context.config, log)
-    readers = ReaderWatch(plane, context.config, log)
+    boot_mark, memory = BootMarker(plane, context.root), MemoryWatch(plane, context.config, log.warning)
+    readers = ReaderWatch(plane, context.config, log.warning)
     announcer = Announcer(f"ready: {context.addresses}, store {context.root}", announce)
 
     def tick(all_serving: bool) -> None:
         if before is not None and before.stop_asked:  # the request came while the store was closed
             supervisor.stop()
         boot_mark.tick()
+        set_level(int(plane.header.settings.log_level))
         readers.tick(time.monotonic_ns() // 1_000_000)
         memory.tick(time.monotonic_ns() // 1_000_000, supervisor.pids().values())
         serving = all_serving and all_is_readable(plane)
@@ -491,7 +513,7 @@ def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:
     try:
         return read_run_config(run_config_path(plane.name))
     except (OSError, ValueError) as error:
-        log(f"live changes of the configuration are lost, their file cannot be read: {error}")
+        log.error("live changes of the configuration are lost, their file cannot be read: %s", error)
         return config
 
 
@@ -505,11 +527,11 @@ def serve(options: ServeOptions) -> int:
     probe_engine()
     with manager.extended_timeouts():  # the store of a killed stock broker is read as a whole
         context = open_context(options, fd_store)
-    report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses, log)
+    report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses)
     waiting = [options.announce]  # notified once; the store may be reopened in between
 
     def announce(text: str) -> None:
-        (waiting.pop() if waiting else log)(text)
+        (waiting.pop() if waiting else log.info)(text)
 
     context, supervisor, status = run_store(context, report, announce, None)
     broken = 0
@@ -517,7 +539,8 @@ def serve(options: ServeOptions) -> int:
         is_soon = supervisor.is_abandoned and supervisor.ran_ms < BROKEN_PLANES_MS
         broken = (broken if is_soon else 0) + supervisor.is_abandoned
         if broken >= BROKEN_PLANES_MAX:
-            log(f"the broker ends: {broken} times in a row its shared memory broke within {BROKEN_PLANES_MS // 1000} s")
+            text = "the broker ends: %d times in a row its shared memory broke within %d s"
+            log.critical(text, broken, BROKEN_PLANES_MS // 1000)
             status = EXIT_CRASH_LOOP
             break
         context, supervisor, status = run_store(context, report, announce, supervisor)
@@ -542,10 +565,12 @@ def finish(plane: Plane, root: Path, status: int) -> int:
     if status == EXIT_CLEAN and not (complete and sound):
         status = EXIT_UNCLEAN_STOP
     if status == EXIT_CLEAN:
+        leave_queue_ends(plane, root)
+        remove_rebuild(root)
         markers.remove_abort(root)
-        log(f"stopped cleanly at offset {marks.append_offset}")
+        log.info("stopped cleanly at offset %d", marks.append_offset)
     else:
-        log(f"stopped with work left (status {status}): the next start recovers")
+        log.warning("stopped with work left (status %d): the next start recovers", status)
     remove_segments(plane.name)
     return status
 
@@ -555,6 +580,8 @@ def extras(context: BrokerContext) -> dict[str, dict[str, str]]:
     properties = {
         "kvConfigPath": str(context.root / "config" / "kvConfig.json"),
         "adminAddresses": context.config.admin_addresses,
+        "logLevel": context.config.log_level,
+        "logFormat": context.config.log_format,
         **context.namesrv_properties,
     }
     return {

@@ -8,7 +8,8 @@ time is over. The supervisor replaces optional workers that make no progress.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -20,6 +21,8 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING
 from ringmq.ipc.worker_blocks import workers
 from ringmq.native import lib
+
+log = logging.getLogger(__name__)
 
 LOOK_EVERY_MS = 1000
 SIGNS_PER_LIMIT = 4
@@ -37,16 +40,13 @@ START_GRACE_MS = 60_000
 class ServiceReport:
     """The notifications. The main process owns them over all openings of its store."""
 
-    def __init__(
-        self, manager: ServiceManager, config: BrokerConfig, address: str, place: str, log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, manager: ServiceManager, config: BrokerConfig, address: str, place: str) -> None:
         """`address`: target of the broker's request to itself. `place`: kind and address of the broker, for the status
         line."""
         self._manager = manager
         self._config = config
         self._address = address
         self._place = place
-        self._log = log
         self._probe: SelfProbe | None = None
         self._failed: ProbeOutcome | None = None
         self._ready = False
@@ -125,10 +125,10 @@ class ServiceReport:
         if outcome.is_served:
             self._ready = True
             self._manager.ready(self._status())
-            self._log(f"ready for clients{f', but {outcome.text}' if outcome.text else ''}")
+            log.info("ready for clients%s", f", but {outcome.text}" if outcome.text else "")
             return
         if self._failed is None or self._failed.text != outcome.text:
-            self._log(f"not ready: {outcome.text}")
+            log.warning("not ready: %s", outcome.text)
         self._failed = outcome
 
     def _name_servers_tried(self) -> bool:
@@ -156,7 +156,7 @@ class ServiceReport:
         ages = {name: max(0, seen[name] - grace_ms) for name, grace_ms in grace.items()}
         silent = frozenset(name for name, age in ages.items() if age >= limit_ms // 2)
         for name in sorted(silent - self._told):
-            self._log(silence_text(name, ages[name], limit_ms))
+            log.error("%s", silence_text(name, ages[name], limit_ms))
         self._told = silent
         if is_sign_due(ages, now_ms - self._sign_ms, limit_ms):
             self._sign_ms = now_ms

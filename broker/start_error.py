@@ -1,5 +1,8 @@
 """The error of a broker that cannot start."""
 
+import errno
+from pathlib import Path
+
 
 class StartError(RuntimeError):
     """The broker cannot start. The message says what to do. `status` is the exit status."""
@@ -7,3 +10,13 @@ class StartError(RuntimeError):
     def __init__(self, message: str, status: int = 1) -> None:
         super().__init__(message)
         self.status = status
+
+
+def unusable_file(root: Path, error: OSError, status: int = 1) -> StartError:
+    """The error of a file in the store at `root` that the system does not let this broker use."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    usual = "give this user the right to read and write it, or restore it from a copy"
+    remedy = "make room on its disk" if is_full else usual
+    return StartError(
+        f"{error.filename or root}: the broker cannot use it: {error.strerror or error}; {remedy}", status
+    )

@@ -8,7 +8,12 @@ from datetime import UTC, datetime
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.store.config import StoreConfig
 from ringmq.store.store_format import check_format
-from ringmq.store.unsupported import Unsupported, find_unsupported
+from ringmq.store.unsupported import (
+    ROCKSDB_TIMERS_FOLDER,
+    Unsupported,
+    find_unsupported,
+    has_rocksdb_timers,
+)
 
 _DUE_MAX_MS = 253_402_300_799_000  # the end of the year 9999, because a property may hold any number
 
@@ -20,10 +25,12 @@ class StockStoreError(Exception):
 def stock_store_notices(store: StoreConfig, config: BrokerConfig) -> list[str]:
     """Log lines about pending work that stays in the store. None for a store of ours.
 
-    Raises StockStoreError if the pending work has not been accepted, StoreFormatError for a newer store. A slave's
-    store is not checked, because its master serves it.
+    Raises StockStoreError if the pending work has not been accepted or is in RocksDB, StoreFormatError for a newer
+    store. Work in a slave's store is not counted, because its master serves it.
     """
     check_format(store.root)
+    if has_rocksdb_timers(store.root):
+        raise StockStoreError(refusal_of_rocksdb(str(store.root)))
     if config.broker_role == "SLAVE":
         return []
     waiting = find_unsupported(store)
@@ -48,4 +55,14 @@ def refusal(root: str, waiting: Sequence[Unsupported]) -> str:
         "Nothing was changed. Let the stock broker deliver it first. Or start with --accept-unserved "
         "(ringmqAcceptUnserved=true): RingMQ serves everything else and leaves this work untouched, and a stock "
         "broker that gets the store back goes on with it"
+    )
+
+
+def refusal_of_rocksdb(root: str) -> str:
+    """The reason why a store with timer messages in RocksDB is refused, and the way on."""
+    return (
+        f"{root}: the folder {ROCKSDB_TIMERS_FOLDER} has timer messages, transactions or the index in RocksDB "
+        "(timerRocksDBEnable and others). RingMQ cannot read it and would deliver timer messages again, so it does "
+        "not start, with --accept-unserved neither. Nothing was changed. Let the stock broker deliver what waits and "
+        "stop it cleanly. Then move the folder out of the store"
     )

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState, Wants
+from ringmq.ipc.timer_words import TimerState, timer_state
+from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
@@ -20,6 +22,8 @@ from ringmq.store.retention import used_ratio
 from ringmq.store.tail_checksums import window_crc
 
 BATCH_PULL_BYTES_MAX = 4 << 20
+VIEW_BYTES_MAX = 16 << 20
+"""The largest frame, in which every stored message has come."""
 
 
 class StoreView:
@@ -33,11 +37,11 @@ class StoreView:
         """See StoreProtocol."""
         if commit_log_offset < 0:
             return None
-        confirm_offset = self._plane.confirm_offset()
-        if self._store.message_at(commit_log_offset, confirm_offset) is None:
-            return None
-        raw = self._store.commit_log.raw_at(commit_log_offset, confirm_offset)
-        return None if raw is None else bytes(raw)
+        raw = self._store.commit_log.raw_at(commit_log_offset, self._plane.confirm_offset())
+        if raw is None or len(raw) > VIEW_BYTES_MAX:
+            return None  # a client names any offset, and its message may hold the begin of a large record
+        _, record = parse_record(raw, with_body=False)
+        return bytes(raw) if record is not None and record.physical_offset == commit_log_offset else None
 
     def raw_record(self, commit_log_offset: int) -> memoryview | None:
         """See StoreProtocol."""
@@ -149,6 +153,10 @@ class StoreView:
             disk_free_bytes=disk.f_bfree * disk.f_frsize,
             disk_ratio=used_ratio(path),
         )
+
+    def timer_state(self, now_ms: int) -> TimerState:
+        """See StoreProtocol."""
+        return timer_state(self._plane, WHEEL_TIMER_TOPIC, now_ms)
 
     def earliest_store_time(self) -> int:
         """See StoreProtocol."""

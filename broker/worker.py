@@ -67,6 +67,8 @@ def serve_dispatch(spec: WorkerSpec, plane: Plane) -> None:
     shell = DispatchShell(plane, spec)
     levels = native_delay_levels(parse_delay_levels(shell.config.message_delay_level))
     handle = lib.rmq_dispatcher_open(plane.struct, shell.open_files_max(), levels, error)
+    if handle == ffi.NULL:
+        shell.log_damaged_index()
     shell.dispatcher = opened(spec.name, handle, error)
     plane.role(spec.role).state = STATE_SERVING
     run_role(spec.name, lib.rmq_dispatcher_run, shell.dispatcher, shell.idle)

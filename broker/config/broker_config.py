@@ -12,7 +12,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from ringmq.broker.config.property_types import Property, Value, choice, network_list, number, switch, words
+from ringmq.broker.config.property_types import (
+    Property,
+    Value,
+    choice,
+    network_list,
+    number,
+    step_number,
+    switch,
+    words,
+)
 from ringmq.broker.config.relations import Contradiction, contradictions
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 
@@ -96,6 +105,7 @@ class BrokerConfig:
     transaction_check_interval: int = number("transactionCheckInterval", 30_000, 100, 86_400_000, live=True)
     transaction_check_max: int = number("transactionCheckMax", 15, 1, 65_535, live=True)
     transaction_op_msg_max_size: int = number("transactionOpMsgMaxSize", 4096, 20, 4096, live=True)
+    transaction_op_batch_interval: int = number("transactionOpBatchInterval", 3000, 0, 86_400_000, live=True)
     reject_transaction_message: bool = switch("rejectTransactionMessage", False, live=True)
     max_transfer_bytes_on_message_in_memory: int = number(
         "maxTransferBytesOnMessageInMemory", 262_144, 1, 16_777_216, live=True
@@ -116,6 +126,21 @@ class BrokerConfig:
     )
 
     enable_schedule_async_deliver: bool = switch("enableScheduleAsyncDeliver", False, live=True)
+
+    # timers
+    timer_wheel_enable: bool = switch("timerWheelEnable", True, live=True)
+    timer_max_delay_sec: int = number("timerMaxDelaySec", 259_200, 1, (1 << 31) - 1, live=True)
+    timer_precision_ms: int = step_number("timerPrecisionMs", 1000, (100, 200, 500, 1000))
+    recall_message_enable: bool = switch("recallMessageEnable", False, live=True)
+    allow_recall_when_broker_not_writeable: bool = switch("allowRecallWhenBrokerNotWriteable", True, live=True)
+    timer_congest_num_each_slot: int = number("timerCongestNumEachSlot", (1 << 31) - 1, 0, (1 << 31) - 1, live=True)
+    timer_roll_window_slot: int = number("timerRollWindowSlot", 172_800, 2, 604_740)
+    timer_stop_enqueue: bool = switch("timerStopEnqueue", False, live=True)
+    timer_stop_dequeue: bool = switch("timerStopDequeue", False, live=True)
+    timer_skip_unknown_error: bool = switch("timerSkipUnknownError", False, live=True)
+    timer_enable_retry_until_success: bool = switch("timerEnableRetryUntilSuccess", False, live=True)
+    timer_flush_interval_ms: int = number("timerFlushIntervalMs", 1000, 10, 60_000, live=True)
+    mapped_file_size_timer_log: int = number("mappedFileSizeTimerLog", 104_857_600, 4096, (1 << 31) - 1)
 
     # clients
     channel_expired_timeout: int = number("channelExpiredTimeout", 120_000, 1000, _DAY_MS, live=True)
@@ -231,6 +256,10 @@ class BrokerConfig:
     """Series of one metric. A histogram counts as one."""
     slow_request_ms: int = number("ringmqSlowRequestMs", 1000, 0, 3_600_000, live=True, note="0 = off")
     """Sends and requests to control that take longer get a log line, a few a second."""
+
+    # log
+    log_level: str = choice("logLevel", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"), live=True)
+    log_format: str = choice("logFormat", "text", ("text", "json"))
 
     # features whose absence must not pass silently
     authentication_enabled: bool = switch("authenticationEnabled", False, only=False, why="ACL is " + _LATER)

@@ -61,6 +61,18 @@ def number(
     return _field(Property(name, default, accepted, parse, live, "number"))
 
 
+def step_number(name: str, default: int, steps: tuple[int, ...]) -> Any:
+    """A dataclass field for one of `steps`, which grow. Stock silently moves another number to the step below it."""
+    accepted = f"{', '.join(map(str, steps))}; another number counts as the one below it, or as {steps[0]}"
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text.strip()):
+            raise ValueError(text)
+        return max((step for step in steps if step <= int(text)), default=steps[0])
+
+    return _field(Property(name, default, accepted, parse, kind="number"))
+
+
 def switch(name: str, default: bool, *, live: bool = False, only: bool | None = None, why: str = "") -> Any:
     """A dataclass field for true or false. `only`: the one value that this build supports, with the reason `why`."""
     accepted = "true or false" if only is None else f"{str(only).lower()} ({why})"

@@ -14,6 +14,7 @@ from ringmq.broker.exporter.groups import GroupFamilies
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, PageText, parse_labels
+from ringmq.broker.exporter.timers import TimerFamilies
 from ringmq.broker.exporter.topics import TopicFamilies
 from ringmq.broker.exporter.transactions import add_transactions
 from ringmq.broker.health import Heartbeats, readiness
@@ -47,6 +48,7 @@ class Collector:
         self._disks = (*store.commit_log_directories, store.root)
         self._topics = TopicFamilies(self._tables)
         self._delays = DelayFamilies(plane, self._store, len(parse_delay_levels(config.message_delay_level)))
+        self._timers = TimerFamilies(plane, config, self._store_time)
         self._groups = GroupFamilies(self._tables, self._store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
         self._labels = {**parse_labels(config.metrics_label), **labels}
@@ -65,6 +67,7 @@ class Collector:
         if config.broker_role != "SLAVE":  # what came in is the master's to tell: a sum over both would count it twice
             self._topics.add_to(page)
             self._delays.add_to(page, now_ms)
+            self._timers.add_to(page, now_ms)
             add_transactions(page, plane)
         self._groups.add_to(page, now_ms)
         engine.add_requests(page, plane)

@@ -185,11 +185,15 @@ def add_replication(page: Page, plane: Plane, config: BrokerConfig, wanted: int)
     level, replicas = config.replication_policy or "by role", config.replica_policy or "by role"
     page.add("ringmq_replication_policy_info", [({"level": level, "replicas": replicas, "role": role}, 1)])
     page.add("ringmq_write_held", int(marks.write_hold != 0))
+    bad_bodies = [({"found_by": "start"}, int(plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_BAD_BODIES]))]
     if is_slave:
+        received = int(plane.role(lib.RMQ_ROLE_HA).counters[lib.RMQ_RECEIVE_BAD_BODIES])
+        page.add("ringmq_bad_bodies_total", [*bad_bodies, ({"found_by": "slave"}, received)])
         link = view.link()
         page.add("ringmq_master_connected", int(link.state == lib.RMQ_HA_TRANSFER))
         page.add("ringmq_master_lag_bytes", max(0, link.master_offset - marks.append_offset))
         return
+    page.add("ringmq_bad_bodies_total", bad_bodies)
     page.add("ringmq_replication_wanted_replicas", wanted)
     page.add("ringmq_replication_in_sync_replicas", max(1, marks.in_sync_replicas))
     page.add("ringmq_replication_state", marks.replication_state)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import select
 import socket
-import sys
 import time
 import traceback
 from collections import deque
@@ -29,6 +29,8 @@ from ringmq.broker.exporter.http_protocol import HEAD_BYTES_MAX, BadRequest, Htt
 from ringmq.broker.exporter.text import PageText
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.networks import Networks, is_loopback
+
+log = logging.getLogger(__name__)
 
 PAGES_MAX = 16
 """Answers to /metrics in transmission at a time. More requests wait for their turn."""
@@ -210,7 +212,7 @@ class ExporterServer:
     def _log(self, text: str) -> None:
         line = self._throttle.line(text, int(time.monotonic() * 1000))
         if line is not None:
-            print(f"ringmq: metrics: {line}", file=sys.stderr, flush=True)
+            log.warning("%s", line)
 
     def _wait_for(self, connection: _Connection, events: int) -> None:
         if connection.events == events:

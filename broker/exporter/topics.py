@@ -11,7 +11,7 @@ from ringmq.broker.exporter.text import Page
 
 SIZE_BOUNDS = ("1024.0", "4096.0", "524288.0", "1048576.0", "2097152.0", "4194304.0")
 MESSAGE_TYPE = "normal"
-"""The type of all messages. Messages of other types are refused, and ordered ones are normal."""
+"""The type of all messages. Queues have one count for all types (docs/monitoring.md)."""
 
 
 class TopicFamilies:

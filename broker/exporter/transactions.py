@@ -13,6 +13,7 @@ _WORDS = {
     "ringmq_transactions_expired_total": lib.RMQ_TRANSACTIONS_EXPIRED,
     "ringmq_transactions_lost_total": lib.RMQ_TRANSACTIONS_LOST,
 }
+FINISH_BOUNDS = ("5", "60", "600", "3600", "43200", "86400")
 _CHECKS = {"sent": lib.RMQ_TRANSACTIONS_CHECKED, "no_producer": lib.RMQ_TRANSACTIONS_UNCHECKED}
 
 
@@ -21,5 +22,8 @@ def add_transactions(page: Page, plane: Plane) -> None:
     words = plane.role(lib.RMQ_ROLE_TRANSACTIONS).counters
     for name, word in _WORDS.items():
         page.add(name, int(words[word]))
+    finished = [int(words[lib.RMQ_TRANSACTIONS_FINISH + number]) for number in range(lib.RMQ_FINISH_BUCKETS)]
+    seconds = int(words[lib.RMQ_TRANSACTIONS_FINISH_SECONDS])
+    page.add_histograms("rocketmq_finish_message_latency_milliseconds", FINISH_BOUNDS, [({}, finished, seconds)])
     checks = [({"result": result}, int(words[word])) for result, word in _CHECKS.items()]
     page.add("ringmq_transaction_checks_total", checks)

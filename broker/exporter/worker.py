@@ -21,6 +21,7 @@ from ringmq.broker.exporter.collect import Collector
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.health import Heartbeats, liveness, readiness
+from ringmq.ipc.logs import configure_worker
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec, open_worker
 from ringmq.remoting.networks import networks
@@ -73,6 +74,7 @@ def main(arguments: list[str]) -> int:
     """Run the worker that the arguments describe. The process ends with this call."""
     spec = WorkerSpec.from_json(arguments[1])
     plane, stop = open_worker(spec)
+    configure_worker(spec.name, plane.header.settings)
     serve(spec, plane, stop)
     sys.stdout.flush()
     os._exit(0)  # the thread of a scrape may be in the middle of a read

@@ -45,8 +45,8 @@ class ConfigRequests:
     def update_config(self, request: Request) -> Answer:
         """25. Properties of stock that have no effect here are accepted and ignored, with a log line.
 
-        Properties of ours are checked. Those that take effect only at a start are refused. A log line names each change
-        and its peer.
+        Properties of ours are checked. Those that take effect only at a start are refused. The owner of
+        the configuration notes each change for the audit.
         """
         too_much = _too_much(request.command.body)
         if too_much is not None:
@@ -89,8 +89,6 @@ class ConfigRequests:
                 "answer is 0 as RocketMQ's"
             )
         if differing:
-            changes = [f"{name} = {_text(config, name)} (was {_text(self.live.config, name)})" for name in differing]
-            self.outbox.lines.append(f"request 25 from {address} sets {', '.join(changes)}")
             self._apply(config, request.now_ms)
         return request.reply()
 

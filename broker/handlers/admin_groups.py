@@ -11,11 +11,14 @@ from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 
+AUDITED_MAX = 64
+"""Topics with deleted offsets that the audit line names."""
 STEP_NAMES = 32
 
 
@@ -27,6 +30,7 @@ class GroupRequests:
     offsets: OffsetTable
     groups_body: BodyCache
     client_names: ClientNames
+    audit: AuditTrail
 
     def update_group(self, request: Request) -> Answer:
         """200."""
@@ -68,6 +72,8 @@ class GroupRequests:
         header = headers.DeleteSubscriptionGroupRequestHeader.decode(request.command.ext_fields)
         self.groups.delete(header.group_name, request.now_ms)
         if header.clean_offset:
+            topics = self.offsets.topics_of(header.group_name)
+            self.audit.add(Kind.OFFSETS, f"*@{header.group_name}", topics[:AUDITED_MAX] or None, None)
             self.offsets.forget_group(header.group_name)
         return request.reply()
 

@@ -18,6 +18,7 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.topics import BATCH_QUEUE, CLEANUP_POLICY, COMPACTION, QUEUE_TYPE, TopicTable, check_possible
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import admin_headers as headers
 from ringmq.remoting import json_body, names
 from ringmq.remoting.admin_bodies import encode_topic_list
@@ -28,6 +29,8 @@ from ringmq.store import layout
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 MESSAGE_TYPE_CHANGE = "+message.type"
+AUDITED_MAX = 64
+"""Groups with deleted offsets that the audit line names."""
 STEP_NAMES = 32
 
 
@@ -44,6 +47,7 @@ class TopicRequests:
     deletions: Deletions
     client_names: ClientNames
     publication: GroupPublication
+    audit: AuditTrail
 
     def update_topic(self, request: Request) -> Slices:
         """17."""
@@ -146,6 +150,7 @@ class TopicRequests:
                 retry = names.retry_topic(group)
                 doomed += [name for name in (f"{retry}+{topic}", f"{retry}_{topic}") if name in self.topics]
         to_reset = {group for name in doomed for group in self.offsets.groups_to_reset(name)}
+        self.audit.add(Kind.OFFSETS, f"{topic}@*", self.offsets.groups_on(topic)[:AUDITED_MAX] or None, None)
         self.offsets.forget_topics(doomed)
         for group in to_reset:  # its readers may pull again
             self.publication.publish(group)
@@ -172,6 +177,7 @@ class TopicRequests:
             if unused:
                 self.offsets.forget_topics(unused)
             for topic in unused:
+                self.audit.add(Kind.TOPIC, topic, {"queues": "on disk"}, None)
                 self.tables.withdraw_topic(topic)
                 self.deletions.add(topic, request.now_ms)
         return request.reply()

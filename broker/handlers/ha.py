@@ -48,13 +48,13 @@ class HaRequests:
         host, replication = request.connection.host, self.replication
         claim, lie = claim_of_connection(claim, host, networks(self.live.config.ha_allowed_networks))
         if lie:
-            replication.refusals.add(refusals.ADDRESS, f"slave {claim.broker_id} ({host}) is refused: {lie}")
+            replication.refusals.add(refusals.ADDRESS, host, f"slave {claim.broker_id} ({host}) is refused: {lie}")
             return self._handshake_answer(request, Verdict(handshake.REFUSE, reason=lie))
         own = self._own_view(claim, request.connection)
         verdict = handshake.decide(claim, own, self.store.log_crc)
         if verdict.kind == handshake.REFUSE and verdict.reason.startswith(handshake.UNNAMED):
             text = f"slave {claim.broker_id} ({host}) is refused, sends go on: {verdict.reason}"
-            replication.refusals.add(refusals.UNNAMED, text)
+            replication.refusals.add(refusals.UNNAMED, host, text)
         if verdict.kind == handshake.HOLD:
             verdict = replication.prove(claim, verdict, request.now_ms)
         replication.on_handshake(claim, verdict, is_named=own.is_named)

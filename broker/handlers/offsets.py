@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -11,18 +11,26 @@ from ringmq.broker.handlers.long_bodies import concatenated, separated
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
+from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.offsets import OffsetTable
+from ringmq.broker.tables.offsets import CommitKey, OffsetTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import client_headers as headers
+from ringmq.remoting import names
 from ringmq.remoting.admin_bodies import encode_queue_offsets
 from ringmq.remoting.admin_headers import ResetOffsetRequestHeader
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.message_queue import MessageQueue
 
+OF_THE_BROKER = f"group {names.TRANSACTION_GROUP}: its offsets are the broker's progress with transactions"
+FOREIGN_COMMITS_PER_MINUTE = 600
+AUDITED_MAX = 64
+"""Queues of a reset that the audit line names."""
 STEP_QUEUES = 32
 """Queues of one step. Each may read an offset by time from the store."""
 
@@ -41,6 +49,9 @@ class OffsetRequests:
     offsets: OffsetTable
     offsets_body: BodyCache
     publication: GroupPublication
+    consumers: ConsumerTable
+    audit: AuditTrail
+    foreign_commits: LogThrottle = field(default_factory=lambda: LogThrottle(FOREIGN_COMMITS_PER_MINUTE))
 
     def query_consumer_offset(self, request: Request) -> Answer:
         """14. Beyond stock's rules: an empty queue that begins at 0 answers 0 unless setZeroIfNotFound is false.
@@ -77,6 +88,8 @@ class OffsetRequests:
         group, topic = header.consumer_group, header.topic
         if group not in self.groups:
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
+        if group == names.TRANSACTION_GROUP:
+            return request.reply(ResponseCode.NO_PERMISSION, OF_THE_BROKER)
         if topic not in self.topics:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} not exist!")
         if header.queue_id is None:
@@ -85,10 +98,24 @@ class OffsetRequests:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         if self.offsets.has_reset(group, topic, header.queue_id):
             return request.reply(remark="Offset has been previously reset")
+        self._note_foreign_commit(request, (group, topic, header.queue_id), header.commit_offset)
         self.offsets.put(group, topic, header.queue_id, header.commit_offset, request.now_ms)
         if self.live.is_slave:
             self.offsets.committed_here.add((group, topic, header.queue_id))
         return request.reply()
+
+    def _note_foreign_commit(self, request: Request, key: CommitKey, offset: int) -> None:
+        """Note an offset from a peer that is no member of the group: an operator's tool, or a program with offsets of
+        its own. Such a program commits all the time: only the first of its commits to a queue is noted."""
+        group, topic, queue_id = key
+        online = self.consumers.get(group)
+        if request.command.is_oneway or (online is not None and request.connection in online.members):
+            return
+        before = self.offsets.get(group, topic, queue_id)
+        name = f"{topic}@{group}"
+        text = f"{request.connection.host} {name}:{queue_id}"
+        if before != offset and self.foreign_commits.line(text, request.now_ms) is not None:
+            self.audit.add(Kind.OFFSETS, name, {str(queue_id): before}, {str(queue_id): offset})
 
     def all_consumer_offsets(self, request: Request) -> Slices:
         """43."""
@@ -129,6 +156,8 @@ class OffsetRequests:
         if self.live.is_slave:
             return request.reply(ResponseCode.SYSTEM_ERROR, "Can not reset offset in slave broker")
         header = ResetOffsetRequestHeader.decode(request.command.ext_fields)
+        if header.group == names.TRANSACTION_GROUP:
+            return request.reply(ResponseCode.NO_PERMISSION, OF_THE_BROKER)
         topic = self.topics.get(header.topic)
         if topic is None:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
@@ -162,10 +191,18 @@ class OffsetRequests:
                 yield
         if not targets:
             return request.reply(ResponseCode.SYSTEM_ERROR, "No queues to reset.")
+        before: dict[str, object] = {}
+        after: dict[str, object] = {}
         for number, (queue_id, offset) in enumerate(targets.items(), 1):
+            if number <= AUDITED_MAX:
+                before[str(queue_id)] = self.offsets.get(header.group, header.topic, queue_id)
+                after[str(queue_id)] = offset
             self.offsets.set_reset(header.group, header.topic, queue_id, offset, request.now_ms)
             if number % STEP_QUEUES == 0:
                 yield
+        if len(targets) > AUDITED_MAX:
+            after["more"] = len(targets) - AUDITED_MAX
+        self.audit.add(Kind.OFFSETS, f"{header.topic}@{header.group}", before, after)
         self.publication.publish(header.group)
         name = self.live.config.broker_name
         entries = (

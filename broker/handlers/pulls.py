@@ -6,6 +6,7 @@ worker, because the reason why its topic or group was cold is gone.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +27,7 @@ from ringmq.broker.tables.topics import TopicTable, is_batch_topic
 from ringmq.filters.errors import FilterError
 from ringmq.filters.evaluator import matches
 from ringmq.filters.program import Program
+from ringmq.remoting import names
 from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -123,7 +125,24 @@ class PullRequests:
             return request.reply(ResponseCode.FILTER_DATA_NOT_EXIST, remark)
         if self.consumers.subscription(header.consumer_group, header.topic) is subscription:
             self.tables.publish_subscription(header.consumer_group, header.topic, subscription)
+        if names.is_retry_topic(header.topic):
+            yield from self._placing_originals(header.topic.removeprefix(names.RETRY_PREFIX))
         return self._serve(request, header, topic, group, subscription, None)
+
+    def _placing_originals(self, group: str) -> Steps[None]:
+        """Publish the programs of all conditions of a group, which filterSupportRetry applies to its retry topic.
+
+        A condition that is refused filters nothing, as in stock.
+        """
+        online = self.consumers.get(group)
+        for topic, subscription in [] if online is None else list(online.subscriptions.items()):
+            if not subscription.is_sql:
+                continue
+            with suppress(FilterError):
+                yield from self.tables.filters.placing(subscription.sub_string)
+                if self.consumers.subscription(group, topic) is subscription:
+                    self.tables.publish_subscription(group, topic, subscription)
+        self.publication.conditions_placed(group)
 
     def _check_broker(self, request: Request) -> Answer | None:
         host = self.identity.host
@@ -194,7 +213,8 @@ class PullRequests:
     ) -> Answer:
         """Answer a pull in control: BatchCQ, or more tags than the hot path holds."""
         may_hold = not request.is_again and bool(header.sys_flag & PullSysFlag.SUSPEND)
-        if header.sys_flag & PullSysFlag.COMMIT_OFFSET and not request.is_again:
+        commits = header.sys_flag & PullSysFlag.COMMIT_OFFSET and header.consumer_group != names.TRANSACTION_GROUP
+        if commits and not request.is_again:
             self.offsets.put(header.consumer_group, header.topic, header.queue_id, header.commit_offset, request.now_ms)
         is_all = subscription.is_all or subscription.class_filter_mode or program is not None
         codes = [] if is_all else sorted(subscription.code_set)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
-from ringmq.broker.requests.request import FAQ, Answer, Redo, Request
+from ringmq.broker.requests.request import FAQ, REJECTED, Answer, Redo, Request
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.new_entries import NewEntries
@@ -26,8 +26,8 @@ from ringmq.broker.tables.topics import (
     describe,
     is_batch_topic,
 )
-from ringmq.ipc.admission import RULE_KEY_MAX
-from ringmq.ipc.admission_twin import Limits, Send, TopicState, Verdict, admit
+from ringmq.ipc.admission import RULE_KEY_MAX, RuleKind
+from ringmq.ipc.admission_twin import RESERVED_PAIRS_MAX, Limits, Send, TopicState, Verdict, admit, is_reserved
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
@@ -38,8 +38,6 @@ from ringmq.remoting.request_headers import decode_send_header
 
 MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
 BATCH_TOPIC_MAX = 127
-ON_SLAVE = "service not available now: this broker is a slave, send to its master"
-"""The text of read workers for this refusal (native/src/reader_frame.c). Code and meaning are stock's."""
 UNIQ_PAIR_BYTES = 66
 """Largest UNIQ_KEY pair that the broker may add."""
 _TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
@@ -63,7 +61,7 @@ class SendRequests:
         header = decode_send_header(request.command)
         now_ms = request.now_ms
         if self.live.is_slave:
-            return self._refuse(request, ResponseCode.SERVICE_NOT_AVAILABLE, ON_SLAVE)
+            return self._refuse(request, ResponseCode.SYSTEM_BUSY, REJECTED)
         if now_ms < self.live.config.start_accept_send_request_time_stamp:
             start = self.live.config.start_accept_send_request_time_stamp
             return self._refuse(request, ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {start}")
@@ -213,9 +211,14 @@ class SendRequests:
             ),
             Limits(self.live.config.max_message_size, len(self._additions().encode()), UNIQ_PAIR_BYTES),
             TopicState(
-                live=True, send_cold=False, read_queues=topic.read_queue_nums, write_queues=topic.write_queue_nums
+                live=True,
+                send_cold=False,
+                read_queues=topic.read_queue_nums,
+                write_queues=topic.write_queue_nums,
+                topic_id=self.plane.topic_find(header.topic) or 0,
             ),
             rules,
+            now_ms=request.now_ms,
         )
         return admitted.verdict in (Verdict.REDIRECT, Verdict.REFUSE)
 
@@ -255,14 +258,29 @@ class SendRequests:
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         if half := self._check_half(request, header, found):
             return half
-        for name in _TIMER_NAMES:
-            if name in found:
-                remark = f"{name} = {found[name][:32]}: timer messages are not supported yet"
-                return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        if timed := self._check_timer(request, header, found):
+            return timed
         if properties.INNER_NUM in found:
             remark = f"{properties.INNER_NUM} is not for clients: only a broker makes inner batches"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
+
+    def _check_timer(self, request: Request, header: SendMessageRequestHeader, found: dict[str, str]) -> Answer | None:
+        """Refuse a time that no rule covers: there is no timer topic, or the rules do not see all pairs.
+
+        If the rules see the pairs and store the message as an ordinary one, its time has passed.
+        """
+        name = next((name for name in _TIMER_NAMES if name in found), None)
+        if name is None:
+            return None
+        pairs = (header.properties or "").encode("utf-8", "replace").split(b"\x02")
+        reserved = sum(is_reserved(pair.partition(b"\x01")[0]) for pair in pairs)
+        remark = f"{name} = {found[name][:32]}: the broker has no topic {names.WHEEL_TIMER_TOPIC}"
+        if any(rule.kind is RuleKind.TIMER for rule in self.plane.admission_rules()):
+            if reserved <= RESERVED_PAIRS_MAX:
+                return None
+            remark = f"{name} is one of {reserved} properties for brokers, the limit is {RESERVED_PAIRS_MAX}"
+        return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
 
     def _check_batch_queues(self, request: Request, topic: TopicConfig) -> Answer | None:
         if is_batch_topic(topic):

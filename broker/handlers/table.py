@@ -25,6 +25,7 @@ from ringmq.broker.requests.request import Answer, Drop, Effect, Now, Outbox, Re
 from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.held_pulls import HeldPulls
+from ringmq.ipc.audit import AuditTrail
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.access import BROKER, Access
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -63,6 +64,7 @@ class HandlerTable:
     refusals: Refusals
     forwards: ForwardTable
     held_pulls: HeldPulls
+    audit: AuditTrail
 
     def handle(self, request: Request) -> list[Effect]:
         """All effects of one cold frame, its verdict last. Runs all slices."""
@@ -103,18 +105,33 @@ class HandlerTable:
         if code in NOT_ON_SLAVE and self.live.is_slave:
             remark = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
             return request.reply(ResponseCode.SYSTEM_ERROR, remark)
+        before, self.audit.cause = self.audit.cause, request
         try:
             answer = handler(request)
         except (RequestError, PlaneFullError) as error:
             return _refusal(request, error)
-        return replace(answer, steps=_guarded(request, answer.steps)) if isinstance(answer, Slices) else answer
+        finally:
+            self.audit.cause = before
+        return replace(answer, steps=self._guarded(request, answer.steps)) if isinstance(answer, Slices) else answer
 
-
-def _guarded(request: Request, steps: Steps[Answer]) -> Steps[Answer]:
-    try:
-        return (yield from steps)
-    except (RequestError, PlaneFullError) as error:
-        return _refusal(request, error)
+    def _guarded(self, request: Request, steps: Steps[Answer]) -> Steps[Answer]:
+        """The steps with errors as answers. Only while a step runs, the request is the cause of changes."""
+        audit = self.audit
+        try:
+            while True:
+                before, audit.cause = audit.cause, request
+                try:
+                    next(steps)
+                finally:
+                    audit.cause = before
+                yield
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+        except (RequestError, PlaneFullError) as error:
+            return _refusal(request, error)
+        finally:
+            steps.close()
 
 
 def _refusal(request: Request, error: RequestError | PlaneFullError) -> RemotingCommand:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 LINES_MAX = 16
-"""Lines between two turns of control. The counts cover every refusal."""
+"""Causes with a line between two turns of control. `counts` covers every refusal."""
 ADDRESS = "address"
 """The slave sends an address that is not its connection's and that haAllowedNetworks does not allow."""
 UNNAMED = "unnamed"
@@ -24,21 +24,23 @@ class Refusals:
     """Counts of refusals, and their log lines since the last `take_lines`."""
 
     counts: dict[str, int] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
+    lines: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Cause -> the text of its first event since the last `take_lines`, and their number."""
 
-    def add(self, reason: str, text: str) -> None:
+    def add(self, reason: str, slave: str, text: str) -> None:
         """Count a refusal by its reason (ADDRESS, UNNAMED, PROOF) and keep a line."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
-        self.say(text)
+        self.say(f"{reason} {slave}", text)
 
-    def say(self, text: str) -> None:
-        """Keep a line about an action of a peer."""
-        if len(self.lines) < LINES_MAX:
-            self.lines.append(text)
+    def say(self, cause: str, text: str) -> None:
+        """Keep a line about an action of a peer, one for each cause."""
+        if cause in self.lines or len(self.lines) < LINES_MAX:
+            first, count = self.lines.get(cause, (text, 0))
+            self.lines[cause] = first, count + 1
 
-    def take_lines(self) -> list[str]:
+    def take_lines(self) -> dict[str, tuple[str, int]]:
         """The lines so far. They are removed."""
-        taken, self.lines = self.lines, []
+        taken, self.lines = self.lines, {}
         return taken
 
     def take_counts(self) -> dict[str, int]:

@@ -8,8 +8,9 @@ records holds the slave off. It may have lost its tables, too, and the synchroni
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable
+from dataclasses import asdict
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -21,14 +22,19 @@ from ringmq.broker.replication.view import TRANSFER
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.persistence import Persistence
-from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync
+from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync, TimerCounts
+from ringmq.ha.timer_sync import TimerSync
+from ringmq.ipc.audit import Kind
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.client_headers import UpdateConsumerOffsetRequestHeader
-from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.codes import RequestCode, code_name
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfigTable
 from ringmq.remoting.errors import RemotingError
+from ringmq.store.master_timers import MasterTimers
+
+log = logging.getLogger(__name__)
 
 SEARCH_PERIOD_MS = 1000
 """Period of requests to the name servers while the link to the master is down. With stock's 30 s, consumers would learn
@@ -38,7 +44,7 @@ HAND_OVER_TIMEOUT_MS = 3000
 
 
 class SlaveRole:
-    """The slave's part. `turn` does the due work. `log` writes a log line."""
+    """The slave's part. `turn` does the due work."""
 
     def __init__(
         self,
@@ -48,22 +54,25 @@ class SlaveRole:
         replication: Replication,
         tables: SlaveTables,
         delay_offsets: PassthroughFile,
+        timer_counts: PassthroughFile,
         persistence: Persistence,
         master_calls: OutboundCalls,
-        log: Callable[[str], None],
     ) -> None:
         self._replication = replication
         self._tables = tables
-        self._delay_offsets = delay_offsets
+        self._delay_offsets, self._timer_counts = delay_offsets, timer_counts
         self._persistence = persistence
         self._calls = master_calls
-        self._log = log
         self._finder = MasterFinder(identity.address, live.config.ha_master_address)
         self._sync = SlaveSync(live.config.slave_sync_period)
+        self._live = live
+        self._timers = TimerSync()
+        self._written_timers: MasterTimers | None = None
         self._ask: Ask | None = None
+        self._asks_timers = False
         self._handing_over: deque[CommitKey] = deque()
         self._ordered_generation: int | None = None
-        self._failing = ""
+        self._failing = {False: "", True: ""}
 
     @property
     def is_searching(self) -> bool:
@@ -74,8 +83,12 @@ class SlaveRole:
         """Apply the outcome of our registration at a name server."""
         if outcome.error is not None:
             self._finder.lost(outcome.address)
-        elif outcome.answer is not None and self._finder.on_answer(outcome.address, outcome.answer.ext_fields):
-            self._log(f"the master is {self._finder.master.broker}, its log comes from {self._finder.master.ha}")
+            return
+        before = self._finder.master
+        if outcome.answer is not None and self._finder.on_answer(outcome.address, outcome.answer.ext_fields):
+            audit = self._replication.audit
+            with audit.caused_by(outcome.address, code_name(RequestCode.REGISTER_BROKER)):
+                audit.add(Kind.ROLE, "master of this slave", asdict(before), asdict(self._finder.master))
             self._ordered_generation = None
 
     def turn(self, now_ms: int, ha_generation: int) -> None:
@@ -88,11 +101,30 @@ class SlaveRole:
         self._order(ha_generation)
         for outcome in self._calls.outcomes():
             self._on_outcome(outcome, now_ms)
-        self._sync.master_is(self._finder.master.broker if self._finder.is_registered else "", now_ms)
-        ask = None if self.is_searching else self._sync.due(now_ms, replication.view.marks().append_offset)
-        if ask is not None:
-            self._ask = ask
-            self._calls.call(ask.address, ask.command(), ask.timeout_ms)
+        master = self._finder.master.broker if self._finder.is_registered else ""
+        self._sync.master_is(master, now_ms)
+        self._timers.master_is(master if self._live.config.timer_wheel_enable else "", now_ms)
+        own_end = replication.view.marks().append_offset
+        self._write_timers(self._timers.settled(own_end))
+        if self._ask is None and not self.is_searching:
+            self._ask_next(now_ms, own_end)
+
+    def _ask_next(self, now_ms: int, own_end: int) -> None:
+        """One request is in flight at a time. A pass of tables is short, and begins every 10 s."""
+        self._ask = self._sync.due(now_ms, own_end)
+        self._asks_timers = self._ask is None
+        if self._ask is None:
+            self._ask = self._timers.due(now_ms, own_end)
+        if self._ask is not None:
+            self._calls.call(self._ask.address, self._ask.command(), self._ask.timeout_ms)
+
+    def _write_timers(self, timers: MasterTimers | None) -> None:
+        if timers is not None and timers != self._written_timers:
+            try:
+                self._persistence.save_master_timers(timers)
+                self._written_timers = timers
+            except OSError as error:
+                self._log_throttled(f"the master's progress with timer messages cannot be saved: {error}", timers=True)
 
     def close(self, timeout_s: float) -> None:
         """End the calls."""
@@ -114,17 +146,35 @@ class SlaveRole:
         if ask is None or (ask.address, ask.code) != (outcome.address, outcome.request_code):
             return
         self._ask = None
+        if self._asks_timers:
+            self._on_timers(ask, outcome, now_ms)
+            return
         if self.is_searching:  # the link was lost meanwhile: the answer may come from a former master
             self._sync.failed(ask, now_ms)
             return
         if outcome.error is None and outcome.answer is not None:
-            self._log_throttled(self._take(ask, outcome.answer, now_ms))
+            with self._replication.audit.caused_by(ask.address, code_name(ask.code)):
+                refused = self._take(ask, outcome.answer, now_ms)
+            self._log_throttled(refused, timers=False)
             return
-        self._log_throttled(f"request {ask.code} to the master at {outcome.address}: {outcome.error}")
+        trouble = f"request {ask.code} to the master at {outcome.address}: {outcome.error}"
+        self._log_throttled(trouble, timers=False)
         if outcome.answer is None:
             self._sync.failed(ask, now_ms)
         else:
             self._sync.refused(ask, now_ms)
+
+    def _on_timers(self, ask: Ask, outcome: Outcome, now_ms: int) -> None:
+        if outcome.error is not None or outcome.answer is None or self.is_searching:
+            self._timers.failed(ask, now_ms)
+            return
+        trouble = ""
+        try:
+            self._timers.answered(ask, outcome.answer, now_ms)
+        except RemotingError as error:
+            trouble = f"request {ask.code} to the master at {ask.address}: {error}"
+        if not self._timers.needs_end:
+            self._log_throttled(trouble, timers=True)
 
     def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
         """Apply a table. Returns a line about entries that could not be applied, or ""."""
@@ -141,6 +191,9 @@ class SlaveRole:
                 case DelayOffsets(text=text) if text != self._delay_offsets.text:
                     self._delay_offsets.text = text
                     self._persistence.save_delay_offsets()
+                case TimerCounts(text=text) if text != self._timer_counts.text:
+                    self._timer_counts.text = text
+                    self._persistence.save_timer_counts()
         except (RemotingError, PlaneFullError, OSError) as error:
             return f"request {ask.code} to the master at {ask.address}: {error}"
         return ""
@@ -162,9 +215,9 @@ class SlaveRole:
         if outcome.answer is not None:  # taken, or refused for good: the group or topic is gone
             self._tables.offsets.committed_here.discard(key)
 
-    def _log_throttled(self, trouble: str) -> None:
+    def _log_throttled(self, trouble: str, *, timers: bool) -> None:
         """Log each trouble once, until it is over."""
-        if trouble != self._failing:
-            self._failing = trouble
+        if trouble != self._failing[timers]:
+            self._failing[timers] = trouble
             if trouble:
-                self._log(trouble)
+                log.warning("%s", trouble)

@@ -21,6 +21,8 @@ from ringmq.broker.replication.view import HOLD_LONGER_SLAVE, HOLD_NONE, Replica
 from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.ha.control_messages import STOCK_BROKER_ID, LinkNews, LongerSlave, Master, News, PeerNews
 from ringmq.ha.handshake import ACCEPT, ADOPT, CUT, HOLD, REFUSE, SALVAGE, START_AT, PeerClaim, Verdict
+from ringmq.ipc.audit import AuditTrail, Kind
+from ringmq.remoting.codes import RequestCode, code_name
 from ringmq.remoting.ha_bodies import Divergence
 from ringmq.store import store_task
 from ringmq.store.store_task import StoreTask
@@ -52,6 +54,7 @@ class Replication:
     """The state of one run. `restart` is the order for the store before the next run."""
 
     view: ReplicationView
+    audit: AuditTrail = field(default_factory=AuditTrail)
     divergences: dict[SlaveKey, Divergence] = field(default_factory=dict)
     decided: dict[SlaveKey, Decision] = field(default_factory=dict)
     master: Master = field(default_factory=lambda: Master(""))
@@ -66,9 +69,9 @@ class Replication:
     """True if `divergences` differ from the file."""
 
     @classmethod
-    def over(cls, plane: PlaneProtocol) -> Replication:
-        """The state of the broker with this plane."""
-        return cls(ReplicationView(plane))
+    def over(cls, plane: PlaneProtocol, audit: AuditTrail) -> Replication:
+        """The state of the broker with this plane. `audit` gets holds and decisions."""
+        return cls(ReplicationView(plane), audit)
 
     # ---- a master ----
 
@@ -114,12 +117,14 @@ class Replication:
         claim, verdict = self.proofs.ended(now_ms)
         if why_not:
             text = f"slave {claim.broker_id} ({claim.broker_addr}) is refused, sends go on: it claims a log up to "
-            self.refusals.add(refusals.PROOF, f"{text}{claim.max_offset}, which cannot be verified: {why_not}")
+            text += f"{claim.max_offset}, which cannot be verified: {why_not}"
+            self.refusals.add(refusals.PROOF, claim.broker_addr, text)
             return
         has_gone_on = self.view.marks().append_offset > verdict.offset
         by_operator = self.choices_for(claim).get(claim.broker_id) == ADOPT
         adopts = verdict.adopt and (by_operator or not has_gone_on)  # both have written meanwhile: a person decides
-        self.on_handshake(claim, replace(verdict, adopt=adopts), is_named=True)
+        with self.audit.caused_by(claim.broker_addr, code_name(RequestCode.HA_HANDSHAKE)):
+            self.on_handshake(claim, replace(verdict, adopt=adopts), is_named=True)
 
     def choices_for(self, claim: PeerClaim) -> dict[int, str]:
         """An operator's decision about this slave, by its broker id."""
@@ -161,6 +166,7 @@ class Replication:
         for entry in chosen:
             slave = entry.broker_id, entry.address
             self.decided[slave] = Decision(choice, entry.slave_offset)
+            self.audit.add(Kind.HOLD, f"slave {entry.broker_id} ({entry.address})", entry.to_json(), {"choice": choice})
             if choice == SALVAGE:
                 del self.divergences[slave]
                 self.dirty = True
@@ -202,8 +208,9 @@ class Replication:
             self.decided.pop(slave, None)
         if not is_named and slave in self.divergences:
             self.refusals.say(
+                f"returned {slave[1]}",
                 f"slave {slave[0]} ({slave[1]}) has come back with a log that fits, but haAllowedNetworks does not "
-                "name it: sends stay refused until ringmq ha salvage"
+                "name it: sends stay refused until ringmq ha salvage",
             )
             return
         if self.divergences.pop(slave, None) is not None:
@@ -219,6 +226,8 @@ class Replication:
         reason = HOLD_LONGER_SLAVE if self.divergences else HOLD_NONE
         if reason == self.view.marks().write_hold:
             return
+        words = {HOLD_NONE: "accepted", HOLD_LONGER_SLAVE: "refused"}
+        self.audit.add(Kind.HOLD, "sends", words.get(self.view.marks().write_hold), words[reason])
         self.view.hold(reason)
         if not self.divergences:
             self.said.append("sends are accepted again: no slave's log waits for a decision")

@@ -12,8 +12,6 @@ from ringmq.broker.requests.request import Connection
 from ringmq.remoting.access import BROKER, DECISIONS, Access, refusal_text
 from ringmq.remoting.networks import is_loopback, networks
 
-LINES_MAX = 16
-"""Refusals between two turns of control that may get a line; the metric counts all."""
 _NOT_ADMIN = "adminAddresses does not name this host"
 _NOT_NAMED = "only loopback and networks of adminAddresses may send it"
 _NOT_REPLICA = "haAllowedNetworks does not name this host"
@@ -60,19 +58,19 @@ class Refusals:
     """Requests that were refused because of their sender, since control started."""
 
     by_class: dict[Access, int] = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
-    """Log lines, at most LINES_MAX. Control takes them at each turn and throttles them."""
+    by_code: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Request code -> the remark of the first refusal since the last `take`, and their number."""
 
     def add(self, code: int, text: str) -> None:
         """Count one refusal. `text`: its remark."""
         access = BROKER[code]
         self.by_class[access] = self.by_class.get(access, 0) + 1
-        if len(self.lines) < LINES_MAX:
-            self.lines.append(text)
+        first, count = self.by_code.get(code, (text, 0))
+        self.by_code[code] = first, count + 1
 
-    def take_lines(self) -> list[str]:
-        """The lines so far. They are removed."""
-        taken, self.lines = self.lines, []
+    def take(self) -> dict[int, tuple[str, int]]:
+        """`by_code` so far. It is removed."""
+        taken, self.by_code = self.by_code, {}
         return taken
 
     def counts(self) -> tuple[tuple[str, int], ...]:

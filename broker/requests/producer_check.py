@@ -6,6 +6,7 @@ import struct
 from dataclasses import dataclass
 
 _GROUP_LENGTH = struct.Struct(">H")
+GROUP_BYTES_MAX = 0xFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,10 @@ class ProducerCheck:
     frame: bytes
 
     def encode(self) -> bytes:
-        """The payload of the ask."""
+        """The payload of the ask. Raises ValueError if the name of the group is too long."""
         name = self.group.encode()
+        if len(name) > GROUP_BYTES_MAX:
+            raise ValueError(f"the producer group has {len(name)} bytes, the most are {GROUP_BYTES_MAX}")
         return _GROUP_LENGTH.pack(len(name)) + name + self.frame
 
     @classmethod

@@ -58,8 +58,13 @@ class ReplyQueues:
     def __init__(self, readers: Iterable[Reader], inbox: Inbox) -> None:
         self._inbox = inbox
         self._roles = {reader.port: reader.role for reader in readers}
+        self._ports = {role: port for port, role in self._roles.items()}
         self._queues = {port: _ReplyQueue() for port in self._roles}
         self._large_left = LARGE_BYTES_A_TURN
+
+    def reader_of(self, role: int) -> int:
+        """Port of the read worker with this role."""
+        return self._ports[role]
 
     @property
     def is_waiting(self) -> bool:

@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ringmq.broker.requests.turns import Steps
-from ringmq.remoting.codes import ResponseCode
+from ringmq.ipc.audit import Actor
+from ringmq.remoting.access import BROKER, Access
+from ringmq.remoting.codes import ResponseCode, code_name
 from ringmq.remoting.command import RemotingCommand
 
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 """The tail of stock's remarks about missing set-up by an operator."""
+REJECTED = "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master"
+"""Remark of a slave that refuses a send or a send-back. The part in front of the colon is stock's. Read workers answer
+the same (native/src/reader_frame.c)."""
 
 
 class Connection(NamedTuple):
@@ -55,6 +60,12 @@ class Request:
     received_mono_ns: int = 0
     """Time when its read worker received it. 0 = unknown."""
     frame_bytes: int = 0
+
+    @property
+    def actor(self) -> Actor:
+        """The cause of the changes that this request makes."""
+        code = self.command.code
+        return Actor(self.connection.address, code_name(code), BROKER.get(code) is Access.DATA)
 
     def reply(
         self,

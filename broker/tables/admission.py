@@ -23,11 +23,16 @@ TopicId = Callable[[str], int | None]
 Feature = Callable[[BrokerConfig, TopicId], tuple[Rule, ...]]
 TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
-
 _REAL = (
     RulePair(properties.REAL_TOPIC.encode(), ValueFrom.TOPIC),
     RulePair(properties.REAL_QID.encode(), ValueFrom.QUEUE),
 )
+_OF_HALVES = (
+    RulePair(properties.TRANSACTION_ID.encode(), ValueFrom.UNIQ_KEY),
+    RulePair(properties.TRANSACTION_CHECK_TIMES.encode(), ValueFrom.CUT),
+    RulePair(properties.TRAN_PREPARED_QUEUE_OFFSET.encode(), ValueFrom.CUT),
+)
+_OUT_MS = RulePair(properties.TIMER_OUT_MS.encode(), ValueFrom.OUT_MS)
 
 
 def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
@@ -35,8 +40,8 @@ def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
 
     As of stock (`SendMessageProcessor.sendMessage`, `TransactionalMessageBridge.parseHalfMessageInner`): TRAN_MSG alone
     decides, not the transaction bits, and a retried message with a delay level is no half message but a delayed one.
-    Unlike stock, RingMQ cuts the counters that only brokers write. It refuses a half message with a delay level or a
-    timer. Stock stores such a message in the system topic of the delay, where no request can end its transaction.
+    Unlike stock, RingMQ cuts the counters that only brokers write. It refuses a half message with a delay level. Stock
+    stores such a message in the system topic of the delay, where no request can end its transaction.
     """
     half, schedule = topic_id(names.HALF_TOPIC), topic_id(names.SCHEDULE_TOPIC)
     if half is None or schedule is None:
@@ -67,22 +72,29 @@ def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
         transaction=ANY_TRANSACTION,
         topic_id=half,
         sys_flag_clear=TRANSACTION_MASK,
-        pairs=(
-            *_REAL,
-            RulePair(properties.TRANSACTION_ID.encode(), ValueFrom.UNIQ_KEY),
-            RulePair(properties.TRANSACTION_CHECK_TIMES.encode(), ValueFrom.CUT),
-            RulePair(properties.TRAN_PREPARED_QUEUE_OFFSET.encode(), ValueFrom.CUT),
-        ),
+        pairs=(*_REAL, *_OF_HALVES),
     )
-    return (retried, delayed, *(_timed_half(refusal, name) for name in TIMER_NAMES), redirect)
+    return (retried, delayed, *_timed_halves(config, topic_id, half), redirect)
 
 
-def _timed_half(refusal: Rule, name: str) -> Rule:
-    return replace(
-        refusal,
-        code=ResponseCode.MESSAGE_ILLEGAL,
-        remark=f"{name}: a half message cannot be delayed",
-        with_name=name.encode(),
+def _timed_halves(config: BrokerConfig, topic_id: TopicId, half: int) -> tuple[Rule, ...]:
+    """A half message with a timer enters the half topic at its time, as in stock. It has lost its own topic then."""
+    pairs = (
+        RulePair(properties.REAL_TOPIC.encode(), ValueFrom.TEXT, names.HALF_TOPIC.encode()),
+        RulePair(properties.REAL_QID.encode(), ValueFrom.TEXT, b"0"),
+        *_OF_HALVES,
+    )
+    return tuple(
+        replace(
+            rule,
+            name=properties.TRAN_MSG.encode(),
+            when=When.TRUE,
+            transaction=ANY_TRANSACTION,
+            sys_flag_clear=TRANSACTION_MASK,
+            pairs=(*pairs, _OUT_MS),
+            recall_topic_id=half,
+        )
+        for rule in timer_rules(config, topic_id)
     )
 
 
@@ -115,16 +127,19 @@ def _delay(config: BrokerConfig, schedule: int) -> Rule:
 
 
 def timer_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
-    """Timers are not built yet. Read workers refuse them, unless a rule in front of these has matched."""
-    return tuple(
-        Rule(
-            RuleKind.REFUSE,
-            name.encode(),
-            code=ResponseCode.MESSAGE_ILLEGAL,
-            remark=f"{name}: timer messages are not supported yet",
-        )
-        for name in TIMER_NAMES
+    """A send with a time waits in the timer topic (`HookUtils.transformTimerMessage`)."""
+    wheel = topic_id(names.WHEEL_TIMER_TOPIC)
+    if wheel is None:
+        return ()
+    rule = Rule(
+        RuleKind.TIMER,
+        topic_id=wheel,
+        pairs=(*_REAL, _OUT_MS),
+        precision_ms=config.timer_precision_ms if config.timer_wheel_enable else 0,
+        delay_max_ms=config.timer_max_delay_sec * 1000,
+        slot_messages_max=config.timer_congest_num_each_slot,
     )
+    return (rule,)
 
 
 FEATURES: Sequence[Feature] = (half_rules, delay_rules, timer_rules)

@@ -50,6 +50,10 @@ class FilterPrograms:
         """The place of an expression that stands in the plane."""
         return self._places.get(expression)
 
+    def may_be_placed(self, expression: str) -> bool:
+        """True if the expression does not stand in the plane, and has not been refused."""
+        return expression not in self._places and expression not in self._refused
+
     def name(self, pair: Pair, expression: str | None) -> None:
         """Say which expression a published subscription names; None = no expression."""
         before = self._named.pop(pair, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from ringmq.broker.requests.turns import Steps, finish
 from ringmq.broker.tables.consumers import ConsumerTable
@@ -10,6 +10,7 @@ from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.remoting.names import retry_topic
 from ringmq.remoting.subscription import SubscriptionData
 
 STEP_SUBSCRIPTIONS = 32
@@ -58,6 +59,10 @@ class GroupPublication:
         for group in self._offsets.groups_to_reset(topic):
             self._publish_flags(group)
 
+    def conditions_placed(self, group: str) -> None:
+        """Programs of the group's SQL92 conditions have been placed."""
+        self._publish_flags(group)
+
     def _show_subscription(self, group: str, topic: str) -> None:
         wanted = self._consumers.subscription(group, topic)
         shown = self._published.get(group, {})
@@ -74,7 +79,11 @@ class GroupPublication:
     def _publish_flags(self, group: str) -> None:
         online = self._consumers.get(group)
         subscriptions = {} if online is None else online.subscriptions
-        cold = self._groups.has_forbidden(group) or self._may_take_reset(group, subscriptions)
+        cold = (
+            self._groups.has_forbidden(group)
+            or self._may_take_reset(group, subscriptions)
+            or self._lacks_conditions(group, subscriptions)
+        )
         flags = group_flags(
             self._groups.get(group),
             members=online is not None,
@@ -82,6 +91,15 @@ class GroupPublication:
             cold=cold,
         )
         self._tables.publish_group(group, flags)
+
+    def _lacks_conditions(self, group: str, subscriptions: Mapping[str, SubscriptionData]) -> bool:
+        """True if the retry topic has a condition, and a condition for an original topic is not compiled yet. Read
+        workers would let its failed messages pass. The next pull by a condition has all of them compiled."""
+        retry = subscriptions.get(retry_topic(group))
+        if retry is None or not retry.is_sql:
+            return False
+        filters = self._tables.filters
+        return any(one.is_sql and filters.may_be_placed(one.sub_string) for one in subscriptions.values())
 
     def _may_take_reset(self, group: str, subscriptions: Collection[str]) -> bool:
         """True if a pull may come for a waiting reset. A reset that no pull takes would keep the group cold."""

@@ -10,6 +10,7 @@ from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.encoded_entries import EncodedEntries
 from ringmq.broker.tables.file_entries import LeaveOut
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
@@ -27,7 +28,11 @@ FORBIDDEN_READ = 1 << 2
 class GroupTable:
     """All group configurations by name. `on_change(group)` publishes the group."""
 
-    def __init__(self, on_change: Callable[[str], None], client_names: ClientNames) -> None:
+    def __init__(
+        self, on_change: Callable[[str], None], client_names: ClientNames, audit: AuditTrail | None = None
+    ) -> None:
+        """`audit`: gets each change. None for tables that are only loaded."""
+        self._audit = AuditTrail() if audit is None else audit
         self._on_change = on_change
         self._client_names = client_names
         self._groups: dict[str, SubscriptionGroupConfig] = {}
@@ -92,13 +97,16 @@ class GroupTable:
             else:
                 self._groups[config.group_name] = known
             raise
+        self._audit.add(Kind.GROUP, config.group_name, None if known is None else known.to_json(), config.to_json())
         self._note_change(config.group_name, now_ms)
 
     def delete(self, group: str, now_ms: int) -> bool:
         """Delete a group. False if there was none."""
         self._forbidden.pop(group, None)
-        if self._groups.pop(group, None) is None:
+        known = self._groups.pop(group, None)
+        if known is None:
             return False
+        self._audit.add(Kind.GROUP, group, known.to_json(), None)
         self._client_names.delete_group(group)
         self._changed(group, now_ms)
         return True
@@ -114,6 +122,8 @@ class GroupTable:
         if forbidden and sum(map(len, self._forbidden.values())) >= FORBIDDEN_MAX:
             text = f"group {group}: {FORBIDDEN_MAX} pairs of a group and a forbidden topic are kept already"
             raise RequestError(text, field="group", code=ResponseCode.SYSTEM_ERROR, limit=FORBIDDEN_MAX)
+        before, after = {"readable": not self.is_forbidden(group, topic)}, {"readable": not forbidden}
+        self._audit.add(Kind.PERMISSION, f"{topic}@{group}", before, after)
         topics = self._forbidden.setdefault(group, {})
         bits = topics.get(topic, 0)
         topics[topic] = bits | FORBIDDEN_READ if forbidden else bits & ~FORBIDDEN_READ
@@ -128,6 +138,8 @@ class GroupTable:
         changed = {
             group for group in self._forbidden.keys() | forbidden if self._forbidden.get(group) != forbidden.get(group)
         }
+        for group in changed:
+            self._audit.add(Kind.PERMISSION, f"*@{group}", self._forbidden.get(group), forbidden.get(group))
         self._forbidden = {group: dict(topics) for group, topics in forbidden.items() if topics}
         for group in changed:
             self._changed(group, now_ms)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,12 +20,18 @@ from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.publication import PlaneTables, group_flags
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.flags import PERM_READ_WRITE
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, load_config, save_damaged_copy
+from ringmq.store.pending_deletions import read_deletions
 
 LINES_MAX = 5
 """Log lines about the entries of one file that are left out."""
+
+NAMED_MAX = 10
+"""Topics or groups that a line names."""
 
 
 class QueueBounds(Protocol):
@@ -86,8 +92,58 @@ def load_into(
     group_table = GroupTable(publish_group, ClientNames(plane.header))
     offset_table = OffsetTable(plane, tables)
     root = Path(config.store_path_root_dir)
-    load_state(root, config, topic_table, group_table, offset_table, now_ms, fresh=True, tell=tell)
+    damaged = load_state(root, config, topic_table, group_table, offset_table, now_ms, fresh=True, tell=tell)
+    if topics.FILE in damaged and config.broker_role != "SLAVE":  # a slave gets its topics from the master
+        restore_topics(topic_table, recovered, read_deletions(root), now_ms, tell)
+    if groups.FILE in damaged and config.broker_role != "SLAVE":
+        restore_groups(group_table, offset_table, now_ms, tell)
     tables.publish_remembered()
+
+
+def restore_groups(
+    group_table: GroupTable, offset_table: OffsetTable, now_ms: int, tell: Callable[[str], None]
+) -> None:
+    """Make groups that have offsets and that a lost or older subscriptionGroup.json lacks, with default settings.
+
+    Only offsets name them: their own settings and forbidden topics are lost, and deleted groups whose offsets were kept
+    come back.
+    """
+    made = sorted({group for _, group in offset_table.table() if group not in group_table})
+    for group in made:
+        group_table.put(SubscriptionGroupConfig(group), now_ms)
+    if made:
+        tell(
+            f"{groups.FILE} lacked {_named(made)}: made again from {offsets.FILE} with default settings, check retries "
+            "and forbidden topics, and delete groups that had been deleted"
+        )
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
+
+
+def restore_topics(
+    topic_table: TopicTable,
+    recovered: RecoveredQueues,
+    deleted: Collection[str],
+    now_ms: int,
+    tell: Callable[[str], None],
+) -> None:
+    """Make topics that have queues and that a damaged topics.json has lost, with as many queues as are on disk."""
+    queues: dict[str, int] = {}
+    batch: set[str] = set()
+    for (topic, queue_id), bounds in recovered.queues.items():
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+        batch |= {topic} if bounds.is_batch else set()
+    made = sorted(topic for topic in queues if topic not in topic_table and topic not in deleted)
+    for topic in made:
+        config = TopicConfig(topic, queues[topic], queues[topic], int(PERM_READ_WRITE))
+        if topic in batch:
+            config.attributes[topics.QUEUE_TYPE] = topics.BATCH_QUEUE
+        topic_table.put(config, now_ms)
+    if made:
+        tell(f"{topics.FILE} lacked {_named(made)}: made again from their queues, check permissions and attributes")
 
 
 def load_state(
@@ -100,30 +156,35 @@ def load_state(
     *,
     fresh: bool,
     tell: Callable[[str], None] = file_entries.ignore,
-) -> None:
-    """Read topics.json, subscriptionGroup.json and consumerOffset.json into the tables. Raises ConfigFileError,
-    OSError.
+) -> set[str]:
+    """Read topics.json, subscriptionGroup.json and consumerOffset.json into the tables. Return the files in whose place
+    an older copy was read. Raises ConfigFileError, OSError.
 
     An invalid entry is left out. `fresh` True: the plane is empty, and a damaged file is saved beside it and named by
     `tell`. False: the plane has newer consumer offsets, and they win.
     """
-    with _read(root, topics.FILE, fresh, tell) as (content, leave_out):
+    older: set[str] = set()
+    with _read(root, topics.FILE, fresh, tell, older) as (content, leave_out):
         topic_table.load(content, config, now_ms, leave_out)
-    with _read(root, groups.FILE, fresh, tell) as (content, leave_out):
+    with _read(root, groups.FILE, fresh, tell, older) as (content, leave_out):
         group_table.load(content, now_ms, leave_out)
-    with _read(root, offsets.FILE, fresh, tell) as (content, leave_out):
+    with _read(root, offsets.FILE, fresh, tell, older) as (content, leave_out):
         offset_table.load(content, now_ms, into_plane=fresh, leave_out=leave_out)
+    return older
 
 
 @contextlib.contextmanager
 def _read(
-    root: Path, file: str, fresh: bool, tell: Callable[[str], None]
+    root: Path, file: str, fresh: bool, tell: Callable[[str], None], older: set[str]
 ) -> Iterator[tuple[dict[str, Any], Callable[[str], None]]]:
     """The file's content, and a callback for lines about its entries. An invalid value that concerns all entries raises
-    ConfigFileError, which names the file."""
+    ConfigFileError, which names the file. If the older copy is read, or there is no content, `file` goes into
+    `older`."""
     lines: list[str] = []
     path = root / layout.CONFIG / file
     content = load_config(root, file, lines.append)
+    if lines or not content:
+        older.add(file)
     try:
         yield content, lambda line: lines.append(f"{path}: {line}")
     except (RemotingError, ValueError, TypeError, OverflowError) as error:
@@ -131,4 +192,5 @@ def _read(
     if lines and fresh:
         kept = save_damaged_copy(root, file)
         more = f"; {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
-        tell(f"{'; '.join(lines[:LINES_MAX])}{more}. The damaged file is kept as {kept}")
+        copy = "" if kept is None else f". The damaged file is kept as {kept}"
+        tell(f"{'; '.join(lines[:LINES_MAX])}{more}{copy}")

@@ -18,6 +18,7 @@ from ringmq.broker.tables.publication import PlaneTables
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
+from ringmq.remoting.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from ringmq.store.config_files import encode_config
 from ringmq.store.record_values import QUEUE_ID_MAX, is_queue_id
 
@@ -61,6 +62,8 @@ class OffsetTable:
         self.dirty = False
         self.erasures = 0
         """The number of erasures of offsets since the start."""
+        self._transactions: dict[str, int] = {}
+        """By topic, the progress with transactions (queue 0 of TRANSACTION_GROUP)."""
         self.committed_here: set[CommitKey] = set()
         """On a slave: commits of consumers that its master does not know yet."""
 
@@ -102,6 +105,8 @@ class OffsetTable:
             self.stray_count += queue_id not in strays
             strays[queue_id] = offset
         else:
+            if group == TRANSACTION_GROUP and not queue_id:
+                self._transactions[topic] = offset
             group_id = self._tables.group_id(group)
             self._plane.offset_put(group_id, slot, offset)
             self._note(group_id, slot, group, topic, queue_id)
@@ -112,8 +117,16 @@ class OffsetTable:
         changes = self._plane.offset_drain()
         if changes:
             self._step(now_ms, changes)
+            self._keep_transactions(now_ms)
         self._discover(DISCOVER_MAX)
         return changes
+
+    def _keep_transactions(self, now_ms: int) -> None:
+        """Undo commits of pulls to the progress with transactions. By it, a start would pass over open halves."""
+        for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+            known = self._transactions.get(topic, -1)
+            if self.get(TRANSACTION_GROUP, topic, 0) != known:
+                self.restore(TRANSACTION_GROUP, topic, 0, max(known, 0), now_ms)
 
     # ---- resets ----
 
@@ -253,6 +266,9 @@ class OffsetTable:
             for _, (queue_id, offset) in found:
                 if into_plane or self._tables.slot(topic, queue_id) is None:
                     self.restore(group, topic, queue_id, offset, now_ms)
+        if not into_plane:
+            for topic in (HALF_TOPIC, OP_HALF_TOPIC):
+                self._transactions[topic] = self.get(TRANSACTION_GROUP, topic, 0)
         self.dirty = not into_plane  # offsets that the dead process did not save are only in the plane
 
     def _erase(self, key: OffsetKey) -> None:

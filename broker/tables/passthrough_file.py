@@ -1,4 +1,4 @@
-"""delayOffset.json as slaves get it: the newest text on disk, which the worker `delay` writes."""
+"""delayOffset.json and timermetrics as slaves get them: the newest text on disk, which a worker writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(slots=True)
 class PassthroughFile:
-    """The text of delayOffset.json. None without the file."""
+    """The text of a file. None without the file."""
 
     text: str | None = None
     path: Path | None = None

@@ -25,6 +25,7 @@ from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text
+from ringmq.store.master_timers import MasterTimers, write_master_timers
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
 from ringmq.store.write_hold import HeldFor, write_hold
@@ -60,6 +61,7 @@ class Saved:
     deletions: Deletions
     hold: HoldOnWrites
     delay_offsets: PassthroughFile
+    timer_counts: PassthroughFile
     store: StoreProtocol
 
 
@@ -136,10 +138,22 @@ class Persistence:
                 (self._root / layout.CONFIG / name).unlink(missing_ok=True)
             persist_text(self._root, layout.DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
 
-    def load_delay_offsets(self) -> None:
-        """Load delayOffset.json, if there is one. Slaves get it unchanged."""
-        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a slave starts without a readable file, too
-            self._saved.delay_offsets.text = (self._root / layout.CONFIG / layout.DELAY_OFFSETS_FILE).read_text()
+    def save_timer_counts(self) -> None:
+        """Save timermetrics as a slave's master has sent it."""
+        if self._saved.timer_counts.text is not None:
+            persist_text(self._root, layout.TIMER_COUNTS_FILE, self._saved.timer_counts.text)
+
+    def save_master_timers(self, timers: MasterTimers) -> None:
+        """Save how far a slave's master has delivered its timer messages, for the worker `timer`."""
+        write_master_timers(self._root, timers)
+
+    def load_passthrough_files(self) -> None:
+        """Load delayOffset.json and timermetrics, if they are there. Slaves get them unchanged."""
+        saved = self._saved
+        files = (saved.delay_offsets, layout.DELAY_OFFSETS_FILE), (saved.timer_counts, layout.TIMER_COUNTS_FILE)
+        for kept, name in files:
+            with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a slave starts without them, too
+                kept.text = (self._root / layout.CONFIG / name).read_text()
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the queues of deleted topics from disk, once none of their records is in flight. Topics beyond

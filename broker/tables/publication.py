@@ -122,6 +122,13 @@ class PlaneTables:
             if word >> 40 & protocols.TOPIC_LIVE and not word >> 40 & protocols.TOPIC_RECOVERED:
                 yield TopicConfig(_name(entry), word >> 8 & 0xFFFF, word >> 24 & 0xFFFF, word & 0xFF)
 
+    def live_names(self) -> Iterator[tuple[int, str, int]]:
+        """(topic id, name, TOPIC_*) of the live topics, those included that no configuration names."""
+        for topic_id in range(1, int(self.plane.header.tables.topic_count) + 1):
+            entry = self.plane.topic(topic_id)
+            if (flags := int(entry.config) >> 40) & protocols.TOPIC_LIVE:
+                yield topic_id, _name(entry), flags
+
     def withdrawn_topics(self) -> set[str]:
         """Topics that have been in the plane and are not live now."""
         ids = range(1, int(self.plane.header.tables.topic_count) + 1)

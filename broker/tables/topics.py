@@ -15,6 +15,7 @@ from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.encoded_entries import EncodedEntries
 from ringmq.broker.tables.file_entries import LeaveOut
 from ringmq.broker.tables.publication import QUEUES_MAX, PlaneTables
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import json_body, names
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
@@ -36,7 +37,15 @@ SCHEDULE_QUEUES = 18
 class TopicTable:
     """All topics by name. Changes are published in the plane at once."""
 
-    def __init__(self, tables: PlaneTables, on_change: Callable[[str], None], client_names: ClientNames) -> None:
+    def __init__(
+        self,
+        tables: PlaneTables,
+        on_change: Callable[[str], None],
+        client_names: ClientNames,
+        audit: AuditTrail | None = None,
+    ) -> None:
+        """`audit`: gets each change. None for tables that are only loaded."""
+        self._audit = AuditTrail() if audit is None else audit
         self._tables = tables
         self._client_names = client_names
         self._on_change = on_change
@@ -82,13 +91,16 @@ class TopicTable:
         check_possible(config)
         self._tables.publish_topic(config, self.flags(config))
         self._topics[config.topic_name] = config
+        self._audit.add(Kind.TOPIC, config.topic_name, None if old is None else old.to_json(), config.to_json())
         self._changed(config.topic_name, now_ms)
         return True
 
     def delete(self, topic: str, now_ms: int) -> bool:
         """Delete a topic. False if there was none."""
-        if self._topics.pop(topic, None) is None:
+        old = self._topics.pop(topic, None)
+        if old is None:
             return False
+        self._audit.add(Kind.TOPIC, topic, old.to_json(), None)
         self._client_names.delete_topic(topic)
         self._tables.withdraw_topic(topic)
         self._changed(topic, now_ms)

@@ -16,6 +16,7 @@ from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Requ
 from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState, Wants
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
+from ringmq.ipc.timer_words import TimerState
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData
@@ -276,6 +277,9 @@ class FakeStore:
             self.log_begin, self.appended, self.appended, self.dispatched, self.appended,
             "/store/commitlog", 1000, 250, 0.75,
         )  # fmt: skip
+
+    def timer_state(self, now_ms: int) -> TimerState:
+        return TimerState(enqueued=7, behind_ms=1500, unread=3)
 
     def earliest_store_time(self) -> int:
         return -1

@@ -71,8 +71,8 @@ def test_a_refused_request_is_answered_and_counted_and_changes_nothing() -> None
         "code 17 (UPDATE_AND_CREATE_TOPIC) from host 10.0.0.7 is refused: adminAddresses does not name this host"
     )
     assert "T" not in harness.broker.topics
-    assert harness.broker.refusals.take_lines() == [answer.remark]
-    assert harness.broker.refusals.take_lines() == []
+    assert harness.broker.refusals.take() == {RequestCode.UPDATE_AND_CREATE_TOPIC: (answer.remark, 1)}
+    assert harness.broker.refusals.take() == {}
     assert dict(harness.broker.refusals.counts()) == {"change admin": 1, "replication": 0}
 
 
@@ -106,11 +106,11 @@ def test_data_that_makes_topics_and_groups_is_no_change_admin() -> None:
     assert "G" in harness.broker.groups
 
 
-def test_lines_between_two_turns_are_bounded() -> None:
+def test_refusals_between_two_turns_are_counted_by_code() -> None:
     refusals = access.Refusals()
-    for _ in range(1000):
-        refusals.add(RequestCode.UPDATE_BROKER_CONFIG, "text")
-    assert len(refusals.take_lines()) == access.LINES_MAX
+    for number in range(1000):
+        refusals.add(RequestCode.UPDATE_BROKER_CONFIG, f"text {number}")
+    assert refusals.take() == {RequestCode.UPDATE_BROKER_CONFIG: ("text 0", 1000)}
     assert dict(refusals.counts())["change admin"] == 1000
 
 

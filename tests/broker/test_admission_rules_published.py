@@ -1,6 +1,7 @@
 """Control's admission rules: made from configuration and system topics, published when they change."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.tables.admission import AdmissionRules, delay_rules, half_rules, timer_rules
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, ValueFrom, When, rules_struct
+from ringmq.ipc.admission_time import TimeAsked
 from ringmq.ipc.admission_twin import Limits, Send, TopicState, Verdict, added_pairs, admit
 from ringmq.remoting.codes import ResponseCode
 from tests.broker.fakes import FakePlane
@@ -76,11 +78,10 @@ def test_no_rule_without_the_schedule_topic() -> None:
             Verdict.REDIRECT,
             2,
         ),
-        (b"TIMER_DELAY_MS\x015\x02", Verdict.REFUSE, 0),
     ],
 )
 def test_sends_under_the_rules(pairs: bytes, verdict: Verdict, level: int) -> None:
-    plane = plane_with_schedule()
+    plane = plane_with_timer_topic()
     rules = (*delay_rules(BrokerConfig(), plane.topic_find), *timer_rules(BrokerConfig(), plane.topic_find))
     rules_struct(rules)
     admitted = admit(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), LIMITS, TOPIC, rules)
@@ -89,8 +90,6 @@ def test_sends_under_the_rules(pairs: bytes, verdict: Verdict, level: int) -> No
         assert admitted.queue_id == level - 1
         added = added_pairs(rules[0], b"T", 2, level, b"A")
         assert added == b"REAL_TOPIC\x01T\x02REAL_QID\x012\x02DELAY\x01%d\x02" % level
-    if verdict is Verdict.REFUSE:
-        assert rules[admitted.rule].code == ResponseCode.MESSAGE_ILLEGAL
 
 
 def plane_with_system_topics() -> FakePlane:
@@ -109,8 +108,6 @@ def plane_with_system_topics() -> FakePlane:
         (b"TRAN_MSG\x01no\x02DELAY\x012\x02", {"reconsume_times": 2}, "delayed"),
         (b"TRAN_MSG\x01true\x02DELAY\x012\x02", {"reconsume_times": 2, "sys_flag": 4}, "delayed"),
         (b"TRAN_MSG\x01true\x02DELAY\x012\x02", {}, "DELAY: a half message cannot be delayed"),
-        (b"TRAN_MSG\x01true\x02TIMER_DELAY_MS\x012\x02", {}, "TIMER_DELAY_MS: a half message cannot be delayed"),
-        (b"TIMER_DELAY_MS\x012\x02", {}, "TIMER_DELAY_MS: timer messages are not supported yet"),
     ],
 )
 def test_half_messages_under_the_rules(pairs: bytes, fields: dict[str, int], outcome: str) -> None:
@@ -133,6 +130,87 @@ def test_half_messages_under_the_rules(pairs: bytes, fields: dict[str, int], out
         added = added_pairs(rule, b"T", 2, 2, b"A")
         last = b"__transactionId__\x01A\x02" if outcome == "half" else b"DELAY\x012\x02"
         assert added == b"REAL_TOPIC\x01T\x02REAL_QID\x012\x02" + last
+
+
+ALL_TIMERS = (half_rules, delay_rules, timer_rules)
+NOW = 1_795_208_563_180
+OUT = 1_795_208_568_000
+
+
+def plane_with_timer_topic() -> FakePlane:
+    plane = plane_with_system_topics()
+    plane.topic_add("rmq_sys_wheel_timer", LIVE)
+    return plane
+
+
+@pytest.mark.parametrize(
+    ("pairs", "fields", "outcome"),
+    [
+        (b"TIMER_DELAY_SEC\x015\x02", {}, "timer"),
+        (b"TIMER_DELAY_SEC\x015\x02", {"batch": True}, "timer"),
+        (b"TIMER_DELAY_SEC\x010\x02", {}, "plain"),
+        (b"TIMER_DELAY_SEC\x015\x02TIMER_OUT_MS\x011\x02", {}, "plain"),
+        (b"TIMER_DELAY_SEC\x015\x02DELAY\x012\x02", {}, "delayed"),
+        (b"TIMER_DELAY_SEC\x015\x02TRAN_MSG\x01true\x02", {"sys_flag": 4}, "timed half"),
+        (b"TIMER_DELAY_SEC\x010\x02TRAN_MSG\x01true\x02", {"sys_flag": 4}, "half"),
+        (b"TIMER_DELAY_SEC\x015\x02TRAN_MSG\x01true\x02DELAY\x012\x02", {"reconsume_times": 1}, "delayed"),
+        (b"TIMER_DELAY_SEC\x01x\x02TRAN_MSG\x01true\x02", {}, "fault"),
+        (b"TIMER_DELAY_SEC\x01x\x02", {}, "fault"),
+    ],
+)
+def test_timers_under_the_rules(pairs: bytes, fields: dict[str, Any], outcome: str) -> None:
+    plane, live = plane_with_timer_topic(), LiveConfig(BrokerConfig())
+    AdmissionRules(plane, live, ALL_TIMERS).publish()
+    rules_struct(plane.rules)
+    send = replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
+    admitted = admit(send, LIMITS, TOPIC, plane.rules, now_ms=NOW)
+    rule = plane.rules[admitted.rule]
+    wheel = plane.topic_find("rmq_sys_wheel_timer")
+    if outcome in ("plain", "fault"):
+        assert admitted.verdict is (Verdict.PLAIN if outcome == "plain" else Verdict.REFUSE)
+        assert bool(admitted.time_fault) == (outcome == "fault")
+    elif outcome in ("half", "delayed"):
+        assert admitted.verdict is Verdict.REDIRECT and rule.topic_id != wheel and not admitted.out_ms
+    else:
+        assert admitted.verdict is Verdict.REDIRECT
+        assert (rule.topic_id, admitted.queue_id, admitted.out_ms) == (wheel, 0, OUT)
+        half = outcome == "timed half"
+        real = (b"RMQ_SYS_TRANS_HALF_TOPIC", 0) if half else (b"T", 2)
+        more = b"__transactionId__\x01A\x02" if half else b""
+        assert added_pairs(rule, b"T", 2, 0, b"A", OUT) == (
+            b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02%bTIMER_OUT_MS\x01%d\x02" % (*real, more, OUT)
+        )
+        assert rule.recall_topic_id == (plane.topic_find("RMQ_SYS_TRANS_HALF_TOPIC") if half else 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "sec", "fault"),
+    [
+        ({"timer_wheel_enable": False}, 5, TimeAsked.DISABLED),
+        ({"timer_max_delay_sec": 4}, 5, TimeAsked.TOO_FAR),
+        ({"timer_max_delay_sec": 86_400 * 40}, 86_400 * 40, TimeAsked.NONE),
+        ({"timer_precision_ms": 100}, 5, TimeAsked.NONE),
+    ],
+)
+def test_timers_follow_the_configuration(changed: dict[str, Any], sec: int, fault: TimeAsked) -> None:
+    plane, live = plane_with_timer_topic(), LiveConfig(BrokerConfig())
+    rules = AdmissionRules(plane, live, ALL_TIMERS)
+    rules.publish()
+    live.config = replace(live.config, **changed)
+    rules.publish()
+    send = Send(b"T", 2, 0, False, 5, b"TIMER_DELAY_SEC\x01%d\x02" % sec)
+    admitted = admit(send, LIMITS, TOPIC, plane.rules, now_ms=NOW)
+    assert admitted.time_fault == fault
+    precision = live.config.timer_precision_ms
+    if fault is TimeAsked.NONE:
+        assert admitted.out_ms == (NOW + sec * 1000 - 1) // precision * precision
+
+
+def test_full_slots_follow_the_configuration() -> None:
+    config = replace(BrokerConfig(), timer_congest_num_each_slot=7)
+    [rule] = timer_rules(config, plane_with_timer_topic().topic_find)
+    assert rule.slot_messages_max == 7
+    assert timer_rules(config, plane_with_system_topics().topic_find) == ()
 
 
 def test_counters_of_checks_are_cut_from_half_messages() -> None:

@@ -1,5 +1,6 @@
 """When a start after a kill may believe that dispatch lacks nothing but the log's tail."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,8 +41,8 @@ def test_it_is_not_marked_while_dispatch_cannot_write(tmp_path: Path) -> None:
     assert not markers.is_same_boot(tmp_path)
 
 
-def test_a_mark_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mark_that_cannot_be_made_is_told_once(tmp_path: Path, log_text: Callable[[], str]) -> None:
     mark = BootMarker(plane_of(500), tmp_path / "gone")
     mark.tick()
     mark.tick()
-    assert capsys.readouterr().err.count("cannot write the mark") == 1
+    assert log_text().count("cannot write the mark") == 1

@@ -1,5 +1,6 @@
 """Configuration: every refused value names its range, unknown names their nearest known one."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from ringmq.store.retention import RetentionSettings
 def test_every_property_is_stocks_or_carries_our_prefix() -> None:
     wider = {"replicationPolicy", "replicaPolicy", "haRoom", "haReplicaRooms", "haAllowedReplicas"}
     wider |= {"haStartFromNewestFile", "haDivergenceRule"}  # beside stock's ha properties, in their style
-    wider |= {"adminAddresses", "haAllowedNetworks", "httpAllowedNetworks"}
+    wider |= {"adminAddresses", "haAllowedNetworks", "httpAllowedNetworks", "logLevel", "logFormat"}
     strangers = {name for name in property_table() if name not in STOCK_PROPERTY_NAMES}
     assert {name for name in strangers if not name.startswith("ringmq")} == wider
 
@@ -222,9 +223,8 @@ def test_a_tilde_in_a_file_is_the_users_home(tmp_path: Path, monkeypatch: pytest
 
 def test_every_property_that_is_taken_is_used() -> None:
     root = Path(__file__).parents[2]
-    sources = [
-        path for folder in ("broker", "ha", "services", "store") for path in sorted((root / folder).rglob("*.py"))
-    ]
+    folders = ("broker", "ha", "services", "store", "timer")
+    sources = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
     text = "\n".join(path.read_text() for path in sources if path.name not in ("sources.py", "stock_names.py"))
     text = text.replace((root / "broker" / "config" / "broker_config.py").read_text(), "")
     unused = [
@@ -268,6 +268,13 @@ def test_properties_that_workers_follow_are_live_and_written_at_each_change() ->
     settings = ffi.new("struct rmq_settings *")
     show_live(settings, BrokerConfig())
     assert (settings.long_polling_enable, settings.short_polling_ms, settings.slave_read_enable) == (1, 1000, 0)
-    values = {"longPollingEnable": "false", "shortPollingTimeMills": "70", "slaveReadEnable": "true"}
+    assert settings.log_level == logging.INFO
+    values = {
+        "longPollingEnable": "false",
+        "shortPollingTimeMills": "70",
+        "slaveReadEnable": "true",
+        "logLevel": "ERROR",
+    }
     show_live(settings, changed(BrokerConfig(), values))
+    assert property_table()["logLevel"][1].live and settings.log_level == logging.ERROR
     assert (settings.long_polling_enable, settings.short_polling_ms, settings.slave_read_enable) == (0, 70, 1)

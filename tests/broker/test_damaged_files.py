@@ -9,8 +9,10 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.loading import load_into
+from ringmq.broker.tables.publication import PlaneTables
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.store.recovery import RecoveredStore
+from ringmq.store.recovery_queues import QueueState
 from tests.broker.fakes import FakePlane
 
 GOOD_TOPIC = {"topicName": "Good", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
@@ -61,6 +63,7 @@ def test_an_impossible_entry_is_left_out_and_named(
     (tmp_path / "config" / file).write_text(text)
     if file == offsets.FILE:
         (tmp_path / "config" / topics.FILE).write_text(json.dumps({"topicConfigTable": {"Good": GOOD_TOPIC}}))
+        (tmp_path / "config" / groups.FILE).write_text(json.dumps(group("nobody")))
     plane, lines = FakePlane(), []  # type: ignore[var-annotated]
     config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
     load_into(plane, config, RecoveredStore("clean"), lines.append)
@@ -71,6 +74,46 @@ def test_an_impossible_entry_is_left_out_and_named(
         assert plane.topic_find("Good") is not None and plane.topic_find("T") is None
     if file == offsets.FILE:
         assert list(plane.offset_table.values()) == [7]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", None])
+def test_a_topic_that_the_older_copy_lacks_is_made_from_its_queues(tmp_path: Path, text: str | None) -> None:
+    (tmp_path / "config").mkdir()
+    if text is not None:
+        (tmp_path / "config" / topics.FILE).write_text(text)
+    (tmp_path / "config" / f"{topics.FILE}.bak").write_text(json.dumps({"topicConfigTable": {"Good": GOOD_TOPIC}}))
+    (tmp_path / "config" / "ringmqDeletions.json").write_text('["Deleted"]')
+    found = RecoveredStore("clean")
+    for name in ("New", "Deleted", "Good"):
+        found.queues[name, 2] = QueueState(name, 2, False, 0, 5, 100)
+    plane, lines = FakePlane(), []  # type: ignore[var-annotated]
+    load_into(plane, changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)}), found, lines.append)
+    assert topics.FILE in lines[0] and f"{topics.FILE}.bak is used in its place" in lines[0]
+    assert lines[1].startswith(f"{topics.FILE} lacked New: made again")
+    assert len(lines) == 2
+    live = {topic.topic_name: topic for topic in PlaneTables(plane).live_topics()}
+    assert (live["New"].read_queue_nums, live["New"].write_queue_nums, live["New"].perm) == (3, 3, 6)
+    assert live["Good"].read_queue_nums == 2 and "Deleted" not in live
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_groups_of_a_lost_file_are_made_from_their_offsets(tmp_path: Path, text: str | None) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / topics.FILE).write_text(json.dumps({"topicConfigTable": {"Good": GOOD_TOPIC}}))
+    table = {"Good@billing": {"0": 7}, "Gone@audit": {"0": 3}, "Good@CID_RMQ_SYS_TRANS": {"0": 1}}
+    (tmp_path / "config" / offsets.FILE).write_text(json.dumps({"offsetTable": table}))
+    if text is not None:
+        (tmp_path / "config" / groups.FILE).write_text(text)
+    plane, lines = FakePlane(), []  # type: ignore[var-annotated]
+    config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
+    load_into(plane, config, RecoveredStore("clean"), lines.append)
+    assert [line.split(":")[0] for line in lines] == ["subscriptionGroup.json lacked audit, billing"]
+    assert plane.group_find("billing") is not None and plane.group_find("audit") is not None
+    assert sorted(plane.offset_table.values()) == [1, 7]
+    slave = changed(config, {"brokerRole": "SLAVE", "brokerId": "1"})
+    lines.clear()
+    load_into(FakePlane(), slave, RecoveredStore("clean"), lines.append)  # type: ignore[arg-type]
+    assert lines == [], "a slave gets its groups from the master"
 
 
 def test_a_broker_starts_with_them_and_writes_sound_files(tmp_path: Path) -> None:

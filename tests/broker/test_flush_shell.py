@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -41,7 +42,7 @@ def test_a_fault_is_taken_back_when_a_dead_predecessor_has_made_the_file(tmp_pat
         assert kit.marks.store_fault == lib.RMQ_FAULT_FSYNC
 
 
-def test_a_file_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_made_is_told_once(tmp_path: Path, log_text: Callable[[], str]) -> None:
     kit = Kit(tmp_path / "store")
     with kit.flusher() as flush:
         shell = FlushShell.__new__(FlushShell)
@@ -53,12 +54,12 @@ def test_a_file_that_cannot_be_made_is_told_once(tmp_path: Path, capsys: pytest.
         for _ in range(5):
             assert not shell._make_next_segment()
         file = folder / f"{65536:020d}"
-        assert capsys.readouterr().err == f"ringmq: log file {file} cannot be made: No such file or directory\n"
+        assert log_text() == f"log file {file} cannot be made: No such file or directory\n"
         folder.mkdir()
         assert shell._make_next_segment() and shell._not_made is None
 
 
-def test_retention_follows_the_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_retention_follows_the_configuration(tmp_path: Path, log_text: Callable[[], str]) -> None:
     config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
     name = f"test-{uuid.uuid4().hex[:12]}"
     path = write_run_config(name, config)
@@ -74,7 +75,7 @@ def test_retention_follows_the_configuration(tmp_path: Path, capsys: pytest.Capt
         path.write_text("{")
         shell._follow_config()
         assert shell._retention.settings.reserved_s == 3600
-        assert "retention keeps its settings" in capsys.readouterr().err
+        assert "retention keeps its settings" in log_text()
     finally:
         path.unlink()
 
@@ -103,7 +104,7 @@ def test_it_is_tried_again_after_a_while_whoever_asks(monkeypatch: pytest.Monkey
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log_text: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kit = Kit(tmp_path / "store")
     shell = FlushShell.__new__(FlushShell)
@@ -118,7 +119,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_once(
         patch.setattr(flush_shell, "write_checkpoint", full)
         for _ in range(3):
             shell._write_checkpoint(state)
-    assert capsys.readouterr().err.count("the checkpoint cannot be written") == 1
+    assert log_text().count("the checkpoint cannot be written") == 1
     shell._write_checkpoint(state)
     assert read_checkpoint(kit.root).physic_time_ms == 70_000 and shell._unwritten == ""
 

@@ -7,6 +7,7 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.admin_config import ConfigRequests
 from ringmq.broker.handlers.queries import QueryRequests
 from ringmq.broker.handlers.slaves import SlaveRequests
+from ringmq.broker.replication.view import ReplicationView
 from ringmq.broker.requests.request import Outbox, Request
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.passthrough_file import PassthroughFile
@@ -32,7 +33,9 @@ def test_queries_need_the_configuration_and_the_store() -> None:
 
 def test_a_slaves_requests_need_an_identity_and_a_file() -> None:
     file = PassthroughFile()
-    slave = SlaveRequests(identity=IDENTITY, delay_file=file)
+    live = LiveConfig(BrokerConfig())
+    counts, replicas = PassthroughFile(), ReplicationView(FakePlane())
+    slave = SlaveRequests(identity=IDENTITY, live=live, delay_file=file, timer_counts=counts, replicas=replicas)
     empty: Any = slave.delay_offsets(request(RequestCode.GET_ALL_DELAY_OFFSET))
     assert b'"offsetTable":{}' in empty.body
     file.text = '{"offsetTable":{3:5}}'

@@ -43,8 +43,8 @@ def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
     capacity = capacity_of(config, WORKERS.rows(2, slave=False))
     arenas = sum(port.arena_bytes for port in capacity.ports)
     rest = memory_max_bytes(config, 300 * MIB, arenas) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
-    services = appends.arena_bytes(config) + republisher.arena_bytes(config) + chain_port.arena_bytes(config)
-    assert rest == services, "the arenas of `services`, `delay` and `transactions`"
+    services = appends.arena_bytes(config) + 2 * republisher.arena_bytes(config) + chain_port.arena_bytes(config)
+    assert rest == services, "the arenas of `services`, `delay`, `timer` and `transactions`"
     assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, arenas) == 5
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -220,7 +220,7 @@ def test_a_half_request_is_closed_in_time(bare: tuple[ExporterServer, int], monk
     assert serving.counts.closed["time"] == 1
 
 
-def test_only_named_networks_may_connect(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_named_networks_may_connect(log_text: Callable[[], str]) -> None:
     pages = Pages(PageText, lambda: (True, {}), lambda: (True, {}))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = ExporterServer(listener, pages, Networks.parse("10.0.0.0/8"))
@@ -233,7 +233,7 @@ def test_only_named_networks_may_connect(capsys: pytest.CaptureFixture[str]) -> 
                     assert connection.recv(10) == b""
             wait_until(lambda: serving.counts.closed["network"] == 3, "they are counted")
             serving.shutdown()
-    lines = capsys.readouterr().err.splitlines()
+    lines = log_text().splitlines()
     assert len(lines) == 1 and "127.0.0.1" in lines[0] and "httpAllowedNetworks" in lines[0]
 
 
@@ -332,7 +332,7 @@ def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServe
 
 
 def test_a_scrape_that_fails_is_logged_once_a_minute(
-    bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch, log_text: Callable[[], str]
 ) -> None:
     serving, port = bare
     causes: list[Exception] = [BrokenPipeError("gone"), TimeoutError("slow"), KeyError("same"), KeyError("same")]
@@ -343,12 +343,12 @@ def test_a_scrape_that_fails_is_logged_once_a_minute(
     def asked() -> str:
         """The log, when a scrape was answered with nothing."""
         assert ask(port, "/metrics") == b""
-        return capsys.readouterr().err
+        return log_text()
 
     monkeypatch.setattr(serving, "pages", Pages(metrics, serving.pages.health, serving.pages.ready))
     assert asked() + asked() == "", "clients that are gone"
     text = asked()
-    assert text.startswith("ringmq: metrics: a request failed") and "KeyError: 'same'" in text
+    assert text.startswith("a request failed") and "KeyError: 'same'" in text
     assert asked() == ""
     assert serving.counts.closed["fault"] == 2
 

@@ -8,6 +8,7 @@ from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.fastjson.reader import read_config
+from ringmq.remoting import names
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
@@ -121,6 +122,22 @@ def test_pull_commits_are_drained_and_found_by_name(harness: Harness) -> None:
     assert harness.broker.offsets.table() == {("T", "G"): {2: 11}}
     assert harness.broker.offsets.topics_of("G") == ["T"]
     assert harness.broker.offsets.groups_on("T") == ["G"]
+
+
+def test_no_client_moves_the_progress_with_transactions(harness: Harness) -> None:
+    """A start passes over half messages below it: their acknowledged commits would be lost."""
+    group = names.TRANSACTION_GROUP
+    ask = {"consumerGroup": group, "topic": names.HALF_TOPIC}
+    for known in (0, 7):
+        if known:
+            harness.broker.offsets.put(group, names.HALF_TOPIC, 0, known, START_MS)
+        assert commit(harness, 99, **ask).code == 16
+        fields = {"topic": names.HALF_TOPIC, "group": group, "timestamp": "-1", "isForce": "true"}
+        assert harness.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields).code == 16
+        slot = harness.broker.tables.slot(names.HALF_TOPIC, 0)
+        assert slot is not None
+        harness.plane.commits.append((harness.broker.tables.group_id(group), slot, 99))
+        assert query(harness, **ask).ext_fields == {"offset": str(known)}
 
 
 def test_an_earlier_pull_commit_never_comes_behind_a_later_commit(harness: Harness) -> None:

@@ -103,9 +103,7 @@ def started(tmp_path: Path, open_gate: threading.Event) -> Iterator[Started]:
     manager = FakeServiceManager(tmp_path)
     config = changed(BrokerConfig(), {"namesrvAddr": "a:1;b:2"})
     with kit(tmp_path) as made, ScriptedBroker(script) as broker:
-        report = ServiceReport(
-            ServiceManager(manager.environment), config, broker.address, "broker a", lambda text: None
-        )
+        report = ServiceReport(ServiceManager(manager.environment), config, broker.address, "broker a")
         report.watch(made.plane)
         yield Started(report, manager, made.plane)
     manager.close()

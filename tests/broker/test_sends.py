@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.broker.requests.request import Release, Run
+from ringmq.broker.requests.request import REJECTED, Release, Run
 from ringmq.broker.tables.topics import QUEUE_TYPE
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
 from ringmq.remoting.client_headers import SendMessageRequestHeader
@@ -125,6 +125,30 @@ def test_a_send_with_a_published_rule_goes_on(rules: tuple[Rule, ...], fields: d
     assert isinstance(ask(harness, "Newer", **fields), Run)  # type: ignore[arg-type]
     harness.plane.rules = ()
     assert ask(harness, "Newer", **fields).code == 13  # type: ignore[attr-defined,arg-type]
+
+
+TIMER = Rule(RuleKind.TIMER, topic_id=1, precision_ms=1000, delay_max_ms=10_000, slot_messages_max=9)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "code", "words"),
+    [
+        ({"TIMER_DELAY_SEC": "3"}, None, ""),
+        ({"TIMER_DELAY_SEC": "0"}, None, ""),
+        ({"TIMER_DELAY_SEC": "x"}, None, ""),
+        ({"TIMER_DELAY_SEC": "3", "TIMER_OUT_MS": "1"}, None, ""),
+        ({"TIMER_DELAY_SEC": "3"} | {f"TIMER_{n}": "1" for n in range(8)}, 13, "one of 9 properties for brokers"),
+    ],
+)
+@pytest.mark.parametrize("batch", [False, True])
+def test_times_go_to_the_rule_for_timers(pairs: dict[str, str], code: int | None, words: str, batch: bool) -> None:
+    harness = make_harness()
+    harness.plane.rules = (TIMER,)
+    answer = ask(harness, "Fresh", properties=pairs, batch=batch)
+    if code is None:
+        assert isinstance(answer, Run)
+    else:
+        assert answer.code == code and words in answer.remark  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -368,15 +392,18 @@ def test_oneway_refusals_are_silent() -> None:
 def test_control_of_a_slave_answers_what_services_answer() -> None:
     harness = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
     answer = harness.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {})
-    assert (answer.code, (answer.remark or "")[:15]) == (ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)
     assert harness.ask(RequestCode.STAGED_WRITES, {}).code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert harness.ask(RequestCode.END_TRANSACTION, {}).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    answer = harness.ask(RequestCode.RECALL_MESSAGE, {})
+    assert (answer.code, "recallMessageEnable" in (answer.remark or "")) == (ResponseCode.NO_PERMISSION, True)
+    harness = make_harness({"brokerRole": "SLAVE", "brokerId": "1", "recallMessageEnable": "true"})
+    assert harness.ask(RequestCode.RECALL_MESSAGE, {}).code == ResponseCode.SLAVE_NOT_AVAILABLE
 
 
 def test_a_slave_takes_no_sends_and_makes_no_topics() -> None:
     harness = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
     answer = ask(harness, "Fresh")
     assert isinstance(answer, RemotingCommand)
-    assert answer.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert "this broker is a slave" in (answer.remark or "")
+    assert (answer.code, answer.remark) == (ResponseCode.SYSTEM_BUSY, REJECTED)
     assert "Fresh" not in harness.broker.topics

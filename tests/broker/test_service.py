@@ -225,7 +225,7 @@ def test_a_hung_worker_ends_the_signs_of_life(service: Service) -> None:
 def test_a_start_gets_time_while_dispatch_reads_what_was_recovered(tmp_path: Path) -> None:
     fake = FakeServiceManager(tmp_path)
     with kit(tmp_path) as made:
-        report = ServiceReport(ServiceManager(fake.environment), BrokerConfig(), "127.0.0.1:1", "broker a", print)
+        report = ServiceReport(ServiceManager(fake.environment), BrokerConfig(), "127.0.0.1:1", "broker a")
         report.watch(made.plane)
         made.plane.header.recovered_end = 500
         for second, dispatched in ((10, 100), (12, 150), (20, 200), (30, 200), (40, 500)):
@@ -247,7 +247,7 @@ def test_a_hung_optional_worker_does_not_end_the_signs_of_life(tmp_path: Path) -
         blocks = {worker.name: made.plane.role(worker.role) for worker in workers(made.plane)}
         for block in blocks.values():
             block.pid, block.generation, block.state = os.getpid(), 1, STATE_SERVING
-        report = ServiceReport(manager, made.config, "", "a broker", lambda text: None)  # type: ignore[arg-type]
+        report = ServiceReport(manager, made.config, "", "a broker")  # type: ignore[arg-type]
         report.watch(made.plane)
 
         def signs(hung: str) -> int:

@@ -2,7 +2,7 @@
 
 from ringmq.broker.tables import protocols
 from ringmq.native import ffi, lib
-from tests.broker.test_control_loop import Harness, harness, now
+from tests.broker.control_kit import Harness, harness, now
 
 __all__ = ["harness"]
 

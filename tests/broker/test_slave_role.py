@@ -1,6 +1,7 @@
 """A slave's part of control: finding the master, telling ha, taking its tables over, handing offsets back."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.view import FREE, READY, TRANSFER
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.control_messages import Master
+from ringmq.ipc.audit import Actor, Kind
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.store.config_files import ConfigFileError, load_config, persist_text
+from ringmq.store.timer_checkpoint import TimerCheckpoint
 from tests.broker.fakes import START_MS, Harness, make_harness
 
 MASTER_HA, MASTER = "10.0.0.1:10912", "10.0.0.1:10911"
@@ -47,10 +50,9 @@ class Pair:
         self.master = make_harness()
         self.slave = make_harness({"brokerRole": "SLAVE", "brokerId": "1"})
         self.calls = ScriptedCalls()
-        self.said: list[str] = []
         self.root = root
         persistence = Persistence(root, saved_by(self.broker))
-        self.role = slave_role_of(self.broker, persistence, self.calls, self.said.append)  # type: ignore[arg-type]
+        self.role = slave_role_of(self.broker, persistence, self.calls)  # type: ignore[arg-type]
         self.now_ms = START_MS
         self.link_is(TRANSFER)
 
@@ -69,12 +71,15 @@ class Pair:
         self.role.turn(self.now_ms, generation)
 
     def answer_all(self) -> list[int]:
-        """Let the master answer until the slave asks no more; the codes."""
-        codes = []
+        """Let the master answer until the slave asks no more; the codes but 60, with its 907, which has another
+        rhythm."""
+        codes, previous = [], 0
         self.turn()
         while self.calls.made:
             address, command = self.calls.made.pop(0)
-            codes.append(command.code)
+            if RequestCode.GET_TIMER_CHECK_POINT not in (command.code, previous):
+                codes.append(command.code)
+            previous = command.code
             reply = self.master.ask(command.code, dict(command.ext_fields or {}))
             error = None if reply.code == 0 else f"answered {reply.code}: {reply.remark}"
             self.calls.ended.append(Outcome(address, error, reply, command.code))
@@ -185,7 +190,7 @@ def test_readers_know_a_master_as_long_as_a_name_server_has_one(pair: Pair) -> N
 # ---- tables ----
 
 
-def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
+def test_a_pass_makes_the_tables_the_masters(pair: Pair, log_text: Callable[[], str]) -> None:
     pair.broker.topics.put(TopicConfig("OnlyHere"), START_MS)
     pair.broker.groups.put(SubscriptionGroupConfig("OldGroup"), START_MS)
     pair.master.broker.groups.set_forbidden("G", "T", True, START_MS)
@@ -193,7 +198,7 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     for log_offset in (1, 2):  # the second one makes a .bak
         persist_text(pair.root, "ringmqDelayOffset.json", f'{{"logOffset":{log_offset}}}')
     pair.registered()
-    assert pair.answer_all() == [907, 21, 43, 45, 201]
+    assert pair.answer_all() == [907, 21, 43, 45, 201, 61]
     assert "T" in pair.broker.topics
     assert "OnlyHere" not in pair.broker.topics
     assert "OldGroup" not in pair.broker.groups
@@ -203,9 +208,15 @@ def test_a_pass_makes_the_tables_the_masters(pair: Pair) -> None:
     assert pair.broker.groups.data_version == pair.master.broker.groups.data_version
     assert (pair.root / "config" / "delayOffset.json").read_text() == pair.broker.delay_offsets.text
     assert not load_config(pair.root, "ringmqDelayOffset.json"), "a checkpoint of its time as a master is gone"
+    assert load_config(pair.root, "timermetrics")["timingCount"] == {}
     Persistence(pair.root, saved_by(pair.broker)).save_tables()
     assert "T" in load_config(pair.root, "topics.json")["topicConfigTable"]
-    assert pair.said == [f"the master is {MASTER}, its log comes from {MASTER_HA}"]
+    assert log_text() == ""
+    (role,) = [change for change in pair.broker.audit.changes if change.kind is Kind.ROLE]
+    assert (role.name, role.actor) == ("master of this slave", Actor("ns:1", "REGISTER_BROKER"))
+    assert (role.before, role.after) == ({"ha": "", "broker": ""}, {"ha": MASTER_HA, "broker": MASTER})
+    made = next(change for change in pair.broker.audit.changes if (change.kind, change.name) == (Kind.TOPIC, "T"))
+    assert (made.actor, made.before) == (Actor(MASTER, "GET_ALL_TOPIC_CONFIG"), None)
 
 
 @pytest.mark.parametrize("state", [FREE, READY])
@@ -222,10 +233,10 @@ def test_a_master_whose_log_does_not_come_takes_nothing_away(pair: Pair, state: 
     assert pair.broker.offsets.get("G", "T", 0) == 11
     assert not len(pair.broker.deletions)
     pair.link_is(TRANSFER)
-    assert pair.answer_all() == [907, 21, 43, 45, 201], "at once, as it is due"
+    assert pair.answer_all() == [907, 21, 43, 45, 201, 61], "at once, as it is due"
 
 
-def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair) -> None:
+def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair, log_text: Callable[[], str]) -> None:
     """It lets the slave connect and sends nothing."""
     pair.registered()
     pair.answer_all()
@@ -233,7 +244,28 @@ def test_a_stock_master_with_an_empty_disk_takes_nothing_away(pair: Pair) -> Non
     pair.slave.plane.watermarks.append_offset = 4096
     assert (pair.sync(), pair.sync()) == ([907], [907])
     assert "T" in pair.broker.topics
-    assert len([line for line in pair.said if "the master's log ends at 0, this slave's at 4096" in line]) == 1
+    lines = [line for line in log_text().splitlines() if "the master's log ends at 0, this slave's at 4096" in line]
+    assert [line.partition("4096: ")[2][:12] for line in lines] == ["topics, grou", "its progress"], "once each"
+
+
+def test_impossible_progress_with_timers_changes_nothing_and_is_told_once(
+    pair: Pair, log_text: Callable[[], str]
+) -> None:
+    pair.registered()
+    pair.answer_all()
+    path = pair.root / "config" / "ringmqMasterTimers.json"
+    before = path.read_bytes()
+    for _ in range(3):
+        pair.now_ms += 3000
+        pair.turn()
+        address, command = pair.calls.made.pop(0)
+        assert command.code == RequestCode.GET_TIMER_CHECK_POINT
+        body = TimerCheckpoint(-1, master_queue_offset=7).encode()
+        reply = RemotingCommand.response_to(command, 0, body=body)
+        pair.calls.ended.append(Outcome(address, None, reply, command.code))
+        pair.turn()
+    assert path.read_bytes() == before
+    assert log_text().count("lastReadTimeMs -1 is not between 0") == 1
 
 
 def test_an_answer_that_comes_when_the_link_is_lost_is_not_taken(pair: Pair) -> None:
@@ -247,7 +279,7 @@ def test_an_answer_that_comes_when_the_link_is_lost_is_not_taken(pair: Pair) -> 
     assert "T" in pair.broker.topics
     assert pair.sync() == []
     pair.link_is(TRANSFER)
-    assert pair.answer_all() == [907, 21, 43, 45, 201]
+    assert pair.answer_all() == [907, 21, 43, 45, 201, 61]
     assert "T" not in pair.broker.topics
 
 
@@ -284,11 +316,11 @@ def test_offsets_committed_here_without_a_master_are_handed_to_it(pair: Pair) ->
     pair.registered()
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)  # the master is away, its consumers commit here
-    assert pair.sync() == [907, 21, 43, 15, 45, 201]
+    assert pair.sync() == [907, 21, 43, 15, 45, 201, 61]
     assert pair.master.broker.offsets.get("G", "T", 0) == 25
     assert pair.broker.offsets.get("G", "T", 0) == 25
     pair.commit(pair.master, "T", 12)  # an operator has set it back since
-    assert pair.sync() == [907, 21, 43, 45, 201]
+    assert pair.sync() == [907, 21, 43, 45, 201, 61]
     assert pair.broker.offsets.get("G", "T", 0) == 12
 
 
@@ -320,7 +352,7 @@ def test_an_offset_that_the_master_has_passed_already_is_not_handed_over(pair: P
     pair.answer_all()
     pair.commit(pair.slave, "T", 25)
     pair.commit(pair.master, "T", 40)
-    assert pair.sync() == [907, 21, 43, 45, 201]
+    assert pair.sync() == [907, 21, 43, 45, 201, 61]
     assert pair.broker.offsets.get("G", "T", 0) == 40
 
 
@@ -344,7 +376,7 @@ def test_a_commit_that_did_not_arrive_is_handed_over_again(pair: Pair) -> None:
     assert pair.master.broker.offsets.get("G", "T", 0) == 25
 
 
-def test_trouble_is_told_once_until_it_is_over(pair: Pair) -> None:
+def test_trouble_is_told_once_until_it_is_over(pair: Pair, log_text: Callable[[], str]) -> None:
     pair.registered()
     pair.turn()
     for _ in range(3):
@@ -352,6 +384,6 @@ def test_trouble_is_told_once_until_it_is_over(pair: Pair) -> None:
         pair.turn()
         pair.now_ms += 10_000
         pair.turn()
-    assert [line for line in pair.said if "connection refused" in line] == [
+    assert [line for line in log_text().splitlines() if "connection refused" in line] == [
         f"request 907 to the master at {MASTER}: connection refused"
     ]

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_accepted_it_is_told_and_left_alone(store: StoreConfig) -> None:
 
 def test_a_slaves_store_is_its_masters_matter(store: StoreConfig) -> None:
     assert stock_store_notices(store, BrokerConfig(broker_role="SLAVE", broker_id=1)) == []
+
+
+@pytest.mark.parametrize("role", [{}, {"broker_role": "SLAVE", "broker_id": 1}])
+def test_a_store_with_timers_in_rocksdb_is_refused_though_it_is_accepted(tmp_path: Path, role: dict[str, Any]) -> None:
+    (tmp_path / "rocksdbstore").mkdir()
+    store, config = StoreConfig(root=tmp_path), BrokerConfig(accept_unserved=True, **role)
+    assert stock_store_notices(store, config) == []
+    (tmp_path / "rocksdbstore" / "CURRENT").write_text("MANIFEST-000001")
+    with pytest.raises(StockStoreError, match=r"rocksdbstore.*timerRocksDBEnable.*move the folder"):
+        stock_store_notices(store, config)
 
 
 @pytest.mark.parametrize("due_ms", [-(1 << 63), (1 << 63) - 1])

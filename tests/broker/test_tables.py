@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -418,13 +419,13 @@ def test_a_start_goes_on_with_deletions_but_not_with_topics_that_exist(tmp_path:
 
 @pytest.mark.parametrize("junk", ["{", '{"T": 1}', "[1]"])
 def test_a_file_that_names_no_deletions_is_told_and_passed_over(
-    tmp_path: Path, junk: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, junk: str, log_text: Callable[[], str]
 ) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "ringmqDeletions.json").write_text(junk)
     harness = make_harness()
     resume_deletions(harness.broker, Persistence(tmp_path, saved_by(harness.broker)), set())
-    assert "ringmqDeletions.json" in capsys.readouterr().err
+    assert "ringmqDeletions.json" in log_text()
     assert not harness.broker.deletions
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import ResponseCode
-from tests.broker.test_transactions_over_deaths import COMMIT, ROLLBACK, Transaction
+from tests.broker.transaction_kit import COMMIT, ROLLBACK, Transaction
 from tests.raw_client import RawClient
 from tests.staging import make_topic
 from tests.waiting import wait_until
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 NAMES = (
     "rocketmq_half_messages", "rocketmq_commit_messages_total", "rocketmq_rollback_messages_total",
     "ringmq_transactions_expired_total", "ringmq_transactions_lost_total",
+    "rocketmq_finish_message_latency_milliseconds_count",
 )  # fmt: skip
 
 
@@ -43,6 +44,7 @@ def test_open_committed_rolled_back_checked_and_expired(tmp_path: Path) -> None:
         wait_until(lambda: scrape(broker)["rocketmq_half_messages"] == 3, "three are open")
         ended = scrape(broker)
         assert (ended["rocketmq_commit_messages_total"], ended["rocketmq_rollback_messages_total"]) == (1, 2)
+        assert ended["rocketmq_finish_message_latency_milliseconds_count"] == 1, "commits alone"
         Transaction(client, b"old", age_ms=7_200_000)  # due for checks at once, and nobody of its group is connected
         wait_until(lambda: scrape(broker)["ringmq_transactions_expired_total"] == 1, "it is given up")
         last = scrape(broker)

@@ -2,17 +2,14 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from ringmq.loadtest.load.running import RunningBroker
-from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.message import MessageExt, decode_messages
-from tests.conformance.wire import send_fields, shortened
-from tests.raw_client import SEND_V2, RawClient
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.transaction_kit import COMMIT, EXPIRED, HALF, ROLLBACK, Transaction, bodies, listed, queue_of
+from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
@@ -23,46 +20,6 @@ SETTINGS = {
     "transactionCheckInterval": 500,
     "transactionCheckMax": 2,
 }
-HALF, OP, EXPIRED = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
-COMMIT, ROLLBACK = 8, 12
-
-
-class Transaction:
-    """A half message and the ends of its transaction."""
-
-    def __init__(self, client: RawClient, body: bytes, topic: str = "T", age_ms: int = 0, **pairs: str) -> None:
-        fields = send_fields(topic, 0, {"TRAN_MSG": "true", "PGROUP": "P", **pairs})
-        now_ms = time.time_ns() // 1_000_000
-        sent = client.ask(SEND_V2, shortened({**fields, "bornTimestamp": now_ms - age_ms}), body)
-        assert sent.code == ResponseCode.SUCCESS, sent.remark
-        self.key = sent.ext_fields["msgId"]
-        self.offset, self.position = int(sent.ext_fields["queueOffset"]), int(self.key[16:], 16)
-
-    def fields(self, decision: int, **more: object) -> dict[str, object]:
-        return {
-            "producerGroup": "P", "tranStateTableOffset": self.offset, "commitLogOffset": self.position,
-            "commitOrRollback": decision, "msgId": self.key, **more,
-        }  # fmt: skip
-
-    def end(self, client: RawClient, decision: int, **more: object) -> RemotingCommand:
-        return client.ask(37, self.fields(decision, **more))
-
-
-def bodies(broker: RunningBroker, topic: str = "T") -> list[bytes]:
-    return sorted(message.body for message in messages_of(broker.address, topic, 1))
-
-
-def queue_of(broker: RunningBroker, topic: str) -> list[MessageExt]:
-    found: list[MessageExt] = []
-    with RawClient(broker.address) as client:
-        while (answer := client.pull(topic, offset=len(found))).code == ResponseCode.SUCCESS:
-            found += decode_messages(answer.body)
-    return found
-
-
-def listed(broker: RunningBroker) -> list[int]:
-    pieces = b"".join(message.body for message in queue_of(broker, OP)).split(b",")
-    return sorted(int(piece) for piece in pieces if piece)
 
 
 def test_ends_of_all_kinds(tmp_path: Path) -> None:
@@ -121,18 +78,35 @@ def _end_the_rest(broker: RunningBroker, halves: list[Transaction]) -> None:
     assert broker.stop() == 0
 
 
-def test_an_unanswered_half_expires(tmp_path: Path) -> None:
-    settings = {**SETTINGS, "transactionTimeOut": 0}
+def test_a_half_expires_by_settings_that_change_live(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "transactionCheckMax": 15, "transactionOpBatchInterval": 3000}
     with RunningBroker(tmp_path / "store", settings) as broker, RawClient(broker.address) as client:
         make_topic(broker.address, "T", 1)
         half = Transaction(client, b"never")
+        changed = (
+            b"transactionTimeOut=0\ntransactionCheckMax=2\ntransactionOpBatchInterval=100\ntransactionOpMsgMaxSize=20"
+        )
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, changed).code == ResponseCode.SUCCESS
+        shown = client.ask(RequestCode.GET_BROKER_CONFIG, {}).body.splitlines()
+        assert set(changed.splitlines()) <= set(shown)
         wait_until(lambda: len(bodies(broker, EXPIRED)) == 1, "it has had all checks")
         copies = [message for message in queue_of(broker, HALF) if message.body == b"never"]
         times = [message.properties.get("TRANSACTION_CHECK_TIMES") for message in copies]
         assert times == [None, "1", "2"], "each check is a copy"
         assert half.end(client, COMMIT).code == ResponseCode.SYSTEM_ERROR, "it has expired"
+        os.kill(broker.worker_pids()["transactions"], signal.SIGKILL)
+
+        def is_known() -> bool:
+            answer = half.end(client, COMMIT)
+            assert answer.code != ResponseCode.SUCCESS, "the client would take it for committed"
+            return "expired" in str(answer.remark)
+
+        wait_until(is_known, "the next worker knows it, too")
         assert bodies(broker) == []
         wait_until(lambda: listed(broker) == [message.queue_offset for message in copies], "no copy is open")
+        for value, name in ((b"-1", "transactionOpBatchInterval"), (b"x", "transactionCheckMax")):
+            refused = client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, name.encode() + b"=" + value)
+            assert refused.code == ResponseCode.SYSTEM_ERROR and name in str(refused.remark)
         assert broker.stop() == 0
 
 

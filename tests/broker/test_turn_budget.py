@@ -16,9 +16,9 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.heartbeat import ConsumerData
 from ringmq.remoting.json_body import write_body
+from tests.broker.control_kit import Harness, made_harness, now
 from tests.broker.fakes import peer
 from tests.broker.test_busy_control import ATTACKS, Attack
-from tests.broker.test_control_loop import Harness, made_harness, now
 
 pytestmark = pytest.mark.timed
 ENTRIES = 16_000
