@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
 import click
 
@@ -15,3 +17,24 @@ def pairs(texts: Iterable[str], option: str, form: str = "NAME=VALUE") -> dict[s
         return parse_assignments(texts, form)
     except BadProperties as error:
         raise click.BadParameter(str(error), param_hint=option) from error
+
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+
+
+def duration(text: str) -> timedelta:
+    """Return a whole number with a unit as a time. Raises click.BadParameter with the accepted form."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no whole number with a unit ms, s, m, h or d, such as 90s")
+    return timedelta(milliseconds=int(found[1]) * _UNITS_MS[found[2]])
+
+
+def moment(text: str) -> datetime:
+    """Return a date and time of ISO 8601, local without an offset. Raises click.BadParameter with the accepted form."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        form = "such as 2026-12-01T09:00 or 2026-12-01T09:00Z"
+        raise click.BadParameter(f"{text!r} is no date and time, {form}") from None

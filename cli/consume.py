@@ -10,7 +10,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
-from ringmq.cli.output import print_line
+from ringmq.cli.output import print_line, printable
 from ringmq.cli.running import run, until_signalled
 from ringmq.client import ConsumeFrom, Consumer, MessageExt
 
@@ -103,7 +103,7 @@ def _show(message: MessageExt, output: str, verbose: bool) -> None:
     if verbose:
         keys = " ".join(message.keys) or "-"
         place = f"{message.broker_name}/{message.queue_id} {message.queue_offset}"
-        click.echo(f"[{place}] keys {keys} tags {message.tags or '-'} ", nl=False)
+        click.echo(printable(f"[{place}] keys {keys} tags {message.tags or '-'} "), nl=False)
     sys.stdout.flush()
     sys.stdout.buffer.write(message.body + b"\n")
 

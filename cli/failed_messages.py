@@ -6,9 +6,9 @@ by its retry topic after delay level 1. The message stays where it is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -32,6 +32,36 @@ COLUMNS = ("broker", "queueId", "offset", "topic", "reconsumeTimes", "key", "bor
 _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 
 
+class Place(NamedTuple):
+    """The place of a message. Commands work in the order of places."""
+
+    broker: str
+    queue_id: int
+    offset: int
+
+    def __str__(self) -> str:
+        """BROKER:QUEUE:OFFSET, as `--message` takes it."""
+        return f"{self.broker}:{self.queue_id}:{self.offset}"
+
+
+def place_of(text: str) -> Place:
+    """Read BROKER:QUEUE:OFFSET. Raises click.BadParameter."""
+    broker, *numbers = text.rsplit(":", 2)
+    if not broker or len(numbers) != 2 or not all(number.isascii() and number.isdecimal() for number in numbers):
+        raise click.BadParameter(f"{text!r} is no BROKER:QUEUE:OFFSET, see the command list")
+    return Place(broker, int(numbers[0]), int(numbers[1]))
+
+
+class Queue(NamedTuple):
+    """A queue, and the offsets of its messages at the start of the command."""
+
+    broker: str
+    address: str
+    queue_id: int
+    first: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Failed:
     """A message with its broker's name and address."""
@@ -42,9 +72,9 @@ class Failed:
     namespace: str = ""
 
     @property
-    def place(self) -> str:
-        """BROKER:QUEUE:OFFSET, as `--message` takes it."""
-        return f"{self.broker}:{self.message.queue_id}:{self.message.queue_offset}"
+    def place(self) -> Place:
+        """The place of the message."""
+        return Place(self.broker, self.message.queue_id, self.message.queue_offset)
 
     def row(self) -> dict[str, Any]:
         """The row of a table."""
@@ -79,9 +109,9 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
 
     @group.command(help=f"Show one of {what} with its properties.")
     @click.argument("group_name", metavar="GROUP")
-    @click.argument("place", metavar="BROKER:QUEUE:OFFSET")
+    @click.argument("place", metavar="BROKER:QUEUE:OFFSET", type=place_of)
     @client_options
-    def show(group_name: str, place: str, access: Access, output: str) -> None:
+    def show(group_name: str, place: Place, access: Access, output: str) -> None:
         found = run(_show(access, topic_of(group_name), place))
         body = found.message.body.decode("utf-8", "backslashreplace")
         details = {**found.row(), "properties": dict(found.message.properties), "body": body}
@@ -91,17 +121,39 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
     @group.command(help=f"Have {what} delivered to the group again, after delay level {RESEND_LEVEL}.")
     @click.argument("group_name", metavar="GROUP")
     @click.option(
-        "--message", "places", multiple=True, metavar="BROKER:QUEUE:OFFSET", help="This one; may be repeated."
+        "--message",
+        "places",
+        multiple=True,
+        metavar="BROKER:QUEUE:OFFSET",
+        type=place_of,
+        help="This one; may be repeated.",
     )
     @click.option("--all", "everything", is_flag=True, help="All messages.")
+    @click.option(
+        "--from",
+        "start",
+        metavar="BROKER:QUEUE:OFFSET",
+        type=place_of,
+        help="With --all: go on here, where an earlier resend has ended.",
+    )
     @click.option("--dry-run", is_flag=True, help="Count, resend nothing.")
     @client_options
     def resend(
-        group_name: str, places: tuple[str, ...], everything: bool, dry_run: bool, access: Access, output: str
+        group_name: str,
+        places: tuple[Place, ...],
+        everything: bool,
+        start: Place | None,
+        dry_run: bool,
+        access: Access,
+        output: str,
     ) -> None:
         if bool(places) == everything:
             raise click.UsageError("name messages by --message, or give --all")
-        count = run(_resend(access, group_name, topic_of(group_name), set(places), dry_run))
+        if start is not None and not everything:
+            raise click.UsageError("--from needs --all")
+        sender = None if dry_run else group_name
+        topic = topic_of(group_name)
+        count = run(_resend_all(access, topic, sender, start) if everything else _resend(access, topic, sender, places))
         verb = "would be resent" if dry_run else "were resent"
         print_result(output, {"group": group_name, "messages": count, "dryRun": dry_run}, f"{count} messages {verb}")
 
@@ -112,65 +164,110 @@ retry = commands("retry", retry_topic, "messages that wait for a retry or had on
 dlq = commands("dlq", dlq_topic, "dead letters")
 
 
-async def _messages(admin: Admin, topic: str) -> AsyncIterator[Failed]:
-    """All messages that the topic has at the start of the command."""
+async def _queues(admin: Admin, topic: str) -> list[Queue]:
+    """The queues of a topic in the order of their places."""
     route = await admin.route(topic)
     if route is None:
-        return
+        return []
     addresses = {broker.broker_name: broker.any_addr for broker in route.broker_datas}
-    for queues in route.queue_datas:
+    found = []
+    for queues in sorted(route.queue_datas, key=lambda queues: queues.broker_name):
         address = addresses.get(queues.broker_name)
         for queue_id in range(queues.read_queue_nums if address else 0):
             assert address is not None
             fields = {"topic": topic, "queueId": str(queue_id)}
-            answer = await admin.client.call(address, RequestCode.GET_MAX_OFFSET, fields, timeout_ms=TIMEOUT_MS)
-            offset, end = 0, int(answer.ext_fields["offset"])
-            while offset < end:
-                answer = await pull_page(admin.client, address, topic, offset, queue_id)
-                if answer.code == ResponseCode.SUCCESS:
-                    for message in decode_messages(answer.body):
-                        if message.queue_offset < end:
-                            yield Failed(queues.broker_name, address, message, admin.namespace)
-                elif answer.code not in (*_NOTHING_THERE, ResponseCode.PULL_RETRY_IMMEDIATELY):
-                    raise BrokerError(address, answer.code, answer.remark)
-                offset = max(offset + 1, int(answer.ext_fields.get("nextBeginOffset", "0")))
+            first, end = [
+                int((await admin.client.call(address, code, fields, timeout_ms=TIMEOUT_MS)).ext_fields["offset"])
+                for code in (RequestCode.GET_MIN_OFFSET, RequestCode.GET_MAX_OFFSET)
+            ]
+            found.append(Queue(queues.broker_name, address, queue_id, first, end))
+    return found
+
+
+async def _messages(admin: Admin, topic: str, queues: Iterable[Queue]) -> AsyncIterator[Failed]:
+    """The messages of these queues, in pages."""
+    for broker, address, queue_id, first, end in queues:
+        offset = first
+        while offset < end:
+            answer = await pull_page(admin.client, address, topic, offset, queue_id)
+            if answer.code == ResponseCode.SUCCESS:
+                for message in decode_messages(answer.body):
+                    if message.queue_offset < end:
+                        yield Failed(broker, address, message, admin.namespace)
+            elif answer.code not in (*_NOTHING_THERE, ResponseCode.PULL_RETRY_IMMEDIATELY):
+                raise BrokerError(address, answer.code, answer.remark)
+            offset = max(offset + 1, int(answer.ext_fields.get("nextBeginOffset", "0")))
+
+
+async def _at(admin: Admin, topic: str, queues: Iterable[Queue], place: Place) -> Failed:
+    """The message at a place. Raises ValueError if there is none."""
+    broker, queue_id, offset = place
+    at = [
+        queue._replace(first=offset, end=offset + 1)
+        for queue in queues
+        if (queue.broker, queue.queue_id) == (broker, queue_id) and queue.first <= offset < queue.end
+    ]
+    async for found in _messages(admin, topic, at):
+        return found
+    raise ValueError(f"topic {topic} has no message {place}, see the command list")
 
 
 async def _list(access: Access, topic: str, limit: int) -> tuple[list[dict[str, Any]], bool]:
     rows = list[dict[str, Any]]()
     async with open_admin(access.namesrv, access.settings) as admin:
-        async for found in _messages(admin, topic):
+        async for found in _messages(admin, topic, await _queues(admin, topic)):
             if len(rows) == limit:
                 return rows, True
             rows.append(found.row())
     return rows, False
 
 
-async def _show(access: Access, topic: str, place: str) -> Failed:
+async def _show(access: Access, topic: str, place: Place) -> Failed:
     async with open_admin(access.namesrv, access.settings) as admin:
-        async for found in _messages(admin, topic):
-            if found.place == place:
-                return found
-    raise ValueError(f"topic {topic} has no message {place}, see the command list")
+        return await _at(admin, topic, await _queues(admin, topic), place)
 
 
-async def _resend(access: Access, group: str, topic: str, places: set[str], dry_run: bool) -> int:
-    count, missing = 0, set(places)
+async def _resend(access: Access, topic: str, sender: str | None, places: Iterable[Place]) -> int:
+    """Resend the messages at these places, all or none. `sender`: their group, None = only count."""
     async with open_admin(access.namesrv, access.settings) as admin:
-        chosen = [found async for found in _messages(admin, topic) if not places or found.place in places]
-        missing -= {found.place for found in chosen}
-        if missing:
-            raise ValueError(f"topic {topic} has no message {min(missing)}, see the command list; none was resent")
+        queues = await _queues(admin, topic)
+        chosen = [await _at(admin, topic, queues, place) for place in sorted(set(places))]
         for found in chosen:
-            if not dry_run:
-                await _send_back(admin, group, found)
-            count += 1
-            if count % PROGRESS_STEP == 0:
-                click.echo(f"{count} of {len(chosen)}", err=True)
+            await _send_back(admin, sender, found)
+    return len(chosen)
+
+
+async def _resend_all(access: Access, topic: str, sender: str | None, start: Place | None) -> int:
+    """Resend the messages from `start` on. Each is sent when it is read, so the size of the topic does not matter."""
+    async with open_admin(access.namesrv, access.settings) as admin:
+        queues = [_following(queue, start) for queue in await _queues(admin, topic)]
+        total = sum(queue.end - queue.first for queue in queues)
+        count, place = 0, None
+        try:
+            async for found in _messages(admin, topic, queues):
+                place = found.place
+                await _send_back(admin, sender, found)
+                count, place = count + 1, place._replace(offset=place.offset + 1)
+                if count % PROGRESS_STEP == 0:
+                    click.echo(f"{count} of {total}", err=True)
+        except BaseException:  # Ctrl-C, too
+            if place is not None and sender is not None:
+                click.echo(f"{count} messages were resent; go on with --all --from {place}", err=True)
+            raise
     return count
 
 
-async def _send_back(admin: Admin, group: str, found: Failed) -> None:
+def _following(queue: Queue, start: Place | None) -> Queue:
+    """The part of the queue from this place on."""
+    if start is None or (queue.broker, queue.queue_id) > start[:2]:
+        return queue
+    is_before = (queue.broker, queue.queue_id) < start[:2]
+    return queue._replace(first=queue.end if is_before else max(queue.first, min(start.offset, queue.end)))
+
+
+async def _send_back(admin: Admin, group: str | None, found: Failed) -> None:
+    if group is None:
+        return
     header = ConsumerSendMsgBackRequestHeader(
         offset=found.message.commit_log_offset, group=group, delay_level=RESEND_LEVEL,
         origin_msg_id=found.message.msg_id, origin_topic=found.message.topic, unit_mode=False,

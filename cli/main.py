@@ -29,11 +29,12 @@ COMMANDS = {
     "transaction": Entry(
         "ringmq.cli.transaction", "transaction", "List open transactions: age, checks, producer group."
     ),
+    "timer": Entry("ringmq.cli.timer", "timer", "See messages that wait for a time, and recall them."),
     "produce": Entry("ringmq.cli.produce", "produce", "Send messages given with -m, from a file or standard input."),
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
     "top": Entry("ringmq.cli.top", "top", "Watch a broker live: rates, lag, stages, workers."),
     "ha": Entry("ringmq.cli.ha", "ha", "See how replication stands, decide about slaves that differ."),
-    "store": Entry("ringmq.cli.store_commands", "store", "Inspect and verify a store, count what waits unserved."),
+    "store": Entry("ringmq.cli.store_repair", "store", "Inspect, verify, repair a store, count what waits unserved."),
     "config": Entry("ringmq.cli.config", "config", "Check a configuration, show it, reload it, list all properties."),
     "doctor": Entry("ringmq.cli.doctor", "doctor", "Look at this machine and a store: what is well, what to correct."),
     "debug": Entry("ringmq.cli.debug", "debug", "Collect what an inquiry needs in one archive."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,11 +45,13 @@ class OpenHalves:
 def find_open(
     halves: Iterable[MessageExt], operations: Iterable[MessageExt], broker: str, now_ms: int
 ) -> list[dict[str, Any]]:
-    """The halves whose transactions have not ended. Each check appends a half again, so its newest copy counts."""
+    """The halves whose transactions have not ended. Each check appends a half again, so its newest copy counts. Clients
+    choose UNIQ_KEY, so copies have the same birth and body, too."""
     ended = {number for operation in operations for number in _numbers(operation.body)}
-    newest: dict[str, MessageExt] = {}
+    newest: dict[Hashable, MessageExt] = {}
     for half in halves:
-        newest[half.properties.get(properties.UNIQ_KEY, str(half.queue_offset))] = half
+        group, key = half.properties.get(properties.PGROUP), half.properties.get(properties.UNIQ_KEY)
+        newest[group, key, half.born_timestamp_ms, half.born_host, half.body_crc] = half
     rows = [_row(half, broker, now_ms) for half in newest.values() if half.queue_offset not in ended]
     return sorted(rows, key=lambda row: (-row["ageMs"], row["halfOffset"]))
 

@@ -6,16 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import IO, Any
 
 import click
 
 from ringmq.cli.access import Access, client_options
-from ringmq.cli.arguments import pairs
+from ringmq.cli.arguments import duration, moment, pairs
 from ringmq.cli.output import print_line, print_result
 from ringmq.cli.running import run
 from ringmq.client import Message, Producer, SendResult, compose_message
-from ringmq.client.producing.send_request import DELAY_LEVEL_MAX
+from ringmq.client.producing.send_request import DELAY_LEVEL_MAX, delayed_message
 
 READ_BYTES = 256 * 1024
 IN_FLIGHT = 256
@@ -31,13 +32,16 @@ class MessageForm:
     properties: dict[str, str]
     number_keys: bool
     delay_level: int | None
+    delay: timedelta | None
+    deliver_at: datetime | None
 
     def message(self, body: bytes, number: int) -> Message:
         """Return the message for one body. Raises ValueError."""
         keys = [*self.keys, str(number)] if self.number_keys else self.keys
-        return compose_message(
+        message = compose_message(
             self.topic, body, tags=self.tag, keys=keys, properties=self.properties, delay_level=self.delay_level
         )
+        return delayed_message(message, self.delay, self.deliver_at)
 
 
 @click.command()
@@ -53,6 +57,13 @@ class MessageForm:
     type=click.IntRange(1, DELAY_LEVEL_MAX),
     metavar="N",
     help="Deliver after the N-th delay of the broker's messageDelayLevel; above the last one: after the last.",
+)
+@click.option("--delay", type=duration, help="Deliver after this time, such as 500ms, 90s, 5m, 2h or 1d.")
+@click.option(
+    "--at",
+    "deliver_at",
+    type=moment,
+    help="Deliver at this time, such as 2026-12-01T09:00 (local time) or 2026-12-01T09:00Z.",
 )
 @click.option("-b", "--batch", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Messages a request.")
 @click.option("-g", "--group", default="ringmq_cli_producer", show_default=True, help="Producer group.")
@@ -73,14 +84,21 @@ def produce(
     skipped). With -o json there
     is one object per request.
     """
-    if form["delay_level"] and batch > 1:
-        raise click.BadParameter("messages of a batch cannot be delayed; leave out --batch", param_hint="--delay-level")
-    properties = pairs(form.pop("properties"), "--property")
-    shape = MessageForm(topic, form["tag"], form["keys"], properties, form["number_keys"], form["delay_level"])
+    _check_delays(form, batch)
+    shape = MessageForm(topic, properties=pairs(form.pop("properties"), "--property"), **form)
     if "" in messages:
         raise click.BadParameter("a message must not be empty", param_hint="-m")
     bodies = _given(messages) if messages else _lines(source)
     run(_produce(access, group, shape, bodies, batch, output, show_each=bool(messages)))
+
+
+def _check_delays(form: dict[str, Any], batch: int) -> None:
+    options = {"--delay-level": "delay_level", "--delay": "delay", "--at": "deliver_at"}
+    given = [option for option, name in options.items() if form[name] is not None]
+    if len(given) > 1:
+        raise click.BadParameter(f"leave out {' and '.join(given[1:])}", param_hint=given[0])
+    if given and batch > 1:
+        raise click.BadParameter("messages of a batch cannot be delayed; leave out --batch", param_hint=given[0])
 
 
 async def _produce(
@@ -122,14 +140,18 @@ def _show(form: MessageForm, result: SendResult, output: str, show_each: bool) -
         "messageIds": list(result.message_ids),
         "offsetMessageIds": list(result.offset_message_ids),
     }
+    waits = ""
     if form.delay_level:
+        waits, fields["delayLevel"] = f"waits at level {form.delay_level}", form.delay_level
+    elif result.recall_handle:
+        waits, fields["recallHandle"] = f"waits, recall handle {result.recall_handle}", result.recall_handle
+    if waits:
         del fields["queueOffset"]  # it is a place among the waiting messages
-        fields["delayLevel"] = form.delay_level
     if output == "json":
         print_line(fields)
     elif show_each:
-        waits = f"waits at level {form.delay_level}" if form.delay_level else f"offset {fields['queueOffset']}"
-        place = f"{form.topic}/{fields['broker']}/{fields['queueId']} {waits}"
+        where = waits or f"offset {fields['queueOffset']}"
+        place = f"{form.topic}/{fields['broker']}/{fields['queueId']} {where}"
         print_result(output, fields, f"{' '.join(result.message_ids)}  {place}  {fields['status']}")
 
 

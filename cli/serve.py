@@ -172,18 +172,22 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
         raise click.ClickException(hint())
     try:
         from ringmq.broker.config.broker_config import ConfigError
-        from ringmq.broker.server import ServeOptions, log
+        from ringmq.broker.server import ServeOptions
+        from ringmq.broker.server import log as server_log
         from ringmq.broker.server import serve as serve_broker
         from ringmq.broker.start_error import StartError
         from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
+        from ringmq.ipc.logs import SUPERVISOR, configure, level_number, refusal_line, set_level
         from ringmq.store.store_lock import StoreLockedError
     except ModuleNotFoundError as error:
         raise click.ClickException(not_installed("a broker", error.name, "broker")) from error
 
     try:
         config, notices, given = _configured(start)
+        configure(SUPERVISOR, is_json=config.log_format == "json")
+        set_level(level_number(config.log_level))
         for notice in notices:
-            log(notice)
+            server_log.warning("%s", notice)
         properties = {} if name_server is None else name_server.properties()
         options = ServeOptions(
             config,
@@ -195,12 +199,13 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
         )
         status = serve_broker(options)
     except ConfigError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(refusal_line(str(error)), err=True)
         sys.exit(EXIT_BAD_CONFIG)
     except StoreLockedError as error:
-        raise click.ClickException(str(error)) from error
+        click.echo(refusal_line(str(error)), err=True)
+        sys.exit(1)
     except StartError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(refusal_line(str(error)), err=True)
         sys.exit(error.status)
     sys.exit(status)
 

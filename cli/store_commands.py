@@ -28,7 +28,7 @@ def store() -> None:
     """Inspect and verify a store folder, count what waits there."""
 
 
-def _store_options(command: Any) -> Any:
+def store_options(command: Any) -> Any:
     for option in (
         output_option,
         click.option(
@@ -52,37 +52,59 @@ def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str
     return {name: value.strip() for name, value in values.items()}
 
 
+def settings_of(folder: Path, config: Path | None, settings: tuple[str, ...]) -> dict[str, Any]:
+    """Return the fields of StoreConfig that broker.conf and --set give for a store."""
+    from ringmq.store.config import StoreConfig, StoreConfigError
+
+    properties = _properties(config, settings)
+    try:
+        given = StoreConfig.from_properties(folder, properties)
+    except StoreConfigError as error:
+        raise click.ClickException(str(error)) from error
+    if not any(logs.is_dir() for logs in given.commit_log_directories):
+        raise click.ClickException(f"{folder} is not a store: it lacks {given.commit_log_directories[0]}")
+    fields = {
+        "mappedFileSizeCommitLog": "commit_log_file_bytes",
+        "mappedFileSizeConsumeQueue": "consume_queue_file_bytes",
+        "mapperFileSizeBatchConsumeQueue": "batch_consume_queue_file_bytes",
+        "maxHashSlotNum": "index_slots",
+        "maxIndexNum": "index_entries",
+        "messageIndexEnable": "message_index",
+        "messageDelayLevel": "delay_levels_ms",
+        "storePathCommitLog": "commit_log_directories",
+    }
+    return {field: getattr(given, field) for name, field in fields.items() if name in properties}
+
+
+def _not_readable(folder: Path, error: PermissionError) -> click.ClickException:
+    group = folder.stat().st_gid
+    return click.ClickException(
+        f"{error.filename}: permission denied; run this as the broker's user, or as a member of group {group}, which "
+        f"owns {folder}"
+    )
+
+
 def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, bool]:
     """Return (MessageStore, readable offset, has a live owner)."""
     from ringmq.ipc.watermark import read_watermarks
-    from ringmq.store.config import StoreConfig, StoreConfigError
     from ringmq.store.inferred_config import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
     from ringmq.store.message_store import MessageStore
     from ringmq.store.store_format import StoreFormatError, check_format
 
-    properties = _properties(config, settings)
     try:
         check_format(folder)
-        given = StoreConfig.from_properties(folder, properties)
-        if not any(logs.is_dir() for logs in given.commit_log_directories):
-            raise click.ClickException(f"{folder} is not a store: it lacks {given.commit_log_directories[0]}")
-        fields = {
-            "mappedFileSizeCommitLog": "commit_log_file_bytes",
-            "mappedFileSizeConsumeQueue": "consume_queue_file_bytes",
-            "mapperFileSizeBatchConsumeQueue": "batch_consume_queue_file_bytes",
-            "maxHashSlotNum": "index_slots",
-            "maxIndexNum": "index_entries",
-            "messageIndexEnable": "message_index",
-            "messageDelayLevel": "delay_levels_ms",
-            "storePathCommitLog": "commit_log_directories",
-        }
-        known = {field: getattr(given, field) for name, field in fields.items() if name in properties}
+        known = settings_of(folder, config, settings)
         found = MessageStore(config_for_folder(folder, **known))
         found.commit_log.files.check_sizes()
-    except (StoreConfigError, StoreFormatError, StoreLoadError) as error:
+    except (StoreFormatError, StoreLoadError) as error:
         raise click.ClickException(str(error)) from error
-    watermarks = read_watermarks(folder)
+    except PermissionError as error:
+        raise _not_readable(folder, error) from error
+    try:
+        watermarks = read_watermarks(folder)
+    except PermissionError as error:
+        raise _not_readable(folder, error) from error
     # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.
     live_bound = min(watermarks.confirm_offset, watermarks.dispatched_offset)
     readable = live_bound if watermarks.live else found.log_end()
@@ -90,7 +112,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
 
 
 @store.command()
-@_store_options
+@store_options
 @click.option("--records", is_flag=True, help="Decode records instead of listing files and queues.")
 @click.option("--salvage", metavar="NAME", help="Decode the records of this salvage file.")
 @click.option("--from", "from_offset", type=int, default=0, help="First offset, of the log or of the queue.")
@@ -139,7 +161,7 @@ def inspect(
 
 
 @store.command()
-@_store_options
+@store_options
 def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], output: str) -> None:
     """Count what a stock broker has left in FOLDER that RingMQ does not serve yet; exit status 1 when there is some.
 
@@ -164,7 +186,7 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
 
 
 @store.command()
-@_store_options
+@store_options
 def timers(folder: Path, config: Path | None, settings: tuple[str, ...], output: str) -> None:
     """Show what waits in the timer wheel that a stock broker has left in FOLDER, by topic.
 
@@ -221,7 +243,7 @@ def _short(properties: dict[str, str]) -> str:
 
 
 @store.command()
-@_store_options
+@store_options
 @click.option("--no-index", is_flag=True, help="Leave the index files out.")
 @click.option(
     "--cross-check/--no-cross-check",
@@ -254,7 +276,7 @@ def verify(
     counts = {
         name: getattr(report, name)
         for name in ("min_offset", "readable_offset", "records", "blanks", "queues", "units", "index_files",
-                     "index_entries", "errors", "warnings", "cross_checked")
+                     "index_entries", "errors", "warnings", "cross_checked", "deleted_records")
     }  # fmt: skip
     counts["not_indexed"] = 0 if report.not_indexed is None else report.not_indexed.count
     findings = [{"severity": f.severity, "place": f.place, "text": f.text} for f in report.findings]
@@ -267,6 +289,8 @@ def verify(
             f"{report.records} records, {report.units} units in {report.queues} queues, {report.index_entries} entries "
             f"in {report.index_files} index files up to {readable}: {report.errors} errors, {report.warnings} warnings"
         )
+        if report.deleted_records:
+            click.echo(f"{report.deleted_records} records of deleted topics")
         if report.not_indexed is not None:
             click.echo(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:

@@ -6,74 +6,101 @@ import contextlib
 import functools
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from ringmq.cli.metrics_text import Samples, fetch, parse
 from ringmq.cli.output import output_option, print_line
 
-if TYPE_CHECKING:
-    from ringmq.cli.top_view import View
-
 DEFAULT_URL = "http://127.0.0.1:5557"
 
 
+@dataclass(frozen=True, slots=True)
+class Screens:
+    """The functions that make a screen of two scrapes."""
+
+    view_of: Callable[[Samples, Samples], Any]
+    """Returns a view, which has `as_json`."""
+    screen: Callable[..., Any]
+    """Returns the screen of a view, and of a line about keys if there is one."""
+    help_screen: Callable[[], Any]
+
+
+def live_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --url, --interval, --once and --output."""
+    for option in (
+        output_option,
+        click.option("--once", is_flag=True, help="One screen of one interval, then end."),
+        click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds."),
+        click.option(
+            "--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The broker's metrics address."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command()
-@click.option("--url", default=DEFAULT_URL, show_default=True, metavar="URL", help="The broker's metrics address.")
-@click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="One screen of one interval, then end.")
-@output_option
+@live_options
 def top(url: str, interval: float, once: bool, output: str) -> None:
     """Show rates, topics, groups with lag, workers, stages of sends and replication, live.
 
     The key q (or ^C) ends `top`, ? explains the screen. `top` waits for a broker that ends meanwhile.
     """
-    from ringmq.cli.top_view import screen, view_of
+    from ringmq.cli.top_view import help_screen, screen, view_of
 
+    show_live(Screens(view_of, screen, help_screen), url, interval, once, output)
+
+
+def show_live(screens: Screens, url: str, interval: float, once: bool, output: str) -> None:
+    """Run a command of screens until its end."""
     address = url.rstrip("/").removesuffix("/metrics") + "/metrics"
     pairs = _pairs(address, interval, time.sleep)
     if output == "json":
-        print_line(view_of(*next(pairs)).as_json())
+        print_line(screens.view_of(*next(pairs)).as_json())
         if not once:
             tell = functools.partial(click.echo, err=True)
-            _follow(pairs, address, interval, lambda view: print_line(view.as_json()), tell, time.sleep)
+            _follow(
+                pairs, address, interval, lambda *pair: print_line(screens.view_of(*pair).as_json()), tell, time.sleep
+            )
         return
     from rich.console import Console
 
     console = Console()
     if once:
-        console.print(screen(view_of(*next(pairs))))
+        console.print(screens.screen(screens.view_of(*next(pairs))))
         return
     try:
-        _watch(console, address, interval)
+        _watch(screens, console, address, interval)
     except KeyboardInterrupt:
         return
 
 
-def _watch(console: Any, address: str, interval: float) -> None:
+def _watch(screens: Screens, console: Any, address: str, interval: float) -> None:
     """Show screens until `q` or ^C. Raises ClickException if nothing could be shown yet."""
     from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
     from ringmq.cli.top_keys import QuitKey, keys
-    from ringmq.cli.top_view import KEYS, help_screen, screen, view_of
+    from ringmq.cli.top_view import KEYS
 
     with contextlib.suppress(QuitKey), keys() as waits, contextlib.ExitStack() as stack:
         pairs = _pairs(address, interval, waits.pause)
         first = next(pairs)
         live = stack.enter_context(Live(console=console, screen=True, auto_refresh=False))
-        shown: Any = screen(view_of(*first), KEYS)
+        shown: Any = screens.screen(screens.view_of(*first), KEYS)
         help_is_shown = False
 
         def draw(content: Any) -> None:
-            live.update(help_screen() if help_is_shown else content, refresh=True)
+            live.update(screens.help_screen() if help_is_shown else content, refresh=True)
 
-        def show(view: View) -> None:
+        def show(before: Samples, now: Samples) -> None:
             nonlocal shown
-            shown = screen(view, KEYS)
+            shown = screens.screen(screens.view_of(before, now), KEYS)
             draw(shown)
 
         def tell(text: str) -> None:
@@ -93,17 +120,15 @@ def _follow(
     pairs: Iterator[tuple[Samples, Samples]],
     address: str,
     interval: float,
-    show: Callable[[View], None],
+    show: Callable[[Samples, Samples], None],
     tell: Callable[[str], None],
     pause: Callable[[float], None],
 ) -> None:
     """Show each pair of scrapes, or report why a scrape failed and try again, without end."""
-    from ringmq.cli.top_view import view_of
-
     while True:
         try:
             for before, now in pairs:
-                show(view_of(before, now))
+                show(before, now)
         except click.ClickException as error:
             tell(f"no answer: {error.message}")
             pause(interval)

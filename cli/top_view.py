@@ -215,11 +215,11 @@ def _slaves(now: Samples) -> tuple[SlaveRow, ...]:
 def screen(view: View, keys: str = "") -> Group:
     """Return tables one below another. Long ones are cut at ROWS_MAX. `keys` names the keys of the live screen."""
     parts: list[Any] = [_head(view).append(f"\n{keys}", "dim") if keys else _head(view)]
-    parts.append(_table("Topics", view.topics, _TOPIC_COLUMNS))
-    parts.append(_table("Groups", view.groups, _GROUP_COLUMNS))
-    parts.append(_table("Stages since received", view.stages, _STAGE_COLUMNS))
-    parts.append(_table("Workers", view.workers, _WORKER_COLUMNS))
-    parts.append(_table("Slaves", view.slaves, _SLAVE_COLUMNS))
+    parts.append(table("Topics", view.topics, _TOPIC_COLUMNS))
+    parts.append(table("Groups", view.groups, _GROUP_COLUMNS))
+    parts.append(table("Stages since received", view.stages, _STAGE_COLUMNS))
+    parts.append(table("Workers", view.workers, _WORKER_COLUMNS))
+    parts.append(table("Slaves", view.slaves, _SLAVE_COLUMNS))
     return Group(*(line for part in parts if part is not None for line in (part, "")))
 
 
@@ -338,16 +338,17 @@ _SLAVE_COLUMNS = (
 )
 
 
-def _table(title: str, rows: tuple[Any, ...], columns: Any) -> Table | None:
+def table(title: str, rows: tuple[Any, ...], columns: Any) -> Table | None:
+    """Return a table of at most ROWS_MAX rows, None without rows. `columns`: (name, cell of a row) each."""
     if not rows:
         return None
     more = f" ({len(rows) - ROWS_MAX} more)" if len(rows) > ROWS_MAX else ""
-    table = Table(
+    shown = Table(
         title=title + more, title_justify="left", box=SIMPLE_HEAD, show_edge=False, title_style="bold", padding=(0, 1)
     )
     for number, (name, _) in enumerate(columns):
         is_name = number == 0 or name == "topic"
-        table.add_column(name, justify="left" if is_name else "right", overflow="fold" if is_name else "ellipsis")
+        shown.add_column(name, justify="left" if is_name else "right", overflow="fold" if is_name else "ellipsis")
     for row in rows[:ROWS_MAX]:
-        table.add_row(*(cell(row) for _, cell in columns))
-    return table
+        shown.add_row(*(cell(row) for _, cell in columns))
+    return shown

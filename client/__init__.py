@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ringmq.client.consuming.queue_reader import PullOptions
     from ringmq.client.consuming.subscriptions import Sql92
     from ringmq.client.errors import (
+        BodyCrcError,
         BrokerError,
         ClientClosedError,
         ConnectError,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllocationStrategy",
+    "BodyCrcError",
     "BodyRules",
     "BrokerError",
     "ClientClosedError",
@@ -115,6 +117,7 @@ _HOME = {
     "OffsetFileError": "ringmq.client.consuming.local_offsets",
     "Sql92": "ringmq.client.consuming.subscriptions",
     "Consumer": "ringmq.client.consumer",
+    "BodyCrcError": "ringmq.client.errors",
     "BrokerError": "ringmq.client.errors",
     "ClientClosedError": "ringmq.client.errors",
     "ConnectError": "ringmq.client.errors",

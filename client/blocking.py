@@ -10,6 +10,7 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -181,9 +182,20 @@ class Producer(_BlockingMember[async_producer.Producer]):
         queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         sharding_key: str | None = None,
+        delay: timedelta | None = None,
+        deliver_at: datetime | None = None,
     ) -> SendResult:
         """Send one message and wait until it is stored."""
-        return self._loop.run(self._client.send(message, queue=queue, selector=selector, sharding_key=sharding_key))
+        return self._loop.run(
+            self._client.send(
+                message,
+                queue=queue,
+                selector=selector,
+                sharding_key=sharding_key,
+                delay=delay,
+                deliver_at=deliver_at,
+            )
+        )
 
     def request(
         self,
@@ -203,9 +215,9 @@ class Producer(_BlockingMember[async_producer.Producer]):
         """Reply to a received message whose sender waits for a reply."""
         return self._loop.run(self._client.reply(request, body, properties))
 
-    def recall(self, topic: str, handle: str) -> str:
+    def recall(self, handle: str) -> str:
         """Recall a delayed message by its `SendResult.recall_handle`."""
-        return self._loop.run(self._client.recall(topic, handle))
+        return self._loop.run(self._client.recall(handle))
 
     def begin_send(
         self, message: Message, *, queue: MessageQueue | None = None

@@ -28,7 +28,7 @@ from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets,
 from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.consuming.member_description import MemberDescription
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
-from ringmq.client.consuming.pull_decoding import queue_of
+from ringmq.client.consuming.pull_decoding import before_damage, check_body, queue_of
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
 from ringmq.client.consuming.send_backs import Rejects
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
@@ -276,7 +276,10 @@ class Consumer:
             yield messages
 
     async def poll(self, max_messages: int = BATCH_MESSAGES_MAX, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message or when closed."""
+        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message or when closed.
+
+        Raises `BodyCrcError`. Its message counts as delivered.
+        """
         if max_messages < 1:
             raise ValueError(f"max_messages must be positive, not {max_messages}")
         if self._closed:
@@ -290,6 +293,9 @@ class Consumer:
         if taken is None:
             return []
         process_queue, messages = taken
+        messages, behind = before_damage(messages) if self._options.check_crc else (messages, [])
+        if behind:
+            self._inbox.take_back(process_queue, behind)
         try:
             for interceptor in self._interceptors:
                 interceptor.before_consume(self.group, messages)
@@ -298,6 +304,7 @@ class Consumer:
             raise
         if self._auto_ack:
             self._handed_over.append((process_queue, process_queue.epoch, list(messages)))  # `messages` is the caller's
+        check_body(messages[0])
         return messages
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:

@@ -12,6 +12,7 @@ from ringmq.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from ringmq.client.producing.send_result import SendResult
+    from ringmq.remoting.message import MessageExt
 
 
 # What stock's authentication and authorisation say, and which of the client's settings it is about.
@@ -94,6 +95,11 @@ class BrokerError(RingmqError):
         self.code = code
         self.remark = remark
 
+    @property
+    def is_rejection(self) -> bool:
+        """True if the broker accepts no send of any client. So answers a slave, which may have been the master."""
+        return self.code == ResponseCode.SYSTEM_BUSY and (self.remark or "").startswith("[REJECTREQUEST]")
+
 
 class NotANameServerError(BrokerError):
     """The server at `address` knows no request of a name server: it is a broker, for example."""
@@ -140,6 +146,22 @@ class SendError(RingmqError):
         self.topic = topic
         self.attempts = attempts
         self.cause = cause
+
+
+class BodyCrcError(RingmqError):
+    """The stored body of `message` does not have the CRC of its record. Raised with `PullOptions(check_crc=True)`.
+
+    The message counts as delivered: a consumer passes it by `ack(error.message)`, or with `auto_ack` by the next poll.
+    """
+
+    def __init__(self, message: MessageExt) -> None:
+        place = f"{message.read_topic or message.topic}, broker {message.broker_name}, queue {message.queue_id}"
+        super().__init__(
+            f"message {message.msg_id} of topic {place}, offset {message.queue_offset} (log offset "
+            f"{message.commit_log_offset}) has a damaged body: its CRC is not the stored {message.body_crc:#010x}; "
+            "read it from a replica, or acknowledge it to go on without it"
+        )
+        self.message = message
 
 
 def of_name_server(error: RingmqError) -> RingmqError:

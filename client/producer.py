@@ -13,6 +13,7 @@ from asyncio import CancelledError
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence, Set
 from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -38,7 +39,7 @@ from ringmq.client.observing.observers import Observers
 from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
 from ringmq.client.producing.broker_faults import BrokerFaults
 from ringmq.client.producing.in_flight_limit import InFlightLimit, Permit
-from ringmq.client.producing.recall import recall_fields
+from ringmq.client.producing.recall import recall_message
 from ringmq.client.producing.reply_routes import ReplyRoutes
 from ringmq.client.producing.request_reply import WaitingRequests, compose_reply
 from ringmq.client.producing.send_request import (
@@ -46,6 +47,7 @@ from ringmq.client.producing.send_request import (
     SendRequest,
     TopicHeader,
     check_message,
+    delayed_message,
     prepare_batch,
     prepare_message,
 )
@@ -192,13 +194,18 @@ class Producer:
         queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         sharding_key: str | None = None,
+        delay: timedelta | None = None,
+        deliver_at: datetime | None = None,
     ) -> SendResult:
         """Send one message and return its stored position. Raises `SendError`, or ValueError for a bad message.
 
         The message goes to `queue`, or to the choice of `selector` among the topic's write queues. With
         `sharding_key` it goes to the queue of all messages with that key, as long as the topic has as many queues.
         Otherwise the queues are taken in turn.
+
+        Consumers get the message after `delay`, or at `deliver_at`, which has a time zone.
         """
+        message = delayed_message(message, delay, deliver_at)
         if selector is not None or sharding_key is not None:
             queue = await self._select(message, queue, selector, sharding_key)
         if self._accumulator is not None and self._accumulator.takes(message):
@@ -284,22 +291,15 @@ class Producer:
         """Reply to a received message. Raises ValueError if it is no request, `SendError` if its sender is gone."""
         return await self.send(compose_reply(request, body, properties))
 
-    async def recall(self, topic: str, handle: str) -> str:
+    async def recall(self, handle: str) -> str:
         """Recall a delayed message by its `SendResult.recall_handle`. Return its UNIQ_KEY.
 
-        Raises `BrokerError` if the broker refuses: too late, or `recallMessageEnable` is off.
+        Raises `BrokerError` if the broker refuses: too late, or `recallMessageEnable` is off. Raises ValueError for a
+        text that is no handle.
         """
         self._check_started()
-        broker_name, fields = recall_fields(self.group, topic, handle)
         until = self._retry.budget_end(time.monotonic())
-        route = await self._routes.for_sending(topic, until)
-        address = route.master_address(broker_name)
-        if address is None:
-            raise RouteError(f"broker {broker_name} of topic {topic} is not registered", may_pass=True)
-        await self._client.connection_in_time(address, until, frozenset())
-        left_ms = max(1, round(1000 * (until - time.monotonic())))
-        answer = await self._client.call(address, RequestCode.RECALL_MESSAGE, fields, timeout_ms=left_ms)
-        return answer.ext_fields.get("msgId", "")
+        return await recall_message(self._client, self._routes, self.group, handle, until)
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the topic's write queues, for `queue=` (messages of one queue are in order)."""
@@ -540,7 +540,8 @@ class Producer:
             return
         if isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY:
             await sleep(backoff_ms(attempts, random.random()) / 1000)
-            return
+            if not error.is_rejection:
+                return
         if isinstance(error, RouteError):
             await sleep(ROUTE_PAUSE_S)
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
 import tarfile
 import time
 from collections.abc import Iterable, Sequence
@@ -13,24 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringmq.ipc.redaction import redacted
+
 ENTRY_BYTES_MAX = 1 << 20
 BUNDLE_BYTES_MAX = 16 << 20
 """Limit of the bundle before compression."""
-HIDDEN = "(hidden)"
-_SECRET_WORDS = (
-    *("secret", "password", "passwd", "passphrase", r"(?<![a-z])pwd(?![a-z])", "credential", "token"),
-    *("access[_-]?key", "api[_-]?key", "private[_-]?key", "authorization", "cookie"),
-)
-_SECRET_WORD = f"(?:{'|'.join(_SECRET_WORDS)})[\\w.-]{{0,64}}"
-_SECRETS = (
-    re.compile(rf"(?im)(?P<shown>{_SECRET_WORD}[\"']?\s*[=:]\s*)(?P<hidden>\S[^\r\n]*)"),
-    re.compile(rf"(?im)(?P<shown>(?<!\S)--?[\w.-]{{0,64}}?{_SECRET_WORD} +)(?P<hidden>\S+)"),
-    re.compile(r"(?i)(?P<shown>\b(?:bearer|basic)\s+)(?P<hidden>[a-z0-9._~+/-]{8,}=*)"),
-    re.compile(r"(?P<shown>\b[A-Za-z][A-Za-z0-9+.-]{0,20}://[^\s/:@\"']*:)(?P<hidden>[^\s/@\"']+)(?=@)"),
-    re.compile(r"(?s)(?P<shown>-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?P<hidden>.*?)(?=-----END|\Z)"),
-)
-"""Values behind secret names; behind secret options of a command line; of HTTP's Authorization; passwords in URLs; the
-content of private keys, also of a key whose end is cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +44,6 @@ def cut(entry: Entry) -> Entry:
     if len(entry.data) <= ENTRY_BYTES_MAX:
         return entry
     return Entry(entry.name, entry.data[-ENTRY_BYTES_MAX:], f"the last {ENTRY_BYTES_MAX} of {len(entry.data)} bytes")
-
-
-def redacted(text: str) -> str:
-    """Return `text` with secrets hidden. Behind `secretKey=`, `"password": ` and the like that is the rest of the
-    line."""
-    for secret in _SECRETS:
-        text = secret.sub(rf"\g<shown>{HIDDEN}", text)
-    return text
 
 
 def within(entries: Iterable[Entry], limit: int = BUNDLE_BYTES_MAX) -> tuple[list[Entry], list[Entry]]:

@@ -9,6 +9,7 @@ from ringmq.broker.stock_store_check import describe
 from ringmq.doctor.facts import DiskFacts, PeerFacts, PortFacts, RunningBrokerFacts, StoreFacts
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
 from ringmq.store.store_format import FORMAT
+from ringmq.store.unsupported import ROCKSDB_TIMERS
 
 MIB = 1 << 20
 SYNC_SLOW_MS = 10.0
@@ -53,7 +54,8 @@ def check_disk(
         "space",
         FAIL if is_full else WARN if used >= clean_ratio else OK,
         f"{facts.free_bytes / (1 << 30):.1f} GiB free, {used} % used",
-        f"from {clean_ratio} % on the oldest log files go before their time, from {full_ratio} % on sends are refused; "
+        f"from {clean_ratio} % on old log files go at any hour, above diskSpaceCleanForciblyRatio those of any age, "
+        f"from {full_ratio} % on sends are refused; "
         f"log files take {log_file_bytes / MIB:.0f} MiB each, one is made ahead",
         "make room, a shorter fileReservedTime, smaller log files (only for a new store), or another disk",
     )
@@ -93,6 +95,19 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
             f"{facts.write_mib_per_s:.0f} MiB/s written and synced",
             "what producers send for long cannot be more than this",
             "a faster disk, or look for others that write to it (iostat -x 1)",
+        )
+
+
+def check_timers(waiting: int, disk: DiskFacts, *, clean_ratio: int) -> Iterator[Finding]:
+    """Check that retention leaves the records of waiting timer messages alone. `clean_ratio`: diskMaxUsedSpaceRatio."""
+    if waiting:
+        yield graded(
+            "store",
+            "timer messages",
+            WARN if disk.used_percent >= clean_ratio else OK,
+            f"{waiting} wait, the disk is {disk.used_percent} % used",
+            "above diskSpaceCleanForciblyRatio log files of any age go, with records of waiting messages",
+            "make room on the disk",
         )
 
 
@@ -243,9 +258,17 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
 
 
 def _left_behind(facts: StoreFacts, accept_unserved: bool) -> Iterator[Finding]:
-    if facts.unsupported:
+    in_rocksdb = [describe(entry) for entry in facts.unsupported if entry.kind == ROCKSDB_TIMERS]
+    others = [describe(entry) for entry in facts.unsupported if entry.kind != ROCKSDB_TIMERS]
+    if in_rocksdb:
         yield Finding(
-            "store", "unserved", WARN if accept_unserved else FAIL, "; ".join(map(describe, facts.unsupported)),
+            "store", "rocksdb", FAIL, "; ".join(in_rocksdb),
+            "RingMQ cannot read it and would deliver timer messages again, so it does not start",
+            "let the stock broker deliver it, stop it, move the folder out of the store (docs/take-over.md)",
+        )  # fmt: skip
+    if others:
+        yield Finding(
+            "store", "unserved", WARN if accept_unserved else FAIL, "; ".join(others),
             "a stock broker has left it, RingMQ does not serve it yet and leaves it untouched",
             "let the stock broker deliver it first, or accept it: --accept-unserved (docs/take-over.md)",
         )  # fmt: skip

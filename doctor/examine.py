@@ -7,7 +7,7 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.broker.memory_watch import memory_max_bytes
 from ringmq.broker.plane_setup import capacity_of
 from ringmq.doctor.check_endpoints import check_endpoints, endpoints_of
-from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store
+from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store, check_timers
 from ringmq.doctor.check_machine import (
     check_clock,
     check_cpus,
@@ -74,6 +74,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
             clean_ratio=config.disk_max_used_space_ratio,
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         ),
+        *check_timers(facts.store.timers_waiting, facts.disk, clean_ratio=config.disk_max_used_space_ratio),
         *check_ports(facts.ports, is_running=_is_running(facts), broker=facts.broker),
         *check_endpoints(endpoints_of(config)),
         *check_name_servers(facts.name_servers),

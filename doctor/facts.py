@@ -153,6 +153,8 @@ class StoreFacts:
     salvage_files: int = 0
     unsupported: tuple[Unsupported, ...] = ()
     tail: TailFacts | None = None
+    timers_waiting: int = 0
+    """Timer messages that waited when the worker last counted them."""
     dispatch_lag_bytes: int = 0
     """Bytes of a live broker that are appended but not in queues yet."""
     flush_lag_bytes: int = 0

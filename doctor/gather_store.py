@@ -10,8 +10,9 @@ from ringmq.doctor.facts import StoreFacts, TailFacts
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.store import markers, record
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import ConfigFileError
-from ringmq.store.inferred_config import different_sizes, with_sizes_of_files
+from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.inferred_config import check_index_sizes, different_sizes, with_sizes_of_files
+from ringmq.store.layout import TIMER_COUNTS_FILE
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import counted
@@ -48,10 +49,21 @@ def gather_store(config: StoreConfig) -> StoreFacts:
             foreign_files=_foreign_files(root),
             salvage_files=len(salvage_files(root)),
             format_number=read_format(root),
+            timers_waiting=_timers_waiting(root),
         )
         return _with_log(facts, config)
     except (StoreLoadError, StoreFormatError, ConfigFileError, OSError) as error:
         return dataclasses.replace(facts, error=str(error))
+
+
+def _timers_waiting(root: Path) -> int:
+    try:
+        table = load_config(root, TIMER_COUNTS_FILE).get("timingCount")
+    except ConfigFileError:  # the worker writes the file again
+        return 0
+    entries = table.values() if isinstance(table, dict) else ()
+    counts = [entry.get("count") for entry in entries if isinstance(entry, dict)]
+    return sum(max(0, count) for count in counts if isinstance(count, int))
 
 
 def _foreign_files(root: Path) -> int:
@@ -80,6 +92,8 @@ def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
     own = with_sizes_of_files(config) if marks.live else config
     store = MessageStore(own)
     store.commit_log.files.check_sizes()
+    if own.message_index:
+        check_index_sizes(own)
     if marks.live:
         tail = read_tail(store, marks.append_offset)
         return dataclasses.replace(

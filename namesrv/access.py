@@ -55,8 +55,21 @@ class Incidents:
     disputes: int = 0
     left_out: int = 0
     """Registrations, topics and KV entries that were left out because a table was full."""
+    refused_by_code: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Request code -> the remark of the first refusal since the last `take_refusals`, and their number."""
     lines: list[str] = field(default_factory=list)
     """Lines for the log, at most LINES_MAX. The server takes and throttles them."""
+
+    def note_refusal(self, code: int, remark: str) -> None:
+        """Count a refused request."""
+        self.refused += 1
+        first, count = self.refused_by_code.get(code, (remark, 0))
+        self.refused_by_code[code] = first, count + 1
+
+    def take_refusals(self) -> dict[int, tuple[str, int]]:
+        """Return `refused_by_code` so far and remove it."""
+        taken, self.refused_by_code = self.refused_by_code, {}
+        return taken
 
     def log(self, line: str) -> None:
         """Add a line for the log. The line is dropped when LINES_MAX lines wait."""

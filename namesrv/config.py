@@ -22,9 +22,10 @@ BLACK_LIST = frozenset(
         "listenPort",
         "adminAddresses",
         "brokerAddresses",
+        "logFormat",
     }
 )
-"""Properties that UPDATE_NAMESRV_CONFIG may not change. The last four are RingMQ's own."""
+"""Properties that UPDATE_NAMESRV_CONFIG may not change. The last five are RingMQ's own."""
 
 
 class ConfigError(ValueError):
@@ -33,6 +34,10 @@ class ConfigError(ValueError):
 
 def _setting(name: str, default: Any, low: int = 0, high: int = 0) -> Any:
     return dataclasses.field(default=default, metadata={"name": name, "low": low, "high": high})
+
+
+def _choice(name: str, default: str, choices: tuple[str, ...]) -> Any:
+    return dataclasses.field(default=default, metadata={"name": name, "choices": choices})
 
 
 def _network_list(name: str, meaning_of_empty: str) -> Any:
@@ -64,6 +69,9 @@ class NamesrvConfig:
     max_frame_bytes: int = _setting("ringmqMaxFrameBytes", 16_777_216, 1024, 1 << 30)
     max_connections: int = _setting("ringmqMaxConnections", 20_000, 1, 1_000_000)
     max_buffered_bytes: int = _setting("ringmqMaxBufferedBytes", 256 * 1024 * 1024, 1 << 20, 1 << 40)
+
+    log_level: str = _choice("logLevel", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
+    log_format: str = _choice("logFormat", "text", ("text", "json"))
 
     max_brokers: int = _setting("ringmqMaxBrokers", 4096, 2, 1_000_000)
     max_topics: int = _setting("ringmqMaxTopics", 262_144, 2, 100_000_000)
@@ -120,9 +128,11 @@ def nearest_name(name: str) -> str | None:
 
 
 def kind_of(field: dataclasses.Field[Any]) -> str:
-    """Return the kind of the field's text: number, switch, networks or text."""
+    """Return the kind of the field's text: number, switch, choice, networks or text."""
     if "networks" in field.metadata:
         return "networks"
+    if "choices" in field.metadata:
+        return "choice"
     return {bool: "switch", int: "number"}.get(type(field.default), "text")
 
 
@@ -132,6 +142,8 @@ def accepted_text(field: dataclasses.Field[Any]) -> str:
         return f"{ACCEPTED}; {field.metadata['networks']}"
     if kind_of(field) == "number":
         return f"a whole number {field.metadata['low']}..{field.metadata['high']}"
+    if kind_of(field) == "choice":
+        return " or ".join(field.metadata["choices"])
     return "true or false" if kind_of(field) == "switch" else "text"
 
 
@@ -155,4 +167,6 @@ def _parse(field: Any, text: str) -> Any:
             Networks.parse(text)
         except ValueError as error:
             raise ConfigError(f"{name}: {error}; accepted: {accepted_text(field)}") from error
+    if text not in field.metadata.get("choices", (text,)):
+        raise ConfigError(f"{name} = {text[:64]!r} is impossible; accepted: {accepted_text(field)}")
     return text

@@ -10,6 +10,8 @@ _NOTES = {
     "kvConfigPath": DIFFERS + "RocketMQ's default is a file in $HOME/namesrv; empty here means memory only",
     "adminAddresses": OURS + "hosts that may change KV, permissions and settings, and unregister others' brokers",
     "brokerAddresses": OURS + "hosts that may register and unregister brokers",
+    "logLevel": OURS + "lowest level of log lines",
+    "logFormat": OURS + "form of log lines; json = one object a line",
     "ringmqMaxFrameBytes": OURS + "the largest request",
     "ringmqMaxConnections": OURS + "connections at a time",
     "ringmqMaxBufferedBytes": OURS + "memory for waiting requests and answers of all connections",

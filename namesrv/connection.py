@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close the connection: at once if answers are stuck, after sending them otherwise."""
         if self._transport is None:
             return
-        log.info("closing connection %d of %s: %s", self.number, self._peer, why)
+        log.debug("closing connection %d of %s: %s", self.number, self._peer, why)
         if self._paused:
             self._transport.abort()
         else:

@@ -267,6 +267,11 @@ class RouteRegistry:
 
     # ---- views ----
 
+    def writable_topics(self, broker_name: str) -> int:
+        """Return the number of topics whose queues on this broker have the write permission."""
+        queues = (self.topics[topic][broker_name] for topic in self._topics_of.get(broker_name, {}))
+        return sum(bool(queue.perm & Perm.WRITE) for queue in queues)
+
     def cluster_info(self) -> ClusterInfo:
         """Return all brokers and clusters."""
         return ClusterInfo(self.brokers, {cluster: sorted(names) for cluster, names in self.clusters.items()})

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.namesrv.access import Incidents, dispute_text, may_unregister, printable, refusal, unregister_refusal
 from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
 from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, Bounds, NoRoomError, Registration, RouteRegistry
@@ -18,7 +19,7 @@ from ringmq.namesrv.live_brokers import BrokerAddress
 from ringmq.remoting import namesrv_headers as headers
 from ringmq.remoting import response_headers as answers
 from ringmq.remoting.admin_bodies import encode_kv_table, encode_topic_list
-from ringmq.remoting.codes import VERSION_REGISTER_WRAPPER, VERSION_V4_9_4, RequestCode, ResponseCode
+from ringmq.remoting.codes import VERSION_REGISTER_WRAPPER, VERSION_V4_9_4, RequestCode, ResponseCode, code_name
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable, finish
 from ringmq.remoting.errors import RequestError
@@ -62,6 +63,7 @@ class NamesrvHandlers:
     started_ms: int = 0
     save_kv: Callable[[KvConfig], None] = lambda kv: None
     incidents: Incidents = field(default_factory=Incidents)
+    audit: AuditTrail = field(default_factory=AuditTrail)
 
     def handle(
         self, request: RemotingCommand, connection: int, now_ms: int, host: str = "127.0.0.1"
@@ -90,22 +92,22 @@ class NamesrvHandlers:
                 f" request type {request.code} not supported",
             )
         try:
-            self._check_access(refusal(self.config, request.code, host))
+            self._check_access(request.code, refusal(self.config, request.code, host))
             header = decode_request_header(request)
             call = Call(request, connection, now_ms, host)
             if request.code == RequestCode.REGISTER_BROKER:
                 table = yield from self._registered_topics(header, call)
                 fields, body = self._register(header, call, table)
             else:
-                fields, body = _TABLE[request.code](self, header, call)
+                with self.audit.caused_by(host, code_name(request.code)):
+                    fields, body = _TABLE[request.code](self, header, call)
         except RequestError as error:
             return RemotingCommand.response_to(request, error.code, str(error))
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS, None, fields, body)
 
-    def _check_access(self, refused: str | None) -> None:
+    def _check_access(self, code: int, refused: str | None) -> None:
         if refused is not None:
-            self.incidents.refused += 1
-            self.incidents.log(refused)
+            self.incidents.note_refusal(code, refused)
             raise Refused(ResponseCode.NO_PERMISSION, refused)
 
     # ---- brokers ----
@@ -177,7 +179,7 @@ class NamesrvHandlers:
     def _unregister(self, header: headers.UnregisterBrokerRequestHeader, call: Call) -> Answer:
         address = BrokerAddress(header.cluster_name, header.broker_addr)
         live = self.registry.live_under(address, header.broker_name)
-        self._check_access(unregister_refusal(self.config, live, address, call.host))
+        self._check_access(call.request.code, unregister_refusal(self.config, live, address, call.host))
         self.registry.unregister(address, header.broker_name, lambda live: may_unregister(self.config, live, call.host))
         return None, b""
 
@@ -255,7 +257,10 @@ class NamesrvHandlers:
             raise Refused(ResponseCode.SYSTEM_ERROR, "disabled by enableTopicList")
 
     def _delete_topic(self, header: headers.DeleteTopicFromNamesrvRequestHeader, call: Call) -> Answer:
+        before = sorted(self.registry.topics.get(header.topic, ()))
         self.registry.delete_topic(header.topic, header.cluster_name)
+        after = sorted(self.registry.topics.get(header.topic, ()))
+        self.audit.add(Kind.TOPIC, header.topic, before or None, after or None)
         return None, b""
 
     def _register_topic(self, header: headers.RegisterTopicRequestHeader, call: Call) -> Answer:
@@ -267,22 +272,36 @@ class NamesrvHandlers:
         return None, b""
 
     def _wipe_write_perm(self, header: headers.WipeWritePermOfBrokerRequestHeader, call: Call) -> Answer:
-        count = self.registry.set_write_perm(header.broker_name, False)
+        count = self._set_write_perm(header.broker_name, is_writable=False)
         return answers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count).encode(), b""
 
     def _add_write_perm(self, header: headers.WipeWritePermOfBrokerRequestHeader, call: Call) -> Answer:
-        count = self.registry.set_write_perm(header.broker_name, True)
+        count = self._set_write_perm(header.broker_name, is_writable=True)
         return answers.AddWritePermOfBrokerResponseHeader(add_topic_count=count).encode(), b""
+
+    def _set_write_perm(self, broker: str, *, is_writable: bool) -> int:
+        before = self.registry.writable_topics(broker)
+        count = self.registry.set_write_perm(broker, is_writable)
+        after = self.registry.writable_topics(broker)
+        self.audit.add(Kind.PERMISSION, broker, {"writableTopics": before}, {"writableTopics": after})
+        return count
 
     # ---- configuration ----
 
+    def _note_kv(self, namespace: str, key: str, before: str | None) -> None:
+        after = self.kv.get(namespace, key)
+        values = [None if value is None else {key: value} for value in (before, after)]
+        self.audit.add(Kind.CONFIGURATION, namespace, *values)
+
     def _put_kv(self, header: headers.PutKvConfigRequestHeader, call: Call) -> Answer:
+        before = self.kv.get(header.namespace, header.key)
         try:
             self.kv.put(
                 header.namespace, header.key, header.value, self.config.max_kv_entries, self.config.max_kv_bytes
             )
         except KvFullError as error:
             raise self._no_room(f"key {printable(header.key)} is not kept: {error}") from error
+        self._note_kv(header.namespace, header.key, before)
         self.save_kv(self.kv)
         return None, b""
 
@@ -297,7 +316,9 @@ class NamesrvHandlers:
         return answers.GetKvConfigResponseHeader(value=value).encode(), b""
 
     def _delete_kv(self, header: headers.DeleteKvConfigRequestHeader, call: Call) -> Answer:
+        before = self.kv.get(header.namespace, header.key)
         self.kv.delete(header.namespace, header.key)
+        self._note_kv(header.namespace, header.key, before)
         self.save_kv(self.kv)
         return None, b""
 
@@ -314,7 +335,9 @@ class NamesrvHandlers:
             forbidden = sorted(BLACK_LIST & values.keys())
             if forbidden:
                 raise Refused(ResponseCode.NO_PERMISSION, f"Can not update config in black list: {forbidden[0]}")
+            before = self.config.to_properties()
             self.config.update(values)
+            self.audit.add(Kind.CONFIGURATION, "namesrv", before, self.config.to_properties())
         except (ConfigError, BadProperties) as error:
             raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from error
         return None, b""

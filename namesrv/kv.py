@@ -89,7 +89,8 @@ def save_kv(content: bytes, path: Path) -> None:
     """Replace the file by `content` of `KvConfig.to_bytes` in one step. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
+    temporary.unlink(missing_ok=True)
+    with temporary.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

@@ -28,9 +28,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.ipc.fd_store import FdStore, ListeningSocket
+from ringmq.ipc.logs import configure, level_number
 from ringmq.ipc.notify import service_manager
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.connection import READ_BYTES, Connection
@@ -41,7 +43,7 @@ from ringmq.namesrv.service_report import report
 from ringmq.namesrv.turns import Turns
 from ringmq.remoting.endpoints import name_server_endpoints, public_endpoints
 from ringmq.remoting.errors import RemotingError
-from ringmq.remoting.log_throttle import LogThrottle
+from ringmq.remoting.log_throttle import CauseThrottle, LogThrottle
 from ringmq.remoting.properties_text import BadProperties, parse_assignments
 
 log = logging.getLogger("ringmq.namesrv")
@@ -82,6 +84,8 @@ class NamesrvServer:
         """The read buffer of all connections. Each connection copies its bytes at once."""
         self._junk_lines = LogThrottle(LINES_PER_MINUTE)
         self._incident_lines = LogThrottle(LINES_PER_MINUTE)
+        self._refused = CauseThrottle()
+        self._audit = AuditWriter(self.handlers.audit)
         self.turns = Turns(lambda run: asyncio.get_running_loop().call_soon(run), time.monotonic)
         self._connections: dict[int, Connection] = {}
         self._by_host: dict[str, int] = {}
@@ -196,6 +200,8 @@ class NamesrvServer:
         if self._closed_uncollected >= COLLECT_AFTER_CLOSED:
             self._closed_uncollected = 0
             gc.collect()
+        for line in self._refused.due_lines(wall_ms):
+            log.warning("%s", line)
         for number in self.handlers.registry.expire(wall_ms):
             if number in self._connections:
                 self._connections[number].close("broker expired")
@@ -217,7 +223,12 @@ class NamesrvServer:
         self._log_line(self._junk_lines, f"junk from {host}: {spoken}")
 
     def log_incidents(self) -> None:
-        """Log the incidents of the handlers."""
+        """Log the incidents of the handlers, and the changes that requests have made."""
+        self._audit.turn(now_ms())
+        for code, (text, count) in self.handlers.incidents.take_refusals().items():
+            first = self._refused.line(code, text, now_ms(), count)
+            if first is not None:
+                log.warning("%s", first)
         for line in self.handlers.incidents.take_lines():
             self._log_line(self._incident_lines, line)
 
@@ -260,7 +271,8 @@ async def run(config: NamesrvConfig) -> None:
     bound_collections()
     port = await start_listening(server, fd_store)
     fd_store.keep(server.listeners)
-    print(f"ringmq namesrv ready on {config.bind_address}:{port}", flush=True)
+    sys.stdout.write(f"ringmq namesrv ready on {config.bind_address}:{port}\n")
+    sys.stdout.flush()
     lists = {"admin": config.admin_addresses, "brokers": config.broker_addresses}
     for endpoint in public_endpoints(name_server_endpoints(config.bind_address, port, **lists)):
         log.warning("%s", endpoint.warning)
@@ -281,6 +293,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-c", "--config", metavar="FILE", help="namesrv.conf, with RocketMQ's property names")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one property")
     options = parser.parse_args(argv)
+    configure("namesrv", is_json=False)
     try:
         config = NamesrvConfig.from_file(Path(options.config)) if options.config else NamesrvConfig()
         values = parse_assignments(options.set)
@@ -292,16 +305,17 @@ def main(argv: list[str] | None = None) -> int:
             if value is not None:
                 values[name] = str(value)
         config.update(values)
+        is_json = config.log_format == "json"
+        configure("namesrv", is_json=is_json, level=lambda: level_number(config.log_level))
         asyncio.run(run(config))
     except BadProperties as error:
-        print(f"ringmq namesrv: --set {error}", file=sys.stderr)
+        log.critical("--set %s", error)
         return EXIT_BAD_CONFIG
     except (ConfigError, RemotingError, OSError) as error:
-        print(f"ringmq namesrv: {error}", file=sys.stderr)
+        log.critical("%s", error)
         return EXIT_BAD_CONFIG if isinstance(error, ConfigError) else 1
     return 0
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     sys.exit(main())

@@ -12,6 +12,7 @@ import sys
 
 from ringmq.ipc import namesrv_counters
 from ringmq.ipc.collector import bound_collections
+from ringmq.ipc.logs import configure, level_number
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec, open_worker
 from ringmq.namesrv.config import NamesrvConfig
@@ -28,6 +29,7 @@ async def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         stopped.set()
     config = NamesrvConfig()
     config.update(json.loads(spec.extra.get("properties", "{}")))
+    configure(spec.name, is_json=config.log_format == "json", level=lambda: level_number(config.log_level))
     server = NamesrvServer(config)
     bound_collections()
     await server.start(socket.socket(fileno=os.dup(spec.listen_fds[0])))

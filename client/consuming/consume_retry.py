@@ -12,6 +12,7 @@ Rules of RocketMQ's push consumer (`ConsumeMessageConcurrentlyService.processCon
 
 from dataclasses import dataclass
 
+from ringmq.client.errors import BodyCrcError
 from ringmq.client.retry import backoff_ms
 from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
 from ringmq.remoting.message import MessageExt
@@ -100,7 +101,7 @@ def after_failure(
 
     `message.reconsume_times` does not count this failure. With `assigned` the queues were assigned by hand.
     """
-    rejected = isinstance(error, RejectMessage)
+    rejected = isinstance(error, RejectMessage | BodyCrcError)  # a copy in the retry topic would have a right CRC
     if broadcast and (rejected or not ordered):
         return Drop()
     if rejected:

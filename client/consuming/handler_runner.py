@@ -21,6 +21,7 @@ from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, 
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
 from ringmq.client.consuming.lock_renewal import LockRenewer
+from ringmq.client.consuming.pull_decoding import check_body
 from ringmq.client.consuming.send_backs import send_back
 from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.client.interceptors import Interceptor, run_quietly
@@ -186,6 +187,7 @@ class HandlerRunner:
             try:
                 for interceptor in context.interceptors:
                     interceptor.before_consume(context.group, [delivery.message])
+                check_body(delivery.message)
             except Exception as error:
                 await self.finish(delivery, error)
                 continue

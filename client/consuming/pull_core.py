@@ -41,7 +41,8 @@ class PullOptions:
 
     Per queue, `buffered_max` messages and `buffered_bytes_max` wait for the application, and `unacked_max` messages
     are not acknowledged, waiting or delivered. Over all queues, `inbox_max` messages and `inbox_bytes_max` wait. A
-    pull in progress when a bound is reached may exceed it by its own messages.
+    pull in progress when a bound is reached may exceed it by its own messages. With `check_crc` a stored body whose
+    CRC is wrong is an error: see `BodyCrcError`.
     """
 
     batch_count: int = 32
@@ -52,10 +53,11 @@ class PullOptions:
     unacked_max: int = 100_000
     inbox_max: int = 100_000
     inbox_bytes_max: int = 256 << 20
+    check_crc: bool = False
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            if getattr(self, name) < 1:
+            if name != "check_crc" and getattr(self, name) < 1:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
 
 
@@ -166,7 +168,9 @@ class PullCore:
             return Outcome(pause_s=FLOW_CONTROL_PAUSE_S)
         if code == ResponseCode.SUCCESS:
             next_offset = self._header_offset(address, answer)
-            messages, readable_to = read_answer(answer.body, self.queue, offset, self.subscription, self._namespace)
+            messages, readable_to = read_answer(
+                answer.body, self.queue, offset, self.subscription, self._namespace, check_crc=self._options.check_crc
+            )
             if readable_to is not None:
                 next_offset = min(next_offset, readable_to)
             self.window.deliver([message.queue_offset for message in messages], next_offset)

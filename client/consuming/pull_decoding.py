@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ringmq.client.compression import DecompressionError, decompress_body
+from ringmq.client.errors import BodyCrcError
 from ringmq.client.namespaces import without_namespace
 from ringmq.remoting import properties as names
 from ringmq.remoting.batch import BadBatch, decode_batch
 from ringmq.remoting.flags import MessageSysFlag, without_compression
-from ringmq.remoting.message import MIN_RECORD_BYTES, BadMessage, MessageExt, decode_message
+from ringmq.remoting.message import MIN_RECORD_BYTES, BadMessage, MessageExt, decode_message, has_its_crc
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import is_retry_topic
 from ringmq.remoting.properties import decode_properties
@@ -28,7 +29,13 @@ def read_messages(
 
 
 def read_answer(
-    body: bytes, queue: MessageQueue, first_offset: int, subscription: SubscriptionData, namespace: str = ""
+    body: bytes,
+    queue: MessageQueue,
+    first_offset: int,
+    subscription: SubscriptionData,
+    namespace: str = "",
+    *,
+    check_crc: bool = False,
 ) -> tuple[list[MessageExt], int | None]:
     """Return the selected messages of a pull answer, in queue order, and an offset to continue at or None.
 
@@ -37,7 +44,8 @@ def read_answer(
     Bodies are decompressed, inner batches split, and tags compared as text (the broker compares hashes). Messages of
     the group's retry topic get their first topic back. Offsets below `first_offset` (the front of a batch that was
     read in part) are left out. A body that cannot be decompressed is passed on unchanged, with its sysFlag. Topics
-    lose their `namespace`. An unreadable record is left out, by its size if it has one, else by its offset.
+    lose their `namespace`. An unreadable record is left out, by its size if it has one, else by its offset. With
+    `check_crc`, messages of a body with a wrong CRC are marked.
     """
     messages: list[MessageExt] = []
     view, at, next_offset = memoryview(body), 0, first_offset
@@ -52,6 +60,7 @@ def read_answer(
                 return messages, next_offset if next_offset > first_offset else first_offset + 1
             at += size
             continue
+        stored.is_body_damaged = check_crc and not has_its_crc(stored)
         unwrapped = _unwrap(stored)
         next_offset = (unwrapped or (stored,))[-1].queue_offset + 1
         for message in unwrapped:
@@ -68,6 +77,18 @@ def read_answer(
                 message.read_topic = queue.topic
             messages.append(message)
     return messages, None
+
+
+def before_damage(messages: list[MessageExt]) -> tuple[list[MessageExt], list[MessageExt]]:
+    """Split messages of one queue: those to deliver now, and the rest. A damaged message is delivered alone."""
+    damaged = next((at for at, message in enumerate(messages) if message.is_body_damaged), len(messages))
+    return messages[: max(damaged, 1)], messages[max(damaged, 1) :]
+
+
+def check_body(message: MessageExt) -> None:
+    """Raise `BodyCrcError` if a reader has found the body damaged."""
+    if message.is_body_damaged:
+        raise BodyCrcError(message)
 
 
 def queue_of(message: MessageExt) -> MessageQueue:

@@ -1,30 +1,32 @@
-"""Handles of delayed messages, by which they are recalled. No IO."""
+"""Recalls of delayed messages by their handles."""
 
-import base64
-import binascii
+import time
 
+from ringmq.client.connections.name_servers import RouteTable
+from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.client.errors import RouteError
 from ringmq.remoting.client_headers import RecallMessageRequestHeader
-
-HANDLE_BYTES_MAX = 4096
-_VERSION = "v1"
-_PARTS = 5  # version, topic, broker name, time of delivery, UNIQ_KEY
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.recall_handle import RecallHandle, decode_handle
 
 
-def broker_of_handle(handle: str) -> str:
-    """Return the name of the broker that made the handle (`RecallMessageHandle`). Raises ValueError."""
-    if len(handle) > HANDLE_BYTES_MAX:
-        raise ValueError(f"recall handle of {len(handle)} characters is over the limit of {HANDLE_BYTES_MAX}")
-    try:
-        parts = base64.urlsafe_b64decode(handle.encode()).decode().split(" ")
-    except (binascii.Error, UnicodeError) as error:
-        raise ValueError(f"recall handle {handle[:64]!r} cannot be decoded: {error}") from error
-    if len(parts) < _PARTS or parts[0] != _VERSION:
-        raise ValueError(f"recall handle {handle[:64]!r} is not of version {_VERSION}")
-    return parts[2]
+def recall_fields(group: str, handle: RecallHandle, text: str) -> dict[str, str]:
+    """Return the fields of the request for a handle, whose text is `text`."""
+    header = RecallMessageRequestHeader(producer_group=group, topic=handle.topic, recall_handle=text)
+    return {**header.encode(), "bname": handle.broker_name}
 
 
-def recall_fields(group: str, topic: str, handle: str) -> tuple[str, dict[str, str]]:
-    """Return the broker that made the handle, and the fields of the recall request. Raises ValueError."""
-    broker_name = broker_of_handle(handle)
-    header = RecallMessageRequestHeader(producer_group=group, topic=topic, recall_handle=handle)
-    return broker_name, {**header.encode(), "bname": broker_name}
+async def recall_message(client: RemotingClient, routes: RouteTable, group: str, text: str, until: float) -> str:
+    """Recall the message of a handle before `until` (monotonic, s). Return its UNIQ_KEY.
+
+    Raises ValueError for a text that is no handle, and RingmqError.
+    """
+    handle = decode_handle(text)
+    address = (await routes.for_sending(handle.topic, until)).master_address(handle.broker_name)
+    if address is None:
+        raise RouteError(f"broker {handle.broker_name} of topic {handle.topic} is not registered", may_pass=True)
+    await client.connection_in_time(address, until, frozenset())
+    left_ms = max(1, round(1000 * (until - time.monotonic())))
+    fields = recall_fields(group, handle, text)
+    answer = await client.call(address, RequestCode.RECALL_MESSAGE, fields, timeout_ms=left_ms)
+    return answer.ext_fields.get("msgId", "")

@@ -6,8 +6,9 @@ The header is the hot part of a producer, so this module writes it directly in t
 """
 
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, LEVELS, compress_body
@@ -23,6 +24,8 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.names import AUTO_CREATE_TOPIC, InvalidName, check_topic
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
 
+_EPOCH: Final = datetime.fromtimestamp(0, UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
 _HEAD: Final = struct.Struct(">iIhBhiiii")  # total length, type and header length, the fixed header, ext length
 _ELEMENT: Final = struct.Struct(">iiiii")  # of a batch, as `ringmq.remoting.batch` has it
 _ELEMENT_BYTES: Final = _ELEMENT.size + 2
@@ -90,7 +93,11 @@ def compose_message(
     At most one of `delay_level` (of the broker's `messageDelayLevel`, from 1), `delay_ms` and `deliver_at_ms` (wall
     time) sets the time of delivery. Raises ValueError.
     """
-    all_properties = _delay_properties(delay_level, delay_ms, deliver_at_ms)
+    all_properties = _delay_properties({
+        "delay_level": (names.DELAY, delay_level, DELAY_LEVEL_MAX),
+        "delay_ms": (names.TIMER_DELAY_MS, delay_ms, DELAY_MS_MAX),
+        "deliver_at_ms": (names.TIMER_DELIVER_MS, deliver_at_ms, 1 << 62),
+    })  # fmt: skip
     key_list = [keys] if isinstance(keys, str) else list(keys)
     if key_list:
         for key in key_list:
@@ -105,23 +112,35 @@ def compose_message(
     return Message(topic, body, all_properties, flag)
 
 
-def _delay_properties(level: int | None, delay_ms: int | None, deliver_at_ms: int | None) -> dict[str, str]:
-    given = {
-        name: (property_name, value, limit)
-        for name, property_name, value, limit in (
-            ("delay_level", names.DELAY, level, DELAY_LEVEL_MAX),
-            ("delay_ms", names.TIMER_DELAY_MS, delay_ms, DELAY_MS_MAX),
-            ("deliver_at_ms", names.TIMER_DELIVER_MS, deliver_at_ms, 1 << 62),
-        )
-        if value is not None
-    }
+def _delay_properties(delays: Mapping[str, tuple[str, int | None, int]]) -> dict[str, str]:
+    """The property of the only delay that is given. `delays`: by parameter, its property, value and greatest value."""
+    given = {name: delay for name, delay in delays.items() if delay[1] is not None}
     if len(given) > 1:
         raise ValueError(f"a message is delayed by one of {', '.join(given)}, not by all")
     for name, (property_name, value, limit) in given.items():
         if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= limit:
-            raise ValueError(f"{name} must be 1 to {limit}, not {value!r}")
+            unit = " ms" if name in ("delay", "deliver_at") else ""
+            raise ValueError(f"{name} must be 1 to {limit}{unit}, not {value!r}")
         return {property_name: str(value)}
     return {}
+
+
+def delayed_message(message: Message, delay: timedelta | None, deliver_at: datetime | None) -> Message:
+    """Return the message with a delay, or a time of delivery, as a property. Without either it is `message` itself.
+
+    A time is rounded up to a millisecond, so that the message is never early. Raises ValueError.
+    """
+    if delay is None and deliver_at is None:
+        return message
+    if deliver_at is not None and deliver_at.tzinfo is None:
+        raise ValueError(f"deliver_at = {deliver_at.isoformat()} has no time zone: add one, for example datetime.UTC")
+    if present := [name for name in (names.DELAY, *sorted(names.TIMER_PROPERTIES)) if name in message.properties]:
+        raise ValueError(f"the message has {present[0]} already, so delay and deliver_at must be left out")
+    after_ms = None if delay is None else -(-delay // _MILLISECOND)
+    at_ms = None if deliver_at is None else -((_EPOCH - deliver_at) // _MILLISECOND)
+    found = _delay_properties({"delay": (names.TIMER_DELAY_MS, after_ms, DELAY_MS_MAX),
+                               "deliver_at": (names.TIMER_DELIVER_MS, at_ms, 1 << 62)})  # fmt: skip
+    return replace(message, properties={**message.properties, **found})
 
 
 def prepare_message(message: Message, next_key: Callable[[int], str], now_ms: int, rules: BodyRules) -> SendRequest:

@@ -86,7 +86,10 @@ class TransactionProducer(Producer):
                 raise ValueError(f"a transactional message cannot be delayed: property {name}")
         properties[names.TRAN_MSG] = "true"
         properties[names.PGROUP] = self._wire_group  # by it the broker finds whom to ask
-        sent = await self.send(message)
+        try:
+            sent = await self.send(message)
+        finally:
+            properties.pop(names.TRAN_MSG, None)  # a later send of this message stores no half
         state, error = TransactionState.ROLLBACK, None
         if sent.status is SendStatus.OK:
             try:

@@ -8,11 +8,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from ringmq.cli.main import main
+from ringmq.cli.produce import produce
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.recall_handle import decode_handle
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
 
 SMALL = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -129,6 +137,69 @@ def test_delayed_messages_come_later(ringmq: Run, topic: str) -> None:
         "batch cannot be delayed"
         in ringmq("produce", topic, "-m", "x", "--delay-level", "1", "-b", "2", status=2).stderr
     )
+
+
+def due_ms(ringmq: Run, topic: str, *options: str) -> int:
+    """The second in which the broker delivers a message, from its recall handle."""
+    sent = json.loads(ringmq("produce", topic, "-m", "later", "-o", "json", *options).stdout)
+    assert (sent["status"], "queueOffset" in sent) == ("OK", False)
+    return int(decode_handle(sent["recallHandle"]).time_text) - 1
+
+
+def test_messages_for_a_time(ringmq: Run, topic: str) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    due = due_ms(ringmq, topic, "--delay", "90s")
+    assert before_ms + 89_000 <= due <= time.time_ns() // 1_000_000 + 90_000
+    at = datetime.now().astimezone().replace(microsecond=456_000) + timedelta(hours=5)
+    second_ms = int(at.timestamp()) * 1000
+    assert due_ms(ringmq, topic, "--at", at.isoformat()) == second_ms
+    assert due_ms(ringmq, topic, "--at", at.replace(tzinfo=None).isoformat()) == second_ms, "local time"
+    assert "waits, recall handle " in ringmq("produce", topic, "-m", "x", "--delay", "5m").stdout
+    assert " offset 0  OK" in ringmq("produce", topic, "-m", "now", "--at", "2020-01-01T09:00Z").stdout
+    refused = ringmq("produce", topic, "-m", "x", "--delay", "4d", status=1).stderr
+    assert "max delay 259200000ms" in refused and "TIMER_DELAY_MS = 345600000 is too far" in refused
+
+
+def test_timer_messages_are_shown_and_recalled(ringmq: Run, cluster: str, topic: str) -> None:
+    def timer(*arguments: str, status: int = 0) -> str:
+        done = CliRunner().invoke(main, ["timer", *arguments, "--namesrv", cluster])
+        assert done.exit_code == status, done.output
+        return done.output
+
+    def shown(key: str) -> list[dict[str, object]]:
+        found: list[dict[str, object]] = json.loads(timer("show", key, "-o", "json"))
+        return found
+
+    for key in ("a", "b"):
+        ringmq("produce", topic, "-m", "x", "--delay", "2h", "-k", f"{topic}-{key}", "-k", topic)
+    wait_until(lambda: len(shown(topic)) == 2, "both are indexed")
+    (one,) = shown(f"{topic}-a")
+    assert (one["state"], one["topic"], one["rolls"]) == ("waiting", topic, 0)
+    refused = timer("recall", f"{topic}-a", status=1)
+    assert "recallMessageEnable is false: set recallMessageEnable=true" in refused
+    address = json.loads(ringmq("topic", "route", topic, "-o", "json").stdout)[0]["addresses"][0].partition("=")[2]
+    with RawClient(address) as client:
+        assert client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"recallMessageEnable=true").code == 0
+    assert "or --all" in timer("recall", topic, status=1)
+    assert "recalled" in timer("recall", str(one["uniqueKey"]))
+    wait_until(lambda: {row["state"] for row in shown(topic)} == {"recalled", "waiting"}, "the recall is indexed")
+    (row,) = json.loads(timer("recall", topic, "-o", "json"))
+    assert row["key"] == f"{topic}-b {topic}"
+    assert "no timer message with key no-such-key waits" in timer("recall", "no-such-key", status=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--delay", "90"), "such as 90s"), (("--delay", "-1s"), "such as 90s"),
+        (("--at", "tomorrow"), "such as 2026-12-01T09:00"), (("--delay", "1s", "--at", "2030-01-01"), "leave out --at"),
+        (("--delay", "1s", "-b", "2"), "leave out --batch"), (("--at", "2030-01-01", "-b", "2"), "leave out --batch"),
+        (("--delay-level", "1", "--delay", "1s"), "leave out --delay"),
+    ],
+)  # fmt: skip
+def test_wrong_times_are_named(options: tuple[str, ...], words: str) -> None:
+    done = CliRunner().invoke(produce, ["T", "-m", "x", *options])
+    assert done.exit_code == 2 and words in done.output
 
 
 def test_a_file_with_windows_lines_and_empty_ones(ringmq: Run, topic: str, tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 
+from ringmq.cli import failed_messages
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from tests.broker.test_processes import SMALL
@@ -54,15 +56,36 @@ def test_dead_letters_are_listed_and_shown(broker: RunningBroker) -> None:
     assert "more messages" in run(broker, "dlq", "list", "billing", "--limit", "2").stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["--all", "--message", "b:0:0"]])
-def test_a_resend_needs_a_choice(broker: RunningBroker, arguments: list[str]) -> None:
-    done = run(broker, "dlq", "resend", "billing", *arguments)
-    assert done.returncode == 2 and "--message" in done.stderr
+@pytest.mark.parametrize("arguments", [[], ["--all", "--message", "b:0:0"], ["--message", "b:0:0", "--from", "b:0:0"]])
+def test_a_resend_needs_a_choice(arguments: list[str]) -> None:
+    done = CliRunner().invoke(failed_messages.dlq, ["resend", "billing", *arguments])
+    assert done.exit_code == 2 and "--all" in done.output
 
 
 def test_a_message_that_is_not_there_stops_a_resend(broker: RunningBroker) -> None:
-    done = run(broker, "dlq", "resend", "billing", "--message", "nobody:0:7")
-    assert done.returncode != 0 and "nobody:0:7" in done.stderr
+    for place in ("nobody:0:7", f"{listed(broker, 'dlq')[0]['broker']}:0:3"):
+        done = run(broker, "dlq", "resend", "billing", "--message", place)
+        assert done.returncode == 1 and place in done.stderr
+    done = run(broker, "dlq", "show", "billing", "broker:0")
+    assert done.returncode == 2 and "BROKER:QUEUE:OFFSET" in done.stderr
+
+
+def test_an_interrupted_resend_goes_on_where_it_ended(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, sent, interrupted = str(listed(broker, "dlq")[0]["broker"]), list[int](), [KeyboardInterrupt()]
+
+    async def send_back(admin: object, group: str | None, found: failed_messages.Failed) -> None:
+        if len(sent) == 1 and interrupted:
+            raise interrupted.pop()
+        sent.append(found.message.queue_offset)
+
+    monkeypatch.setattr(failed_messages, "_send_back", send_back)
+    command = ["resend", "billing", "--all", "--namesrv", broker.namesrv]
+    ended = CliRunner().invoke(failed_messages.dlq, command)
+    assert ended.exit_code == 1 and f"1 messages were resent; go on with --all --from {name}:0:1" in ended.output
+    ended = CliRunner().invoke(failed_messages.dlq, [*command, "--from", f"{name}:0:1"])
+    assert ended.exit_code == 0 and "2 messages were resent" in ended.output
+    assert sent == [0, 1, 2]
+    assert CliRunner().invoke(failed_messages.dlq, [*command, "--from", "zzz:0:0"]).output == "0 messages were resent\n"
 
 
 def test_some_or_all_dead_letters_come_again(broker: RunningBroker) -> None:

@@ -53,6 +53,11 @@ def test_the_oldest_comes_first_and_a_clock_that_is_behind_counts_as_none() -> N
     assert [(row["transactionId"], row["ageMs"]) for row in rows] == [("c", 99), ("a", 10), ("b", 0)]
 
 
+def test_clients_may_choose_the_same_key() -> None:
+    rows = find_open([half(0, "a"), half(1, "a", NOW_MS - 5)], [], "b", NOW_MS)
+    assert [row["halfOffset"] for row in rows] == [0, 1]
+
+
 def listed(broker: RunningBroker, *options: str) -> tuple[list[dict[str, Any]], str]:
     """The rows that the command prints, and its notes."""
     command = [sys.executable, "-m", "ringmq.cli.main", "transaction", "list", "-o", "json", *options]

@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ringmq.client import Consumer, ConsumeRetry, MessageExt
+from ringmq.client import ConsumeFrom, Consumer, ConsumeRetry, MessageExt
 from tests.client.fake_broker import FakeCluster
 
+Eventually = Callable[..., Any]
+"""The fixture `eventually`."""
 FAST = ConsumeRetry(local_first_ms=5, local_max_ms=10, suspend_ms=5)
 
 
@@ -15,6 +17,11 @@ def fill(cluster: FakeCluster, topic: str, queue_id: int, count: int, tags: str 
         cluster.broker.store(
             MessageExt(topic, b"%d" % i, {"TAGS": tags}, queue_id=queue_id, commit_log_offset=1000 * queue_id + i)
         )
+
+
+def consumer_of(cluster: FakeCluster, **options: Any) -> Consumer:
+    """A consumer of T from its first message on."""
+    return Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, **options)
 
 
 async def take(consumer: Consumer, count: int) -> list[MessageExt]:

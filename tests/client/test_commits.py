@@ -1,7 +1,6 @@
 """Commits when a broker does not answer: whom that keeps waiting, how long, and who is told."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,11 +10,9 @@ from ringmq.client.consuming.commits import Commits, commit_all
 from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from tests.client.consuming import fill, take
+from tests.client.consuming import Eventually, fill, take
 from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer
 from tests.client.threaded_cluster import threaded_cluster
-
-Eventually = Callable[..., Any]
 
 
 class Reader:

@@ -13,6 +13,7 @@ from ringmq.client.consuming.consume_retry import (
     after_failure,
     send_back_fields,
 )
+from ringmq.client.errors import BodyCrcError
 from ringmq.remoting.message import MessageExt
 
 ERROR = RuntimeError("no")
@@ -30,6 +31,7 @@ def message(reconsume_times: int = 0) -> MessageExt:
         (False, False, ERROR, 99, SendBack(0)),  # the broker counts
         (False, False, RetryLater(5), 0, SendBack(5)),
         (False, False, RejectMessage(), 0, SendBack(DEAD_LETTER_LEVEL)),
+        (False, False, BodyCrcError(MessageExt("T", b"x")), 0, SendBack(DEAD_LETTER_LEVEL)),
         (True, False, ERROR, 2, TryHere(1.0)),
         (True, False, RetryLater(5), 2, TryHere(1.0)),
         (True, False, ERROR, 3, SendBack(DEAD_LETTER_LEVEL)),

@@ -1,8 +1,6 @@
 """What a consumer answers its broker: running info, offsets, resets, one message now; and what it says to nonsense."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,10 +12,10 @@ from ringmq.remoting.admin_bodies import encode_queue_offsets
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import encode_message
+from tests.client.consuming import Eventually
 from tests.client.fake_broker import FakeCluster
 from tests.client.threaded_cluster import threaded_cluster
 
-Eventually = Callable[..., Any]
 INFO, DIRECTLY = RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY
 STATUS, RESET = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, RequestCode.RESET_CONSUMER_CLIENT_OFFSET
 

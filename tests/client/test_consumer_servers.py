@@ -25,10 +25,10 @@ from ringmq.client import (
     compose_message,
 )
 from tests.client.awaited import AwaitedConsumer, transports
+from tests.client.consuming import Eventually
 from tests.conformance.servers import Server
 
 pytestmark = pytest.mark.timeout(180)
-Eventually = Callable[..., Any]
 QUICK = ConsumeRetry(local_first_ms=50, local_max_ms=100, suspend_ms=50)
 transport = transports(AwaitedConsumer)
 

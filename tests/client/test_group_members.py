@@ -13,10 +13,9 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 from tests.client.awaited import AwaitedConsumer, AwaitedProducer, transports
-from tests.client.consuming import fill, take
+from tests.client.consuming import Eventually, fill, take
 from tests.client.fake_broker import FakeBroker, FakeCluster, ok, refuse
 
-Eventually = Callable[..., Any]
 transport = transports(AwaitedProducer, AwaitedConsumer)
 
 

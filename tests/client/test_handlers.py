@@ -4,7 +4,6 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +28,9 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.heartbeat import BROADCASTING, CONSUME_ACTIVELY, HeartbeatData
 from tests.client.awaited import ONLY_ASYNCIO, ONLY_BLOCKING, AwaitedConsumer, transports
-from tests.client.consuming import FAST, fill, run_until
+from tests.client.consuming import FAST, Eventually, fill, run_until
 from tests.client.fake_broker import FakeBroker, FakeCluster, ok, refuse
 
-Eventually = Callable[..., Any]
 transport = transports(AwaitedConsumer)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ from ringmq.client import ConsumeFrom, Consumer, MessageExt, MessageQueue
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from tests.client.awaited import AwaitedConsumer, transports
-from tests.client.consuming import FAST, fill, run_until
+from tests.client.consuming import FAST, Eventually, fill, run_until
 from tests.client.fake_broker import FakeBroker, FakeCluster, refuse
 
-Eventually = Callable[..., Any]
 transport = transports(AwaitedConsumer)
 
 

@@ -243,7 +243,7 @@ async def test_the_wait_for_a_broker_that_is_away_ends_with_the_budget() -> None
                 with pytest.raises(SendError, match=r"nothing was sent to topic T: no connection"):
                     await producer.send_oneway(Message("T", b"x"), queue=queue)
             with pytest.raises(ConnectError, match="not in the time that was left"):
-                await producer.recall("T", base64.urlsafe_b64encode(b"v1 T a 1700000000000 KEY").decode())
+                await producer.recall(base64.urlsafe_b64encode(b"v1 T a 1700000000000 KEY").decode())
 
 
 async def test_no_answer_ends_in_a_time_out_that_says_so() -> None:
@@ -276,7 +276,7 @@ async def test_silent_name_servers_keep_neither_one_way_sends_nor_recalls_over_t
             with pytest.raises(SendError, match=f"{cluster.namesrv} did not answer within"):
                 await producer.send_oneway(Message("T", b"x"))
             with pytest.raises(RequestTimeoutError, match=f"{cluster.namesrv} did not answer within"):
-                await producer.recall("T", "djEgVG9waWMgYnJva2VyLWEgMTcwMDAwMDAwMDAwMCBLRVk=")
+                await producer.recall("djEgVG9waWMgYnJva2VyLWEgMTcwMDAwMDAwMDAwMCBLRVk=")
 
 
 async def test_a_silent_name_server_keeps_no_further_attempt_over_the_budget() -> None:
@@ -289,6 +289,26 @@ async def test_a_silent_name_server_keeps_no_further_attempt_over_the_budget() -
             with contextlib.suppress(SendError):  # it has 100 ms left, whatever else the machine does
                 await producer.send(Message("T", b"x"))
         assert cluster.name_server.requests[-1].code == RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+
+@pytest.mark.parametrize(("remark", "asks"), [("[REJECTREQUEST]system busy: this broker is a slave", 1), ("busy", 0)])
+async def test_a_rejected_send_asks_for_the_route_again(remark: str, asks: int) -> None:
+    """A slave that was the master answers so, stock's and ours. Flow control has nothing to do with the route."""
+    left = [1]
+
+    def rule(_: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
+        if request.code not in SENDS or not left[0]:
+            return None
+        left[0] -= 1
+        return refuse(request, ResponseCode.SYSTEM_BUSY, remark)
+
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
+        await producer.send(Message("T", b"x"))
+        before = len(cluster.name_server.requests)
+        cluster.rules.append(rule)
+        await producer.send(Message("T", b"x"))
+        codes = [request.code for request in cluster.name_server.requests[before:]]
+        assert codes.count(RequestCode.GET_ROUTEINFO_BY_TOPIC) == asks
 
 
 async def test_sends_to_a_broker_that_takes_nothing_end_in_their_budget() -> None:

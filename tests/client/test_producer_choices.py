@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -21,19 +22,19 @@ from ringmq.client import (
 )
 from ringmq.client.connections.routes import queue_of_key
 from ringmq.client.producing.accumulator import Accumulator, own_result
-from ringmq.client.producing.recall import broker_of_handle
-from ringmq.client.producing.send_request import BodyRules, prepare_message
+from ringmq.client.producing.recall import recall_fields
+from ringmq.client.producing.send_request import BodyRules, delayed_message, prepare_message
 from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.remoting.client_headers import ReplyMessageRequestHeader
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.flags import MessageSysFlag
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
+from ringmq.remoting.recall_handle import decode_handle
 from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 from tests.client.awaited import AwaitedProducer, transports
+from tests.client.consuming import Eventually
 from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, ok, refuse
-
-Eventually = Callable[..., Any]
 
 QUEUES = tuple(MessageQueue("T", "a", number) for number in range(8))
 transport = transports(AwaitedProducer)
@@ -115,14 +116,52 @@ def test_requests_say_what_they_are() -> None:
     assert prepared(reply).code == RequestCode.SEND_REPLY_MESSAGE_V2
 
 
+TOKYO = timezone(timedelta(hours=9))
+
+
+@pytest.mark.parametrize(
+    ("options", "properties"),
+    [
+        ({"delay": timedelta(seconds=90)}, {"TIMER_DELAY_MS": "90000"}),
+        ({"delay": timedelta(microseconds=1)}, {"TIMER_DELAY_MS": "1"}),
+        ({"deliver_at": datetime(2026, 12, 1, 9, tzinfo=UTC)}, {"TIMER_DELIVER_MS": "1796115600000"}),
+        ({"deliver_at": datetime(2026, 12, 1, 18, 0, 0, 1, TOKYO)}, {"TIMER_DELIVER_MS": "1796115600001"}),
+        ({}, {}),
+    ],
+)
+def test_a_send_names_a_delay_or_a_time(options: dict[str, Any], properties: dict[str, str]) -> None:
+    message = Message("T", b"x", {"KEYS": "k"})
+    found = delayed_message(message, options.get("delay"), options.get("deliver_at"))
+    assert found.properties == {"KEYS": "k", **properties} and message.properties == {"KEYS": "k"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"delay": timedelta(0)}, "delay must be 1 to 34560000000 ms, not 0"),
+        ({"delay": timedelta(days=401)}, "delay must be 1 to"),
+        ({"deliver_at": datetime(1969, 1, 1, tzinfo=UTC)}, "deliver_at must be 1 to"),
+        ({"deliver_at": datetime(2026, 12, 1)}, "deliver_at = 2026-12-01T00:00:00 has no time zone"),
+        ({"delay": timedelta(1), "deliver_at": datetime(2026, 12, 1, tzinfo=UTC)}, "one of delay, deliver_at"),
+    ],
+)
+def test_wrong_times_of_a_send_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        delayed_message(Message("T", b"x"), options.get("delay"), options.get("deliver_at"))
+    with pytest.raises(ValueError, match="has DELAY already"):
+        delayed_message(Message("T", b"x", {"DELAY": "1"}), timedelta(1), None)
+
+
 @pytest.mark.parametrize("handle", ["", "?", "djIgYSBiIGMgZA==", "djEgYQ==", "x" * 5000, "ü"])
 def test_handles_that_are_none_are_refused(handle: str) -> None:
     with pytest.raises(ValueError, match="recall handle"):
-        broker_of_handle(handle)
+        decode_handle(handle)
 
 
 def test_a_handle_names_its_broker() -> None:
-    assert broker_of_handle("djEgVG9waWMgYnJva2VyLWEgMTcwMDAwMDAwMDAwMCBLRVk=") == "broker-a"
+    text = "djEgVG9waWMgYnJva2VyLWEgMTcwMDAwMDAwMDAwMCBLRVk="
+    fields = recall_fields("G", decode_handle(text), text)
+    assert fields == {"producerGroup": "G", "topic": "Topic", "recallHandle": text, "bname": "broker-a"}
 
 
 # ---- lingering ----

@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.client import Compression, Message, MessageExt, MessageQueue
 from ringmq.client.compression import compress_body
-from ringmq.client.consuming.pull_decoding import queue_of, read_answer, read_messages
+from ringmq.client.consuming.pull_decoding import before_damage, queue_of, read_answer, read_messages
 from ringmq.remoting.batch import encode_batch
 from ringmq.remoting.message import encode_message
 from ringmq.remoting.subscription import build_subscription
@@ -98,3 +98,26 @@ def test_of_records_that_cannot_be_read_only_they_are_left_out(caplog: pytest.Lo
     assert ([message.body for message in messages], readable_to) == ([b"1", b"3"], None)
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert ["at or behind offset 0" in errors[0], "at or behind offset 2" in errors[1]] == [True, True]
+
+
+def test_a_body_with_a_wrong_crc_is_marked_and_delivered_alone() -> None:
+    packed, bits = compress_body(b"y" * 500, Compression.ZLIB)
+    batch = encode_batch([Message("T", b"%d" % i, {}) for i in range(2)])
+    records = [
+        bytearray(encode_message(message))
+        for message in (
+            stored(b"a", 0), stored(packed, 1, sys_flag=bits), stored(b"c", 2), stored(b"", 3),
+            stored(batch, 4, sys_flag=0xC0, properties={"INNER_NUM": "2", "INNER_BASE": "4"}),
+        )
+    ]  # fmt: skip
+    for record in (records[1], records[3], records[4]):
+        record[11] ^= 1  # of the CRC: an empty body has none
+    found = read_answer(b"".join(records), QUEUE, 0, ALL, check_crc=True)[0]
+    assert [message.is_body_damaged for message in found] == [False, True, False, False, True, True]
+    assert found[1].body == b"y" * 500
+    parts = []
+    while found:
+        part, found = before_damage(found)
+        parts.append([message.queue_offset for message in part])
+    assert parts == [[0], [1], [2, 3], [4], [5]]
+    assert not any(message.is_body_damaged for message in read_messages(b"".join(records), QUEUE, 0, ALL))

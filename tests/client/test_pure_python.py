@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ("test_producer.py", "test_consumer.py", "test_send_request.py", "test_pull_decoding.py", "test_routes.py")
+FILES = (
+    "test_producer.py", "test_consumer.py", "test_consumer_positions.py", "test_send_request.py",
+    "test_pull_decoding.py", "test_routes.py",
+)  # fmt: skip
 
 
 @pytest.mark.skipif(os.environ.get("RINGMQ_PURE_PYTHON") == "1", reason="this is that run")

@@ -1,8 +1,6 @@
 """Where a group begins to read, and that it stays there."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,10 +15,9 @@ from ringmq.client.consuming.offsets import (
 )
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from tests.client.consuming import fill, take
+from tests.client.consuming import Eventually, fill, take
 from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, refuse
 
-Eventually = Callable[..., Any]
 QUEUE, RETRY = MessageQueue("T", "b", 0), MessageQueue("%RETRY%g", "b", 0)
 STARTED_MS = 10_000_000
 

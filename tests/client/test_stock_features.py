@@ -3,9 +3,9 @@ transactions."""
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -43,13 +43,12 @@ def reading(server: servers.Server, topic: str) -> Consumer:
     return Consumer(topic, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST)
 
 
-async def test_delayed_messages_come_later(stock_server: servers.Server, topic: str) -> None:
-    async with Producer(stock_server.namesrv) as producer, reading(stock_server, topic) as consumer:
+async def test_delayed_messages_come_later(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer, reading(server, topic) as consumer:
         await producer.send(Message(topic, b"now"))
         await producer.send(compose_message(topic, b"level", delay_level=2))
-        await producer.send(compose_message(topic, b"after", delay_ms=2000))
-        at_ms = int(time.time() * 1000) + 2000
-        await producer.send(compose_message(topic, b"at", deliver_at_ms=at_ms))
+        await producer.send(Message(topic, b"after"), delay=timedelta(seconds=2))
+        await producer.send(Message(topic, b"at"), deliver_at=datetime.now(UTC) + timedelta(seconds=2))
         arrived = {m.body: m.store_timestamp_ms - m.born_timestamp_ms for m in await take(consumer, 4)}
     assert min(arrived[b"level"], arrived[b"after"], arrived[b"at"]) >= 900
 
@@ -62,21 +61,21 @@ async def test_a_delay_level_delays_at_both_brokers(server: servers.Server, topi
     assert arrived[b"now"] < 900 <= arrived[b"level"]
 
 
-async def test_a_delayed_message_is_recalled(stock_server: servers.Server, topic: str) -> None:
-    async with Producer(stock_server.namesrv) as producer, reading(stock_server, topic) as consumer:
+async def test_a_delayed_message_is_recalled(server: servers.Server, topic: str) -> None:
+    async with Producer(server.namesrv) as producer, reading(server, topic) as consumer:
         await producer.send(Message(topic, b"first"))
         kept, gone = [
             await producer.send(compose_message(topic, body, delay_ms=4000)) for body in (b"kept", b"recalled")
         ]
         assert kept.recall_handle
         assert gone.recall_handle
-        assert await producer.recall(topic, gone.recall_handle) == gone.message_id
+        assert await producer.recall(gone.recall_handle) == gone.message_id
         assert sorted(m.body for m in await take(consumer, 2)) == [b"first", b"kept"]
         assert await consumer.poll(timeout_ms=1500) == []
         with pytest.raises(BrokerError):  # delivered by now
-            await producer.recall(topic, kept.recall_handle)
+            await producer.recall(kept.recall_handle)
         with pytest.raises(ValueError, match="recall handle"):
-            await producer.recall(topic, "nonsense")
+            await producer.recall("nonsense")
 
 
 @asynccontextmanager

@@ -76,6 +76,7 @@ async def test_a_server_of_the_authority_is_taken(authority: Authority, local: P
         await send(cluster, TlsSettings(ca_file=authority.file), kind)
         await send(cluster, TlsSettings(ca_file=str(authority.file), server_name="broker.example"), kind)
         await send(cluster, TlsSettings(insecure_skip_verification=True), kind)
+        assert sum(map(len, cluster.broker.queues.values())) == 3
 
 
 async def test_another_authority_is_refused(other: Authority, local: Pair, kind: str) -> None:

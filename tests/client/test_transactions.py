@@ -2,8 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -16,9 +14,9 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.flags import Compression, MessageSysFlag
 from ringmq.remoting.message import encode_message
 from tests.client.awaited import ONLY_ASYNCIO, AwaitedTransactionProducer, transports
+from tests.client.consuming import Eventually
 from tests.client.fake_broker import FakeBroker, FakeCluster
 
-Eventually = Callable[..., Any]
 transport = transports(AwaitedTransactionProducer)
 
 
@@ -73,9 +71,11 @@ async def test_a_check_gets_the_body_that_was_sent_and_not_as_it_is_stored(event
         FakeCluster(topics={"T": 1}) as cluster,
         TransactionProducer(cluster.namesrv, "g", check=check) as producer,
     ):
-        await producer.send_in_transaction(Message("T", large), lambda message: TransactionState.UNKNOWN)
+        message = Message("T", large)
+        await producer.send_in_transaction(message, lambda message: TransactionState.UNKNOWN)
         (half,) = cluster.broker.queues["T", 0]
-        assert half.sys_flag & MessageSysFlag.COMPRESSED
+        assert half.sys_flag & MessageSysFlag.COMPRESSED and half.properties[names.TRAN_MSG] == "true"
+        assert names.TRAN_MSG not in message.properties, "the application may send it again as a plain message"
         ask_for(cluster.broker, half)
         await eventually(lambda: cluster.broker.asked(RequestCode.END_TRANSACTION))
     assert asked == [(large, 0)]

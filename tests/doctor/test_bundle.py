@@ -14,9 +14,10 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.check import effective_values
 from ringmq.broker.config.sources import Setting
-from ringmq.doctor.bundle import ENTRY_BYTES_MAX, Entry, cut, redacted, text_entry, within, write_bundle
+from ringmq.doctor.bundle import ENTRY_BYTES_MAX, Entry, cut, text_entry, within, write_bundle
 from ringmq.doctor.collect import broker_processes, collect, log_tail
 from ringmq.doctor.finding import OK, Finding
+from ringmq.ipc.redaction import redacted
 from ringmq.store.store_task import CUT, StoreTask, write_task
 from ringmq.store.write_hold import HeldFor, write_hold
 from tests.store.conftest import basic_copy, golden_basic  # noqa: F401

@@ -9,7 +9,7 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.doctor.check_endpoints import check_endpoints, endpoints_of
-from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store
+from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store, check_timers
 from ringmq.doctor.check_machine import (
     check_clock,
     check_cpus,
@@ -56,6 +56,13 @@ def level(findings: Iterable[Finding], name: str) -> str:
 def disk(**changes: Any) -> list[Finding]:
     facts = dataclasses.replace(DISK, **changes)
     return [*check_disk(facts, log_file_bytes=GIB, full_ratio=90, clean_ratio=75, sync_flush=True)]
+
+
+@pytest.mark.parametrize(("used", "expected"), [(20, OK), (74, OK), (75, WARN)])
+def test_records_of_waiting_timer_messages_need_room(used: int, expected: str) -> None:
+    facts = dataclasses.replace(DISK, used_percent=used)
+    assert level(check_timers(5, facts, clean_ratio=75), "timer messages") == expected
+    assert not [*check_timers(0, facts, clean_ratio=75)]
 
 
 def store(**changes: Any) -> list[Finding]:
@@ -227,6 +234,9 @@ def test_what_was_accepted_is_no_failure_and_a_live_brokers_mark_no_warning() ->
     findings = [*check_store(facts, accept_unserved=True)]
     assert level(findings, "unserved") == WARN
     assert "abort" not in {finding.name for finding in findings}
+    facts = dataclasses.replace(STORE, unsupported=(Unsupported("rocksdb timers", "timers in RocksDB", None),))
+    findings = [*check_store(facts, accept_unserved=True)]
+    assert level(findings, "rocksdb") == FAIL and "unserved" not in {finding.name for finding in findings}
     assert [finding.level for finding in check_store(StoreFacts("/s", exists=False), accept_unserved=False)] == [OK]
 
 

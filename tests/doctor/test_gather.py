@@ -20,6 +20,7 @@ from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gath
 from ringmq.doctor.gather_store import gather_store, read_tail
 from ringmq.store import markers
 from ringmq.store.config import StoreConfig
+from ringmq.store.index_file import index_paths
 from ringmq.store.message_store import MessageStore
 from ringmq.store.store_lock import StoreLock
 from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
@@ -106,10 +107,21 @@ def test_a_store_is_looked_at_without_writing(basic_copy: Path) -> None:  # noqa
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")}
     facts = gather_store(basic_config(basic_copy))
     assert facts.error == ""
-    assert [entry.kind for entry in facts.unsupported] == ["timer"]
+    assert not facts.unsupported
     assert facts.tail is not None
     assert (facts.tail.records, facts.tail.end_offset, facts.tail.damage) == (4302, 3478574, "")
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")} == before
+
+
+def test_counts_of_timer_messages_are_read_and_damaged_ones_hide_nothing(basic_copy: Path) -> None:  # noqa: F811
+    path = basic_copy / "config" / "timermetrics"
+    path.write_text('{"timingCount": {"T": {"count": 3}, "U": {"count": -1}, "V": {"count": 4}}}')
+    assert gather_store(basic_config(basic_copy)).timers_waiting == 7
+    path.with_name("timermetrics.bak").unlink(missing_ok=True)
+    path.write_text('{"timingCount": {')
+    facts = gather_store(basic_config(basic_copy))
+    assert (facts.error, facts.timers_waiting) == ("", 0)
+    assert facts.tail is not None
 
 
 def test_a_damaged_tail_another_size_and_marks_are_told(basic_copy: Path) -> None:  # noqa: F811
@@ -122,6 +134,13 @@ def test_a_damaged_tail_another_size_and_marks_are_told(basic_copy: Path) -> Non
     assert facts.has_abort and facts.failed_cause == "fdatasync: EIO"
     assert facts.tail is not None and "no valid record at 34" in facts.tail.damage
     assert "1073741824" in gather_store(StoreConfig(root=basic_copy)).error
+
+
+def test_an_index_file_of_a_wrong_size_is_told(basic_copy: Path) -> None:  # noqa: F811
+    path = index_paths(basic_copy / "index")[-2]
+    path.write_bytes(path.read_bytes()[:1000])
+    facts = gather_store(basic_config(basic_copy))
+    assert f"{path} has 1000 bytes" in str(facts.error)
 
 
 def test_what_recoveries_have_cut_is_counted_where_earlier_versions_kept_it_too(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def test_a_refused_change_names_the_property_and_changes_nothing() -> None:
     )
     assert made.kv.get("n", "k") is None
     assert made.incidents.refused == 1
-    assert made.incidents.take_lines() == [answer.remark]
+    assert made.incidents.take_refusals() == {RequestCode.PUT_KV_CONFIG: (answer.remark, 1)}
+    assert made.incidents.take_refusals() == {}
     assert ask(made, RequestCode.PUT_KV_CONFIG, "192.0.2.9", namespace="n", key="k", value="v").code == 0
 
 

@@ -1,0 +1,68 @@
+"""`ringmq store repair`: the repairs of a start, on a store without a broker."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from ringmq.cli.store_commands import settings_of, store, store_options
+from ringmq.client.extras import not_installed
+
+
+@store.command()
+@store_options
+@click.option("--dry-run", is_flag=True, help="Name the repairs and change nothing.")
+@click.option("--quick", is_flag=True, help="Read what a start reads: the newest files of log and queues.")
+@click.option("--accept-loss", is_flag=True, help="Go on without log files that are missing since the last stop.")
+def repair(
+    folder: Path, config: Path | None, settings: tuple[str, ...], output: str, dry_run: bool, accept_loss: bool,
+    quick: bool,
+) -> None:  # fmt: skip
+    """Repair log, queues and index of FOLDER: cut torn records, move unusable files away.
+
+    All queue files and the index are compared with the log. Everything that is moved or cut is kept in ringmq.cut. The
+    next start makes missing entries from the log.
+    """
+    from ringmq.store.inferred_config import config_for_folder
+    from ringmq.store.mapped_file import StoreLoadError
+    from ringmq.store.store_format import StoreFormatError, check_format
+    from ringmq.store.store_lock import StoreLock, StoreLockedError
+
+    try:
+        from ringmq.store.repair import planned_repairs
+        from ringmq.store.repair import repair as repair_store
+    except ModuleNotFoundError as error:
+        raise click.ClickException(not_installed("ringmq store repair", error.name, "broker")) from error
+
+    def progress(step: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(step, err=True)
+
+    lock = None
+    try:
+        known = settings_of(folder, config, settings)
+        check_format(folder)
+        lock = StoreLock(folder)
+        chosen = config_for_folder(folder, **known)
+        if dry_run:
+            done = planned_repairs(chosen, thorough=not quick, tell=progress)
+        else:
+            done = repair_store(chosen, accept_loss=accept_loss, thorough=not quick, tell=progress)
+    except (StoreLoadError, StoreLockedError, StoreFormatError) as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or folder}: {error.strerror or error}") from error
+    finally:
+        if lock is not None:
+            lock.close()
+    if output == "json":
+        import json
+
+        click.echo(json.dumps({"append_offset": done.append_offset, "rebuild_from": done.rebuild_from,
+                               "repairs": done.lines}, ensure_ascii=False, indent=2))  # fmt: skip
+        return
+    for line in done.lines:
+        click.echo(line)
+    click.echo(done.text())
