@@ -27,6 +27,7 @@ def scan(
     topics: str | Sequence[str] = (),
     columns: Sequence[str] = (),
     progress: bool | None = None,
+    check_crc: bool = False,
     **options: str | int,
 ) -> "Scan":
     """Return the messages of a store (its folder) or of the brokers behind a name server (`host:port`), up to now.
@@ -34,6 +35,7 @@ def scan(
     Without `topics` all user topics are read. `columns` are names of `schema.COLUMNS`, by default those of Spark's
     source. Further options are those of the data source, e.g. `startingTimestamp=1700000000000`. A progress bar is
     shown on standard error if that is a terminal and the scan takes longer than a second. `progress` overrides this.
+    With `check_crc` (Spark's option `verifyCrc`) a body whose CRC is wrong is a `ReadError` that names its place.
     Raises `OptionError` and `ReadError`.
     """
     names = [topics] if isinstance(topics, str) else list(topics)
@@ -41,6 +43,7 @@ def scan(
     given = {"bootstrap" if is_address else "store": str(source)}
     given |= {name: _text(name, value) for name, value in options.items()}
     given |= {"subscribe": ",".join(names)} if names else {}
+    given |= {"verifyCrc": "true"} if check_crc else {}
     given |= {"columns": ",".join(columns)} if columns else {}
     warn_of_kafka_options(given)
     return Scan(parse_options(given), progress)

@@ -184,8 +184,9 @@ class StoreCatalog:
         while (marks := read_watermarks(self._root)).is_starting:
             if self._clock() >= give_up_at:
                 raise BrokerStartingError(
-                    f"store {self._root}: its broker is starting (or its /dev/shm is not this host's): the readable "
-                    "end is known when it serves. Read then, or with the options bootstrap and transport=tcp"
+                    f"store {self._root}: its broker is starting (or newer than this reader, or its /dev/shm is not "
+                    "this host's): the readable end is known when it serves. Read then, or with the options "
+                    "bootstrap and transport=tcp"
                 )
             time.sleep(START_POLL_S)
         return marks

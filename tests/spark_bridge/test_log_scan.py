@@ -56,6 +56,23 @@ def test_topics_columns_and_options(golden_store: Path, expected: list[dict[str,
         scan(golden_store, stroe="x")
 
 
+def test_a_damaged_body_fails_the_scan_when_asked(
+    golden_store: Path, manifest: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    shutil.copytree(golden_store, tmp_path / "store")
+    row = next(row for row in manifest if row["topic"] == "GoldC" and row["storedBodyLength"])
+    log = next((tmp_path / "store" / "commitlog").iterdir())
+    with log.open("r+b") as file:
+        file.seek(row["commitLogOffset"] + 11)
+        crc = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([crc ^ 1]))
+    damaged = scan(tmp_path / "store", topics="GoldC", check_crc=True)
+    with pytest.raises(ReadError, match=f"{row['commitLogOffset']}.*CRC"):
+        damaged.to_arrow()
+    assert scan(tmp_path / "store", topics="GoldC").to_arrow().num_rows
+
+
 def test_options_are_numbers_and_bools_too(golden_store: Path, expected: list[dict[str, Any]]) -> None:
     assert scan(golden_store, startingTimestamp=0).count() == len(expected)
     late: dict[str, Any] = {"startingTimestamp": 4_000_000_000_000}

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ringmq.client import SendError
 from ringmq.client.producing.staged_writes import CommitRequest, commit_staged
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.spark_bridge.sink.options import WriteOptions
@@ -119,14 +118,16 @@ def test_rows_with_a_delay_level_come_later(broker: RunningBroker) -> None:
     assert time.monotonic() - began > 0.9, "level 1 is a second"
 
 
-def test_timers_are_refused_by_their_name(broker: RunningBroker) -> None:
+def test_rows_with_a_time_come_at_it(broker: RunningBroker) -> None:
     make_topic(broker.address, "Timer", 1)
-    due = pa.array([datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)], pa.timestamp("us", "UTC"))
-    batch = pa.record_batch({"value": pa.array([b"x"]), "deliverAt": due})
+    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2)
+    due = pa.array([soon, None], pa.timestamp("us", "UTC"))
+    batch = pa.record_batch({"value": pa.array([b"later", b"now"]), "deliverAt": due})
     options = WriteOptions(broker.namesrv, "Timer", send_timeout_ms=2000)
     plan = plan_batch_write(options, [*VALUE, ("deliverAt", "timestamp")], overwrite=False)
-    with pytest.raises(SendError, match="TIMER_DELIVER_MS: timer messages are not supported yet"):
-        write_directly(plan, iter([batch]))
+    assert write_directly(plan, iter([batch])).rows == 2
+    assert settled(broker.address, "Timer", 2) == [b"now", b"later"]
+    assert datetime.datetime.now(datetime.UTC) >= soon
 
 
 @pytest.mark.stock

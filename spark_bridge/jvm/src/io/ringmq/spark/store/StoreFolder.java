@@ -119,8 +119,8 @@ public final class StoreFolder implements Serializable {
         Watermarks.Owner owner = Watermarks.ownerOf(root());
         while (marks == null && owner == Watermarks.Owner.RINGMQ) {
             if (System.nanoTime() >= giveUpAt) {
-                throw new IOException("store " + root + ": its broker is starting (or its /dev/shm is not this host's):"
-                        + " the readable end is known when it serves; run the read then");
+                throw new IOException("store " + root + ": its broker is starting (or newer than this reader, or its"
+                        + " /dev/shm is not this host's): the readable end is known when it serves; run the read then");
             }
             LockSupport.parkNanos(START_LOOK_NS);
             marks = dispatched();

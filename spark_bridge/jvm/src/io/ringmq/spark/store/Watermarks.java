@@ -7,6 +7,9 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 
 /**
  * The watermark page of the owner of a store: the Java twin of {@code ringmq.ipc.watermark}, which documents the bytes.
@@ -15,6 +18,8 @@ import java.nio.file.Path;
  */
 final class Watermarks {
     private static final Path SHARED_MEMORY = Path.of("/dev/shm");
+    private static final String NAME_FILE = "ringmq.shm";
+    private static final Pattern SECRET = Pattern.compile("[0-9a-f]{24}");
     private static final Path LOCKS = Path.of("/proc/locks");
     private static final int LOOKS_MAX = 4; // a lock released between two reads of the list hides others
     private static final long MAGIC = 0x5245544157514D52L;
@@ -57,8 +62,7 @@ final class Watermarks {
         long inode = number(root, "unix:ino");
         byte[] bytes;
         try {
-            bytes = Files.readAllBytes(
-                    SHARED_MEMORY.resolve(String.format("ringmq-%x-%x-watermarks", device, inode)));
+            bytes = Files.readAllBytes(page(root, String.format("ringmq-%x-%x", device, inode)));
         } catch (NoSuchFileException none) {
             return null;
         }
@@ -68,6 +72,38 @@ final class Watermarks {
                 && page.getLong(32) == device
                 && page.getLong(40) == inode;
         return isOfStore && ownerOf(root) == Owner.RINGMQ ? new Watermarks(page) : null;
+    }
+
+    /**
+     * Returns the path of the page.
+     *
+     * <p>The file {@code ringmq.shm} of the store has a part of the name that other users cannot foresee. A broker of
+     * an earlier version has a name without it. Its page belongs to the owner of the store, and is newer than one that
+     * a killed broker of this version left.
+     */
+    private static Path page(Path root, String plain) throws IOException {
+        Path old = SHARED_MEMORY.resolve(plain + "-watermarks");
+        String secret;
+        try {
+            secret = Files.readString(root.resolve(NAME_FILE), StandardCharsets.ISO_8859_1).trim();
+        } catch (NoSuchFileException none) {
+            return old;
+        }
+        if (!SECRET.matcher(secret).matches()) {
+            return old;
+        }
+        Path named = SHARED_MEMORY.resolve(plain + "-" + secret + "-watermarks");
+        boolean isOld = madeAt(old) > madeAt(named) && number(old, "unix:uid") == number(root, "unix:uid");
+        return isOld ? old : named;
+    }
+
+    /** Returns when a segment was made in ns, -1 without one. Stores through a mapping leave this time as it is. */
+    private static long madeAt(Path segment) throws IOException {
+        try {
+            return ((FileTime) Files.getAttribute(segment, "unix:ctime")).to(TimeUnit.NANOSECONDS);
+        } catch (NoSuchFileException none) {
+            return -1;
+        }
     }
 
     /**
