@@ -1,86 +1,28 @@
 """The rows of delay levels: sends, delivery at once, lateness, and plain traffic beside waiting messages."""
 
-import asyncio
 import statistics
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.bench.rows import MIB, RATE, Context
+from ringmq.loadtest.bench.sleep_loop import SleepLoop, percentile
+from ringmq.loadtest.bench.stored import queue_end, store_times, wait_for
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget, StockTarget, Target
 from ringmq.loadtest.load.tools import Report
-from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.flags import PullSysFlag
-from ringmq.remoting.message import decode_messages
-from ringmq.remoting.names import SCHEDULE_TOPIC
+from ringmq.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 LEVELS = {"messageDelayLevel": "1h 5s"}
 HOUR, SHORT = 1, 2
 SHORT_MS = 5000
+BESIDE = {**LEVELS, "transactionTimeOut": "3600000"}
+"""The settings of the row beside waiting messages. No open half is checked while it runs."""
 DUE_NOW = {"messageDelayLevel": "1s"}
 SHAPE: Mapping[str, object] = {"connections": 64, "depth": 16, "size": 200}
 LATENESS_PER_S, LATENESS_S = 20_000, 4.0
 ROUNDS = 5
 TIMEOUT_S = 120.0
-PULL = 32
-
-
-# -- reading a queue ---------------------------------------------------------------------------------------
-
-
-def _call(port: int, request: RemotingCommand) -> RemotingCommand:
-    async def call() -> RemotingCommand:
-        client = RemotingClient()
-        try:
-            return await client.invoke(f"127.0.0.1:{port}", request, timeout_ms=5000)
-        finally:
-            await client.close()
-
-    return asyncio.run(call())
-
-
-def queue_end(port: int, topic: str, queue_id: int = 0) -> int:
-    """Return the offset behind the last readable message. 0 without the queue."""
-    header = {"topic": topic, "queueId": str(queue_id)}
-    answer = _call(port, RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header))
-    return int(answer.ext_fields["offset"]) if answer.code == ResponseCode.SUCCESS else 0
-
-
-def store_times(port: int, topic: str, queue_id: int, begin: int, end: int) -> list[int]:
-    """Return the store times (ms) of the messages [begin, end) of a queue. Fewer if some cannot be read."""
-    return asyncio.run(_store_times(f"127.0.0.1:{port}", topic, queue_id, begin, end))
-
-
-async def _store_times(address: str, topic: str, queue_id: int, begin: int, end: int) -> list[int]:
-    client = RemotingClient()
-    times: list[int] = []
-    try:
-        while begin + len(times) < end:
-            header = {
-                "consumerGroup": "bench", "topic": topic, "queueId": str(queue_id),
-                "queueOffset": str(begin + len(times)), "maxMsgNums": str(min(PULL, end - begin - len(times))),
-                "sysFlag": str(int(PullSysFlag.SUBSCRIPTION)), "commitOffset": "0", "suspendTimeoutMillis": "0",
-                "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-            }  # fmt: skip
-            answer = await client.invoke(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header))
-            if answer.code != ResponseCode.SUCCESS:
-                break
-            times += [message.store_timestamp_ms for message in decode_messages(answer.body)]
-    finally:
-        await client.close()
-    return times
-
-
-def _wait(condition: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not (done := condition()) and time.monotonic() < deadline:
-        time.sleep(0.02)  # poll
-    return done
 
 
 # -- sends -------------------------------------------------------------------------------------------------
@@ -88,7 +30,7 @@ def _wait(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 def delayed_sends(context: Context, target: Target) -> Measurement:
     """Send plain, delayed and plain messages. Counts if each delayed record is in its queue within `settle_ms`."""
-    before = _plain_rate(context, target)
+    before = plain_rate(context, target)
     waiting = queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1)
     topic = context.topic("delayed")
     report = context.run(
@@ -96,15 +38,16 @@ def delayed_sends(context: Context, target: Target) -> Measurement:
         messages=context.messages_max, **SHAPE,
     )  # fmt: skip
     wanted = waiting + report["acked"]
-    in_time = _wait(lambda: queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1) >= wanted, context.settle_ms / 1000)
+    in_time = wait_for(lambda: queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1) >= wanted, context.settle_ms / 1000)
     rate = float(report[RATE])
-    values = {RATE: rate, "to_plain": rate / statistics.mean((before, _plain_rate(context, target)))}
+    values = {RATE: rate, "to_plain": rate / statistics.mean((before, plain_rate(context, target)))}
     found = queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1)
     note = "" if in_time and found == wanted else f"{found - waiting} of {report['acked']} are in the queue in time"
     return Measurement(values, ok=not note and not report["errors"] and rate > 0, note=note, raw=report)
 
 
-def _plain_rate(context: Context, target: Target) -> float:
+def plain_rate(context: Context, target: Target) -> float:
+    """Send plain messages. Returns their rate."""
     topic = context.topic("plain")
     report = context.run(
         target, "send", topic=topic, create=True, warmup=context.warmup_s, seconds=context.seconds,
@@ -132,9 +75,9 @@ def due_at_once(context: Context, system: str) -> Measurement:
             messages=messages,
         )  # fmt: skip
         sent = int(report["acked"])
-        _wait(lambda: queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1) >= sent, TIMEOUT_S)
+        wait_for(lambda: queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1) >= sent, TIMEOUT_S)
         target.restart(DUE_NOW)
-        _wait(lambda: queue_end(target.port, topic) >= sent, TIMEOUT_S)
+        wait_for(lambda: queue_end(target.port, topic) >= sent, TIMEOUT_S)
         back = context.loader(target.port).run("verify", topic=topic, queues=1)
         times = [store_times(target.port, topic, 0, at, at + 1) for at in (sent // 3, sent - 1)]
         if back["read"] != sent or not back["ok"] or not all(times):
@@ -148,32 +91,6 @@ def due_at_once(context: Context, system: str) -> Measurement:
 # -- lateness ----------------------------------------------------------------------------------------------
 
 
-class SleepLoop(threading.Thread):
-    """Sleeps to a deadline every millisecond and records how late it wakes: what the machine allows at best."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._end = threading.Event()
-        self.late_ms: list[float] = []
-
-    def run(self) -> None:
-        """Sleep until `end`. `time.sleep` is a clock_nanosleep."""
-        due = time.monotonic()
-        while not self._end.is_set():
-            due = max(due + 0.001, time.monotonic())
-            time.sleep(max(0.0, due - time.monotonic()))
-            self.late_ms.append((time.monotonic() - due) * 1000)
-
-    def end(self) -> None:
-        """Stop."""
-        self._end.set()
-        self.join()
-
-
-def _percentile(values: list[float], percent: int) -> float:
-    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
-
-
 def lateness(context: Context, target: Target) -> Measurement:
     """Send at a fixed rate, and compare the store times of copies with the times of delivery. Milliseconds."""
     topic = context.topic("lateness")
@@ -185,7 +102,7 @@ def lateness(context: Context, target: Target) -> Measurement:
     loop = SleepLoop()
     loop.start()
     sent = int(report["acked"])
-    _wait(lambda: queue_end(target.port, topic) >= sent, TIMEOUT_S)
+    wait_for(lambda: queue_end(target.port, topic) >= sent, TIMEOUT_S)
     loop.end()
     sources = store_times(target.port, SCHEDULE_TOPIC, SHORT - 1, first, first + sent)
     copies = store_times(target.port, topic, 0, 0, sent)
@@ -194,8 +111,8 @@ def lateness(context: Context, target: Target) -> Measurement:
     late = [float(copy - source - SHORT_MS) for source, copy in zip(sources, copies, strict=True)]
     values = {"early": float(sum(value < 0 for value in late))}
     for percent in (50, 99):
-        values[f"p{percent}_ms"] = _percentile(late, percent)
-        values[f"loop_p{percent}_ms"] = _percentile(loop.late_ms, percent)
+        values[f"p{percent}_ms"] = percentile(late, percent)
+        values[f"loop_p{percent}_ms"] = percentile(loop.late_ms, percent)
         values[f"above_p{percent}_ms"] = values[f"p{percent}_ms"] - values[f"loop_p{percent}_ms"]
     return Measurement(values, ok=not report["errors"], raw=report)
 
@@ -204,10 +121,13 @@ def lateness(context: Context, target: Target) -> Measurement:
 
 
 @contextmanager
-def _two_brokers(context: Context) -> Iterator[tuple[RingmqTarget, RingmqTarget]]:
-    with_waiting = RingmqTarget(context.folder / "waiting", LEVELS, context.cpus)
+def two_brokers(
+    context: Context, kind: str, settings: Mapping[str, str | int | bool]
+) -> Iterator[tuple[RingmqTarget, RingmqTarget]]:
+    """Start a broker for waiting messages of a kind, and one without them."""
+    with_waiting = RingmqTarget(context.folder / f"{kind}-waiting", settings, context.cpus)
     try:
-        without = RingmqTarget(context.folder / "without", LEVELS, context.cpus)
+        without = RingmqTarget(context.folder / f"{kind}-without", settings, context.cpus)
         try:
             yield with_waiting, without
         finally:
@@ -217,20 +137,28 @@ def _two_brokers(context: Context) -> Iterator[tuple[RingmqTarget, RingmqTarget]
 
 
 def beside_waiting(context: Context, system: str) -> Measurement:
-    """Send and pull on a broker with waiting messages and on one without, in turn. Values are medians of ratios."""
+    """Send and pull on a broker with waiting messages and open halves and on one without, in turn.
+
+    Values are medians of ratios. Counts if the messages and halves are still there at the end.
+    """
     assert system == RingmqTarget.name
-    with _two_brokers(context) as (waiting, without):
+    with two_brokers(context, "delays", BESIDE) as (waiting, without):
         report = context.loader(waiting.port).run(
             "send", topic=context.topic("waiting"), create=True, connections=64, depth=16, size=200, delay_level=HOUR,
             messages=context.waiting_messages,
         )  # fmt: skip
-        _wait(lambda: queue_end(waiting.port, SCHEDULE_TOPIC, HOUR - 1) >= report["acked"], TIMEOUT_S)
+        wait_for(lambda: queue_end(waiting.port, SCHEDULE_TOPIC, HOUR - 1) >= report["acked"], TIMEOUT_S)
+        halves = context.loader(waiting.port).run(
+            "send", topic=context.topic("halves"), create=True, connections=64, depth=16, size=200, half=True,
+            messages=context.open_halves,
+        )  # fmt: skip
+        wait_for(lambda: queue_end(waiting.port, HALF_TOPIC) >= halves["acked"], TIMEOUT_S)
         pulls = context.topic("pulled")
         for target in (waiting, without):
             context.loader(target.port).run(
                 "batch", topic=pulls, create=True, size=1024, connections=8, depth=2, messages=200_000
             )
-        sends = [_plain_rate(context, waiting) / _plain_rate(context, without) for _ in range(ROUNDS)]
+        sends = [plain_rate(context, waiting) / plain_rate(context, without) for _ in range(ROUNDS)]
         pulled = [_pull_rate(context, waiting, pulls) / _pull_rate(context, without, pulls) for _ in range(ROUNDS)]
         values = {
             "send_ratio": statistics.median(sends),
@@ -239,9 +167,12 @@ def beside_waiting(context: Context, system: str) -> Measurement:
             "pull_spread": max(pulled) - min(pulled),
             "total_mib": private_bytes(waiting.pids())["total"] / MIB,
         }
-        still = queue_end(waiting.port, SCHEDULE_TOPIC, HOUR - 1)
-    ok = report["acked"] >= 0.99 * context.waiting_messages and still == report["acked"]
-    return Measurement(values, ok=ok, note="" if ok else f"{report['acked']} waited", raw=report)
+        still = queue_end(waiting.port, SCHEDULE_TOPIC, HOUR - 1), queue_end(waiting.port, HALF_TOPIC)
+    wanted = context.waiting_messages, context.open_halves
+    ok = all(there >= 0.99 * number for there, number in zip(still, wanted, strict=True))
+    ok = ok and still == (report["acked"], halves["acked"])
+    note = "" if ok else f"{report['acked']} messages and {halves['acked']} halves waited"
+    return Measurement(values, ok=ok, note=note, raw=report)
 
 
 def _pull_rate(context: Context, target: Target, topic: str) -> float:

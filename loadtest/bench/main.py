@@ -177,6 +177,7 @@ def context_of(options: argparse.Namespace) -> Context:
     if options.quick:
         context.seconds, context.warmup_s, context.idle_seconds = 1.0, 0.3, 2.0
         context.messages_max, context.memory_messages = 1_000_000, 200_000
+        context.waiting_timers = 200_000
         context.restart_bytes, context.idle_connections = 64 << 20, 200
         context.link_bytes, context.catch_up_bytes = 50_000_000, 100_000_000
         context.stall_s, context.stock_warmup_s = 5.0, 2.0

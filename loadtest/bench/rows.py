@@ -15,6 +15,7 @@ from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.load.targets import Target
 from ringmq.loadtest.load.tools import Loader, Report, Tools, build_tools, run_json
 from ringmq.loadtest.stock import compile_java, java_command
+from ringmq.remoting.names import SCHEDULE_TOPIC
 
 JAVA_SOURCE = Path(__file__).with_name("java") / "ProducerBench.java"
 JAVA_HEAP_MB = 512
@@ -38,6 +39,9 @@ class Context:
     memory_messages: int = 10_000_000
     delayed_messages: int = 200_000  # due at once
     waiting_messages: int = 1_000_000  # beside plain traffic
+    open_halves: int = 100_000  # beside plain traffic
+    timer_messages: int = 1_000_000  # of one slot, or of the row of lateness
+    waiting_timers: int = 10_000_000
     restart_bytes: int = 4 << 30
     link_bytes: int = 1_000_000_000  # of log sent over a link
     catch_up_bytes: int = 2_000_000_000  # of log that an empty slave gets
@@ -48,6 +52,7 @@ class Context:
     check_keys: int = 64
     settle_ms: int = SETTLED_MS  # how late queues and index may be complete
     open_rate: float | None = None  # messages/s; None: half of stock's best rate so far
+    send_back_messages: int = 1_000_000  # at most
     best_rate: dict[str, float] = field(default_factory=dict)
     numbers: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -60,15 +65,19 @@ class Context:
         return Loader(self.tools, port, self.loader_cpu)
 
     def run(self, target: Target, command: str, **options: object) -> Report:
-        """Run the load generator. `server_cpu` of the report has the CPU share of each process."""
+        """Run the load generator. `server_cpu` of the report has the CPU share of each process.
+
+        A worker that the load starts counts with its whole processor time.
+        """
         names = target.pids()
         watch = ",".join(map(str, names))
         report = self.loader(target.port).run(command, watch=watch, **options)
+        used_s = {names[int(pid)]: used["user_s"] + used["system_s"] for pid, used in report["watched"].items()}
+        for pid, name in target.pids().items():
+            if pid not in names:
+                used_s[name] = used_s.get(name, 0.0) + cpu_seconds([pid])
         window_s = report["window_s"] or 1.0
-        report["server_cpu"] = {
-            f"{names[int(pid)]}": round((used["user_s"] + used["system_s"]) / window_s, 3)
-            for pid, used in report["watched"].items()
-        }
+        report["server_cpu"] = {name: round(used / window_s, 3) for name, used in used_s.items()}
         return report
 
 
@@ -197,9 +206,39 @@ def transaction_row(context: Context, target: Target) -> Measurement:
     return replace(pairs, values={**pairs.values, "cpu_us_per_pair": cpu_us})
 
 
-def pull_row(context: Context, target: Target, **options: str) -> Measurement:
-    """Fill a topic with 1 KiB messages, read them back once, then pull at full speed."""
-    topic = context.topic("pull")
+def send_back_row(context: Context, target: Target) -> Measurement:
+    """Send each message of a topic back once, on a broker with one delay level and nothing that waits.
+
+    Counts if as many copies wait in time, and read back equal.
+    """
+    topic, loader = context.topic("send_back"), context.loader(target.port)
+    fill = loader.run(
+        "batch", topic=topic, create=True, size=200, connections=8, depth=2, messages=context.send_back_messages
+    )
+    report = context.run(
+        target, "send-back", topic=topic, group=topic, connections=64, depth=16, warmup=context.warmup_s,
+        seconds=context.seconds,
+    )  # fmt: skip
+    deadline = time.monotonic() + context.settle_ms / 1000
+    wanted = report["acked"], report["acked_crc_sum"]
+    while True:
+        in_time = time.monotonic() <= deadline
+        back = loader.run("verify", topic=SCHEDULE_TOPIC, queues=1)
+        found = back["read"], back["read_crc_sum"]
+        if found == wanted or not in_time:
+            break
+    rate = float(report[RATE])
+    note = "" if found == wanted else f"{found[0]} of {wanted[0]} copies are in the queue in time"
+    values = {RATE: rate, **latencies(report), "loader_cpu": float(report["loader_cpu"]["share"])}
+    if report["errors"]:
+        note = f"{note} answers by code {report['errors']}: {report['remark'][:100]}".strip()
+    ok = bool(fill["ok"] and back["ok"]) and found == wanted and rate > 0
+    ok = ok and not report["trouble"] and report["bad_answers"] == 0
+    return Measurement(values, ok=ok, note=note or report["trouble"], raw=report)
+
+
+def _filled(context: Context, target: Target, topic: str, **options: object) -> Measurement | None:
+    """Fill a topic with 1 KiB messages and read them back once. None: all were found again."""
     fill = context.loader(target.port).run(
         "batch",
         topic=topic,
@@ -210,9 +249,14 @@ def pull_row(context: Context, target: Target, **options: str) -> Measurement:
         connections=8,
         depth=2,
         messages=min(context.messages_max, 512_000),
+        **options,
     )
-    if not found_again(fill["check"]):
-        return Measurement({}, ok=False, note=f"filling the topic: {fill['trouble'] or fill['errors']}", raw=fill)
+    if found_again(fill["check"]):
+        return None
+    return Measurement({}, ok=False, note=f"filling the topic: {fill['trouble'] or fill['errors']}", raw=fill)
+
+
+def _pulled(context: Context, target: Target, topic: str, **options: object) -> Measurement:
     report = context.run(
         target,
         "pull",
@@ -229,9 +273,27 @@ def pull_row(context: Context, target: Target, **options: str) -> Measurement:
     return Measurement(values, ok=bool(report["ok"]), note=note, raw=report)
 
 
+def pull_row(context: Context, target: Target) -> Measurement:
+    """Fill a topic with 1 KiB messages, read them back once, then pull at full speed."""
+    topic = context.topic("pull")
+    return _filled(context, target, topic) or _pulled(context, target, topic)
+
+
+TAGS = 10
+WANTED_TAG = "Tag7"
+
+
 def filtered_pull_row(context: Context, target: Target) -> Measurement:
-    """Pull the messages whose key ends in a 7, one in ten."""
-    return pull_row(context, target, expression="KEYS ENDSWITH '7'")
+    """Pull one message of ten by SQL92, and the same messages by their tag. `to_tag` is the ratio of the two rates."""
+    topic = context.topic("pull_sql")
+    failed = _filled(context, target, topic, batch=2 * TAGS, tags=TAGS)
+    if failed:
+        return failed
+    by_tag = _pulled(context, target, topic, tag=WANTED_TAG)
+    by_sql = _pulled(context, target, topic, expression=f"TAGS = '{WANTED_TAG}'")
+    values = {**by_sql.values, "tag_messages_per_s": by_tag.values[RATE]}
+    values["to_tag"] = by_sql.values[RATE] / (by_tag.values[RATE] or 1.0)
+    return replace(by_sql, values=values, ok=by_tag.ok and by_sql.ok, note=by_sql.note or by_tag.note)
 
 
 def open_loop_row(context: Context, target: Target) -> Measurement:

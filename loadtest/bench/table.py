@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from ringmq.loadtest.bench import timers, waiting_timers
 from ringmq.loadtest.bench.delays import LEVELS, beside_waiting, delayed_sends, due_at_once, lateness
 from ringmq.loadtest.bench.measurement import RINGMQ, Goal
 from ringmq.loadtest.bench.restart import restart_row
@@ -16,6 +17,7 @@ from ringmq.loadtest.bench.rows import (
     open_loop_row,
     pull_row,
     sdk_row,
+    send_back_row,
     send_row,
     transaction_row,
 )
@@ -28,6 +30,14 @@ def _goals(metric: str, stock: float | None = None, ceiling: float | None = None
     if ceiling is not None:
         goals.append(Goal(metric, "ceiling", at_least=ceiling))
     return tuple(goals)
+
+
+def _at_least(**bounds: float) -> tuple[Goal, ...]:
+    return tuple(Goal(metric, "absolute", at_least=bound) for metric, bound in bounds.items())
+
+
+def _at_most(**bounds: float) -> tuple[Goal, ...]:
+    return tuple(Goal(metric, "absolute", at_most=bound) for metric, bound in bounds.items())
 
 
 def _send(name: str, title: str, stock: float, ceiling: float | None, command: str = "send", **options: object) -> Row:
@@ -75,30 +85,69 @@ DELAY_ROWS: tuple[Row, ...] = (
         "20,000/s due: p99 of the delay's lateness, above a bare sleep loop's",
         "above_p99_ms",
         "ms",
-        (
-            Goal("above_p50_ms", "absolute", at_most=2),
-            Goal("above_p99_ms", "absolute", at_most=10),
-            Goal("early", "absolute", at_most=0),
-        ),
+        _at_most(above_p50_ms=2, above_p99_ms=10, early=0),
         lateness,
         systems=(RINGMQ,),
         settings=LEVELS,
     ),
     Row(
         "delay-beside",
-        "plain sends beside 1,000,000 waiting messages, to those without",
+        "plain sends beside 1,000,000 waiting messages and 100,000 open halves, to those without",
         "send_ratio",
         "x",
-        (
-            Goal("send_ratio", "absolute", at_least=0.95),
-            Goal("pull_ratio", "absolute", at_least=0.95),
-            Goal("total_mib", "absolute", at_most=250),
-        ),
+        (*_at_least(send_ratio=0.95, pull_ratio=0.95), *_at_most(total_mib=250)),
         None,
         systems=(RINGMQ,),
         alone=beside_waiting,
     ),
 )
+TIMER_ROWS: tuple[Row, ...] = (
+    Row(
+        "timer-accept",
+        "timer messages for an hour from now, 64x16, 200 B",
+        RATE,
+        "msg/s",
+        (Goal("to_plain", "absolute", at_least=0.7), Goal(RATE, "stock", at_least=10)),
+        timers.accepted,
+    ),
+    Row(
+        "timer-slot",
+        "delivery of 1,000,000 timer messages that are due in the same millisecond",
+        RATE,
+        "msg/s",
+        (Goal(RATE, "stock", at_least=5), Goal("first_ms", "absolute", at_most=10)),
+        timers.full_slot,
+    ),
+    Row(
+        "timer-late",
+        "20,000/s due beside 20,000/s plain: p99 of the timers' lateness, above a bare sleep loop's",
+        "above_p99_ms",
+        "ms",
+        _at_most(above_p50_ms=2, above_p99_ms=10, above_p99_9_ms=50, early=0),
+        timers.lateness,
+        systems=(RINGMQ,),
+    ),
+    Row(
+        "timer-beside",
+        "plain sends beside the delivery of 1,000,000 timer messages, to those without",
+        "send_ratio",
+        "x",
+        (*_at_least(send_ratio=0.7), *_at_most(p99_ratio=3)),
+        timers.beside_delivery,
+        systems=(RINGMQ,),
+    ),
+    Row(
+        "timer-waiting",
+        "timer messages beside 10,000,000 that wait for tomorrow, to those with none",
+        "accept_ratio",
+        "x",
+        (*_at_least(accept_ratio=0.9), *_at_most(total_mib=250, idle_percent=1, restart_s=2)),
+        None,
+        systems=(RINGMQ,),
+        alone=waiting_timers.waiting_timers,
+    ),
+)
+ONE_LEVEL = {"messageDelayLevel": "1h"}
 SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 ROWS: tuple[Row, ...] = (
     _send("1x1", "1 connection, 1 in flight, 200 B", 1.5, 0.75, connections=1, depth=1, size=200),
@@ -133,6 +182,15 @@ ROWS: tuple[Row, ...] = (
         transaction_row,
     ),
     Row(
+        "send-backs",
+        "send-backs (36) of failed messages, answered, 200 B, 64x16",
+        RATE,
+        "msg/s",
+        _goals(RATE, 3),
+        send_back_row,
+        settings=ONE_LEVEL,
+    ),
+    Row(
         "open-loop",
         "open loop at half of stock's best rate: p99.9",
         "p99_9",
@@ -141,6 +199,7 @@ ROWS: tuple[Row, ...] = (
         open_loop_row,
     ),
     *DELAY_ROWS,
+    *TIMER_ROWS,
     Row("java", "stock Java producer, 64 threads, 1 KiB", RATE, "msg/s", _goals(RATE, 1.3), java_row),
     Row(
         "sdk-batch",
@@ -165,7 +224,7 @@ ROWS: tuple[Row, ...] = (
         "CPU of the broker with 1,000 idle connections",
         "cpu_percent",
         "%",
-        (Goal("cpu_percent", "absolute", at_most=1.0),),
+        _at_most(cpu_percent=1.0),
         idle_row,
     ),
     Row(
@@ -173,7 +232,7 @@ ROWS: tuple[Row, ...] = (
         "private memory of all processes after 10M messages",
         "total_mib",
         "MiB",
-        (Goal("total_mib", "absolute", at_most=250),),
+        _at_most(total_mib=250),
         memory_row,
     ),
     Row(
@@ -191,7 +250,7 @@ ROWS: tuple[Row, ...] = (
         "restart after kill -9 with 4 GB of log (page cache hot)",
         "hot_s",
         "s",
-        (Goal("hot_s", "absolute", at_most=3.0),),
+        _at_most(hot_s=3.0),
         None,
         systems=(RINGMQ,),
         alone=restart_row,

@@ -20,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import click
+import psutil
 
 from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError
 from ringmq.client.connections.remoting_client import RemotingClient
-from ringmq.loadtest.drills import delays
+from ringmq.loadtest.drills import delays, filters, timers, transactions
 from ringmq.loadtest.drills.checker import Checker, Violation
 from ringmq.loadtest.drills.delays import DelayChecker
+from ringmq.loadtest.drills.filters import FilterLoad
 from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
 from ringmq.loadtest.drills.retry_load import RetryLoad
 from ringmq.loadtest.drills.sends import lane_messages
+from ringmq.loadtest.drills.timers import TimerLoad
+from ringmq.loadtest.drills.transaction_load import TransactionLoad
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.stock.ports import free_broker_port, free_port
@@ -36,7 +40,7 @@ from ringmq.loadtest.stock.ports import free_broker_port, free_port
 IN_FLIGHT_PER_QUEUE = 4
 RETURN_TIMEOUT_S = 30.0
 FAULTS_PER_LINE = 50
-ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control", "delay", "services")
+ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control", "delay", "services", "transactions", "timer")
 SMALL_FILES = {
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 6000,
@@ -86,9 +90,12 @@ class DrillReport:
     sent: int = 0
     acknowledged: int = 0
     delayed: int = 0
+    timers: int = 0
     sent_back: int = 0
     ordered: int = 0
+    ended: int = 0
     read: int = 0
+    filtered: int = 0
     seconds: float = 0.0
     violations: list[Violation] = field(default_factory=list)
 
@@ -96,8 +103,9 @@ class DrillReport:
         """Return one paragraph for a person."""
         head = (
             f"drill with seed {self.seed}: {self.faults} faults, {self.sent} sends, {self.acknowledged} acknowledged, "
-            f"{self.delayed} delayed, {self.sent_back} sent back, "
-            f"{self.ordered} in an ordered group, {self.read} read while it ran, {self.seconds:.1f} s: "
+            f"{self.delayed} delayed, {self.timers} with a time, {self.sent_back} sent back, "
+            f"{self.ordered} in an ordered group, {self.ended} transactions ended, "
+            f"{self.read} read while it ran, {self.filtered} read by SQL92, {self.seconds:.1f} s: "
             f"{len(self.violations)} violations"
         )
         return "\n".join([head, *(f"  {violation.kind}: {violation.text}" for violation in self.violations[:20])])
@@ -109,7 +117,10 @@ class Drill:
     def __init__(
         self, store: Path, seed: int, settings: Mapping[str, object], environment: Mapping[str, str] | None = None
     ) -> None:
-        self._settings = {**SMALL_FILES, **delays.SETTINGS, **settings}
+        self._settings = {
+            **SMALL_FILES, **delays.SETTINGS, **transactions.SETTINGS, **filters.SETTINGS, **timers.SETTINGS,
+            **settings,
+        }  # fmt: skip
         self._environment = environment or {}
         self._store = store
         self._checker, self._delays = Checker(), DelayChecker()
@@ -119,12 +130,17 @@ class Drill:
             store, self._settings, port=free_broker_port(), namesrv_port=free_port(), environment=self._environment
         )
         self._workers = set(self._broker.worker_pids())
-        self._killed: set[int | None] = set()
+        self._killed: set[int] = set()
         self._running = True
         self._retries = RetryLoad(
             self._broker.namesrv, lambda: self._broker.address, lambda: self._running, delays.DELAYS_MS[0],
             RETURN_TIMEOUT_S,
         )  # fmt: skip
+        self._transactions = TransactionLoad(
+            self._broker.namesrv, lambda: self._broker.address, lambda: self._running, RETURN_TIMEOUT_S
+        )
+        self._filters = FilterLoad(lambda: self._broker.address, lambda: self._running)
+        self._timers = TimerLoad(lambda: self._broker.address, lambda: self._running, RETURN_TIMEOUT_S)
         self._report = DrillReport(seed)
         self._acknowledged = asyncio.Event()
         self._ends: dict[int, int] = {}  # by queue: behind the last message that was acknowledged
@@ -142,12 +158,15 @@ class Drill:
                     for lane in range(IN_FLIGHT_PER_QUEUE)
                 ]
                 load += [asyncio.create_task(self._follow(client, queue_id)) for queue_id in range(QUEUES)]
+                load += [asyncio.create_task(self._filters.follow(client, queue_id)) for queue_id in range(QUEUES)]
                 load += [
                     asyncio.create_task(self._produce_delayed(producer, level, lane))
                     for level in range(1, len(delays.DELAYS_MS) + 1)
                     for lane in range(delays.LANES)
                 ]
                 load += [asyncio.create_task(task) for task in self._retries.tasks(producer, client)]
+                load += [asyncio.create_task(task) for task in self._transactions.tasks(client)]
+                load += [asyncio.create_task(task) for task in self._timers.tasks(producer)]
                 load += [asyncio.create_task(extra) for extra in self.extra_load(producer, client)]
                 await self._service_returns()
                 for number, fault in enumerate(faults, 1):
@@ -161,14 +180,20 @@ class Drill:
             await self._read_all(client)
             await self._read_delayed(client)
             self._report.violations = await self._retries.verdict(client)
+            self._report.violations += await self._transactions.verdict(client)
+            self._report.violations += await self._timers.verdict(client)
         finally:
             await client.close()
             self._report.seconds = time.monotonic() - began
         self._report.violations += self._checker.verdict() + self._delays.verdict()
+        self._report.violations += self._filters.checker.verdict()
         self._report.violations += [Violation("stop", text) for text in self._stops_failed]
         self._report.acknowledged = self._checker.acknowledged_count
         self._report.delayed = self._delays.acknowledged_count
         self._report.sent_back, self._report.ordered = self._retries.counts
+        self._report.ended = self._transactions.ended_count
+        self._report.timers = self._timers.checker.acknowledged_count
+        self._report.filtered = self._filters.checker.given_count
         await self._workers_return()
         status = self._broker.stop()
         if status != 0:
@@ -246,7 +271,8 @@ class Drill:
         match fault.kind:
             case "kill":
                 for worker in fault.workers:
-                    self._killed.add(self._broker.signal_worker(worker, signal.SIGKILL))
+                    if (pid := self._broker.signal_worker(worker, signal.SIGKILL)) is not None:
+                        self._killed.add(pid)
             case "stop":
                 pid = self._broker.signal_worker(fault.workers[0], signal.SIGSTOP)
                 await asyncio.sleep(fault.stopped_s)
@@ -269,10 +295,8 @@ class Drill:
     async def _workers_return(self) -> None:
         """Wait until killed workers run again: a dead worker at the begin of a stop rightly makes it unclean."""
         async with asyncio.timeout(RETURN_TIMEOUT_S):
-            while not self._workers <= (pids := self._broker.worker_pids()).keys() or not self._killed.isdisjoint(
-                pids.values()
-            ):
-                await asyncio.sleep(0.01)  # poll
+            while not self._workers <= self._broker.worker_pids().keys() or any(map(psutil.pid_exists, self._killed)):
+                await asyncio.sleep(0.01)  # poll: a busy supervisor has not seen the death yet
         self._killed.clear()
 
     def _start_again(self) -> RunningBroker:
@@ -321,6 +345,8 @@ class Drill:
                 messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
                 for message in messages:
                     self._checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))
+                    self._filters.checker.held(queue_id, message.queue_offset, id_of(message))
+            await self._filters.read_rest(client, queue_id, end, RETURN_TIMEOUT_S)
 
     async def _read_delayed(self, client: RemotingClient) -> None:
         """Read the copies of delayed messages, once they are all there. The checker reports what never comes."""

@@ -12,14 +12,23 @@ TIMEOUT_MS = 3000
 
 
 async def pull(
-    client: RemotingClient, address: str, queue_id: int, queue_offset: int, topic: str = TOPIC
+    client: RemotingClient,
+    address: str,
+    queue_id: int,
+    queue_offset: int,
+    topic: str = TOPIC,
+    expression: str | None = None,
+    count: int = 32,
 ) -> tuple[list[MessageExt], int]:
-    """Return up to 32 messages from a queue offset on, and the next offset. Raises the client's errors."""
+    """Return up to `count` messages from a queue offset on, and the next offset. Raises the client's errors.
+
+    `expression` is an SQL92 condition.
+    """
     header = {
         "consumerGroup": "drill_reader", "topic": topic, "queueId": str(queue_id),
-        "queueOffset": str(queue_offset), "maxMsgNums": "32",
+        "queueOffset": str(queue_offset), "maxMsgNums": str(count),
         "sysFlag": str(int(PullSysFlag.SUBSCRIPTION)), "commitOffset": "0", "suspendTimeoutMillis": "0",
-        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+        "subscription": expression or "*", "subVersion": "0", "expressionType": "SQL92" if expression else "TAG",
     }  # fmt: skip
     request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
     answer = await client.invoke(address, request, timeout_ms=TIMEOUT_MS)

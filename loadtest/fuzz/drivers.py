@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringmq.loadtest.fuzz.golden import filters, frames, records, write_inputs
+from ringmq.loadtest.fuzz.golden import filters, frames, records, send_backs, timers, write_inputs
 
 NATIVE = Path(__file__).parent / "native"
 FLAGS = (
@@ -47,7 +47,13 @@ DRIVERS = (
         ("-Wl,--wrap=clock_gettime",),
     ),
     Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),
+    Driver("send_backs", send_backs, ("plain", "sound", "unsound", "made", "left", "dropped", "no_room")),
     Driver("filters", filters, ("true", "false", "unknown", "throws", "refused")),
+    Driver(
+        "timers",
+        timers,
+        ("later", "passed", "refused", "full", "timed", "keyed", "taken", "left_out", "cut", "walked"),
+    ),
     Driver("receiver", records, ("records", "links", "append_offset"), needs_folder=True),
 )
 

@@ -48,6 +48,34 @@ def records(golden: Path) -> list[bytes]:
     return found
 
 
+def timers(golden: Path) -> list[bytes]:
+    """Return records of the timer topic."""
+    found = []
+    with tarfile.open(golden / "timer" / "store-pending-running.tar.xz") as tar:
+        for member in tar:
+            file = tar.extractfile(member) if "commitlog/" in member.name and member.isfile() else None
+            if file is not None:
+                found += [record for record in _records(file.read()) if b"TIMER_OUT_MS" in record]
+    return found
+
+
+def send_backs(golden: Path) -> list[bytes]:
+    """Return requests 36, each with its length in front and a record behind."""
+    from ringmq.remoting.codes import RequestCode
+    from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
+
+    fields = {"offset": "900", "group": "G", "delayLevel": "0", "unitMode": "false", "maxReconsumeTimes": "16"}
+    requests = [
+        encode_frame(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields, serialize_type=kind))
+        for kind in SerializeType
+    ]
+    found = records(golden)[::7]
+    return [
+        struct.pack("=I", len(request)) + request + record
+        for request, record in ((requests[number % len(requests)], record) for number, record in enumerate(found))
+    ]
+
+
 def filters(golden: Path) -> list[bytes]:
     """Return compiled conditions, each with its length in front and the properties of a message behind."""
     from ringmq.filters.compiler import compile_filter

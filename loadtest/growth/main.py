@@ -1,9 +1,9 @@
-"""`make bench-growth`: costs of more topics, queues, connections, log, groups, slow consumers, scrapes and time.
+"""`make bench-growth`: costs of more topics, connections, log, groups, slow consumers, timers, scrapes and time.
 
     python -m ringmq.loadtest.growth --only topics,queues --rounds 1 --seconds 3
 
-The scenarios run one after another, three rounds; scrapes, backlog and soak once. Written: growth.json, growth.md,
-growth.svg.
+The scenarios run one after another, three rounds; scrapes, timers, backlog and soak once. Written: growth.json,
+growth.md, growth.svg.
 """
 
 import argparse
@@ -22,10 +22,11 @@ from ringmq.loadtest.growth.long_runs import BACKLOG, SOAK, backlog_values, soak
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import LOAD, SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES
+from ringmq.loadtest.growth.timers import QUICK, TIMERS
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import ToolError
 
-NAMES = tuple(scenario.name for scenario in (*SHORT, *SCRAPES, BACKLOG, SOAK))
+NAMES = tuple(scenario.name for scenario in (*SHORT, *SCRAPES, *TIMERS, BACKLOG, SOAK))
 QUICK_VALUES = 2  # of a scenario: the first and the last
 
 
@@ -70,6 +71,7 @@ def scenarios_of(options: argparse.Namespace, free_bytes: int) -> list[Scenario]
     filled = (
         *SHORT,
         *SCRAPES,
+        *(replace(scenario, values=QUICK[scenario.name]) if options.quick else scenario for scenario in TIMERS),
         replace(BACKLOG, values=backlog_values(free_bytes, backlog_gb)),
         replace(SOAK, values=soak_values(options.soak_seconds)),
     )
@@ -95,6 +97,7 @@ def bench_of(options: argparse.Namespace) -> Bench:
     )
     if options.quick:
         context.seconds, context.warmup_s, context.messages_max = 0.5, 0.05, 200_000
+        context.idle_seconds = 1.0
         bench.settings = {"mappedFileSizeCommitLog": 64 << 20}
         bench.soak_s = min(bench.soak_s, 5.0)
     return bench

@@ -16,6 +16,9 @@ Results = Mapping[str, Mapping[float, Sequence[Measurement]]]  # scenario -> pla
 Document = dict[str, Any]
 PANELS = (("messages_per_s", "messages per second", 1.0), ("p99", "p99 of a send, ms", 1e-3),
           ("private_mib", "private memory, MiB", 1.0))  # fmt: skip
+MORE_PANELS = (("start_s", "start after kill -9, s", 1.0), ("idle_percent", "CPU when idle, %", 1.0),
+               ("delivered_per_s", "delivered per second", 1.0))  # fmt: skip
+"""Panels that a picture has if all of its scenarios do."""
 
 
 def document(scenarios: Sequence[Scenario], results: Results, bench: Bench, *, rounds: int) -> Document:
@@ -92,13 +95,14 @@ def missed(report: Document) -> list[str]:
 
 
 def write_plots(report: Document, path: Path) -> None:
-    """Draw a column per scenario as SVG: rate, p99 and memory below each other."""
+    """Draw a column per scenario as SVG: rate, p99, memory and so on below each other."""
     pyplot = svg_pyplot()
     shown = [scenario for scenario in report["scenarios"] if scenario["points"]]
-    columns = max(1, len(shown))
-    figure, axes = pyplot.subplots(len(PANELS), columns, figsize=(3.4 * columns + 1, 7.5), squeeze=False)
+    columns, panels = max(1, len(shown)), [*PANELS, *(panel for panel in MORE_PANELS if _have_all(shown, panel[0]))]
+    size = (3.4 * columns + 1, 2.5 * len(panels))
+    figure, axes = pyplot.subplots(len(panels), columns, figsize=size, squeeze=False)
     for column, scenario in enumerate(shown):
-        for row, (metric, label, scale) in enumerate(PANELS):
+        for row, (metric, label, scale) in enumerate(panels):
             panel = axes[row][column]
             points = [(point["at"], point["summary"]["median"].get(metric)) for point in scenario["points"]]
             known = [(at, scale * value) for at, value in points if value is not None]
@@ -115,6 +119,10 @@ def write_plots(report: Document, path: Path) -> None:
         axes[-1][column].set_xlabel(scenario["axis"])
     figure.tight_layout()
     save_svg(figure, path)
+
+
+def _have_all(scenarios: Sequence[Document], metric: str) -> bool:
+    return all(metric in point["summary"]["median"] for scenario in scenarios for point in scenario["points"])
 
 
 def _ticks(places: Sequence[float]) -> list[float]:

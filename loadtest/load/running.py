@@ -121,7 +121,7 @@ class RunningBroker:
                         return line
         raise RuntimeError(f"the broker was not ready within {READY_TIMEOUT_S:.0f} s:\n{self.log_tail()}")
 
-    def log_tail(self, size_bytes: int = 4000) -> str:
+    def log_tail(self, size_bytes: int = 16_000) -> str:
         """Return the end of the broker's log."""
         return self.log_path.read_text(errors="replace")[-size_bytes:]
 

@@ -134,6 +134,11 @@ class RingmqTarget:
         """Kill everything by SIGKILL."""
         self._running.kill_all()
 
+    def start_again(self, settings: Mapping[str, str | int | bool]) -> None:
+        """Kill everything and start on the store that is left. Its port may change."""
+        self.kill()
+        self._start(settings)
+
     def close(self) -> None:
         """End everything and remove the store."""
         self._running.close()

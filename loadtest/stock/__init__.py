@@ -2,6 +2,7 @@
 
 from ringmq.loadtest.stock.java import (
     StockError,
+    client_classpath,
     compile_java,
     java_command,
     mqadmin_command,
@@ -13,6 +14,7 @@ from ringmq.loadtest.stock.server import StockServer, start_broker, start_namesr
 __all__ = [
     "StockError",
     "StockServer",
+    "client_classpath",
     "compile_java",
     "free_broker_port",
     "free_port",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 POM = Path(__file__).with_name("pom.xml")
+CLIENT_POM = Path(__file__).with_name("client-pom.xml")
 LOGBACK = Path(__file__).with_name("logback.xml")
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:2.8:build-classpath"
 MAVEN_TIMEOUT_S = 900
@@ -36,29 +37,38 @@ def cache_dir() -> Path:
 
 def stock_classpath() -> str:
     """Return the class path of stock 5.3.3, resolved through Maven once, then read from the cache."""
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
-    cached = cache_dir() / f"stock-{digest}.classpath"
+    return _classpath(POM, "stock")
+
+
+def client_classpath(version: str) -> str:
+    """Return the class path of the released Java client `version`, for example "4.9.8", cached as stock's is."""
+    return _classpath(CLIENT_POM, f"client-{version}", f"-Drocketmq.version={version}")
+
+
+def _classpath(pom: Path, name: str, *options: str) -> str:
+    digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    cached = cache_dir() / f"{name}-{digest}.classpath"
     with (cache_dir() / "stock.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if cached.exists():
             text = cached.read_text().strip()
             if all(Path(jar).exists() for jar in text.split(":")):
                 return text
-        return _resolve(cached)
+        return _resolve(pom, cached, options)
 
 
-def _resolve(cached: Path) -> str:
+def _resolve(pom: Path, cached: Path, options: Sequence[str]) -> str:
     if shutil.which("mvn") is None:
         raise StockError("Maven (`mvn`) is not on PATH; it fetches stock RocketMQ for the comparison")
     part = cached.with_suffix(".part")
     # Maven may write beside the pom, so it works on a copy.
     work = cache_dir() / "maven"
     work.mkdir(exist_ok=True)
-    shutil.copy(POM, work / "pom.xml")
-    command = ["mvn", "-q", "-B", CLASSPATH_GOAL, f"-Dmdep.outputFile={part}"]
+    shutil.copy(pom, work / "pom.xml")
+    command = ["mvn", "-q", "-B", CLASSPATH_GOAL, f"-Dmdep.outputFile={part}", *options]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S)
     if done.returncode != 0 or not part.exists():
-        raise StockError(f"Maven could not resolve {POM.name}:\n{(done.stdout + done.stderr)[-2000:]}")
+        raise StockError(f"Maven could not resolve {pom.name}:\n{(done.stdout + done.stderr)[-2000:]}")
     part.rename(cached)
     return cached.read_text().strip()
 
@@ -70,17 +80,19 @@ def java_command(
     heap_mb: int = 256,
     jvm: Sequence[str] = (),
     classpath: Sequence[str | Path] = (),
+    client_version: str | None = None,
 ) -> list[str]:
     """Return the command line that runs class `main` with stock RocketMQ on the class path.
 
     `home` becomes user.home and receives every log, so nothing is written outside of it. The process sends the binary
-    header. `classpath` entries come first.
+    header. `classpath` entries come first. `client_version` names a released client in place of stock 5.3.3.
     """
     java = shutil.which("java")
     if java is None:
         raise StockError("`java` is not on PATH; stock RocketMQ needs a Java runtime (17 is tested)")
     home.mkdir(parents=True, exist_ok=True)
-    entries = [str(p) for p in classpath] + [stock_classpath()]
+    rocketmq = client_classpath(client_version) if client_version else stock_classpath()
+    entries = [*map(str, classpath), rocketmq]
     return [
         java,
         f"-Xms{heap_mb}m",

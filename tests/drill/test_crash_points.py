@@ -34,7 +34,7 @@ NAME_BYTES = 64
 HIT_TIMEOUT_S = 60.0
 ROLES = (
     lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ,
-    lib.RMQ_ROLE_DELAY, lib.RMQ_ROLE_SERVICES,
+    lib.RMQ_ROLE_DELAY, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_TRANSACTIONS, lib.RMQ_ROLE_TIMER,
 )  # fmt: skip
 # What this load cannot reach, and where it is hit instead.
 ELSEWHERE = {
@@ -203,6 +203,7 @@ def led_through(points: list[str], drill: CrashDrill) -> None:
     assert report.acknowledged > 100
     assert report.delayed > 100
     assert report.sent_back > 5
+    assert report.ended > 5
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])

@@ -24,7 +24,7 @@ SETTINGS = {
     "messageDelayLevel": "4s",
 }
 COUNT, LARGE = 50, 60_000
-WAITS, GOES_ON = "ringmq: delay: waits: write refuses its records", "ringmq: delay: publishes again after"
+WAITS, GOES_ON = " delay waits: write refuses its records", " delay publishes again after"
 
 
 def test_delivery_waits_for_room(tmp_path: Path) -> None:

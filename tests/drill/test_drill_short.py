@@ -21,8 +21,11 @@ def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -
     assert report.acknowledged > 100
     assert report.read > 100
     assert report.delayed > 100
+    assert report.timers > 100
     assert report.sent_back > 5
     assert report.ordered > 5
+    assert report.ended > 5
+    assert report.filtered > 10
 
 
 def test_the_same_seed_plans_the_same_faults() -> None:

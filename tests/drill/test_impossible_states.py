@@ -87,11 +87,11 @@ def plant_verdict(plane: Plane) -> None:
 HEALING: dict[str, tuple[int, Callable[[Plane], None], Callable[[Plane], None], str]] = {
     "an arrival of a queue that is none": (
         lib.RMQ_ROLE_READ, plant_arrival, lambda plane: None,
-        r"worker read-0: broken invariant, reader_park.c:\d+: not slot < r->header->tables.queue_capacity",
+        r"CRITICAL read-0 broken invariant, reader_park.c:\d+: not slot < r->header->tables.queue_capacity",
     ),
     "requests beyond their ring": (
         lib.RMQ_ROLE_WRITE, lambda plane: _add(plane, 1 << 40), lambda plane: _add(plane, -(1 << 40)),
-        r"worker write: broken invariant, ring.h:\d+: not waiting <= r->capacity",
+        r"CRITICAL write broken invariant, ring.h:\d+: not waiting <= r->capacity",
     ),
 }  # fmt: skip
 """(role, what breaks it, what mends it as its writer would, its line)."""

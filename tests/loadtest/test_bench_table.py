@@ -91,6 +91,7 @@ def test_the_table_holds_the_promised_rows() -> None:
         ("pull-sql", "messages_per_s"): ">=5x stock",
         ("transaction", "messages_per_s"): ">=5x stock",
         ("transaction", "cpu_us_per_pair"): "<=0.2x stock",
+        ("send-backs", "messages_per_s"): ">=3x stock",
         ("open-loop", "p99_9"): "<=0.1x stock",
         ("open-loop", "max"): "<=0.1x stock",
         ("delay-sends", "to_plain"): ">=0.8",
@@ -102,6 +103,20 @@ def test_the_table_holds_the_promised_rows() -> None:
         ("delay-beside", "send_ratio"): ">=0.95",
         ("delay-beside", "pull_ratio"): ">=0.95",
         ("delay-beside", "total_mib"): "<=250",
+        ("timer-accept", "to_plain"): ">=0.7",
+        ("timer-accept", "messages_per_s"): ">=10x stock",
+        ("timer-slot", "messages_per_s"): ">=5x stock",
+        ("timer-slot", "first_ms"): "<=10",
+        ("timer-late", "above_p50_ms"): "<=2",
+        ("timer-late", "above_p99_ms"): "<=10",
+        ("timer-late", "above_p99_9_ms"): "<=50",
+        ("timer-late", "early"): "<=0",
+        ("timer-beside", "send_ratio"): ">=0.7",
+        ("timer-beside", "p99_ratio"): "<=3",
+        ("timer-waiting", "accept_ratio"): ">=0.9",
+        ("timer-waiting", "total_mib"): "<=250",
+        ("timer-waiting", "idle_percent"): "<=1",
+        ("timer-waiting", "restart_s"): "<=2",
         ("java", "messages_per_s"): ">=1.3x stock",
         ("sdk-batch", "messages_per_s"): ">=100000",
         ("sdk-await", "messages_per_s"): ">=15000",
@@ -217,6 +232,18 @@ def test_a_row_of_transactions_counts_the_worker_that_it_starts(is_counted: bool
     assert asked == [64, 5000]
     assert measured.ok == is_counted
     assert measured.values.get("cpu_us_per_pair") == (750.0 if is_counted else None)
+
+
+def test_a_worker_that_the_load_starts_is_in_the_processor_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader follows the processes of the start. Of later ones, the whole time counts."""
+    found = iter(({5: "write"}, {5: "write", 6: "services"}))
+    report = {"window_s": 2.0, "watched": {"5": {"user_s": 0.5, "system_s": 0.5}}}
+    loader = SimpleNamespace(run=lambda _command, watch: dict(report) if watch == "5" else {})
+    monkeypatch.setattr(Context, "loader", lambda _context, _port: loader)
+    monkeypatch.setattr("ringmq.loadtest.bench.rows.cpu_seconds", lambda pids: 0.25 if pids == [6] else 99.0)
+    context = Context(cast(Any, None), Path(), [0], None)
+    target = SimpleNamespace(port=1, pids=lambda: next(found))
+    assert context.run(cast(Any, target), "send")["server_cpu"] == {"write": 0.5, "services": 0.125}
 
 
 def test_a_late_index_counts_against_ringmq_and_is_noted_for_stock() -> None:

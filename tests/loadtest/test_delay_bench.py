@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(180)
 def context(tmp_path: Path) -> Context:
     cpus = sorted(os.sched_getaffinity(0))
     made = Context(build_tools(), tmp_path, cpus, None, seconds=0.2, warmup_s=0.05, settle_ms=60_000)
-    return replace(made, delayed_messages=2000, waiting_messages=3000)
+    return replace(made, delayed_messages=2000, waiting_messages=3000, open_halves=500)
 
 
 @pytest.fixture
@@ -55,6 +55,6 @@ def test_delivery_at_once(context: Context) -> None:
 
 def test_plain_traffic_beside_waiting_messages(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delays, "ROUNDS", 1)
-    measured = delays.beside_waiting(context, "ringmq")
+    measured = delays.beside_waiting(replace(context, seconds=1.0), "ringmq")
     assert measured.ok, measured.note
     assert measured.values["send_ratio"] > 0 and measured.values["pull_ratio"] > 0

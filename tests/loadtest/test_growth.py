@@ -21,7 +21,7 @@ from ringmq.loadtest.bench.markdown import Column, markdown_table
 from ringmq.loadtest.bench.measurement import Goal, Measurement
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.growth import bench as shared
-from ringmq.loadtest.growth import long_runs
+from ringmq.loadtest.growth import long_runs, timers
 from ringmq.loadtest.growth import main as growth
 from ringmq.loadtest.growth import scrapes as scraping
 from ringmq.loadtest.growth.bench import (
@@ -48,6 +48,7 @@ from ringmq.loadtest.growth.page_reader import KEPT_BYTES, PageReader
 from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
+from ringmq.loadtest.growth.timers import QUICK, TIMERS
 from ringmq.loadtest.load.tools import build_tools
 from ringmq.store.retention import used_ratio
 
@@ -75,7 +76,7 @@ def small_bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def test_the_promised_goals_stand_at_their_points() -> None:
     goals = {
         (scenario.name, at, goal.metric): goal.text()
-        for scenario in (*SHORT, *SCRAPES, BACKLOG, SOAK)
+        for scenario in (*SHORT, *SCRAPES, *TIMERS, BACKLOG, SOAK)
         for at, some in scenario.goals.items()
         for goal in some
     }
@@ -94,12 +95,16 @@ def test_the_promised_goals_stand_at_their_points() -> None:
         ("scrapes-1", 1, "series"): ">=100000",
         ("scrapes-1", 1, "scrape_ms"): "<=200",
         ("scrapes-1", 1, "p99_ratio"): "<=1.1",
+        ("timers", 1e7, "kept"): ">=0.9",
+        ("timers", 1e7, "private_mib"): "<=238",
+        ("timers", 1e7, "start_s"): "<=2",
+        ("timers", 1e7, "idle_percent"): "<=1",
         ("soak", LAST, "grown_mib"): "<=8",
         ("soak", LAST, "p99_9_ratio"): "<=1.25",
         ("soak", LAST, "errors"): "<=0",
         ("soak", LAST, "lost"): "<=0",
     }
-    for scenario in SHORT:
+    for scenario in (*SHORT, *TIMERS):
         assert set(scenario.goals) <= set(scenario.values), scenario.name
 
 
@@ -320,6 +325,17 @@ def test_scrapes_beside_sends(scenario: Scenario, small_bench: Bench, monkeypatc
     shown = {column.name for column in scenario.columns} - {"kept"}
     assert shown <= set(beside.measurement.values)
     assert beside.measurement.values["series"] > 6 * 3 * 5
+
+
+def test_timers_wait_beside_sends_of_others(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "LEAD_S", 3.0)
+    monkeypatch.setattr(timers, "SETTLE_MAX_S", 0.0)
+    bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.1))
+    (_, topics) = TIMERS
+    (point,) = topics.run(bench, (3,))
+    assert point.measurement.ok, point.measurement.note
+    assert {column.name for column in topics.columns} - {"kept"} <= set(point.measurement.values)
+    assert set(QUICK) == {scenario.name for scenario in TIMERS}
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame, encode_frame
 from ringmq.remoting.properties import decode_properties
+from tests.store.copy_kit import stored
 
 SEQUENCE = "000000000ABC"  # the number that `ringmq-load frame` gives its first message
 PROPERTIES = re.compile(
@@ -93,6 +94,12 @@ def test_batch_frame_numbers_its_messages(tools: Tools, size: int) -> None:
         assert len(element.body) == size
         assert element.body.startswith(sequence.encode())
     assert crc_sum == sum(zlib.crc32(element.body) for element in elements)
+
+
+def test_messages_of_a_batch_have_tags_by_turns(tools: Tools) -> None:
+    command, _ = frame(tools, "--batch", "20", "--tags", "10")
+    tags = [decode_properties(element.properties.decode())["TAGS"] for element in decode_batch(command.body)]
+    assert tags == [f"Tag{number % 10}" for number in range(20)]
 
 
 def test_frame_is_the_one_our_codec_writes(tools: Tools) -> None:
@@ -217,12 +224,12 @@ def test_idle_connections_stay_open(tools: Tools, ceiling: CeilingServer) -> Non
     assert (report["ok"], report["connected"], report["still_open"]) == (True, 100, 100)
 
 
-def answering(answer: Callable[[RemotingCommand], bytes]) -> tuple[int, threading.Thread]:
-    """A server for one connection that answers each frame with `answer(request)`; its port."""
+def answering(answer: Callable[[RemotingCommand], bytes], connections: int = 1) -> tuple[int, threading.Thread]:
+    """A server for so many connections that answers each frame with `answer(request)`; its port."""
     listener = socket.create_server(("127.0.0.1", 0))
 
-    def serve() -> None:
-        with listener, listener.accept()[0] as sock, sock.makefile("rb") as stream:
+    def serve(sock: socket.socket) -> None:
+        with sock, sock.makefile("rb") as stream:
             while head := stream.read(4):
                 (length,) = struct.unpack(">i", head)
                 reply = answer(decode_frame(head + stream.read(length)))
@@ -230,7 +237,16 @@ def answering(answer: Callable[[RemotingCommand], bytes]) -> tuple[int, threadin
                     return
                 sock.sendall(reply)
 
-    thread = threading.Thread(target=serve, daemon=True)
+    def accept() -> None:
+        with listener:
+            served: list[threading.Thread] = []
+            for _ in range(connections):
+                served.append(threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True))
+                served[-1].start()
+        for one in served:
+            one.join()
+
+    thread = threading.Thread(target=accept, daemon=True)
     thread.start()
     return int(listener.getsockname()[1]), thread
 
@@ -313,6 +329,33 @@ def test_each_half_is_committed_once_at_its_place(tools: Tools, kind: SerializeT
     for fields in ended:
         assert (fields["tranStateTableOffset"], fields["commitLogOffset"]) == halves[fields["msgId"]]
         assert (fields["commitOrRollback"], fields["producerGroup"]) == ("8", "load_group")
+
+
+def test_each_message_of_the_topic_is_sent_back_once(tools: Tools) -> None:
+    bodies = [b"%016d" % number for number in range(100)]
+    records = [
+        stored(body=body, queue_offset=number, physical_offset=1000 + number, properties=b"a\x01b\x02")
+        for number, body in enumerate(bodies)
+    ]
+    named: list[tuple[str, ...]] = []
+
+    def answer(request: RemotingCommand) -> bytes:
+        fields = request.ext_fields
+        ext, body = {"offset": "100"}, b""
+        if request.code == RequestCode.GET_MIN_OFFSET:
+            ext = {"offset": "0"}
+        elif request.code == RequestCode.PULL_MESSAGE:
+            at = int(fields["queueOffset"])
+            body = b"".join(records[at : at + 32])
+        elif request.code == RequestCode.CONSUMER_SEND_MSG_BACK:
+            named.append((fields["offset"], fields["group"], fields["delayLevel"], fields["originTopic"]))
+        return encode_frame(RemotingCommand.response_to(request, 0, None, ext, body))
+
+    port, _ = answering(answer, connections=3)
+    report = Loader(tools, port).run("send-back", topic="T", queues=1, group="G", depth=8)
+    assert report["ok"] and report["acked"] == 100, report
+    assert report["acked_crc_sum"] == sum(map(zlib.crc32, bodies))
+    assert sorted(named) == [(str(1000 + number), "G", "0", "T") for number in range(100)]
 
 
 def test_a_half_without_a_place_is_a_bad_answer(tools: Tools) -> None:

@@ -150,9 +150,10 @@ static uint32_t make_input(uint8_t *frame)
 static void put_answers(const struct rmq_ext_entry *e)
 {
     static const struct rmq_answer_broker broker = {.region = "r\"", .host_hex = "0000000000000000", .region_length = 2,
-                                                  .host_hex_length = 16};
+                                                  .host_hex_length = 16, .name = "b", .name_length = 1};
     struct rmq_send_answer a = {.head = {.remark = (const char *)e->value, .remark_length = e->value_length, .serialise = e->escaped},
-                                .broker = &broker, .uniq_key = e->value, .uniq_key_length = e->value_length};
+                                .broker = &broker, .uniq_key = e->value, .uniq_key_length = e->value_length,
+                                .recall_topic = e->escaped ? "T" : NULL, .recall_topic_length = 1, .recall_ms = INT64_MAX};
     size_t bound = rmq_send_answer_bound(&a);
     uint8_t *to = malloc(bound);
     fuzz_must(rmq_send_answer_put(to, &a) <= bound, "an answer keeps its bound");

@@ -153,6 +153,7 @@ void check_read_back(struct check *k, const struct check_plan *plan, const uint6
         .json = plan->json,
         .kind = PULL_READ_ALL,
         .subscription_in_pull = 1,
+        .keep = plan->keep,
     };
     uint32_t lanes = lanes_count(&plan->lanes);
     memcpy(p->min, min, lanes * sizeof *min);

@@ -27,6 +27,7 @@ struct check_plan {
     uint32_t keys; /* how many KEYS to look up */
     double settle_ms; /* how long after the last answer everything may take */
     int read_back;
+    struct send_back_scenario *keep; /* gets what is read back; NULL = nobody */
 };
 
 /* Checks what `sent` acknowledged; `before` must hold the maxima of before the run. */

@@ -18,6 +18,7 @@ enum { FILES_BESIDE = 32 }; /* that a run needs beside its connections */
 
 static struct transaction_scenario transactions;
 static struct send_scenario *const sending = &transactions.send; /* of all runs that send */
+static struct send_back_scenario backs;
 static struct pull_scenario pulling;
 static struct engine_result result;
 static struct check check;
@@ -83,7 +84,8 @@ static struct message_plan message_plan_of(const struct options *o)
 {
     return (struct message_plan){
         .lanes = lanes_of(o), .broker_name = o->broker_name, .group = o->group, .run_id = o->run_id,
-        .body_size = o->size, .batch = o->batch, .delay_level = o->delay_level, .json = o->json, .half = is_transaction(o),
+        .body_size = o->size, .batch = o->batch, .delay_level = o->delay_level, .timer_delay_ms = o->timer_delay_ms,
+        .deliver_ms = o->deliver_ms, .tags = o->tags, .json = o->json, .half = o->half || is_transaction(o),
     };
 }
 
@@ -173,8 +175,8 @@ static int run_pull(const struct options *o)
     struct control control = {.fd = -1};
     pulling = (struct pull_scenario){
         .lanes = lanes_of(o), .group = o->group, .max_messages = o->count, .json = o->json,
-        .subscription_in_pull = o->subscription_in_pull || o->topics > 1 || o->expression, /* the heartbeat names one topic */
-        .expression = o->expression,
+        .subscription_in_pull = o->subscription_in_pull || o->topics > 1 || o->expression || o->tag, /* the heartbeat names one topic */
+        .expression = o->expression, .tag = o->tag,
     };
     int rc = prepare_pull(o, &control);
     if (rc != 0)
@@ -218,6 +220,55 @@ static int run_consume(const struct options *o)
     printf("\"read\":%llu,\"read_crc_sum\":%llu,\"wrong_crc\":%llu,\"wrong_offset\":%llu,\"read_s\":%.6f,\"ok\":%s}\n",
            (unsigned long long)pulling.read, (unsigned long long)pulling.crc_sum, (unsigned long long)pulling.wrong_crc,
            (unsigned long long)pulling.wrong_offset, window_s, ok ? "true" : "false");
+    return ok ? 0 : 2;
+}
+
+/* Learns where the messages of the topic are, and makes the group. */
+static int prepare_send_back(const struct options *o, struct control *control)
+{
+    static uint64_t min[LANES_MAX], max[LANES_MAX];
+    struct check_plan plan = check_plan_of(o);
+    uint64_t messages = 0;
+    int rc = control_open(control, o->host, (int)o->port, o->json);
+    if (rc == 0)
+        rc = control_heartbeat(control, o->group, o->topic);
+    if (rc == 0)
+        rc = check_offsets(control, CODE_MIN_OFFSET, &plan.lanes, min);
+    if (rc == 0)
+        rc = check_offsets(control, CODE_MAX_OFFSET, &plan.lanes, max);
+    if (rc != 0)
+        return rc;
+    for (uint32_t q = 0; q < lanes_count(&plan.lanes); q++)
+        messages += max[q] - min[q];
+    backs = (struct send_back_scenario){.group = o->group, .topic = o->topic, .broker_name = o->broker_name, .json = o->json};
+    rc = send_back_init(&backs, messages ? messages : 1);
+    if (rc != 0)
+        return rc;
+    plan.keep = &backs;
+    check_read_back(&check, &plan, min, max);
+    return backs.count == messages && messages ? 0 : -ENODATA;
+}
+
+static int run_send_back(const struct options *o)
+{
+    struct scenario scenario;
+    struct control control = {.fd = -1};
+    int rc = prepare_send_back(o, &control);
+    if (rc != 0)
+        return fail("prepare the send-backs", rc, rc < 0 ? check.trouble : control.remark);
+    send_back_begin(&backs, &scenario);
+    struct engine_config config = config_of(o);
+    rc = engine_run(&config, &scenario, &result);
+    if (rc < 0)
+        return fail("run", rc, result.trouble);
+    int ok = report_clean(&result);
+    print_head(o);
+    report_run(stdout, &result);
+    report_watch(stdout, &watched);
+    printf("\"acked\":%llu,\"acked_crc_sum\":%llu,\"ok\":%s}\n", (unsigned long long)backs.acked,
+           (unsigned long long)backs.acked_crc_sum, ok ? "true" : "false");
+    control_close(&control);
+    send_back_free(&backs);
     return ok ? 0 : 2;
 }
 
@@ -365,6 +416,8 @@ int main(int argc, char **argv)
         return run_send(&o);
     if (strcmp(o.command, "pull") == 0)
         return run_pull(&o);
+    if (strcmp(o.command, "send-back") == 0)
+        return run_send_back(&o);
     if (strcmp(o.command, "consume") == 0)
         return run_consume(&o);
     if (strcmp(o.command, "idle") == 0)

@@ -1,6 +1,7 @@
 #include "message.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,15 +32,22 @@ static void fill_body(char *body, uint32_t size)
 }
 
 /* UNIQ_KEY has Java's 32 digits: address, process, 8 digits of the run (Java: class loader), sequence (time, counter). */
-static int properties_text(char *out, const struct message_plan *plan, int with_keys)
+static int properties_text(char *out, const struct message_plan *plan, int with_keys, uint32_t element)
 {
     if (!with_keys)
         return sprintf(out, "UNIQ_KEY\x01" "7F0000FE%04X%08X%s\x02WAIT\x01true\x02", getpid() & 0xffff, plan->run_id,
                        SEQUENCE_MARK);
-    int length = sprintf(out, "KEYS\x01K%08X-%s\x02UNIQ_KEY\x01" "7F000001%04X%08X%s\x02WAIT\x01true\x02TAGS\x01TagA\x02",
-                         plan->run_id, SEQUENCE_MARK, getpid() & 0xffff, plan->run_id, SEQUENCE_MARK);
+    char tag[12] = "A";
+    if (plan->tags)
+        snprintf(tag, sizeof tag, "%u", element % plan->tags);
+    int length = sprintf(out, "KEYS\x01K%08X-%s\x02UNIQ_KEY\x01" "7F000001%04X%08X%s\x02WAIT\x01true\x02TAGS\x01Tag%s\x02",
+                         plan->run_id, SEQUENCE_MARK, getpid() & 0xffff, plan->run_id, SEQUENCE_MARK, tag);
     if (plan->delay_level)
         length += sprintf(out + length, "DELAY\x01%u\x02", plan->delay_level);
+    if (plan->timer_delay_ms)
+        length += sprintf(out + length, "TIMER_DELAY_MS\x01%u\x02", plan->timer_delay_ms);
+    if (plan->deliver_ms)
+        length += sprintf(out + length, "TIMER_DELIVER_MS\x01%" PRIu64 "\x02", plan->deliver_ms);
     return length + (plan->half ? sprintf(out + length, "TRAN_MSG\x01true\x02PGROUP\x01%s\x02", plan->group) : 0);
 }
 
@@ -53,7 +61,7 @@ static size_t frame_body(const struct message_plan *plan, uint8_t *out)
     uint8_t *p = out;
     for (uint32_t i = 0; i < plan->batch; i++) {
         char properties[PROPERTIES_MAX];
-        uint32_t len = (uint32_t)properties_text(properties, plan, 1);
+        uint32_t len = (uint32_t)properties_text(properties, plan, 1, i);
         put32(p, 22 + plan->body_size + len);
         memset(p + 4, 0, 12);
         put32(p + 16, plan->body_size);
@@ -93,7 +101,7 @@ static int build_template(struct template *t, const struct message_plan *plan, u
                           size_t body_len)
 {
     char properties[PROPERTIES_MAX], topic[TOPIC_ROOM], queue_text[12], queues_text[12];
-    properties_text(properties, plan, plan->batch == 1);
+    properties_text(properties, plan, plan->batch == 1, 0);
     snprintf(queue_text, sizeof queue_text, "%u", lane_queue(&plan->lanes, lane));
     snprintf(queues_text, sizeof queues_text, "%u", plan->lanes.queues);
     /* Names and order as the Java client sends them. */

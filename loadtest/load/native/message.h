@@ -21,6 +21,9 @@ struct message_plan {
     uint32_t batch; /* messages per frame; 1 sends code 310, more send code 320 */
     int half; /* half messages of transactions */
     uint32_t delay_level; /* of single messages; 0: none */
+    uint32_t timer_delay_ms; /* of single messages: their time from when the broker stores them; 0: none */
+    uint64_t deliver_ms; /* of single messages: their time since 1970; 0: none */
+    uint32_t tags; /* the messages of a batch have the tags Tag0, Tag1, ... by turns; 0: all have TagA */
     int json;
 };
 

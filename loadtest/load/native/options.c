@@ -16,6 +16,7 @@ const char OPTIONS_HELP[] =
     "  send     single messages, code 310\n"
     "  batch    --batch messages in one frame, code 320\n"
     "  transaction  half messages, each committed by code 37; a pair counts when the commit is answered\n"
+    "  send-back  each message of the topic once, code 36, as a consumer of the group that failed\n"
     "  pull     --count messages a pull, code 11, over and over\n"
     "  consume  pulls everything as it comes, until nothing has come for --idle-ms\n"
     "  idle     connections that say nothing\n"
@@ -33,7 +34,11 @@ const char OPTIONS_HELP[] =
     "  --rate 0                         messages/s (consume: pulls/s) of an open loop; latency counts from the intended time\n"
     "  --burst-us 0                     of that loop: what is due within so many us of each other is due together, when they begin\n"
     "  --size 200 --batch 32 --count 32 bytes of a body, messages of a batch, messages of a pull\n"
+    "  --tags 0                         batch: its messages have the tags Tag0, Tag1, ... by turns; 0: TagA\n"
     "  --delay-level 0                  send: messages wait for this level's time\n"
+    "  --timer-delay-ms 0 | --deliver-ms 0\n"
+    "                                   send: messages wait so long, or for this time since 1970\n"
+    "  --half                           send: half messages, whose transactions stay open\n"
     "  --seconds 5 | --messages N       length of the measured part\n"
     "  --warmup 0 --drain 10            seconds before it, seconds to wait for late answers\n"
     "  --interval S                     also report every S seconds of it by themselves\n"
@@ -42,7 +47,7 @@ const char OPTIONS_HELP[] =
     "                                   after sending: queue maxima, index, and everything read back\n"
     "  --json                           JSON headers instead of binary ones\n"
     "  --subscription-in-pull           instead of a heartbeat before the pulls\n"
-    "  --expression SQL92               pull: messages that match; a range has 20 times as many as an answer\n"
+    "  --expression SQL92 | --tag TAG   pull: messages that match; a range has 20 times as many as an answer\n"
     "  --idle-ms 3000                   consume: the end\n"
     "  --groups 1 --commit              consume: several groups GROUP-0, GROUP-1, ..., each reads everything; pulls commit offsets\n"
     "  --assume N                       pull without asking first: every queue holds offsets 0 .. N - 1\n"
@@ -67,6 +72,7 @@ static const struct known known[] = {
     {"--group", TEXT, AT(group), 0, 0},
     {"--broker-name", TEXT, AT(broker_name), 0, 0},
     {"--expression", TEXT, AT(expression), 0, 0},
+    {"--tag", TEXT, AT(tag), 0, 0},
     {"--watch", TEXT, AT(watch), 0, 0},
     {"--port", WHOLE, AT(port), 1, 65535},
     {"--topics", WHOLE, AT(topics), 1, LANES_MAX},
@@ -79,7 +85,10 @@ static const struct known known[] = {
     {"--batch", WHOLE, AT(batch), 1, 8192},
     {"--count", WHOLE, AT(count), 1, 1024},
     {"--check-keys", WHOLE, AT(keys), 0, 1000000},
+    {"--tags", WHOLE, AT(tags), 0, 8192},
     {"--delay-level", WHOLE, AT(delay_level), 0, 50},
+    {"--timer-delay-ms", WHOLE, AT(timer_delay_ms), 0, 4294967295.0},
+    {"--deliver-ms", REAL, AT(deliver_ms), 0, 1e15},
     {"--run-id", HEX, AT(run_id), 0, 4294967295.0},
     {"--messages", REAL, AT(messages), 1, 1e12},
     {"--assume", REAL, AT(assume), 1, 1e12},
@@ -94,6 +103,7 @@ static const struct known known[] = {
     {"--pin", WHOLE, AT(pin), 0, 1023},
     {"--slice-us", WHOLE, AT(slice_us), 0, 100000},
     {"--json", FLAG, AT(json), 0, 0},
+    {"--half", FLAG, AT(half), 0, 0},
     {"--create", FLAG, AT(create), 0, 0},
     {"--check", FLAG, AT(check), 0, 0},
     {"--commit", FLAG, AT(commit), 0, 0},
@@ -125,7 +135,7 @@ static int set(struct options *o, const struct known *k, const char *text)
         fprintf(stderr, "ringmq-load: %s %s: a number from %.0f to %.0f is needed\n", k->name, text, k->min, k->max);
         return -1;
     }
-    if (k->at == AT(messages) || k->at == AT(assume))
+    if (k->at == AT(messages) || k->at == AT(assume) || k->at == AT(deliver_ms))
         *(uint64_t *)field = (uint64_t)value;
     else if (k->kind == REAL)
         *(double *)field = value;
@@ -172,8 +182,13 @@ int options_parse(struct options *o, int argc, char **argv)
         fprintf(stderr, "ringmq-load: --burst-us %u needs --rate: without one nothing is due at a time\n", o->burst_us);
         return -1;
     }
-    if (o->delay_level && strcmp(o->command, "send") != 0 && strcmp(o->command, "frame") != 0) {
-        fprintf(stderr, "ringmq-load: --delay-level %u: only send delays\n", o->delay_level);
+    int has_time = o->timer_delay_ms || o->deliver_ms;
+    if ((o->delay_level || has_time) && strcmp(o->command, "send") != 0 && strcmp(o->command, "frame") != 0) {
+        fprintf(stderr, "ringmq-load: %s: only send delays\n", has_time ? "--timer-delay-ms, --deliver-ms" : "--delay-level");
+        return -1;
+    }
+    if (o->half && strcmp(o->command, "send") != 0) {
+        fprintf(stderr, "ringmq-load: --half: only send leaves half messages open\n");
         return -1;
     }
     if (o->seconds < 0 && strcmp(o->command, "consume") == 0)

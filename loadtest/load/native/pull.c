@@ -33,7 +33,7 @@ static int choose_any(struct pull_scenario *p, struct slot *slot)
 {
     for (uint32_t tries = 0; tries < pull_lanes(p); tries++) {
         uint32_t q = p->turn++ % pull_lanes(p);
-        uint32_t range = p->max_messages * (p->expression ? FILTER_RANGE : 1);
+        uint32_t range = p->max_messages * (p->expression || p->tag ? FILTER_RANGE : 1);
         if (p->max[q] - p->min[q] < range)
             continue;
         if (p->next[q] + range > p->max[q])
@@ -81,7 +81,7 @@ static uint32_t pull_write(void *self, uint32_t connection, struct slot *slot, u
         {"consumerGroup", group_of(p, slot->lane, group)}, {"topic", lane_topic(&p->lanes, lane, topic)}, {"queueId", queue}, {"queueOffset", offset},
         {"maxMsgNums", count}, {"sysFlag", flag}, {"commitOffset", p->commit ? offset : "0"}, {"suspendTimeoutMillis", p->kind == PULL_FOLLOW ? "1000" : "15000"},
         {"subVersion", "1"}, {"expressionType", p->expression ? "SQL92" : "TAG"}, {"maxMsgBytes", "262144"},
-        {"subscription", p->expression ? p->expression : p->subscription_in_pull ? "*" : ""},
+        {"subscription", p->expression ? p->expression : p->tag ? p->tag : p->subscription_in_pull ? "*" : ""},
     };
     struct request r = {
         .code = CODE_PULL_MESSAGE, .opaque = slot->opaque, .ext = ext, .ext_count = sizeof ext / sizeof *ext};
@@ -103,6 +103,8 @@ static int read_back(struct pull_scenario *p, const struct slot *slot, const str
         if (record.queue_offset != slot->tag + (uint64_t)count || record.queue_id != lane_queue(&p->lanes, lane_of(p, slot->lane)))
             p->wrong_offset++;
         p->crc_sum += crc;
+        if (p->keep != NULL)
+            send_back_keep(p->keep, record.physical_offset, crc);
         count++;
     }
     p->read += (uint64_t)count;

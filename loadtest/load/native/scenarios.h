@@ -45,6 +45,28 @@ struct transaction_scenario {
 int transaction_init(struct transaction_scenario *t, const struct message_plan *plan, uint32_t requests, struct scenario *out);
 void transaction_free(struct transaction_scenario *t);
 
+/* A stored message that is to be sent back: its place in the log, and the CRC-32 of its body. */
+struct send_back_source {
+    uint64_t position;
+    uint32_t crc;
+};
+
+/* Sends each message of a topic back once (36), as a consumer of `group` that failed. */
+struct send_back_scenario {
+    const char *group, *topic, *broker_name;
+    int json;
+    struct send_back_source *sources;
+    uint64_t room, count, next;
+    uint64_t acked, acked_crc_sum; /* answered with success; sum of their bodies' CRC-32, modulo 2^64 */
+};
+
+/* Room for this many messages. 0 or -ENOMEM. */
+int send_back_init(struct send_back_scenario *s, uint64_t room);
+/* Adds a message, while there is room. */
+void send_back_keep(struct send_back_scenario *s, uint64_t position, uint32_t crc);
+void send_back_begin(struct send_back_scenario *s, struct scenario *out);
+void send_back_free(struct send_back_scenario *s);
+
 enum pull_kind {
     PULL_FULL_SPEED,
     PULL_READ_ALL, /* each queue once from its minimum to its maximum */
@@ -60,7 +82,8 @@ struct pull_scenario {
     uint64_t idle_ns;
     int subscription_in_pull; /* else a heartbeat must have announced the subscription */
     uint32_t groups; /* of PULL_FOLLOW, each reads everything; 0 counts as 1 */
-    const char *expression; /* SQL92, of PULL_FULL_SPEED; NULL = everything */
+    struct send_back_scenario *keep; /* of PULL_READ_ALL: gets what was read; NULL = nobody */
+    const char *expression, *tag; /* SQL92 or a tag, of PULL_FULL_SPEED; NULL = everything */
     int commit; /* pulls commit what was read before */
     uint64_t min[LANES_MAX], max[LANES_MAX], next[LANES_MAX]; /* by group, then lane */
     int in_flight[LANES_MAX];

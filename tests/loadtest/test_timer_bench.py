@@ -1,0 +1,56 @@
+"""The rows of timer messages run at small sizes, and count what they claim."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from ringmq.loadtest.bench import timers
+from ringmq.loadtest.bench.rows import RATE, Context
+from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.load.tools import build_tools
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, RingmqTarget]]:
+    cpus = sorted(os.sched_getaffinity(0))
+    made = Context(build_tools(), tmp_path_factory.mktemp("timers"), cpus, None, seconds=0.2, warmup_s=0.05)
+    context = replace(made, timer_messages=3000, settle_ms=60_000)
+    running = RingmqTarget(context.folder / "ringmq", {}, context.cpus)
+    try:
+        yield context, running
+    finally:
+        running.close()
+
+
+def test_sends(target: tuple[Context, RingmqTarget]) -> None:
+    measured = timers.accepted(*target)
+    assert measured.ok, measured.note
+    assert measured.values[RATE] > 0 and measured.values["to_plain"] > 0
+
+
+def test_a_full_slot(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "LEAD_S", {"ringmq": 2.0})
+    monkeypatch.setattr(timers, "SLOTS_LEAD_S", 2.0)
+    monkeypatch.setattr(timers, "SLOTS", 2)
+    measured = timers.full_slot(*target)
+    assert measured.ok, measured.note
+    assert measured.values[RATE] > 0 and measured.values["first_max_ms"] >= measured.values["first_ms"] >= 0
+
+
+def test_lateness(target: tuple[Context, RingmqTarget]) -> None:
+    measured = timers.lateness(*target)
+    assert measured.ok, measured.note
+    assert measured.values["early"] == 0
+    assert measured.values["p99_9_ms"] >= measured.values["p50_ms"] >= 0
+
+
+def test_plain_sends_beside_a_delivery(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timers, "LEAD_S", {"ringmq": 4.0})
+    monkeypatch.setattr(timers, "ROUNDS", 1)
+    measured = timers.beside_delivery(*target)
+    assert measured.values["send_ratio"] > 0 and measured.values["p99_ratio"] > 0
+    assert measured.ok or "were delivered when the sends ended" in measured.note
