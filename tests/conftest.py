@@ -1,12 +1,13 @@
 """Servers that tests of several folders share (`tests/server_pool.py`), and how the suite is spread over workers.
 
-`make test` runs two workers of pytest-xdist: a file goes to one of them, the folders that share servers go to one of
+`make test` runs three workers of pytest-xdist: a file goes to one of them, the folders that share servers go to one of
 them together, and what takes longest begins first.
 """
 
 import contextlib
+import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,34 @@ POOL = pytest.StashKey["ServerPool"]()
 LOG_TAIL_BYTES = 3000
 LOGS_SHOWN = 4
 TICK_S = 0.02
+
+
+class LogLines(logging.Handler):
+    """Keeps the texts of log lines."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(logging.Formatter().format(record))
+
+
+@pytest.fixture
+def log_text() -> Iterator[Callable[[], str]]:
+    """The lines that this process has logged since the last call, without time, level and worker."""
+    lines, logger = LogLines(), logging.getLogger("ringmq")
+    level = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.DEBUG)
+
+    def taken() -> str:
+        texts, lines.texts = lines.texts, []
+        return "".join(f"{text}\n" for text in texts)
+
+    yield taken
+    logger.removeHandler(lines)
+    logger.setLevel(level)
 
 
 def group_of(path: Path) -> str:

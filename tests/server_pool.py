@@ -17,12 +17,12 @@ SETUPS: dict[str, dict[str, Any]] = {
 }
 # What both do only when told, and waits that tests need not sit out: checks of transactions.
 BOTH: dict[str, Any] = {
+    "recallMessageEnable": True,
     "enablePropertyFilter": True,
     "transactionTimeOut": 1000,
     "transactionCheckInterval": 1000,
 }
 STOCK_SETTINGS: dict[str, Any] = {
-    "recallMessageEnable": True,
     "traceTopicEnable": True,
     "messageDelayLevel": "1s 2s " + " ".join(["1s"] * 16),
 }

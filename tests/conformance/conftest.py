@@ -28,6 +28,14 @@ CLIENTS = {
     ),
 }
 
+ONE_SECOND_LEVELS = {
+    "messageDelayLevel": " ".join(["1s"] * 18),
+    "enablePropertyFilter": True,
+    "transactionTimeOut": 2000,
+    "transactionCheckInterval": 1000,
+    "transactionOpBatchInterval": 100,
+}
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--judge-stock", action="store_true", help="run the conformance tests against stock as well")
@@ -119,3 +127,9 @@ def started(shared_servers: ServerPool) -> Iterator[Callable[..., servers.Server
 def server(kind: str, shared_servers: ServerPool) -> servers.Server:
     """The shared server of the kind under test."""
     return shared_servers(kind)
+
+
+@pytest.fixture(scope="session")
+def one_second_levels(kind: str, started: Callable[..., servers.Server]) -> servers.Server:
+    """A server whose delay levels are a second each, that checks halves after two, and serves SQL92."""
+    return started(kind, "one-second-levels", settings={**servers.SMALL_FILES, **ONE_SECOND_LEVELS})

@@ -4,9 +4,13 @@ The layouts are written here again, on purpose: the comparison must not depend o
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from ringmq.remoting.codes import ResponseCode
+from tests.raw_client import RawClient
 
 MESSAGE_MAGIC = 0xDAA320A7
 MESSAGE_MAGIC_V2 = 0xDAA320AB
@@ -18,6 +22,7 @@ HEAD = struct.Struct(">IIIiiqqiq")
 INDEX_HEADER = struct.Struct(">qqqqii")
 INDEX_ENTRY = struct.Struct(">iqii")
 UNIQUE_KEY = b"UNIQ_KEY"
+OWN_VALUES = (UNIQUE_KEY, b"KEYS", b"DELAY")
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,42 @@ def parse(data: bytes, place: int) -> Record:
     assert at + 2 + length == len(data) and text.endswith(b"\x02")
     pairs = tuple(sorted(text[:-1].split(b"\x02")))
     return Record(place, len(data), head, (reconsume_times, prepared), body, topic, pairs)
+
+
+@dataclass(frozen=True)
+class MessageShape:
+    """A record without what each message has of its own: times, places, names, delays, marks of RingMQ."""
+
+    magic: int
+    queue_id: int
+    flag: int
+    sys_flag: int
+    reconsume_times: int
+    topic: bytes
+    properties: tuple[bytes, ...]
+    """Sorted: stock writes them in the order of a HashMap, RingMQ in the order in which they came."""
+
+
+def message_shape(data: bytes) -> MessageShape:
+    """Return the shape of a record. Its CRC is compared with its body."""
+    record = parse(data, 0)
+    _size, magic, crc, queue_id, flag, _queue_offset, _place, sys_flag, _born = record.head
+    assert crc == zlib.crc32(record.body) & 0x7FFFFFFF
+    pairs = [pair.split(b"\x01") for pair in record.properties]
+    kept = tuple(name + b"=" + (b"*" if name in OWN_VALUES else value) for name, value in pairs)
+    return MessageShape(magic, queue_id, flag, sys_flag, record.tail[0], record.topic, kept)
+
+
+def pulled_records(client: RawClient, topic: str) -> list[bytes]:
+    """All records of a topic's first queue, as a broker gives them."""
+    found: list[bytes] = []
+    while (answer := client.pull(topic, offset=len(found))).code == ResponseCode.SUCCESS:
+        at = 0
+        while at < len(answer.body):
+            size = int.from_bytes(answer.body[at : at + 4])
+            found.append(bytes(answer.body[at : at + size]))
+            at += size
+    return found
 
 
 def queue_units(root: Path, topic: str, queue_id: int) -> list[tuple[int, int, int]]:

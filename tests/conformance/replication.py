@@ -90,6 +90,7 @@ class StockNode:
         self._home = home / "stock"
         self._namesrv = namesrv
         self._port = free_broker_port()
+        self.address = f"127.0.0.1:{self._port}"
         self._settings = {**SMALL_FILES, **QUICK, **settings}
         self.start()
 

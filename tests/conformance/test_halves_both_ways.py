@@ -1,4 +1,6 @@
-"""A store with open transactions changes hands between stock and RingMQ: what was open can be ended, once."""
+"""A store with open transactions, delayed messages and timer messages changes hands between stock and RingMQ:
+transactions can be ended, once, and what waits is delivered.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +11,9 @@ import pytest
 
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt, decode_messages
+from tests.conformance import handed_delays, handed_timers
+from tests.conformance.handed_delays import HandedDelays
+from tests.conformance.handed_timers import HandedTimers
 from tests.conformance.servers import SMALL_FILES, Server
 from tests.conformance.wire import send_fields, shortened
 from tests.raw_client import SEND_V2, RawClient
@@ -18,6 +23,7 @@ TOPIC, HALF, OP = "HandedOver", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HA
 COMMIT, ROLLBACK = 8, 12
 SETTINGS = {
     **SMALL_FILES,
+    **handed_timers.SETTINGS,
     "transactionTimeOut": 3_600_000,  # no check adds a copy of a half
     "transactionCheckInterval": 3_600_000,
     "transactionOpBatchInterval": 200,
@@ -83,19 +89,26 @@ def shape(message: MessageExt) -> dict[str, Any]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("ends", ["stop", "kill"])
 @pytest.mark.parametrize(("first", "second"), [("stock", "ringmq"), ("ringmq", "stock")])
-def test_open_transactions_are_ended_by_the_other_broker(
+def test_the_other_broker_ends_transactions_and_delivers_what_waits(
     started: Callable[..., Server], first: str, second: str, ends: str
 ) -> None:
-    before = started(first, f"halves-{first}-{ends}", settings=SETTINGS)
+    timers, delays = HandedTimers(), HandedDelays()
+    before = started(first, f"halves-{first}-{ends}", settings={**SETTINGS, **handed_delays.BEFORE})
     with RawClient(before.broker) as client:
+        timers.begin(client)
+        delays.begin(client)
         halves = {name: store_half(client, name) for name in "ABCDEF"}
         assert end(client, halves["A"], COMMIT) == end(client, halves["B"], ROLLBACK) == ResponseCode.SUCCESS
         wait_until(lambda: ended_offsets(client) == [0, 1], "two ends have their record")
         wait_until(lambda: bodies(client) == ["A"], "what was committed is delivered")
         assert bodies(client, HALF) == list("ABCDEF")
+        timers.wait_for_some(client, before.store)
+        delays.wait_for_some(client)
     getattr(before, ends)()
+    may_repeat = timers.may_repeat(before.store) if ends == "kill" else range(0)
 
-    after = started(second, f"halves-{first}-{ends}-by-{second}", settings=SETTINGS, store=before.store)
+    settings = {**SETTINGS, **handed_delays.AFTER}
+    after = started(second, f"halves-{first}-{ends}-by-{second}", settings=settings, store=before.store)
     with RawClient(after.broker) as client:
         wait_until(lambda: bodies(client) == ["A"], "what was delivered is there")
         halves["G"] = store_half(client, "G")
@@ -116,4 +129,6 @@ def test_open_transactions_are_ended_by_the_other_broker(
         ]
         records = list(read(client, OP))
         assert len({repr(shape(record)) for record in records}) == 1, "both brokers store op records alike"
+        delays.check(client, may_repeat=ends == "kill")
+        timers.check(client, may_repeat)
     after.stop()

@@ -4,20 +4,30 @@ A stock slave takes topics over from its master after a minute for the first tim
 the tests that need it come last.
 """
 
+import json
+import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.store.timer_checkpoint import read_timer_checkpoint
 from tests.conformance.replication import FILE_BYTES, Group, RingmqNode, StockNode, stored_log
 from tests.conformance.stock_client import StockClient
+from tests.raw_client import RawClient
+from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
-TOPIC = "Followed"
+TOPIC, TIMED = "Followed", "TimedFollowed"
 QUEUES = 4
 PARTS = 800  # sends of one `fill`; every tenth is a batch of three
 STOCK_FIRST_SYNCHRONISATION_S = 75.0
 OURS_FIRST_SYNCHRONISATION_S = 15.0
+TIMERS = 30
+LATER_MS = 30_000
+"""Most of these messages are due when the master is gone."""
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -31,6 +41,7 @@ def stock_follows(stock_client: StockClient, tmp_path_factory: pytest.TempPathFa
     """A stock slave that came, empty, to a RingMQ master with some log files."""
     group = Group(tmp_path_factory.mktemp("stock-follows"), "ringmq", "stock")
     try:
+        make_topic(group.master.address, TIMED, 1)
         fill(stock_client, group, 0)
         group.start_slave()
         yield group
@@ -44,6 +55,7 @@ def ringmq_follows(stock_client: StockClient, tmp_path_factory: pytest.TempPathF
     its newest file."""
     group = Group(tmp_path_factory.mktemp("ringmq-follows"), "stock", "ringmq")
     try:
+        make_topic(group.master.address, TIMED, 1)
         group.start_slave()
         fill(stock_client, group, 0)
         yield group
@@ -59,6 +71,16 @@ def group(request: pytest.FixtureRequest) -> Group:
 def test_an_empty_slave_gets_the_whole_log(group: Group) -> None:
     group.wait_equal()
     assert len(stored_log(group.master.store)) > FILE_BYTES
+
+
+def test_a_slave_rejects_sends_and_send_backs(group: Group) -> None:
+    assert group.slave is not None
+    with RawClient(group.slave.address) as client:
+        sent = client.send(TOPIC, b"x")
+        back = client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, {"offset": 0, "group": "G", "delayLevel": 0})
+    for answer in (sent, back):
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert (answer.remark or "").startswith("[REJECTREQUEST]system busy, start flow control for a while")
 
 
 def test_it_follows_over_file_ends_while_messages_come(group: Group, stock_client: StockClient) -> None:
@@ -168,6 +190,44 @@ def test_a_silent_slave_is_a_timeout_and_a_lost_one_is_told_at_once(
     stock_follows.wait_equal()
 
 
+def timed(group: Group, prefix: str, due_ms: int) -> None:
+    with RawClient(group.master.address) as client:
+        for number in range(TIMERS):
+            pairs = {"TIMER_DELIVER_MS": str(due_ms + number * 50), "UNIQ_KEY": f"{prefix}{number}"}
+
+            def is_taken(pairs: dict[str, str] = pairs) -> bool:
+                return client.send(TIMED, b"x", pairs=pairs).code == 0
+
+            wait_until(is_taken, "the master takes it")
+
+
+def delivered(address: str) -> Counter[str]:
+    return Counter(message.properties["UNIQ_KEY"] for message in messages_of(address, TIMED, 1))
+
+
+def test_a_slave_files_timer_messages_and_copies_timercheck(group: Group) -> None:
+    assert group.slave is not None
+    timed(group, "early", time.time_ns() // 1_000_000 + 1500)
+    late_ms = time.time_ns() // 1_000_000 + LATER_MS
+    timed(group, "later", late_ms)
+    wait_until(lambda: len(delivered(group.master.address)) >= TIMERS, "the master delivers what is due")
+    delivered_ms = time.time_ns() // 1_000_000
+    store = group.slave.store
+
+    def is_copied() -> bool:
+        found = read_timer_checkpoint(store)
+        return found is not None and found.last_read_ms >= delivered_ms and found.queue_offset >= 2 * TIMERS
+
+    wait_until(is_copied, "the slave has the master's progress", 60)
+
+    def waiting() -> object:
+        with RawClient(group.master.address) as client:
+            answer = client.ask(RequestCode.GET_TIMER_METRICS, {})
+        return json.loads(bytes(answer.body))["timingCount"][TIMED]["count"]
+
+    wait_until(lambda: waiting() == TIMERS, "the master counts what waits")
+
+
 def test_the_slave_serves_everything_to_a_stock_consumer(group: Group, stock_client: StockClient) -> None:
     """First from the master, then, with the master gone, a new group gets the same from the slave."""
     wanted = stock_client.call("readTopics", group.namesrv, topics=[TOPIC])
@@ -180,3 +240,15 @@ def test_the_slave_serves_everything_to_a_stock_consumer(group: Group, stock_cli
     seen = stock_client.call("consumeAll", group.namesrv, topic=TOPIC, group="AfterTheMaster", count=count, seconds=40)
     assert [message["queueOffset"] for message in seen] == [message["queueOffset"] for message in wanted]
     assert seen == wanted
+
+
+def test_the_slave_goes_on_with_timer_messages_as_master(group: Group) -> None:
+    """A message that the old master had delivered before its progress was copied does not come again."""
+    assert group.slave is not None
+    group.slave.stop()
+    group.slave.start(brokerRole="ASYNC_MASTER", brokerId=0)
+    address = group.slave.address
+    wait_until(lambda: len(delivered(address)) == 2 * TIMERS, "all are delivered", 90)
+    found = delivered(address)
+    assert {found[f"early{number}"] for number in range(TIMERS)} == {1}
+    assert {found[f"later{number}"] for number in range(TIMERS)} <= {1, 2}

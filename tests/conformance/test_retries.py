@@ -1,25 +1,15 @@
 """Stock's push consumers whose messages fail, the same program against both brokers: retries, dead letters, order."""
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-from tests.conformance.servers import SMALL_FILES, Server
+from tests.conformance.servers import Server
 from tests.conformance.stock_client import StockClient
 
 LEVELS = 18
 RETRIES = 16
 EACH = 3
-SETTINGS = {**SMALL_FILES, "messageDelayLevel": " ".join(["1s"] * LEVELS)}
 ATTEMPTS = {"fails": RETRIES + 1, "third": 3, "at-once": 1, "good": 1}
 """Attempts at a message of each outcome."""
-
-
-@pytest.fixture(scope="module")
-def retrying(kind: str, started: Callable[..., Server]) -> Server:
-    """A server whose delay levels are a second each."""
-    return started(kind, "retries", settings=SETTINGS)
 
 
 def of_body(messages: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -49,15 +39,17 @@ def check_copies(sent: dict[str, Any], copies: list[dict[str, Any]]) -> None:
             assert copy[field] == sent[field], (field, copy)
 
 
-def test_a_failing_message_is_retried_up_to_the_dead_letters(retrying: Server, stock_client: StockClient) -> None:
+def test_a_failing_message_is_retried_up_to_the_dead_letters(
+    one_second_levels: Server, stock_client: StockClient
+) -> None:
     group, topic = "JavaRetries", "Retries"
     seen = stock_client.call(
-        "retries", retrying.namesrv, timeout_s=200, topic=topic, group=group, outcomes=list(ATTEMPTS), each=EACH,
-        attempts=EACH * sum(ATTEMPTS.values()), dead=2 * EACH, retried=EACH * (RETRIES + 2), waitSeconds=90,
+        "retries", one_second_levels.namesrv, timeout_s=200, topic=topic, group=group, outcomes=list(ATTEMPTS),
+        each=EACH, attempts=EACH * sum(ATTEMPTS.values()), dead=2 * EACH, retried=EACH * (RETRIES + 2), waitSeconds=90,
     )  # fmt: skip
     sent = {body: messages[0] for body, messages in of_body(seen["sent"]).items()}
     dead, retried = of_body(seen["dead"]), of_body(seen["retried"])
-    print(f"{retrying.kind}: {sum(map(len, seen['attempts'].values()))} attempts, "
+    print(f"{one_second_levels.kind}: {sum(map(len, seen['attempts'].values()))} attempts, "
           f"{len(seen['retried'])} retries, {len(seen['dead'])} dead letters")  # fmt: skip
     wanted = {f"{outcome} {i}": list(range(times)) for outcome, times in ATTEMPTS.items() for i in range(EACH)}
     assert seen["attempts"] == wanted
@@ -81,14 +73,17 @@ def test_a_failing_message_is_retried_up_to_the_dead_letters(retrying: Server, s
             assert letter["properties"] == message["properties"] | added | came_back | {"DELAY": "0"}
 
 
-def test_an_orderly_group_waits_for_its_message_then_gives_it_up(retrying: Server, stock_client: StockClient) -> None:
+def test_an_orderly_group_waits_for_its_message_then_gives_it_up(
+    one_second_levels: Server, stock_client: StockClient
+) -> None:
     group, topic, reconsume_max, each = "JavaOrderlyRetries", "OrderlyRetries", 3, 6
     seen = stock_client.call(
-        "orderlyRetries", retrying.namesrv, timeout_s=200, topic=topic, group=group, each=each,
+        "orderlyRetries", one_second_levels.namesrv, timeout_s=200, topic=topic, group=group, each=each,
         reconsumeMax=reconsume_max, attempts=2 * each + reconsume_max + 1, dead=1, retried=0, waitSeconds=60,
     )  # fmt: skip
     sent = {body: messages[0] for body, messages in of_body(seen["sent"]).items()}
-    print(f"{retrying.kind}: {sum(map(len, seen['attempts'].values()))} attempts, {len(seen['dead'])} dead letters")
+    attempts = sum(map(len, seen["attempts"].values()))
+    print(f"{one_second_levels.kind}: {attempts} attempts, {len(seen['dead'])} dead letters")
     first = [f"0-{number}" for number in range(each)]
     second = [f"1-{number}" for number in range(each)]
     assert seen["order"] == [first[:2] + ["0-2"] * (reconsume_max + 1) + first[3:], [*second[:3], "1-3", *second[3:]]]

@@ -113,7 +113,7 @@ def test_start_produce_and_read(machine: Machine) -> None:
     machine.run(f"runuser -u stranger -- {inspect}", status=2)
     journal = machine.journal(BROKER)
     write_lines("journal:", *journal.splitlines())
-    assert "ringmq: ready for clients" in journal
+    assert "INFO supervisor ready for clients" in journal
     assert "store recovered in" in journal
 
 

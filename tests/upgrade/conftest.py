@@ -1,13 +1,25 @@
 """The version before, built from git once, and the fixtures of these tests."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-OLD_COMMIT = "002236b"
+from tests.upgrade.version_kit import Member
+
+OLD_COMMIT = "8f70242a"
 ROOT = Path(__file__).parents[2]
 BUILD_TIMEOUT_S = 900
+MEMBER_SETTINGS = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 60_000}
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Iterator[Member]:
+    """A broker of small files, whose version may change."""
+    member = Member(tmp_path / "store", MEMBER_SETTINGS)
+    yield member
+    member.close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -40,6 +40,7 @@ public final class StockClient {
         FilterScenarios.register();
         DelayScenarios.register();
         TransactionScenarios.register();
+        TimerScenarios.register();
         QueryScenarios.register();
         AdminOps.register();
         ReplicationScenarios.register();

@@ -159,7 +159,7 @@ final class TransactionScenarios {
                 }
             }
         }
-        Clients.await(args.getDoubleValue("waitSeconds"), () -> bodies.stream().distinct().count() >= wanted);
+        Clients.await(args.getDoubleValue("waitSeconds"), () -> new HashSet<>(List.copyOf(bodies)).size() >= wanted);
         Thread.sleep((long) (args.getDoubleValue("quietSeconds") * 1000)); // for checks and copies that must not come
         Map<String, Object> seen = new LinkedHashMap<>();
         synchronized (bodies) {
