@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PACKAGES := native ipc fastjson filters remoting store timer ha broker services doctor namesrv client cli spark_bridge loadtest testing
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 
@@ -96,6 +96,11 @@ drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS=
 echo-drill: ## 200 seeded kills while the example service works, both flush policies; ECHO_DRILL_ARGS="--seed 7 --kills 50"
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "echo drill" $(BIN)/python -m tests.services.echo_drill --seed 1 --kills 200 $(ECHO_DRILL_ARGS)
+
+.PHONY: damage
+damage: ## 100 damaged copies of a store: each starts and serves what its log has; DAMAGE_ARGS="--seed 7 --rounds 300"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "damage" $(BIN)/python -m ringmq.loadtest.drills.damage --seed 1 --rounds 100 $(DAMAGE_ARGS)
 
 .PHONY: ha-drill
 ha-drill: ## 100 seeded faults of a master and its slave under load, then the checker; HA_DRILL_ARGS="--seed 7 --auto"
