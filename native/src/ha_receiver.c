@@ -369,6 +369,7 @@ static void begin_transfers(struct rmq_receiver *r, uint32_t ahead)
         memcpy(r->head, at, r->head_have);
         ahead -= r->head_have;
         memmove(at, at + r->head_have, ahead);
+        memset(at + ahead, 0, r->head_have); /* a log ends in zeros */
     }
 }
 

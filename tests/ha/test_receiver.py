@@ -122,6 +122,7 @@ def test_any_cutting_of_the_stream_gives_the_same_log_and_queues(
             twin.feed(stream[at:end])
             wait_until(lambda: slave.run() or slave.state.received_offset == twin.received_offset, "all is taken")
             assert kit.marks.append_offset == twin.append_offset
+            assert not any(kit.log(twin.received_offset, 2 * SEGMENT)), "behind what has come there is nothing"
             at = end
         reports = slave.reports()
     assert twin.end() == log == kit.log(0, len(log))
@@ -137,6 +138,20 @@ def test_any_cutting_of_the_stream_gives_the_same_log_and_queues(
         topic = record[view.topic_at :][: view.topic_length].decode()
         expected.setdefault((topic, view.queue_id), []).append(offset)
     assert {key: [unit[0] for unit in found] for key, found in units.items()} == expected
+
+
+@pytest.mark.parametrize("rest", [0, 5, 12])
+def test_small_transfers_that_come_at_once_leave_only_zeros_behind_them(tmp_path: Path, log: bytes, rest: int) -> None:
+    """Their headers are received into the log with them; `rest` bytes are of a header without its body."""
+    kit = slave_with_files(tmp_path, segment_bytes=SEGMENT)
+    with kit.receiver() as slave:
+        slave.connect()
+        slave.feed(frame(0, log[:100]))
+        many = b"".join(frame(at, log[at : at + 100]) for at in range(100, 1000, 100))
+        slave.feed(many + frame(1000)[:rest])
+        wait_until(lambda: slave.run() or slave.state.received_offset == 1000, "all is taken")
+        assert kit.log(0, 1000) == log[:1000]
+        assert not any(kit.log(1000, SEGMENT))
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------
