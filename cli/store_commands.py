@@ -6,6 +6,7 @@ does.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 import time
@@ -29,6 +30,16 @@ def store() -> None:
 
 
 def store_options(command: Any) -> Any:
+    """Add the options of each command of a store folder. What its user may not read is named with the remedy."""
+
+    @functools.wraps(command)
+    def guarded(*, folder: Path, **options: Any) -> None:
+        try:
+            command(folder=folder, **options)
+        except PermissionError as error:
+            raise _not_readable(folder, error) from error
+
+    result = guarded
     for option in (
         output_option,
         click.option(
@@ -39,8 +50,8 @@ def store_options(command: Any) -> Any:
         ),
         click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path)),
     ):
-        command = option(command)
-    return command
+        result = option(result)
+    return result
 
 
 def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str]:
@@ -85,7 +96,7 @@ def _not_readable(folder: Path, error: PermissionError) -> click.ClickException:
 
 
 def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, bool]:
-    """Return (MessageStore, readable offset, has a live owner)."""
+    """Return (MessageStore, readable offset, has a live owner). Raises PermissionError."""
     from ringmq.ipc.watermark import read_watermarks
     from ringmq.store.inferred_config import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
@@ -99,12 +110,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
         found.commit_log.files.check_sizes()
     except (StoreFormatError, StoreLoadError) as error:
         raise click.ClickException(str(error)) from error
-    except PermissionError as error:
-        raise _not_readable(folder, error) from error
-    try:
-        watermarks = read_watermarks(folder)
-    except PermissionError as error:
-        raise _not_readable(folder, error) from error
+    watermarks = read_watermarks(folder)
     # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.
     live_bound = min(watermarks.confirm_offset, watermarks.dispatched_offset)
     readable = live_bound if watermarks.live else found.log_end()
@@ -176,6 +182,8 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
     found, _, _ = _open(folder, config, settings)
     try:
         rows = [dataclasses.asdict(entry) for entry in find_unsupported(found.config)]
+    except PermissionError:
+        raise
     except (ConfigFileError, StoreLoadError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if rows or output == "json":
@@ -202,6 +210,8 @@ def timers(folder: Path, config: Path | None, settings: tuple[str, ...], output:
     found, _, _ = _open(folder, config, settings)
     try:
         facts, rows = report(found, _properties(config, settings), int(time.time() * 1000))
+    except PermissionError:
+        raise
     except (ConfigFileError, StoreLoadError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":

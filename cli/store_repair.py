@@ -52,6 +52,8 @@ def repair(
             done = repair_store(chosen, accept_loss=accept_loss, thorough=not quick, tell=progress)
     except (StoreLoadError, StoreLockedError, StoreFormatError) as error:
         raise click.ClickException(str(error)) from error
+    except PermissionError:
+        raise
     except OSError as error:
         raise click.ClickException(f"{error.filename or folder}: {error.strerror or error}") from error
     finally:

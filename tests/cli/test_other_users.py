@@ -1,0 +1,122 @@
+"""`ringmq store` on the store of another user: an answer or an error that says what to do, never a traceback."""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ringmq.cli.store_commands import store
+from ringmq.cli.store_repair import repair
+from ringmq.loadtest.load.running import RunningBroker
+from tests.raw_client import RawClient
+
+assert repair.name in store.commands
+STRANGER = 4711
+COMMANDS = (
+    ("inspect",), ("inspect", "--records"), ("inspect", "--records", "--topic", "TopicA"),
+    ("verify",), ("unserved",), ("timers",), ("repair", "--dry-run"),
+)  # fmt: skip
+CLOSED = ("", "lock", "ringmq.format", "commitlog", "consumequeue", "index", "config")
+"""Parts of a store that others may not read, while they may read the rest."""
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[Path]:
+    """A store with a running broker, in a folder that all may search."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root = Path(folder, "store")
+        broker = RunningBroker(root, {"autoCreateTopicEnable": True})
+        try:
+            with RawClient(broker.address) as client:
+                assert client.send("TopicA", b"body").code == 0
+            yield root
+        finally:
+            broker.stop()
+            broker.close()
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Path]:
+    """A store whose broker has ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        root = Path(folder, "store")
+        broker = RunningBroker(root, {"autoCreateTopicEnable": True})
+        with RawClient(broker.address) as client:
+            assert client.send("TopicA", b"body").code == 0
+        assert broker.stop() == 0
+        yield root
+        broker.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_is_imported(stopped: Path) -> None:
+    """A stranger may not be able to read this Python."""
+    for command in COMMANDS:
+        assert run(stopped, command).exit_code in (0, 1)
+
+
+def run(root: Path, command: tuple[str, ...]) -> Result:
+    return CliRunner().invoke(store, [command[0], str(root), *command[1:]])
+
+
+@contextlib.contextmanager
+def as_a_stranger() -> Iterator[None]:
+    """As a user who owns nothing: root would be let in everywhere."""
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        os.setegid(STRANGER)
+        os.seteuid(STRANGER)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        os.setegid(group)
+
+
+@contextlib.contextmanager
+def open_but(root: Path, closed: str) -> Iterator[None]:
+    """All of a store may be read but one part of it."""
+    paths = [root, *root.rglob("*")]
+    modes = {path: path.stat().st_mode for path in paths}
+    try:
+        for path in paths:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        (root / closed).chmod(0)
+        yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def output_of(root: Path, command: tuple[str, ...]) -> tuple[int, str]:
+    """Status and output of a command that a stranger gives, and fail on a traceback."""
+    with as_a_stranger():
+        result = run(root, command)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (command, result.exc_info)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("closed", CLOSED)
+@pytest.mark.parametrize("kind", ["live", "stopped"])
+def test_what_a_stranger_may_not_read_is_named(
+    request: pytest.FixtureRequest, kind: str, closed: str, command: tuple[str, ...]
+) -> None:
+    root: Path = request.getfixturevalue(kind)
+    with open_but(root, closed):
+        status, text = output_of(root, command)
+    assert status in (0, 1), text
+    assert status == 0 or re.search(f"^Error: ({root}|/dev/shm)/.*[pP]ermission denied", text), text
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_store_as_the_broker_makes_it_is_closed_to_strangers(live: Path, command: tuple[str, ...]) -> None:
+    status, text = output_of(live, command)
+    assert status == 1 and "permission denied; run this as the broker's user" in text and str(live) in text
