@@ -260,9 +260,10 @@ class TimerCore:
         """True while the slot that was open before the start is not open again."""
         return self.progress.open_ms < self._opened_ms
 
-    def finish_slot(self) -> None:
-        """Publish nothing behind the open slot, because the process ends."""
+    def finish_slot(self, now_ms: int) -> bool:
+        """Publish nothing behind the open slot, because the process ends. True if steps may end this slot soon."""
         self._last_ms = self.progress.open_ms
+        return not self.settings.stops_dequeue and self._last_ms <= now_ms
 
     # -- enqueue -------------------------------------------------------------------------------------------
 

@@ -253,8 +253,8 @@ class Delivery:
         """Finish the open slot, so that a stock broker does not deliver it again, and save the progress."""
         end = time.monotonic_ns() + (timeout_ms + self.core.settings.precision_ms) * 1_000_000
         open_ms = self.core.progress.open_ms
-        self.core.finish_slot()
-        if self._slots.next_used(open_ms, open_ms + self.core.settings.precision_ms) is not None:
+        may_end = self.core.finish_slot(self._wall_ms())
+        if may_end and self._slots.next_used(open_ms, open_ms + self.core.settings.precision_ms) is not None:
             while self.core.progress.open_ms == open_ms and time.monotonic_ns() < end:
                 self.turn()
         while self.core.in_flight and time.monotonic_ns() < end:

@@ -1,4 +1,4 @@
-"""A start delivers overdue messages when units are appended for all that the timer topic had."""
+"""A start goes on to the slot that was open and enqueues before it delivers. An end finishes the open slot."""
 
 import pytest
 
@@ -32,7 +32,7 @@ class OneSlot:
 
 def core_of(queue_offset: int, settings: TimerSettings) -> TimerCore:
     progress = Progress(SLOT_MS, queue_offset, 0)
-    return TimerCore(settings, progress, OneSlot(), -1, AT_START, -1)  # type: ignore[arg-type]
+    return TimerCore(settings, progress, OneSlot(), -1, AT_START, -1)
 
 
 def tick(core: TimerCore, now_ms: int = NOW_MS) -> list[type]:
@@ -72,3 +72,18 @@ def test_nothing_waits_for_units_that_do_not_come(queue_offset: int, settings: T
     core = core_of(queue_offset, settings)
     tick(core, now_ms)
     assert Publish in tick(core, now_ms)
+
+
+@pytest.mark.parametrize(
+    ("settings", "now_ms", "may_end"),
+    [
+        (TimerSettings(PRECISION_MS), NOW_MS, True),
+        (TimerSettings(PRECISION_MS), SLOT_MS, True),
+        (TimerSettings(PRECISION_MS), SLOT_MS - 1, False),  # the clock was set back
+        (TimerSettings(PRECISION_MS, stops_dequeue=True), NOW_MS, False),
+    ],
+)
+def test_an_end_waits_only_for_a_slot_that_can_end(settings: TimerSettings, now_ms: int, may_end: bool) -> None:
+    core = core_of(AT_START, settings)
+    tick(core, now_ms)
+    assert core.finish_slot(now_ms) == may_end

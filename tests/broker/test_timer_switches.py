@@ -1,0 +1,55 @@
+"""Switches of timer messages that a running broker takes by request 25."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from ringmq.loadtest.load.running import RunningBroker
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.test_delay_metrics import Scrape
+from tests.raw_client import RawClient
+from tests.staging import make_topic, messages_of
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(120)
+DELAY_MS, LATE_MS = 500, 2500
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def set_switch(client: RawClient, name: str, is_on: bool) -> None:
+    answer = client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, f"{name}={str(is_on).lower()}\n".encode())
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
+@pytest.mark.parametrize(
+    ("name", "enqueued"), [("timerStopDequeue", 1), ("timerStopEnqueue", 0)], ids=["dequeue", "enqueue"]
+)
+def test_a_live_switch_holds_messages_and_lets_them_go(tmp_path: Path, name: str, enqueued: int) -> None:
+    """What was due meanwhile is delivered at once."""
+    with RunningBroker(tmp_path / "store") as broker, RawClient(broker.address) as client:
+        make_topic(broker.address, "T", 1)
+
+        def delivered() -> list[str]:
+            return [message.properties["UNIQ_KEY"] for message in messages_of(broker.address, "T", 1)]
+
+        def send(key: str) -> int:
+            due_ms = now_ms() + DELAY_MS
+            pairs = {"TIMER_DELIVER_MS": str(due_ms), "UNIQ_KEY": key}
+            assert client.send("T", b"x", pairs=pairs).code == ResponseCode.SUCCESS
+            return due_ms
+
+        send("before")
+        wait_until(lambda: delivered() == ["before"], "without the switch it is delivered")
+        set_switch(client, name, True)
+        held_ms = send("held") + LATE_MS
+        wait_until(lambda: now_ms() > held_ms, "it is late by more than two slots")
+        assert delivered() == ["before"]
+        assert Scrape(broker).value("ringmq_timer_enqueued_total") == 1 + enqueued
+        assert Scrape(broker).value("ringmq_timer_unread_messages") == 1 - enqueued
+        set_switch(client, name, False)
+        wait_until(lambda: delivered() == ["before", "held"], "it is delivered")
+        assert broker.stop() == 0
