@@ -15,7 +15,7 @@ from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
 from ringmq.ipc.workers import WorkerRow, answerer_plans, function_of, port_plans
 from ringmq.native import ffi, lib
-from ringmq.store.recovery import RecoveredStore
+from ringmq.store.recovery_state import RecoveredStore
 
 FRAME_BYTES_MAX = 16_777_216
 ANSWER_BYTES_LEAST = 8_388_608

@@ -71,7 +71,9 @@ from ringmq.store.broker_name import write_broker_name
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.queue_ends import remove_rebuild
-from ringmq.store.recovery import LogInUseError, RecoveredStore, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_caches import LogInUseError
+from ringmq.store.recovery_state import RecoveredStore
 from ringmq.store.salvage import SalvageError
 from ringmq.store.store_format import StoreFormatError, write_format
 from ringmq.store.store_lock import StoreLock

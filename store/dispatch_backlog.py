@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ringmq.store import layout
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_numbers import message_count
-from ringmq.store.recovery import RecoveredStore
+from ringmq.store.recovery_state import RecoveredStore
 
 
 class BacklogRecord(NamedTuple):

@@ -14,8 +14,9 @@ from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.index_file import index_paths
 from ringmq.store.message_store import MessageStore
 from ringmq.store.queue_ends import read_queue_ends, read_rebuild, write_rebuild
-from ringmq.store.recovery import CLEAN, RecoveredStore, recover, survey
+from ringmq.store.recovery import recover, survey
 from ringmq.store.recovery_damage import NAMED_MAX, Damage, free_name
+from ringmq.store.recovery_state import CLEAN, RecoveredStore
 from ringmq.store.recovery_truncate import CUT_FOLDER
 from ringmq.store.verify import verify
 

@@ -10,7 +10,7 @@ from ringmq.broker.server import BootMarker, leave_marks
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.store import markers
-from ringmq.store.recovery import RecoveredStore
+from ringmq.store.recovery_state import RecoveredStore
 
 
 def plane_of(dispatched: int, fault: int = 0) -> Plane:

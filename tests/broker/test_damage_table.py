@@ -27,7 +27,8 @@ from ringmq.store import markers
 from ringmq.store.config_files import ConfigFileError, load_config, persist_config
 from ringmq.store.index_file import IndexFile, header_end_offset, index_paths
 from ringmq.store.pending_deletions import read_deletions
-from ringmq.store.recovery import RecoveredStore, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_state import RecoveredStore
 from ringmq.store.sealed_files import load_sealed, sealed_text
 from ringmq.store.store_format import write_format
 from ringmq.store.store_lock import StoreLockedError

@@ -11,8 +11,8 @@ from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.loadtest.load.running import RunningBroker
-from ringmq.store.recovery import RecoveredStore
 from ringmq.store.recovery_queues import QueueState
+from ringmq.store.recovery_state import RecoveredStore
 from tests.broker.fakes import FakePlane
 
 GOOD_TOPIC = {"topicName": "Good", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}

@@ -10,7 +10,8 @@ from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.index_file import index_paths
 from ringmq.store.message_store import MessageStore
 from ringmq.store.queue_ends import QueueBound, write_queue_ends
-from ringmq.store.recovery import RecoveredStore, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_state import RecoveredStore
 
 FAR = 1 << 62
 Place = tuple[str, int, int]

@@ -12,7 +12,8 @@ from ringmq.store.bad_bodies import BodyCheck, bad_body_lines
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record import Record, next_record
-from ringmq.store.recovery import CHECKPOINT, CLEAN, SAME_BOOT, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_state import CHECKPOINT, CLEAN, SAME_BOOT
 from tests.store.damage_kit import leave_bounds, messages, messages_after
 from tests.store.golden_stores import basic_config
 

@@ -14,7 +14,8 @@ from ringmq.store import layout, markers
 from ringmq.store.index_file import index_paths
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.queue_ends import read_rebuild, remove_rebuild, write_rebuild
-from ringmq.store.recovery import CLEAN, SAME_BOOT, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_state import CLEAN, SAME_BOOT
 from ringmq.store.repair import planned_repairs, repair
 from ringmq.store.store_lock import StoreLock
 from tests.store.damage_kit import is_index_whole, leave_bounds, messages, messages_after

@@ -18,7 +18,9 @@ from ringmq.store.consume_queue import Unit
 from ringmq.store.index_file import IndexFile, index_paths
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery import LogInUseError, RecoveredStore, recover, survey
+from ringmq.store.recovery import recover, survey
+from ringmq.store.recovery_caches import LogInUseError
+from ringmq.store.recovery_state import RecoveredStore
 from ringmq.store.store_lock import byte_0_lock
 from ringmq.store.topic_start_offsets import START_OFFSETS_FILE, read_start_offsets
 from tests.store.golden_stores import basic_config, crashed_config

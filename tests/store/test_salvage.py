@@ -13,7 +13,8 @@ from ringmq.store import record as records
 from ringmq.store.adoption import AdoptionError, append, check_front, whole_bytes
 from ringmq.store.master_timers import MasterTimers, read_master_timers, write_master_timers
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery import SAME_BOOT, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_state import SAME_BOOT
 from ringmq.store.salvage import SalvageError, rebase, salvage_files, truncate
 from ringmq.store.verify import verify
 from tests.spark_bridge.made_store import MadeStore

@@ -12,7 +12,8 @@ from ringmq.store.checkpoint import read_checkpoint, write_checkpoint
 from ringmq.store.consume_queue import UNIT_BYTES
 from ringmq.store.dispatch_backlog import dispatch_backlog
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery import CLEAN, SAME_BOOT, recover, survey
+from ringmq.store.recovery import recover, survey
+from ringmq.store.recovery_state import CLEAN, SAME_BOOT
 from tests.store.golden_stores import basic_config, crashed_config
 
 Copy = Callable[[str], Path]

@@ -11,7 +11,8 @@ from ringmq.store import layout, markers
 from ringmq.store.config import StoreConfig
 from ringmq.store.consume_queue import UNIT_BYTES, ConsumeQueue, Unit
 from ringmq.store.message_store import MessageStore
-from ringmq.store.recovery import CHECKPOINT, CLEAN, SAME_BOOT, recover
+from ringmq.store.recovery import recover
+from ringmq.store.recovery_state import CHECKPOINT, CLEAN, SAME_BOOT
 from ringmq.store.recovery_unit_check import is_decodable
 from tests.store.damage_kit import messages, messages_after
 from tests.store.golden_stores import basic_config, crashed_config
