@@ -23,8 +23,9 @@ message that it names, and both may be overdue.
 
 The marks of copies tell what of the open slot was delivered. A start collects them from the log offset on at which the
 slot was opened. The checkpoint may be older: then the start goes on to the slot that was open, even if the clock has
-been set back to before it. Else late messages would wait behind slots that are not due, and an earlier slot would be
-delivered behind a later one, so that the newest copy would not be of the latest slot.
+been set back to before it. Else an earlier slot would be delivered behind a later one, so that the newest copy would
+not be of the latest slot. On this way late messages still join the slot that was open. While nothing on the way is due,
+what is due of that slot is delivered.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No copy in flight will be in the log. Their messages are back in the open slot."""
+    """No copy in flight will be in the log. Their messages are back in their slot, `TimerCore.source_ms`."""
 
 
 Event = Tick | Enqueued | Walked | Published | Stored | Refused
@@ -235,6 +236,8 @@ class TimerCore:
         self._has_backlog = progress.queue_offset < delivered_end
         """True until units are appended for what the topic had at the start."""
         self._last_ms: int | None = None
+        self.source_ms = progress.open_ms
+        """The slot of the copies in flight."""
         self._pause_ms = 0
         self._resume_ms = 0
         self._steps: dict[type, Callable[[Event, int], list[Effect]]] = {
@@ -252,8 +255,8 @@ class TimerCore:
         following = now_ms - now_ms % step_ms + step_ms
         if self.settings.stops_dequeue or open_ms not in self._ends or self.in_flight == IN_FLIGHT_MAX:
             return following
-        due = self._contents.next_ms(open_ms)
-        return following if due is None else min(following, max(now_ms, due, self._resume_ms))
+        due = [at for slot_ms in self._sources() if (at := self._contents.next_ms(slot_ms)) is not None]
+        return min(following, max(now_ms, min(due), self._resume_ms)) if due else following
 
     @property
     def is_behind(self) -> bool:
@@ -306,11 +309,25 @@ class TimerCore:
             return effects
         is_paused = 0 < self._resume_ms - now_ms <= PAUSE_MAX_MS  # a clock that was set back ends the pause
         may_have_deletes = self._has_backlog and self._may_enqueue(now_ms)
-        if self._is_readable(open_ms) and room and not is_paused and not may_have_deletes:
-            due_ms = self._contents.next_ms(open_ms)
-            if due_ms is not None and due_ms <= now_ms:
-                effects.append(Publish(open_ms, room))
+        if room and not is_paused and not may_have_deletes:
+            effects += self._publish(now_ms, room)
         return effects
+
+    def _publish(self, now_ms: int, room: int) -> list[Effect]:
+        source_ms = next((slot_ms for slot_ms in self._sources() if self._is_due(slot_ms, now_ms)), None)
+        if source_ms is None or (self.in_flight and source_ms != self.source_ms):
+            return []
+        self.source_ms = source_ms
+        return [Publish(source_ms, room)]
+
+    def _sources(self) -> list[int]:
+        """Return the slots to deliver from: the open one, then the one that was open before the start."""
+        both = dict.fromkeys((self.progress.open_ms, self._opened_ms))
+        return [slot_ms for slot_ms in both if self._is_readable(slot_ms)]
+
+    def _is_due(self, slot_ms: int, now_ms: int) -> bool:
+        due_ms = self._contents.next_ms(slot_ms)
+        return due_ms is not None and due_ms <= now_ms
 
     def _walks(self, now_ms: int) -> list[Effect]:
         """The open slot is read at any time, because the clock may have been set back. The next one is read before its
@@ -330,9 +347,18 @@ class TimerCore:
         if following not in self._ends and now_ms - step_ms < following <= now_ms + step_ms:
             effects += self._walk(following)
         effects += self._walk_large(following, now_ms)
-        if not self.in_flight and self._contents.needs_walk(open_ms):
-            effects += self._walk(open_ms)
+        effects += self._walk_late(following, now_ms)
+        if not self.in_flight:
+            for slot_ms in self._sources():
+                effects += self._walk(slot_ms) if self._contents.needs_walk(slot_ms) else []
         return effects
+
+    def _walk_late(self, following: int, now_ms: int) -> list[Effect]:
+        """The slot that was open before the start is read when what is left of the present one is not due."""
+        if self._opened_ms < following or self._opened_ms in self._ends:
+            return []
+        due_ms = self._contents.next_ms(self.progress.open_ms)
+        return [] if due_ms is None or due_ms <= now_ms else self._walk(self._opened_ms)
 
     def _walk_large(self, following: int, now_ms: int) -> list[Effect]:
         """A large slot behind the next one is begun in time. Slots of a backlog are too late for that."""

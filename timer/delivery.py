@@ -100,7 +100,7 @@ class Delivery:
             self._slots.stored(collected.stored, self._wall_ms())
             self._step(Stored(collected.stored))
         if collected.refused:
-            self._slots.refused(self.core.progress.open_ms)
+            self._slots.refused(self.core.source_ms)
             self._step(Refused())
         self._step(Tick(int(self._plane.watermarks.append_offset)))
         is_paced = self._walk()

@@ -357,7 +357,7 @@ class World:
             self.step(Stored(count))
         if self.refuses:
             if self.in_flight:
-                self.slots[self.core.progress.open_ms].give_back(self.in_flight)
+                self.slots[self.core.source_ms].give_back(self.in_flight)
             self.in_flight = []
             self.step(Refused())
 

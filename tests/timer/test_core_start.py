@@ -2,13 +2,26 @@
 
 import pytest
 
-from ringmq.timer.core import Enqueue, Enqueued, Progress, Publish, Tick, TimerCore, TimerSettings, Walk, Walked
+from ringmq.timer.core import (
+    Enqueue,
+    Enqueued,
+    Progress,
+    Publish,
+    Published,
+    Stored,
+    Tick,
+    TimerCore,
+    TimerSettings,
+    Walk,
+    Walked,
+)
 from ringmq.timer.timer_wheel import SLOTS
 from tests.timer.kit import PRECISION_MS
 
 NOW_MS = 1_800_000_000_000
 SLOT_MS = NOW_MS - 10 * PRECISION_MS
 AT_START = 5
+DAY_MS = 86_400_000
 
 
 class OneSlot:
@@ -87,3 +100,37 @@ def test_an_end_waits_only_for_a_slot_that_can_end(settings: TimerSettings, now_
     core = core_of(AT_START, settings)
     tick(core, now_ms)
     assert core.finish_slot(now_ms) == may_end
+
+
+class TwoSlots(OneSlot):
+    """Contents whose messages wait in two slots, each for a time of its own."""
+
+    def __init__(self, waiting: dict[int, int]) -> None:
+        self.waiting = waiting
+
+    def next_used(self, from_ms: int, to_ms: int) -> int | None:
+        return min((slot_ms for slot_ms in self.waiting if from_ms <= slot_ms < to_ms), default=None)
+
+    def next_ms(self, slot_ms: int) -> int | None:
+        return self.waiting.get(slot_ms)
+
+
+def test_late_messages_do_not_wait_for_slots_that_are_not_due() -> None:
+    """The clock was set back to before all slots. The last of them was open, and a late message waits there."""
+    opened_ms, clock_ms = SLOT_MS + 40 * DAY_MS, SLOT_MS - DAY_MS
+    slots = TwoSlots({SLOT_MS: SLOT_MS + 1, opened_ms: clock_ms - 1})
+    progress = Progress(SLOT_MS, AT_START, 0)
+    core = TimerCore(TimerSettings(PRECISION_MS), progress, slots, opened_ms, AT_START, opened_ms)
+    for _ in range(2):
+        assert tick(core, clock_ms)[:1] == [Walk], "the open slot, then the one that was open"
+    assert core.next_ms(clock_ms) == clock_ms
+    publish = next(effect for effect in core.step(Tick(0), clock_ms) if isinstance(effect, Publish))
+    assert publish.slot_ms == core.source_ms == opened_ms
+    core.step(Published(1), clock_ms)
+    del slots.waiting[opened_ms]
+    due = core.step(Tick(0), SLOT_MS + 1)
+    assert not any(isinstance(effect, Publish) for effect in due), "its copies are in flight"
+    core.step(Stored(1), SLOT_MS + 1)
+    publish = next(effect for effect in core.step(Tick(0), SLOT_MS + 1) if isinstance(effect, Publish))
+    assert publish.slot_ms == core.source_ms == core.progress.open_ms == SLOT_MS
+    assert core.is_behind

@@ -10,6 +10,8 @@ from tests.timer.simulation import World
 SEEDS = range(24)
 BACK_SEEDS = (94, 218, 2012)
 """The clock is set back after the last checkpoint, messages come too late, and a start finds slots that are not due."""
+FAR_SEEDS = (1495,)
+"""These slots lie months before the one that was open."""
 PRECISIONS_MS, WINDOWS = (100, 200, 500, 1000), (20, 50, 172_800)
 DELAYS_MS = (1, 50, 999, 1000, 5000, 20_000, 45_000)
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -75,7 +77,7 @@ def test_a_clock_that_jumps_delivers_once_and_never_early(seed: int) -> None:
     assert not world.early
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, id=f"far-{seed}") for seed in FAR_SEEDS)])
 def test_a_clock_that_jumps_beside_other_faults(seed: int) -> None:
     """A power cut at which the machine's clock is reset, files that are lost, and a full disk."""
     world, last_ms, again = new_world(seed), 0, set()
