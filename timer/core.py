@@ -18,8 +18,8 @@ Behind a down time, small slots that are overdue join the open one, because the 
 longer than a few messages. The open slot then holds what is due up to the end of the last of them, and messages that
 are too late join the last one. No join crosses a full hour, so slots that were joined once can be joined again.
 
-A start delivers nothing before units are appended for all that the timer topic had: a delete may stand behind the
-message that it names, and both may be overdue.
+A message is delivered when units are appended for all records that were stored up to a step of the precision before
+its time: a delete that was stored in time works, also behind a down time, and in a worker that was stalled.
 
 The marks of copies tell what of the open slot was delivered. A start collects them from the log offset on at which the
 slot was opened. The checkpoint may be older: then the start goes on to the slot that was open, even if the clock has
@@ -97,11 +97,12 @@ class Tick:
 class Enqueued:
     """Answer to Enqueue. `next_offset` lies behind the last record, and behind what retention has taken.
 
-    `has_more`: further records can be read at once.
+    `has_more`: further records can be read at once. `read_ms`: the store time of the last one that was read.
     """
 
     next_offset: int
     has_more: bool
+    read_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +163,12 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Put due messages of a slot into the log again, the earliest first: rolled ones into the timer topic, others into
-    their own."""
+    """Put messages of a slot that are due by `until_ms` into the log again, the earliest first: rolled ones into the
+    timer topic, others into their own."""
 
     slot_ms: int
     room: int
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,8 @@ class TimerCore:
         self._joining_ms: int | None = None
         """The slot that others may join while it is read."""
         self._is_reading = False
-        self._has_backlog = progress.queue_offset < delivered_end
-        """True until units are appended for what the topic had at the start."""
+        self._asked_ms = self._read_ms = -1
+        """Time of the last Enqueue. Records that were stored up to `_read_ms` have units."""
         self._last_ms: int | None = None
         self.source_ms = progress.open_ms
         """The slot of the copies in flight."""
@@ -274,7 +276,7 @@ class TimerCore:
         settings, open_ms = self.settings, self.progress.open_ms
         if self._is_reading or not self._may_enqueue(now_ms) or self._joining_ms in self._walking:
             return []
-        self._is_reading = True
+        self._is_reading, self._asked_ms = True, now_ms
         write_ms = now_ms - now_ms % settings.precision_ms
         last_ms = self._ends.get(open_ms, open_ms + settings.precision_ms) - settings.precision_ms
         return [Enqueue(self.progress.queue_offset, ENQUEUE_MAX, write_ms, max(last_ms, self._opened_ms))]
@@ -288,9 +290,14 @@ class TimerCore:
         assert isinstance(event, Enqueued)
         self._is_reading = False
         self.progress.queue_offset = event.next_offset
-        if not event.has_more or event.next_offset >= self._delivered_end:
-            self._has_backlog = False
+        self._read_ms = event.read_ms if event.has_more else self._asked_ms
         return []
+
+    def _until_ms(self, now_ms: int) -> int:
+        """Return the time up to which a delete that was stored in time has a unit."""
+        if not self._may_enqueue(now_ms):
+            return now_ms
+        return min(now_ms, self._read_ms + self.settings.precision_ms)
 
     # -- dequeue -------------------------------------------------------------------------------------------
 
@@ -308,17 +315,16 @@ class TimerCore:
         if self._last_ms is not None and open_ms > self._last_ms:
             return effects
         is_paused = 0 < self._resume_ms - now_ms <= PAUSE_MAX_MS  # a clock that was set back ends the pause
-        may_have_deletes = self._has_backlog and self._may_enqueue(now_ms)
-        if room and not is_paused and not may_have_deletes:
-            effects += self._publish(now_ms, room)
+        if room and not is_paused:
+            effects += self._publish(self._until_ms(now_ms), room)
         return effects
 
-    def _publish(self, now_ms: int, room: int) -> list[Effect]:
-        source_ms = next((slot_ms for slot_ms in self._sources() if self._is_due(slot_ms, now_ms)), None)
+    def _publish(self, until_ms: int, room: int) -> list[Effect]:
+        source_ms = next((slot_ms for slot_ms in self._sources() if self._is_due(slot_ms, until_ms)), None)
         if source_ms is None or (self.in_flight and source_ms != self.source_ms):
             return []
         self.source_ms = source_ms
-        return [Publish(source_ms, room)]
+        return [Publish(source_ms, room, until_ms)]
 
     def _sources(self) -> list[int]:
         """Return the slots to deliver from: the open one, then the one that was open before the start."""

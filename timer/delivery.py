@@ -185,11 +185,12 @@ class Delivery:
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Enqueue():
-                self._step(Enqueued(self._enqueue(effect), self._enqueuer.has_more))
+                next_offset = self._enqueue(effect)
+                self._step(Enqueued(next_offset, self._enqueuer.has_more, int(self._slots.work.read_ms)))
             case Walk(slot_ms, until_ms, required_ms):
                 self._slots.begin_walk(slot_ms, until_ms, required_ms)
-            case Publish(slot_ms, room):
-                count = self._publisher.publish(slot_ms, room, self._wall_ms()) if self._publisher.may_publish else 0
+            case Publish():
+                count = self._publisher.publish(effect, self._wall_ms()) if self._publisher.may_publish else 0
                 self._has_more |= count > 0
                 self._has_worked |= count > 0
                 self._step(Published(count))

@@ -24,6 +24,7 @@ from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, QueueReadError
 from ringmq.store.record import parse_record
 from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
+from ringmq.timer.core import Publish
 from ringmq.timer.placement import TIMER_ROLL_TIMES
 from ringmq.timer.slots import BATCH, Slots
 
@@ -138,13 +139,13 @@ class Publisher:
 
     # -- publish -------------------------------------------------------------------------------------------
 
-    def publish(self, slot_ms: int, room: int, now_ms: int) -> int:
-        """Submit copies of due messages of a slot. Returns their number."""
-        slot, batch = self._slots.slot(slot_ms), self._slots.batch
+    def publish(self, due: Publish, now_ms: int) -> int:
+        """Submit copies. Returns their number."""
+        slot, batch = self._slots.slot(due.slot_ms), self._slots.batch
         taken = sum(int(port.request.tail) for port in self._others)
         allowance = self._rate_limiter.allowance(time.monotonic_ns() // 1_000_000, taken)
-        batch.room = min(BATCH, room, self.port.room, allowance)
-        count = lib.rmq_timer_take(self._slots.files.struct, slot, now_ms, batch) if batch.room > 0 else 0
+        batch.room = min(BATCH, due.room, self.port.room, allowance)
+        count = lib.rmq_timer_take(self._slots.files.struct, slot, due.until_ms, batch) if batch.room > 0 else 0
         self._slots.files.check()
         if not count:
             return 0

@@ -91,13 +91,14 @@ static int search(const struct rmq_timer_files *f, const struct rmq_queue_unit *
 
 /* 1 = done, 0 = the log has no room or a delete has to wait, or -ENOMEM. */
 static int enqueue(struct rmq_timer_files *f, const struct rmq_held_record *held, const struct rmq_queue_unit *of,
-                   struct rmq_timer_enqueue *e)
+                   struct rmq_timer_enqueue *e, int64_t *store_ms)
 {
     struct rmq_timer_record record;
     if (!rmq_timer_record_read(held->at, (uint32_t)of->size, f->precision_ms, e->index.secret, &record)) {
         e->tally.damaged++;
         return 1;
     }
+    *store_ms = record.store_time_ms;
     if (record.out_ms == RMQ_TIMER_NO_TIME) {
         e->tally.without_time++;
         return 1;
@@ -133,9 +134,11 @@ int64_t rmq_timer_enqueue(struct rmq_timer_files *f, const struct rmq_held_recor
 {
     e->stop = 0;
     for (uint32_t i = 0; i < count; i++) {
-        int rc = enqueue(f, &records[i], &units[i], e);
+        int64_t store_ms = e->read_ms;
+        int rc = enqueue(f, &records[i], &units[i], e, &store_ms);
         if (rc <= 0)
             return rc ? rc : (int64_t)i;
+        e->read_ms = store_ms;
     }
     return count;
 }

@@ -42,6 +42,7 @@ struct rmq_timer_enqueue {
     const uint64_t *delivered;   /* ascending queue offsets of messages whose copies are in the log */
     uint64_t delivered_count;
     struct rmq_timer_index index;
+    int64_t read_ms;             /* store time of the last record that was taken */
     uint32_t stop;               /* why rmq_timer_enqueue took fewer: RMQ_TIMER_STOP_*, 0 = the log has no room */
     uint32_t reserved;
     struct rmq_timer_topics *topics;

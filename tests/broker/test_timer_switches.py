@@ -1,5 +1,7 @@
-"""Switches of timer messages that a running broker takes by request 25."""
+"""Timer messages that are held: by switches that a running broker takes by request 25, and by a stalled worker."""
 
+import os
+import signal
 import time
 from pathlib import Path
 
@@ -52,4 +54,41 @@ def test_a_live_switch_holds_messages_and_lets_them_go(tmp_path: Path, name: str
         assert Scrape(broker).value("ringmq_timer_unread_messages") == 1 - enqueued
         set_switch(client, name, False)
         wait_until(lambda: delivered() == ["before", "held"], "it is delivered")
+        assert broker.stop() == 0
+
+
+def recalled_while_stalled(broker: RunningBroker, client: RawClient, number: int) -> bool:
+    """Two messages of one slot. While the worker is stopped, one of them is recalled. False if this came too late."""
+    due_ms = (now_ms() // 1000 + 4) * 1000
+    handles = {}
+    for key in ("recalled", "kept"):
+        pairs = {"TIMER_DELIVER_MS": str(due_ms), "UNIQ_KEY": f"{key}-{number}"}
+        handles[key] = client.send("T", b"x", pairs=pairs).ext_fields["recallHandle"]
+    wait_until(lambda: now_ms() > due_ms - 1950, "the slot is read a second before its time, which is a second before")
+    worker = broker.signal_worker("timer", signal.SIGSTOP)
+    assert worker is not None
+    fields = {"topic": "T", "recallHandle": handles["recalled"], "producerGroup": "PG"}
+    answer = client.ask(RequestCode.RECALL_MESSAGE, fields)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    is_in_time = now_ms() <= due_ms - 1000
+    wait_until(lambda: now_ms() > due_ms + 500, "it is due")
+    os.kill(worker, signal.SIGCONT)
+    return is_in_time
+
+
+def test_a_recall_in_time_works_though_the_worker_was_stalled(tmp_path: Path) -> None:
+    """The slot is in memory, and due when the worker goes on. The delete waits in the timer topic."""
+    with (
+        RunningBroker(tmp_path / "store", {"recallMessageEnable": True}) as broker,
+        RawClient(broker.address) as client,
+    ):
+        make_topic(broker.address, "T", 1)
+        number = next(number for number in range(6) if recalled_while_stalled(broker, client, number))
+
+        def delivered() -> set[str]:
+            return {message.properties["UNIQ_KEY"] for message in messages_of(broker.address, "T", 1)}
+
+        wait_until(lambda: f"kept-{number}" in delivered(), "the other one is delivered")
+        wait_until(lambda: Scrape(broker).value("ringmq_timer_recalled_total"), "the recall is obeyed")
+        assert f"recalled-{number}" not in delivered()
         assert broker.stop() == 0
