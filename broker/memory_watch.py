@@ -10,13 +10,15 @@ import os
 from collections.abc import Callable, Iterable
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.ipc.memory import FREE, FULL, NEAR, MemoryUse, memory_use, next_level
+from ringmq.ipc.memory import ENTER, FREE, FULL, NEAR, MemoryUse, memory_use, next_level
 from ringmq.ipc.plane import Plane
 from ringmq.remoting.log_throttle import LogThrottle
 
 BESIDE_TABLES_BYTES = 688 << 20
 """Part of the default limit: the processes, the tables of control, answers that wait."""
-SAMPLE_EVERY_MS = 250
+SAMPLE_MIN_MS, SAMPLE_MAX_MS = 250, 1000
+GROWTH_BYTES_PER_S = 1 << 30
+"""A sample comes before memory that grows so fast is at NEAR. A broker without work is sampled once a second."""
 LINES_PER_MINUTE = 10
 _MIB = 1 << 20
 _WORDS = {
@@ -47,8 +49,10 @@ class MemoryWatch:
         """Take a sample if it is time. Called several times a second with the process ids of the workers."""
         if now_ms < self._next_ms:
             return
-        self._next_ms = now_ms + SAMPLE_EVERY_MS
-        self.take(memory_use([os.getpid(), *workers], self._plane.name), now_ms)
+        use = memory_use([os.getpid(), *workers], self._plane.name)
+        left_ms = int((ENTER[NEAR] * self._max_bytes - use.total) * 1000 / GROWTH_BYTES_PER_S)
+        self._next_ms = now_ms + min(max(SAMPLE_MIN_MS, left_ms), SAMPLE_MAX_MS)
+        self.take(use, now_ms)
 
     def take(self, use: MemoryUse, now_ms: int) -> None:
         """Publish one sample and its level."""

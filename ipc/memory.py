@@ -7,6 +7,8 @@ shared segment. Pages of mapped files do not count: they are page cache, and the
 from __future__ import annotations
 
 import ctypes
+import io
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ LEAVE = {NEAR: 0.85, FULL: 0.93}
 sample.
 """
 RETURN_EVERY_MS = 5_000
-_COUNTED = ("RssAnon:", "VmSwap:")
+_COUNTED = (b"\nRssAnon:", b"\nVmSwap:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,28 @@ class MemoryReturn:
 
 
 def memory_use(pids: Iterable[int], plane_name: str, proc: Path = Path("/proc")) -> MemoryUse:
-    """Measure the processes and the segments of the plane, in about 0.1 ms a process. A process that has ended counts
-    0."""
-    private = sum(_private_bytes(proc / str(pid) / "status") for pid in pids)
-    shared = sum(_allocated_bytes(path) for path in segment.SHM_DIR.glob(f"{plane_name}-*"))
+    """Measure the processes and the segments of the plane. A process that has ended counts 0.
+
+    A sample is half of what a supervisor without work does, so it makes no objects of paths and lines.
+    """
+    private = sum(_private_bytes(f"{proc}/{pid}/status") for pid in pids)
+    with os.scandir(segment.SHM_DIR) as entries:
+        shared = sum(_allocated_bytes(entry) for entry in entries if entry.name.startswith(f"{plane_name}-"))
     return MemoryUse(private, shared)
 
 
-def _private_bytes(status: Path) -> int:
+def _private_bytes(status: str) -> int:
     try:
-        lines = status.read_text(errors="replace").splitlines()
+        with io.FileIO(status) as file:
+            text = file.read()
     except OSError:
         return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(_COUNTED))
+    found = [at + len(name) for name in _COUNTED if (at := text.find(name)) >= 0]
+    return sum(int(text[at : text.index(b"kB", at)]) * 1024 for at in found)
 
 
-def _allocated_bytes(path: Path) -> int:
+def _allocated_bytes(entry: os.DirEntry[str]) -> int:
     try:
-        return path.stat().st_blocks * 512
+        return entry.stat().st_blocks * 512
     except OSError:
         return 0

@@ -8,6 +8,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import pytest
+
+from ringmq.broker import memory_watch
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.memory_watch import BESIDE_TABLES_BYTES, MemoryWatch, memory_max_bytes
 from ringmq.broker.plane_setup import capacity_of
@@ -58,16 +61,22 @@ def test_each_change_of_the_level_gets_a_line() -> None:
     assert all("ringmqMemoryMax" in line for line in lines)
 
 
-def test_a_sample_is_taken_four_times_a_second() -> None:
-    watch, header, _ = watched(1000 * MIB)
+@pytest.mark.parametrize(
+    ("used", "every_ms"), [(0, 1000), (8970, 1000), (9487, 500), (9888, 250), (10_000, 250), (12_000, 250)]
+)
+def test_a_sample_comes_before_memory_can_have_grown_to_the_limit(
+    used: int, every_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The level begins at 10,000 of 11,112 MiB."""
+    watch, header, _ = watched(10_000 * MIB * 10 // 9)
+    monkeypatch.setattr(memory_watch, "memory_use", lambda pids, plane: MemoryUse(used * MIB, 0))
     watch.tick(0, [])
-    first = header.memory.private_bytes
-    assert first > 0
+    assert header.memory.private_bytes == used * MIB
     header.memory.private_bytes = -1
-    watch.tick(249, [])
+    watch.tick(every_ms - 1, [])
     assert header.memory.private_bytes == -1
-    watch.tick(250, [])
-    assert header.memory.private_bytes > 0
+    watch.tick(every_ms, [])
+    assert header.memory.private_bytes == used * MIB
 
 
 def test_near_the_limit_clients_add_nothing_and_go_on() -> None:
