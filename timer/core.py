@@ -18,8 +18,8 @@ Behind a down time, small slots that are overdue join the open one, because the 
 longer than a few messages. The open slot then holds what is due up to the end of the last of them, and messages that
 are too late join the last one. No join crosses a full hour, so slots that were joined once can be joined again.
 
-A message is delivered when units are appended for all records that were stored up to a step of the precision before
-its time: a delete that was stored in time works, also behind a down time, and in a worker that was stalled.
+A message is delivered when units are appended for all records that were answered up to a step of the precision before
+its time: a delete that was answered in time works, also behind a down time, and in a worker that was stalled.
 
 The marks of copies tell what of the open slot was delivered. A start collects them from the log offset on at which the
 slot was opened. The checkpoint may be older: then the start goes on to the slot that was open, even if the clock has
@@ -97,11 +97,10 @@ class Tick:
 class Enqueued:
     """Answer to Enqueue. `next_offset` lies behind the last record, and behind what retention has taken.
 
-    `has_more`: further records can be read at once. `read_ms`: the store time of the last one that was read.
+    Records that were answered before `read_ms` have units. Those that cannot be read do not count.
     """
 
     next_offset: int
-    has_more: bool
     read_ms: int
 
 
@@ -235,8 +234,7 @@ class TimerCore:
         self._joining_ms: int | None = None
         """The slot that others may join while it is read."""
         self._is_reading = False
-        self._asked_ms = self._read_ms = -1
-        """Time of the last Enqueue. Records that were stored up to `_read_ms` have units."""
+        self._read_ms = -1
         self._last_ms: int | None = None
         self.source_ms = progress.open_ms
         """The slot of the copies in flight."""
@@ -257,7 +255,8 @@ class TimerCore:
         following = now_ms - now_ms % step_ms + step_ms
         if self.settings.stops_dequeue or open_ms not in self._ends or self.in_flight == IN_FLIGHT_MAX:
             return following
-        due = [at for slot_ms in self._sources() if (at := self._contents.next_ms(slot_ms)) is not None]
+        sources = [self.source_ms] if self.in_flight else self._sources()
+        due = [at for slot_ms in sources if (at := self._contents.next_ms(slot_ms)) is not None]
         return min(following, max(now_ms, min(due), self._resume_ms)) if due else following
 
     @property
@@ -276,7 +275,7 @@ class TimerCore:
         settings, open_ms = self.settings, self.progress.open_ms
         if self._is_reading or not self._may_enqueue(now_ms) or self._joining_ms in self._walking:
             return []
-        self._is_reading, self._asked_ms = True, now_ms
+        self._is_reading = True
         write_ms = now_ms - now_ms % settings.precision_ms
         last_ms = self._ends.get(open_ms, open_ms + settings.precision_ms) - settings.precision_ms
         return [Enqueue(self.progress.queue_offset, ENQUEUE_MAX, write_ms, max(last_ms, self._opened_ms))]
@@ -290,14 +289,14 @@ class TimerCore:
         assert isinstance(event, Enqueued)
         self._is_reading = False
         self.progress.queue_offset = event.next_offset
-        self._read_ms = event.read_ms if event.has_more else self._asked_ms
+        self._read_ms = event.read_ms
         return []
 
     def _until_ms(self, now_ms: int) -> int:
-        """Return the time up to which a delete that was stored in time has a unit."""
+        """Return the time up to which a message can go out: a delete that was answered in time has a unit."""
         if not self._may_enqueue(now_ms):
             return now_ms
-        return min(now_ms, self._read_ms + self.settings.precision_ms)
+        return min(now_ms, self._read_ms + self.settings.precision_ms - 1)
 
     # -- dequeue -------------------------------------------------------------------------------------------
 
@@ -421,7 +420,7 @@ class TimerCore:
         step_ms = self.settings.precision_ms
         present_ms = max(from_ms, now_ms - now_ms % step_ms)
         found = self._contents.next_used(from_ms, max(present_ms, self._opened_ms + step_ms))
-        return present_ms if found is None else found
+        return min((present_ms if found is None else found, *self._ends))
 
     # -- copies in flight ----------------------------------------------------------------------------------
 

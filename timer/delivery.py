@@ -31,6 +31,7 @@ from ringmq.timer.core import (
 from ringmq.timer.enqueuer import Enqueuer
 from ringmq.timer.progress import Snapshot
 from ringmq.timer.publisher import Publisher
+from ringmq.timer.read_time import ReadTime
 from ringmq.timer.recovery import LatestSlots
 from ringmq.timer.retention_notice import OldestRecord, RetentionNotice
 from ringmq.timer.saver import Saver
@@ -72,6 +73,7 @@ class Delivery:
         )  # fmt: skip
         self._statistics = Statistics(store)
         self._enqueuer = Enqueuer(store, publisher.reader)
+        self._read_time = ReadTime()
         self._catch_up = CatchUp(store.log)
         self._arrivals = Arrivals(store.plane, store.plane.port_of(store.role))
         self._saver = Saver(store, recovered.progress.marks_from)
@@ -116,7 +118,7 @@ class Delivery:
             self._check_retention(mono_ms)
             if self._saver.clean(mono_ms):
                 self._store.log_view.refresh()
-            self._enqueuer.log_passed_over()
+            self._enqueuer.tick()
             if not self.core.settings.stops_dequeue:
                 self._catch_up.note(self.core.progress.open_ms, self._wall_ms(), mono_ms, self._totals()[1])
         self._write_words()
@@ -185,8 +187,7 @@ class Delivery:
     def _perform(self, effect: Effect) -> None:
         match effect:
             case Enqueue():
-                next_offset = self._enqueue(effect)
-                self._step(Enqueued(next_offset, self._enqueuer.has_more, int(self._slots.work.read_ms)))
+                self._step(self._enqueue(effect))
             case Walk(slot_ms, until_ms, required_ms):
                 self._slots.begin_walk(slot_ms, until_ms, required_ms)
             case Publish():
@@ -203,14 +204,15 @@ class Delivery:
 
     # -- enqueue -------------------------------------------------------------------------------------------
 
-    def _enqueue(self, effect: Enqueue) -> int:
-        """Append units. Returns the queue offset behind the last record."""
-        work = self._slots.work
+    def _enqueue(self, effect: Enqueue) -> Enqueued:
+        work, marks, now_ms = self._slots.work, self._plane.watermarks, self._wall_ms()
+        confirmed = int(lib.rmq_confirm_offset(marks))
+        complete_ms = self._read_time.complete_ms(confirmed, int(marks.dispatched_offset), now_ms)
         work.write_ms, work.open_ms = effect.write_ms, effect.open_ms
         offset = self._enqueuer.enqueue(effect.offset, effect.limit)
         self._has_worked |= offset > effect.offset
         self._has_more |= self._enqueuer.has_more
-        return offset
+        return Enqueued(offset, int(work.read_ms) if self._enqueuer.has_more else complete_ms)
 
     # -- progress ------------------------------------------------------------------------------------------
 
@@ -269,6 +271,7 @@ class Delivery:
         self._saver.close(self._snapshot())
         self._publisher.words[lib.RMQ_TIMER_WORD_OPEN_MS] = 0
         self._publisher.words[lib.RMQ_TIMER_WORD_OLDEST] = 0
+        self._enqueuer.close()
         self._publisher.close()
 
     def rest(self) -> None:

@@ -23,7 +23,9 @@ class Enqueuer:
     def __init__(self, store: WorkingStore, reader: QueueReader) -> None:
         self._slots, self._targets, self._queue, self._log = store.slots, store.targets, store.queue, store.log
         self._reader = reader
-        store.slots.work.index.reader = reader.native
+        # a batch may hold all files that `reader` maps, and then no target in another file could be read
+        self._target_reader = QueueReader(store.plane.struct, 2, 1)
+        store.slots.work.index.reader = self._target_reader.native
         self._batch = RecordBatch(BATCH)
         self.is_waiting_for_room = False
         self.skips_unknown_errors = False
@@ -45,9 +47,14 @@ class Enqueuer:
         self.has_more |= offset >= end
         return offset
 
-    def log_passed_over(self) -> None:
-        """Log deletes that were not searched for. Called once a second."""
+    def tick(self) -> None:
+        """Release files that are not read, and log deletes that were not searched for. Called once a second."""
+        self._target_reader.tick()
         self._targets.log_passed_over(int(self._slots.tally.not_searched))
+
+    def close(self) -> None:
+        """Unmap the files of the store."""
+        self._target_reader.close()
 
     def _enqueue_batch(self, offset: int, end: int) -> int:
         try:

@@ -59,7 +59,7 @@ class Follower:
                 self._saver.turn(mono_ms, self._state(), self._snapshot)
             if self._saver.clean(mono_ms):
                 self._store.log_view.refresh()
-            self._enqueuer.log_passed_over()
+            self._enqueuer.tick()
         words = self._plane.role(self._role).counters
         words[lib.RMQ_TIMER_WORD_ENQUEUED] = self._slots.tally.enqueued
         words[lib.RMQ_TIMER_WORD_NEXT] = offset
@@ -134,4 +134,5 @@ class Follower:
         """Save the progress, and unmap the files of the store."""
         if self._timers is not None:
             self._saver.close(self._snapshot())
+        self._enqueuer.close()
         self._reader.close()

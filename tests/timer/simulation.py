@@ -245,7 +245,8 @@ class World:
                     self.slots[slot_ms].add(self.message(unit))
         following = effect.offset + len(found)
         self.read_ms = found[-1].store_ms if found else self.read_ms
-        self.step(Enqueued(following, following < len(self.disk.timer_records()), self.read_ms))
+        has_more = following < len(self.disk.timer_records())
+        self.step(Enqueued(following, self.read_ms if has_more else self.now_ms))
 
     def enqueued(self, record: LogRecord, open_ms: int, write_ms: int) -> Unit | None:
         """Append the unit of a record. None if it is known to be delivered."""
