@@ -3,6 +3,7 @@
 import random
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from ringmq.native import ffi, lib
 from ringmq.remoting.subscription import java_string_hash
 from ringmq.store.index_file import IndexStore, key_hash
 from ringmq.store.queue_reader import QueueReader, RecordBatch
+from ringmq.timer.enqueuer import Enqueuer
 from ringmq.timer.placement import Placement, Target, place, place_delete
 from ringmq.timer.target_index import TargetIndex
 from ringmq.timer.timer_log import Magic
@@ -109,6 +111,55 @@ class World:
             assert lib.rmq_timer_unit_at(self.files.struct, lib.rmq_timer_position(self.files.struct, number), unit)
             found.append(unit)
         return found
+
+
+class WorldSlots:
+    """The part of Slots that an Enqueuer uses."""
+
+    def __init__(self, world: World) -> None:
+        self.work, self._files = world.work, world.files.struct
+        self.files = SimpleNamespace(make_room=self._make_room)
+        self.tally = world.work.tally
+
+    def _make_room(self, count: int) -> None:
+        self._files.log_room = 4 * self._files.file_bytes
+
+    def enqueue(self, batch: RecordBatch, first: int, count: int) -> int:
+        return int(lib.rmq_timer_enqueue(self._files, batch.records + first, batch.units + first, count, self.work))
+
+
+def test_a_batch_that_holds_all_maps_leaves_one_for_the_targets_of_deletes(tmp_path: Path) -> None:
+    """Each record is in a log file of its own, and the target of the delete in none of those that the batch holds."""
+    world, maps = World(tmp_path, 1), 8
+    target = {"TIMER_OUT_MS": str(NOW_MS + 5000), "REAL_TOPIC": "Aa", "UNIQ_KEY": "k1"}
+    delete = target | {"TIMER_OUT_MS": str(NOW_MS + 9000), "TIMER_DEL_UNIQKEY": "Aa+k1"}
+    others = [target | {"UNIQ_KEY": f"other-{number}"} for number in range(maps + 4)]
+    filler = world.kit.topic(b"Filler")
+    with world.kit.writer() as write, world.kit.dispatcher() as dispatch:
+        for number, pairs in enumerate([target, delete, *others]):
+            world.kit.create_segment((number + 1) << 20)
+            text = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
+            world.kit.request(world.topic, 0, b"x", properties=text.encode())
+            for _ in range(36):
+                world.kit.request(filler, 0, bytes(30_000), properties=b"")
+                write()
+                world.kit.completions()
+            while world.kit.marks.dispatched_offset < world.kit.marks.append_offset:
+                dispatch()
+    assert world.kit.marks.append_offset > (maps + 5) << 20
+    queue = SimpleNamespace(queue_slot=world.kit.queue_slot(world.topic, 0))
+    plane = SimpleNamespace(struct=world.kit.plane)
+    store = SimpleNamespace(
+        slots=WorldSlots(world), targets=world.index, queue=queue, log=world.lines.append, plane=plane
+    )
+    with QueueReader(world.kit.plane, maps, 4) as reader:
+        enqueuer = Enqueuer(store, reader)  # type: ignore[arg-type]
+        taken = enqueuer.enqueue(0, 1)
+        for _ in range(3):
+            taken = enqueuer.enqueue(taken, 4096)
+        enqueuer.close()
+    assert taken == len(others) + 2 and not world.lines
+    assert world.units()[1].slot_ms == world.units()[0].slot_ms, "the delete is in the slot of its message"
 
 
 @pytest.mark.parametrize("seed", range(6))
