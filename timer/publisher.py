@@ -140,12 +140,13 @@ class Publisher:
     # -- publish -------------------------------------------------------------------------------------------
 
     def publish(self, due: Publish, now_ms: int) -> int:
-        """Submit copies. Returns their number."""
+        """Submit copies. Returns their number. The clock may have been set back since `due` was decided."""
         slot, batch = self._slots.slot(due.slot_ms), self._slots.batch
+        until_ms = min(due.until_ms, now_ms)
         taken = sum(int(port.request.tail) for port in self._others)
         allowance = self._rate_limiter.allowance(time.monotonic_ns() // 1_000_000, taken)
         batch.room = min(BATCH, due.room, self.port.room, allowance)
-        count = lib.rmq_timer_take(self._slots.files.struct, slot, due.until_ms, batch) if batch.room > 0 else 0
+        count = lib.rmq_timer_take(self._slots.files.struct, slot, until_ms, batch) if batch.room > 0 else 0
         self._slots.files.check()
         if not count:
             return 0
