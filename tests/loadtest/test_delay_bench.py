@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     cpus = sorted(os.sched_getaffinity(0))
-    made = Context(build_tools(), tmp_path, cpus, None, seconds=0.2, warmup_s=0.05, settle_ms=60_000)
+    made = Context(build_tools(), tmp_path, cpus, None, seconds=1.0, warmup_s=0.1, settle_ms=60_000)
     return replace(made, delayed_messages=2000, waiting_messages=3000, open_halves=500)
 
 

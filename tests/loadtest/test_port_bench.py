@@ -16,8 +16,8 @@ def test_a_second_of_republished_records(tmp_path: Path, capsys: pytest.CaptureF
     assert "| 1 | " in capsys.readouterr().out
 
 
-def test_a_second_beside_clients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--rounds", "0", "--pressure-rounds", "1", "--pressure-seconds", "1", "--pressure-records", "20000"]
+def test_some_seconds_beside_clients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--rounds", "0", "--pressure-rounds", "1", "--pressure-seconds", "3", "--pressure-records", "20000"]
     assert main([*arguments, "--folder", str(tmp_path / "port")]) == 0, "clients and service have done their work"
     text = capsys.readouterr().out
     assert "round 1 of 1: clients" in text and "| yes |" in text and "goal 45,000" in text

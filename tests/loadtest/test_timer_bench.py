@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, RingmqTarget]]:
     cpus = sorted(os.sched_getaffinity(0))
-    made = Context(build_tools(), tmp_path_factory.mktemp("timers"), cpus, None, seconds=0.2, warmup_s=0.05)
+    made = Context(build_tools(), tmp_path_factory.mktemp("timers"), cpus, None, seconds=1.0, warmup_s=0.1)
     context = replace(made, timer_messages=3000, settle_ms=60_000)
     running = RingmqTarget(context.folder / "ringmq", {}, context.cpus)
     try:
