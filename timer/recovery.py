@@ -91,8 +91,11 @@ def recover_files(
     latest = ffi.new("int64_t[2]")
     lib.rmq_timer_latest(files.struct, from_position, latest, latest + 1)
     files.check()
-    first_ms = read_from_ms(TimerCheckpoint(), now_ms, step_ms) if queue_max > queue_min else now_ms
-    open_ms = saved.open_ms or first_ms  # however old: no slot is written before those that wait are read
+    open_ms = saved.open_ms  # however old: no slot is written before those that wait are read
+    if not open_ms:
+        oldest_ms = int(lib.rmq_timer_next_used(files.struct, 0, now_ms))
+        first_ms = read_from_ms(TimerCheckpoint(), now_ms, step_ms) if queue_max > queue_min else now_ms
+        open_ms = first_ms if oldest_ms < 0 else oldest_ms
     following = 0 if newest is None else max(newest.queue_offset + 1, saved.queue_offset)
     queue_offset = min(max(following, queue_min), queue_max)
     known_offset = min(saved.known_offset, queue_max)
