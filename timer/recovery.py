@@ -93,7 +93,7 @@ def recover_files(
     files.check()
     open_ms = saved.open_ms  # however old: no slot is written before those that wait are read
     if not open_ms:
-        oldest_ms = int(lib.rmq_timer_next_used(files.struct, 0, now_ms))
+        oldest_ms = int(lib.rmq_timer_next_used(files.struct, step_ms, now_ms))  # unused places have time 0
         first_ms = read_from_ms(TimerCheckpoint(), now_ms, step_ms) if queue_max > queue_min else now_ms
         open_ms = first_ms if oldest_ms < 0 else oldest_ms
     following = 0 if newest is None else max(newest.queue_offset + 1, saved.queue_offset)
