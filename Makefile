@@ -26,7 +26,7 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 	@.ci/stage "lint" $(MAKE) --no-print-directory lint
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
 	@.ci/stage "timed tests" sh -c '.ci/tests $(BIN)/python -m pytest -m timed $(PYTEST_ARGS) || [ $$? = 5 ]'
-	@.ci/stage "tests" .ci/tests $(BIN)/python -m pytest -m "not timed and not upgrade" -n $(PYTEST_WORKERS) --durations=25 $(PYTEST_ARGS)
+	@.ci/stage "tests" .ci/tests $(BIN)/python -m pytest -m "not timed and not upgrade" -n $(PYTEST_WORKERS) --max-worker-restart=0 --durations=25 $(PYTEST_ARGS)
 
 .PHONY: install-service
 install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=

@@ -18,7 +18,8 @@ from ringmq.testing import local_broker
 from ringmq.testing.local_broker import BrokerFailedError, LocalBroker
 
 pytest_plugins = "pytester"
-PLUGIN = ("-p", "ringmq.testing.plugin")
+PLUGIN = ("-p", "ringmq.testing.plugin", "-p", "no:faulthandler")
+"""faulthandler would put back the signal handlers from before the guard of SIGBUS when such a run ends."""
 PROGRAM = """
     import asyncio
     import pathlib
