@@ -55,6 +55,11 @@ class ServerPool:
         self.stages.append((f"start {kind} ({name})", time.monotonic() - since))
         return server
 
+    def own(self, kind: str, name: str, **options: Any) -> servers.Server:
+        """Start a server with settings of its own that lives as long as the shared ones."""
+        server = self._running[kind, name] = self.start(kind, name, **options)
+        return server
+
     def close(self) -> None:
         """Close every shared server; asked again, new ones are started."""
         while self._running:

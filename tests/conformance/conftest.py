@@ -108,9 +108,10 @@ def stock_client(stock_clients: Callable[[str], StockClient]) -> StockClient:
     return stock_clients("json")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def started(shared_servers: ServerPool) -> Iterator[Callable[..., servers.Server]]:
-    """Start a server of a kind; all are stopped at the end of the session."""
+    """Start a server of a kind; all are stopped at the end of the module, because an idle stock broker takes a third of
+    a CPU."""
     running: list[servers.Server] = []
 
     def start(kind: str, name: str, **options: object) -> servers.Server:
@@ -119,6 +120,7 @@ def started(shared_servers: ServerPool) -> Iterator[Callable[..., servers.Server
 
     yield start
     STAGES.extend(shared_servers.stages)
+    shared_servers.stages.clear()
     for server in running:
         server.close()
 
@@ -130,6 +132,7 @@ def server(kind: str, shared_servers: ServerPool) -> servers.Server:
 
 
 @pytest.fixture(scope="session")
-def one_second_levels(kind: str, started: Callable[..., servers.Server]) -> servers.Server:
+def one_second_levels(kind: str, shared_servers: ServerPool) -> servers.Server:
     """A server whose delay levels are a second each, that checks halves after two, and serves SQL92."""
-    return started(kind, "one-second-levels", settings={**servers.SMALL_FILES, **ONE_SECOND_LEVELS})
+    settings = {**servers.SMALL_FILES, **ONE_SECOND_LEVELS}
+    return shared_servers.own(kind, "one-second-levels", settings=settings)

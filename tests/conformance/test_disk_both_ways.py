@@ -41,7 +41,7 @@ def manifest() -> list[dict[str, Any]]:
         return [json.loads(line) for line in lines]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def basic(kind: str, started: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory) -> Server:
     """A broker on store-basic."""
     root = tmp_path_factory.mktemp("golden-basic")
@@ -133,7 +133,7 @@ def test_a_crashed_store_recovers_to_the_recorded_queues(
     server.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def begun(kind: str, stock_client: StockClient, started: Callable[..., Server]) -> dict[str, Any]:
     """A broker of the kind that has written a store over several files, and what a consumer read from it."""
     server = started(kind, "disk")
