@@ -40,6 +40,7 @@ def test_java_producers_send_and_recall_timer_messages(server: Server, stock_cli
     print(f"{server.kind}: received {dict(copies)} of {dict(COPIES)}, recalled {len(recalls['recalled'])}")
     print(f"{server.kind}: recalls {codes}, refused {seen['refused']}")
     print(f"{server.kind}: {len(late_ms)} are late by {percentiles(late_ms)}, at least {min(late_ms)} ms")
+    assert not [body for body in received if case(body) == "recalled"], "no recalled message is delivered"
     assert copies == COPIES, "all but the recalled ones"
     assert all(len(times) == 1 for times in received.values()), "each once"
     assert len(late_ms) == len(AT_A_TIME) * EACH > 0

@@ -57,6 +57,7 @@ def broken(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Broken]:
     with RunningBroker(tmp_path / "store", {**SMALL_STORE, "flushDiskType": request.param}) as broker:
         made = Broken(broker)
         made.send()
+        wait_dispatched(broker.store)  # a worker that is not done would store its own offset over a planted one
         yield made
         made.check()
         assert broker.stop() == 0

@@ -63,7 +63,7 @@ def test_a_broker_beside_itself(tmp_path: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     rows = "1x1, loader on the last CPU;staged writes;staged writes, 16 queries at once"
-    arguments = ["--old", str(tmp_path / "checkout"), "--rows", rows, "--rounds", "1", "--seconds", "0.3"]
+    arguments = ["--old", str(tmp_path / "checkout"), "--rows", rows, "--rounds", "1", "--seconds", "1"]
     versions.main([*arguments, "--settle", "0", "--folder", str(tmp_path / "results")])
     report = json.loads((tmp_path / "results" / "versions.json").read_text())
     runs = [run for rounds in report["rows"].values() for each in rounds for run in each.values()]

@@ -7,6 +7,7 @@ half a round of the wheel has passed since.
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +40,39 @@ def delivered(address: str) -> list[MessageExt]:
     return [message for message in messages_of(address, "GT", 2) if "TIMER_DEQUEUE_MS" in message.properties]
 
 
+def timer_pairs(store: Path) -> Iterator[dict[str, str]]:
+    """Properties of the records of the timer topic, in the order of its queue."""
+    messages = MessageStore(config_without_index(store))
+    queue = messages.queue("rmq_sys_wheel_timer", 0)
+    assert queue is not None
+    for unit in queue.units(0, queue.max_offset(1 << 62)):
+        record = messages.commit_log.record_at(unit.commit_log_offset, 1 << 62, unit.size)
+        assert record is not None
+        yield record.properties
+
+
+def behind_their_delete(store: Path) -> set[str]:
+    """Keys of messages that stock has rolled after their delete. RingMQ rolls neither of the two.
+
+    If all is read again when all is overdue, the delete's slot may be over before the message is read.
+    """
+    deleted, found = set(), set()
+    for pairs in timer_pairs(store):
+        target = pairs.get("TIMER_DEL_UNIQKEY")
+        if target is not None:
+            deleted.add(target)
+        elif f"GT+{pairs['UNIQ_KEY']}" in deleted:
+            found.add(pairs["UNIQ_KEY"])
+    return found
+
+
 def wanted_keys(store: Path, *, enqueued_by_stock: bool = True) -> set[str]:
     """Keys of all timer messages of a store, less those that a delete names: of the same slot, if stock has placed it.
 
     RingMQ places a delete of another time in the slot of its target.
     """
-    messages = MessageStore(config_without_index(store))
-    queue = messages.queue("rmq_sys_wheel_timer", 0)
-    assert queue is not None
     found, deleted = set(), set()
-    for unit in queue.units(0, queue.max_offset(1 << 62)):
-        record = messages.commit_log.record_at(unit.commit_log_offset, 1 << 62, unit.size)
-        assert record is not None
-        pairs = record.properties
+    for pairs in timer_pairs(store):
         out_ms, target = pairs.get("TIMER_OUT_MS"), pairs.get("TIMER_DEL_UNIQKEY")
         if target is not None:
             deleted.add((target, out_ms))
@@ -113,5 +134,7 @@ def test_files_that_are_lost_are_rebuilt(tmp_path: Path, damage: str) -> None:
     wanted = wanted_keys(store)
     with RunningBroker(store, SETTINGS) as broker:
         copies = wait_for(broker.address, wanted)
-        assert set(copies) == wanted
-        assert damage == "checkpoint is zeros" or set(copies.values()) == {1}
+        if damage == "checkpoint is zeros":
+            assert wanted <= set(copies) <= wanted | behind_their_delete(store)
+        else:
+            assert set(copies) == wanted and set(copies.values()) == {1}

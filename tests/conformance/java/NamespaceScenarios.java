@@ -34,6 +34,7 @@ final class NamespaceScenarios {
         List<String> seen = Collections.synchronizedList(new ArrayList<>());
         DefaultMQPushConsumer consumer = clients.push(args.getString("group"));
         consumer.setNamespace(args.getString("namespace"));
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // what its listener has returned is committed then
         consumer.subscribe(args.getString("topic"), "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             messages.forEach(m -> seen.add(m.getTopic() + " " + new String(m.getBody(), StandardCharsets.UTF_8)));

@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.producer.RecallMessageHandle;
 /** Timer messages and recalls. A body begins with its case, and a push consumer collects what arrives. */
 final class TimerScenarios {
     private static final int BATCH = 10;
-    private static final long RECALLED_AFTER_MILLIS = 2500;
+    private static final long RECALLED_AFTER_MILLIS = 10_000;
     private static final long STOCK_LATE_MILLIS = 1500;
     private static final long THREE_DAYS_SECONDS = 259_200;
 
