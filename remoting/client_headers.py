@@ -72,12 +72,16 @@ class QueryConsumerOffsetRequestHeader(Header):
 
 @header
 class UpdateConsumerOffsetRequestHeader(Header):
-    """15. Stock answers a missing queue or offset with 29, not 1, so the handler checks both fields."""
+    """15. Stock answers a missing queue or offset with 29, not 1, so the handler checks both fields.
+
+    `only_forward` is RingMQ's: offsets that a slave hands over may be behind the group's latest. Stock ignores it.
+    """
 
     consumer_group: str
     topic: str
     queue_id: Int32 | None = None
     commit_offset: Int64 | None = None
+    only_forward: bool | None = wire("ringmqOnlyForward", default=None)
 
 
 @header

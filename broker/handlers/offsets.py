@@ -98,6 +98,8 @@ class OffsetRequests:
             return request.reply(ResponseCode.INVALID_PARAMETER, f"Offset is null, topic is {topic}")
         if self.offsets.has_reset(group, topic, header.queue_id):
             return request.reply(remark="Offset has been previously reset")
+        if header.only_forward and self.offsets.get(group, topic, header.queue_id) >= header.commit_offset:
+            return request.reply()
         self._note_foreign_commit(request, (group, topic, header.queue_id), header.commit_offset)
         self.offsets.put(group, topic, header.queue_id, header.commit_offset, request.now_ms)
         if self.live.is_slave:

@@ -199,12 +199,13 @@ class SlaveRole:
         return ""
 
     def _hand_over(self, newer: dict[CommitKey, int]) -> None:
-        """Send the master the offsets that consumers have committed here while there was no master."""
+        """Send the master the offsets that consumers have committed here while there was no master. They may have
+        committed later ones to the master since it answered."""
         for key, offset in newer.items():
             if key in self._handing_over:
                 continue
             header = UpdateConsumerOffsetRequestHeader(
-                consumer_group=key[0], topic=key[1], queue_id=key[2], commit_offset=offset
+                consumer_group=key[0], topic=key[1], queue_id=key[2], commit_offset=offset, only_forward=True
             )
             command = RemotingCommand.request(RequestCode.UPDATE_CONSUMER_OFFSET, header.encode())
             self._handing_over.append(key)

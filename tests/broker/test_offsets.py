@@ -34,6 +34,13 @@ def harness() -> Harness:
     return harness
 
 
+def test_an_offset_that_a_slave_hands_over_does_not_set_the_group_back(harness: Harness) -> None:
+    for offset, expected in ((5, 5), (3, 5), (8, 8)):
+        assert commit(harness, offset, ringmqOnlyForward="true").code == 0
+        assert query(harness).ext_fields["offset"] == str(expected)
+    assert commit(harness, 3).code == 0 and query(harness).ext_fields["offset"] == "3", "a consumer may go back"
+
+
 def test_a_committed_offset_comes_back_smaller_ones_too(harness: Harness) -> None:
     for offset in (7, 3):
         assert commit(harness, offset).code == 0
