@@ -19,7 +19,7 @@ ORIGIN = """\
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def printed(
     kind: str, stock_client: StockClient, started: Callable[..., Server], request: pytest.FixtureRequest
 ) -> dict[str, list[str]]:

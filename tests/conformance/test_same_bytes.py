@@ -80,7 +80,7 @@ def requests_without_key() -> Iterator[tuple[int, dict[str, Any], bytes]]:
         yield SEND_MESSAGE_V2, shortened(send_fields("BytesA", 2, {"KEYS": f"late-{number}"})), b"late %d" % number
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def written(
     kind: str, stock_client: StockClient, started: Callable[..., Server], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Path, list[dict[str, Any]]]]:
