@@ -14,6 +14,7 @@ from ringmq.cli.store_commands import store
 from ringmq.cli.store_repair import repair
 from ringmq.loadtest.load.running import RunningBroker
 from tests.raw_client import RawClient
+from tests.waiting import wait_dispatched
 
 assert repair.name in store.commands
 STRANGER = 4711
@@ -35,6 +36,7 @@ def live() -> Iterator[Path]:
         try:
             with RawClient(broker.address) as client:
                 assert client.send("TopicA", b"body").code == 0
+            wait_dispatched(root)
             yield root
         finally:
             broker.stop()
@@ -82,17 +84,19 @@ def as_a_stranger() -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_but(root: Path, closed: str) -> Iterator[None]:
-    """All of a store may be read but one part of it."""
-    paths = [root, *root.rglob("*")]
-    modes = {path: path.stat().st_mode for path in paths}
+    """All of a store may be read but one part of it. A live broker may take files away meanwhile."""
+    modes: dict[Path, int] = {}
     try:
-        for path in paths:
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        for path in [root, *root.rglob("*")]:
+            with contextlib.suppress(FileNotFoundError):
+                modes[path] = path.stat().st_mode
+                path.chmod(0o755 if path.is_dir() else 0o644)
         (root / closed).chmod(0)
         yield
     finally:
         for path, mode in modes.items():
-            path.chmod(mode)
+            with contextlib.suppress(FileNotFoundError):
+                path.chmod(mode)
 
 
 def output_of(root: Path, command: tuple[str, ...]) -> tuple[int, str]:
