@@ -22,6 +22,8 @@ NO_WAIT = lib.RMQ_APPEND_FLAG_NO_WAIT
 ARENA_BYTES = 1 << 20
 LIVE = lib.RMQ_TOPIC_LIVE << 40
 SLICE_NS = 20_000_000
+SLICES_MAX = 10
+"""Of a run to rest. A stall of the machine takes one of them whole."""
 
 
 def maps_of(path: Path) -> int:
@@ -208,22 +210,25 @@ class Kit:
 
     @contextmanager
     def writer(self) -> Iterator[Callable[[], int]]:
-        """An open write role; call it to run a slice."""
-        yield from self._role(lib.rmq_writer_open, lib.rmq_writer_run, lib.rmq_writer_close)
+        """An open write role; call it to run until it has nothing left to do, or for a given time."""
+        sleeps = (lib.RMQ_ROLE_WRITE, lib.RMQ_WRITE_SLEEPS)
+        yield from self._role(lib.rmq_writer_open, lib.rmq_writer_run, lib.rmq_writer_close, sleeps)
 
     @contextmanager
     def flusher(self) -> Iterator[Any]:
-        """An open flush role; call it to run a slice; `.handle` is the C object."""
-        yield from self._role(lib.rmq_flusher_open, lib.rmq_flusher_run, lib.rmq_flusher_close)
+        """An open flush role, called as `writer()` is; `.handle` is the C object."""
+        sleeps = (lib.RMQ_ROLE_FLUSH, lib.RMQ_FLUSH_SLEEPS)
+        yield from self._role(lib.rmq_flusher_open, lib.rmq_flusher_run, lib.rmq_flusher_close, sleeps)
 
     @contextmanager
     def dispatcher(self, open_files: int = 4) -> Iterator[Any]:
-        """An open dispatch role."""
+        """An open dispatch role, called as `writer()` is; `.handle` is the C object."""
 
         def opener(plane: Any, error: Any) -> Any:
             return lib.rmq_dispatcher_open(plane, open_files, ffi.NULL, error)
 
-        yield from self._role(opener, lib.rmq_dispatcher_run, lib.rmq_dispatcher_close)
+        sleeps = (lib.RMQ_ROLE_DISPATCH, lib.RMQ_DISPATCH_SLEEPS)
+        yield from self._role(opener, lib.rmq_dispatcher_run, lib.rmq_dispatcher_close, sleeps)
 
     def dispatch_each(self, dispatch: Any, count: int) -> None:
         """One record a batch, up to `count` records of the log, or to a fault."""
@@ -233,21 +238,35 @@ class Kit:
             while self.marks.dispatched_offset < self.marks.flushed_offset and not self.marks.dispatch_fault:
                 dispatch(1)
 
-    def _role(self, opener: Any, run: Any, close: Any) -> Iterator[Any]:
+    def _role(self, opener: Any, run: Any, close: Any, sleeps: tuple[int, int]) -> Iterator[Any]:
+        """`sleeps`: role and number of its counter of sleeps."""
         error = ffi.new("int *")
         handle = opener(self.plane, error)
         if handle == ffi.NULL:
             raise OSError(-error[0], os.strerror(-error[0]))
 
-        def slice_(budget_ns: int = SLICE_NS) -> int:
+        counters, number = self.header.roles[sleeps[0]].counters, sleeps[1]
+
+        def slice_(budget_ns: int) -> int:
             code = int(run(handle, budget_ns))
             if code < 0:
                 raise OSError(-code, os.strerror(-code))
             return code
 
-        slice_.handle = handle  # type: ignore[attr-defined]
+        def role(budget_ns: int | None = None) -> int:
+            """Run to rest, or one slice of `budget_ns`. A role that sleeps has nothing left to do."""
+            if budget_ns is not None:
+                return slice_(budget_ns)
+            before = counters[number]
+            for _ in range(SLICES_MAX):
+                code = slice_(SLICE_NS)
+                if code != lib.RMQ_RUN_BUDGET or counters[number] != before:
+                    break
+            return code
+
+        role.handle = handle  # type: ignore[attr-defined]
         try:
-            yield slice_
+            yield role
         finally:
             close(handle)
 
