@@ -61,6 +61,7 @@ def test_a_released_client(client: str, one_second_levels: Server, running: dict
     counts = {
         "attempts": sum(map(len, retries["attempts"].values())),
         "dead letters": len(retries["dead"]),
+        "delivered again": retries["again"],
         "delayed": len(seen["delays"]),
         "committed": len(transactions["received"]),
         "checks": len(transactions["checks"]),
@@ -68,8 +69,11 @@ def test_a_released_client(client: str, one_second_levels: Server, running: dict
     }
     print(f"{one_second_levels.kind}, {client}: {counts}")
     wanted = {"fails": list(range(RETRIES + 1)), "once": [0, 1], "good": [0]}
-    assert retries["attempts"] == {body: wanted[body.split()[0]] for body in bodies(list(wanted))}
-    assert retries["dead"] == {body: [RETRIES + 1] for body in bodies(["fails"])}
+    attempts, dead = retries["attempts"], retries["dead"]
+    if retries["again"]:  # the client has missed an answer: what it sent back twice is stored twice, also at stock
+        attempts, dead = ({body: sorted(set(values)) for body, values in found.items()} for found in (attempts, dead))
+    assert attempts == {body: wanted[body.split()[0]] for body in bodies(list(wanted))}
+    assert dead == {body: [RETRIES + 1] for body in bodies(["fails"])}
     assert sorted(seen["delays"]) == sorted(map(str, range(COUNT)))
     assert all(len(waits) == 1 and waits[0] >= LEVEL_MS for waits in seen["delays"].values()), seen["delays"]
     assert transactions["received"] == {body: [1] for body in bodies(["commit", "unknown-commit"])}
