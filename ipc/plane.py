@@ -315,6 +315,16 @@ class Plane:
         """Sleep until the bell rings or the time is over. True if the bell has rung."""
         return bool(lib.rmq_role_wait(self.struct, role, timeout_ms))
 
+    # -- resting -------------------------------------------------------------------------------------------
+
+    def activate(self, role: int) -> None:
+        """Start the role's worker if it is dormant. Publish its work first."""
+        lib.rmq_worker_activate(self.struct, role)
+
+    def deactivate(self, role: int) -> None:
+        """Announce that this worker has no work. If its last check then finds none, it may end with EXIT_RESTED."""
+        lib.rmq_worker_deactivate(self.struct, role)
+
     def _id(self, value: int) -> int | None:
         return None if value == NONE else value
 

@@ -78,13 +78,3 @@ def workers(plane: Plane) -> Iterator[Worker]:
                 block.invariant_failures,
             )
             yield Worker(name, role, *(int(word) for word in words))
-
-
-def activate(plane: Plane, role: int) -> None:
-    """Start the role's worker if it is dormant. Publish its work first."""
-    lib.rmq_worker_activate(plane.struct, role)
-
-
-def deactivate(plane: Plane, role: int) -> None:
-    """Announce that this worker has no work. If its last check then finds none, it may end with EXIT_RESTED."""
-    lib.rmq_worker_deactivate(plane.struct, role)

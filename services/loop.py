@@ -21,7 +21,6 @@ from ringmq.ipc.asks import Inbox
 from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker import STATE_STOPPING, StopFlag
-from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.control_asks import ControlAsks
@@ -149,7 +148,7 @@ class ServiceLoop:
         the worker again."""
         if now_ms - self._worked_ms < self._rest_after_ms:
             return False
-        deactivate(self._plane, self._role)
+        self._plane.deactivate(self._role)
         return self._is_idle and not self._inbox.is_blocked
 
     def close(self, now_ms: int, *, takes_more: bool) -> None:

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable
 from dataclasses import replace
 
-from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals
 from ringmq.store.master_timers import delete_master_timers
@@ -246,7 +245,7 @@ class Delivery:
             return False
         if self.core.in_flight or not self._saver.is_saved(self._totals()) or self._waits():
             return False
-        deactivate(self._plane, self._role)
+        self._plane.deactivate(self._role)
         return not self._has_arrivals()
 
     def _waits(self) -> bool:

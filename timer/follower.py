@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 
-from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals
 from ringmq.store.layout import CONFIG
@@ -127,7 +126,7 @@ class Follower:
             return False
         if not self._saver.is_saved(self._state()):
             return False
-        deactivate(self._plane, self._role)
+        self._plane.deactivate(self._role)
         return int(self._plane.queue(self._queue.queue_slot).max_offset) <= self._offset
 
     def close(self) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.worker_blocks import deactivate
 from ringmq.native import ffi, lib
 from ringmq.remoting import names
 from ringmq.remoting.config_beans import TopicConfig
@@ -98,7 +97,7 @@ class Delivery:
         message starts the worker again."""
         if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms:
             return False
-        deactivate(self._plane, self._role)
+        self._plane.deactivate(self._role)
         return self._is_idle and not any(map(self._has_more, range(len(self._schedule.levels))))
 
     def rest(self) -> None:

@@ -13,7 +13,6 @@ from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
-from ringmq.ipc.worker_blocks import deactivate
 from ringmq.ipc.workers import CpuClass, Start, StopPhase, WorkerRow
 from ringmq.native import lib
 
@@ -44,7 +43,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
         replies.send_waiting()
         asked = inbox.take()
         if asked is None and time.monotonic() - idle_since > IDLE_S:
-            deactivate(plane, spec.role)
+            plane.deactivate(spec.role)
             if (asked := inbox.take()) is None and not inbox.is_blocked:
                 return EXIT_RESTED
         if asked is None:

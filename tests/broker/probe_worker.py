@@ -16,7 +16,6 @@ from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTART_STORE, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
-from ringmq.ipc.worker_blocks import activate, deactivate
 from ringmq.ipc.workers import WORKERS
 
 FOLDER = "PROBE_WORKER_FOLDER"
@@ -61,13 +60,13 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
                 return EXIT_RESTART_STORE
             case ["want", other]:
                 order.unlink()
-                activate(plane, int(other))
+                plane.activate(int(other))
             case ["rest"]:
                 order.unlink()
-                deactivate(plane, spec.role)
+                plane.deactivate(spec.role)
                 return EXIT_RESTED
             case ["rest", "slowly"]:
-                deactivate(plane, spec.role)
+                plane.deactivate(spec.role)
                 order.unlink()
                 while not (folder() / "end").exists():
                     time.sleep(TURN_S)  # poll

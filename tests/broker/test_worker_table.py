@@ -22,7 +22,6 @@ import pytest
 from ringmq.ipc.placement import place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
-from ringmq.ipc.worker_blocks import activate
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 from ringmq.loadtest.load.running import RunningBroker
 from tests.broker.exporter_kit import value
@@ -143,7 +142,7 @@ def test_each_of_the_four_ways_to_start(folder: Path) -> None:
         assert broker.running == {"probe-now", "probe-called"}
         broker.order(NOW, f"want {WANTED.role}")
         wait_until(lambda: serving(broker, WANTED), "another worker's word starts it")
-        activate(broker.plane, OPEN.role)
+        broker.plane.activate(OPEN.role)
         wait_until(lambda: serving(broker, OPEN), "a process that has no bell's descriptor may want it, too")
         plan = place(sorted(os.sched_getaffinity(0)), table=WorkerTable(READ, (*OTHERS, *ROWS))).cpus_by_worker
         pids = broker.broker.worker_pids()
@@ -172,7 +171,7 @@ def test_open_work_is_asked_for_when_the_store_is_opened(folder: Path, name: str
 
 def test_a_store_that_is_opened_again_is_asked_again(folder: Path) -> None:
     with probed(folder, rows=(NOW, WANTED, OPEN)) as broker:
-        activate(broker.plane, WANTED.role)
+        broker.plane.activate(WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         assert broker.running == {NOW.name, WANTED.name}
         (folder / "open-work").touch()
@@ -186,7 +185,7 @@ def test_a_slave_has_the_workers_of_its_side(folder: Path) -> None:
     rows = (replace(NOW, of="master"), replace(WANTED, of="slave"), OPEN)
     with probed(folder, rows=rows, brokerRole="SLAVE", brokerId=1) as broker:
         assert {NOW.name, WANTED.name, OPEN.name} & set(broker.health()["workers"]) == {WANTED.name, OPEN.name}
-        activate(broker.plane, WANTED.role)
+        broker.plane.activate(WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         assert broker.running == {WANTED.name}
 
@@ -194,7 +193,7 @@ def test_a_slave_has_the_workers_of_its_side(folder: Path) -> None:
 def test_a_worker_that_has_nothing_to_do_costs_nothing_until_it_is_wanted_again(folder: Path) -> None:
     with probed(folder, rows=(WANTED,)) as broker:
         for starts in (1, 2):
-            activate(broker.plane, WANTED.role)
+            broker.plane.activate(WANTED.role)
             wait_until(lambda: serving(broker, WANTED), "it is wanted")
             broker.order(WANTED, "rest")
             wait_until(lambda: broker.state(WANTED) == "dormant" and not broker.running, "it has nothing to do")
@@ -208,12 +207,12 @@ def test_a_worker_that_has_nothing_to_do_costs_nothing_until_it_is_wanted_again(
 
 def test_a_worker_that_is_wanted_while_it_ends_starts_again(folder: Path) -> None:
     with probed(folder, rows=(WANTED,)) as broker:
-        activate(broker.plane, WANTED.role)
+        broker.plane.activate(WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         broker.order(WANTED, "rest slowly")
         wait_until(lambda: not (folder / f"{WANTED.name}-order").exists(), "it has looked for work and found none")
         old = broker.broker.worker_pids()[WANTED.name]
-        activate(broker.plane, WANTED.role)
+        broker.plane.activate(WANTED.role)
         (folder / "end").touch()
         wait_until(lambda: broker.broker.worker_pids().get(WANTED.name, old) != old, "the wish is not lost")
         wait_until(lambda: serving(broker, WANTED), "it serves")
@@ -222,10 +221,10 @@ def test_a_worker_that_is_wanted_while_it_ends_starts_again(folder: Path) -> Non
 
 def test_a_word_that_is_set_while_the_worker_dies_starts_it_once(folder: Path) -> None:
     with probed(folder, rows=(WANTED,)) as broker:
-        activate(broker.plane, WANTED.role)
+        broker.plane.activate(WANTED.role)
         wait_until(lambda: serving(broker, WANTED), "it is wanted")
         old = broker.broker.signal_worker(WANTED.name, signal.SIGKILL)
-        activate(broker.plane, WANTED.role)
+        broker.plane.activate(WANTED.role)
         wait_until(lambda: broker.broker.worker_pids().get(WANTED.name, old) != old, "it is started again")
         wait_until(lambda: serving(broker, WANTED), "it serves")
         wait_until(lambda: broker.health()["workers"][WANTED.name]["deaths"] == 1, "the death is told")
@@ -265,7 +264,7 @@ def test_a_wish_in_a_stop_starts_nothing(folder: Path) -> None:
         broker.signal_worker("write", signal.SIGSTOP)  # the stop gets as far as this one
         broker.process.terminate()
         wait_until(lambda: made.plane.watermarks.stop_requested >= StopPhase.WRITE, "the stop is under way")
-        activate(made.plane, WANTED.role)
+        made.plane.activate(WANTED.role)
         broker.signal_worker("write", signal.SIGCONT)
         assert broker.process.wait(60) == 0
         assert made.plane.role(WANTED.role).generation == 0

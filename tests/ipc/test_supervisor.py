@@ -21,7 +21,6 @@ from ringmq.ipc.segment import remove_segments
 from ringmq.ipc.supervisor import Supervisor, make_event_fds
 from ringmq.ipc.supervisor_core import SILENT_MS, SILENT_START_MS, START_FAILURES_MAX, Silent, Spawn, Stop, Terminate
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
-from ringmq.ipc.worker_blocks import activate
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 from ringmq.native import lib
 from tests.waiting import wait_until
@@ -186,7 +185,7 @@ def test_a_wish_ends_the_supervisors_sleep(plane: Plane, monkeypatch: pytest.Mon
         selector.register(bells[lib.RMQ_ROLE_SUPERVISOR], selectors.EVENT_READ)
         sleep = pool.submit(watching._events, selector)
         wait_until(lambda: bell.sleeping == 1, "it sleeps")
-        activate(plane, SERVICE.role)
+        plane.activate(SERVICE.role)
         assert [key.fd for key, _ in sleep.result(20)] == [bells[lib.RMQ_ROLE_SUPERVISOR]]
         os.eventfd_read(bells[lib.RMQ_ROLE_SUPERVISOR])
         assert watching._events(selector) == [], "it does not go to sleep while a dormant worker is wanted"
