@@ -26,6 +26,7 @@ from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import SlaveTables
 from ringmq.broker.tables.persistence import Persistence, Saved
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 
 
@@ -185,6 +186,7 @@ def _handlers_of_clients(broker: Broker) -> dict[int, Handler]:
         membership=broker.membership,
         limits=limits_of(broker),
         filters=broker.tables.filters,
+        expect_send_backs=partial(broker.plane.activate, lib.RMQ_ROLE_SERVICES),
     )
     return {
         RequestCode.HEART_BEAT: client.heart_beat,

@@ -5,6 +5,7 @@ A heartbeat is answered only after the plane has its changes, so that a followin
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ringmq.broker.config.live_config import LiveConfig
@@ -24,7 +25,7 @@ from ringmq.remoting import heartbeat, json_body, names
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.flags import TopicSysFlag
-from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch
+from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.response_headers import HeartbeatResponseHeader
 from ringmq.remoting.subscription import EXPRESSION_SQL92, EXPRESSION_TAG
@@ -48,6 +49,9 @@ class ClientRequests:
     membership: Membership
     limits: ClientLimits
     filters: FilterPrograms
+    expect_send_backs: Callable[[], None]
+    """Starts the worker that stores what consumers send back. A client waits 3 s for its answer. On a busy machine the
+    worker's start may take that long."""
 
     def heart_beat(self, request: Request) -> Slices:
         """Register the client's groups. The answer to a V2 heartbeat says if the client must send its subscriptions
@@ -112,6 +116,8 @@ class ClientRequests:
             request.connection, member, consumer, with_subscriptions=with_subscriptions
         )
         yield from self.membership.following(consumer.group_name, change)
+        if consumer.consume_type == CONSUME_PASSIVELY and consumer.message_model == CLUSTERING:
+            self.expect_send_backs()
         return True
 
     def unregister_client(self, request: Request) -> Slices:

@@ -54,6 +54,7 @@ class FakePlane:
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
         self.ha_commands: list[bytes] = []
+        self.activated: set[int] = set()
         self.topics: dict[int, Any] = {}
         self.queues: list[Any] = []
         self.slots: dict[tuple[int, int], int] = {}
@@ -190,6 +191,9 @@ class FakePlane:
     def ha_command_put(self, json: bytes) -> bool:
         self.ha_commands.append(json)
         return True
+
+    def activate(self, role: int) -> None:
+        self.activated.add(role)
 
     def subscription(self, group: str, topic: str) -> tuple[int, int, list[int]]:
         group_id, topic_id = self.group_find(group), self.topic_find(topic)
@@ -356,7 +360,7 @@ class Harness:
             consumers=[
                 ConsumerData(
                     group,
-                    CONSUME_PASSIVELY,
+                    fields.pop("kind", CONSUME_PASSIVELY),
                     fields.pop("model", CLUSTERING),
                     subscriptions=[
                         build_subscription(topic, text, sub_version=version) for topic, text in topics.items()

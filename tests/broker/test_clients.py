@@ -6,10 +6,15 @@ import pytest
 
 from ringmq.broker.requests.request import Hangup, Push
 from ringmq.broker.tables.protocols import SUBSCRIPTION_ALL, SUBSCRIPTION_COLD, SUBSCRIPTION_NONE, SUBSCRIPTION_TAGS
+from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.heartbeat import (
+    BROADCASTING,
+    CLUSTERING,
+    CONSUME_ACTIVELY,
     CONSUME_PASSIVELY,
+    CONSUME_POP,
     ConsumerData,
     HeartbeatData,
     LockBatch,
@@ -21,7 +26,7 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import SubscriptionData, java_string_hash
 from tests.broker.fakes import START_MS, FakePlane, Harness, make_harness, peer
 
-HAS_MEMBERS, BROADCASTING = 0x8, 0x10
+HAS_MEMBERS, IS_BROADCASTING = 0x8, 0x10
 ONE_RETRY_QUEUE, SIXTEEN_RETRIES = 1 << 8, 16 << 16
 
 
@@ -34,6 +39,29 @@ def test_a_heartbeat_shows_in_the_plane_before_its_answer() -> None:
     hashes = sorted([java_string_hash("a"), java_string_hash("b")])
     assert harness.plane.subscription("G", "T") == (SUBSCRIPTION_TAGS, 5, hashes)
     assert harness.plane.word("%RETRY%G") == (6, 1, 1, 1 | 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "may_send_back"),
+    [
+        (CONSUME_PASSIVELY, CLUSTERING, True),
+        (CONSUME_PASSIVELY, BROADCASTING, False),
+        (CONSUME_ACTIVELY, CLUSTERING, False),
+        (CONSUME_POP, CLUSTERING, False),
+    ],
+)
+def test_a_consumer_that_may_send_back_starts_the_worker_of_its_requests(
+    kind: str, model: str, may_send_back: bool
+) -> None:
+    harness = make_harness()
+    harness.join("G", {"T": "*"}, kind=kind, model=model)
+    assert harness.plane.activated == ({lib.RMQ_ROLE_SERVICES} if may_send_back else set())
+
+
+def test_a_group_that_may_not_be_made_starts_no_worker() -> None:
+    harness = make_harness({"autoCreateSubscriptionGroup": "false"})
+    harness.join("G", {"T": "*"})
+    assert harness.plane.activated == set()
 
 
 def test_a_subscription_waits_for_its_topic() -> None:
@@ -137,7 +165,7 @@ def test_notices_can_be_off(where: str) -> None:
         harness.broker.groups.put(config, START_MS)
     harness.join("G", {"T": "*"}, model="BROADCASTING" if where == "model" else "CLUSTERING")
     assert notices(harness) == []
-    assert bool(harness.plane.group_flags("G") & BROADCASTING) == (where == "model")
+    assert bool(harness.plane.group_flags("G") & IS_BROADCASTING) == (where == "model")
 
 
 def test_silent_clients_expire_after_120_s() -> None:

@@ -20,6 +20,7 @@ from ringmq.ipc.worker import STATE_SERVING
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
 from tests.staging import Stager, bodies_of, make_topic, messages_of
@@ -65,6 +66,15 @@ def test_a_broker_without_staged_writes_has_no_such_process(tmp_path: Path) -> N
         assert describe_staging(broker.address) is not None
         wait_until(lambda: is_serving(broker), "the first request starts it")
         assert state_of(broker) == "running"
+        assert broker.stop() == 0
+
+
+def test_the_heartbeat_of_a_push_consumer_starts_it(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SMALL) as broker:
+        with RawClient(broker.address) as client:
+            beat = HeartbeatData("client", consumers=[ConsumerData("G")]).encode()
+            client.send_request(RequestCode.HEART_BEAT, {}, beat)
+            wait_until(lambda: is_serving(broker), "a message may fail at any time")
         assert broker.stop() == 0
 
 
