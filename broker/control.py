@@ -42,6 +42,7 @@ from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.steady_clock import SteadyClock
 from ringmq.native import ffi, lib
 from ringmq.remoting import json_body
 from ringmq.remoting.command import decode_frame
@@ -439,13 +440,13 @@ def run_control(
 
     `on_serving` is called once: when every name server knows the broker, or after `ready_within_ms`.
     """
-    loop = ControlLoop(plane, broker, persistence, name_servers, slave)
-    began_ms, serving = now_ms(), False
+    loop, clock = ControlLoop(plane, broker, persistence, name_servers, slave), SteadyClock()
+    began_ms, serving = clock(), False
     while not should_stop() and broker.replication.restart is None:
-        worked = loop.turn(now_ms())
-        if not serving and (loop.is_registered or now_ms() - began_ms >= ready_within_ms):
+        worked = loop.turn(clock())
+        if not serving and (loop.is_registered or clock() - began_ms >= ready_within_ms):
             serving = True
             on_serving()
         if not worked:
-            loop.park(now_ms())
-    loop.close(now_ms())
+            loop.park(clock())
+    loop.close(clock())

@@ -34,6 +34,7 @@ from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
 from ringmq.ipc.fd_store import FdStore, ListeningSocket
 from ringmq.ipc.logs import configure, level_number
 from ringmq.ipc.notify import service_manager
+from ringmq.ipc.steady_clock import SteadyClock
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.connection import READ_BYTES, Connection
 from ringmq.namesrv.core import RouteRegistry
@@ -65,20 +66,17 @@ asyncio leaves a cycle of 1 to 2 KB for each connection, which only the cyclic c
 """
 
 
-def now_ms() -> int:
-    """Return the wall time in ms."""
-    return time.time_ns() // 1_000_000
-
-
 class NamesrvServer:
     """Listens, passes requests to the handlers and closes connections that misbehave."""
 
     def __init__(self, config: NamesrvConfig) -> None:
         self.config = config
+        self.now_ms = SteadyClock()
+        """The time of requests, by which silent brokers expire."""
         kv_path = Path(config.kv_config_path) if config.kv_config_path else None
         kv = KvConfig() if kv_path is None else load_kv(kv_path)
         self.kv_file = None if kv_path is None else KvFile(kv, kv_path)
-        self.handlers = NamesrvHandlers(config, RouteRegistry(), kv, now_ms(), self._kv_changed)
+        self.handlers = NamesrvHandlers(config, RouteRegistry(), kv, self.now_ms(), self._kv_changed)
         self.buffered_bytes = 0
         self.read_buffer = memoryview(bytearray(READ_BYTES))
         """The read buffer of all connections. Each connection copies its bytes at once."""
@@ -213,34 +211,29 @@ class NamesrvServer:
         if self.kv_file is not None:
             self.kv_file.is_dirty = True
 
-    @staticmethod
-    def now_ms() -> int:
-        """Return the wall time of requests in ms."""
-        return now_ms()
-
     def log_junk(self, host: str, spoken: str) -> None:
         """Log that a connection of `host` is closed for its input. `spoken` is the fault, or the other protocol."""
         self._log_line(self._junk_lines, f"junk from {host}: {spoken}")
 
     def log_incidents(self) -> None:
         """Log the incidents of the handlers, and the changes that requests have made."""
-        self._audit.turn(now_ms())
+        self._audit.turn(self.now_ms())
         for code, (text, count) in self.handlers.incidents.take_refusals().items():
-            first = self._refused.line(code, text, now_ms(), count)
+            first = self._refused.line(code, text, self.now_ms(), count)
             if first is not None:
                 log.warning("%s", first)
         for line in self.handlers.incidents.take_lines():
             self._log_line(self._incident_lines, line)
 
     def _log_line(self, throttle: LogThrottle, text: str) -> None:
-        line = throttle.line(text, now_ms())
+        line = throttle.line(text, self.now_ms())
         if line is not None:
             log.warning("%s", line)
 
     async def _scan_forever(self) -> None:
         while True:
             await asyncio.sleep(self.config.scan_not_active_broker_interval_ms / 1000)
-            self.scan(now_ms(), time.monotonic())
+            self.scan(self.now_ms(), time.monotonic())
 
 
 async def start_listening(server: NamesrvServer, fd_store: FdStore) -> int:

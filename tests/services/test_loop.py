@@ -185,30 +185,12 @@ def test_it_rests_only_when_nothing_has_been_to_do_for_a_while(harness: Harness)
     harness.loop.turn(NOW + REST_MS)
     assert not harness.loop.may_rest(NOW + REST_MS), "its service has work"
     harness.service.is_idle = True
-    harness.plane.role(ROLE).activation_requested = 0
+    harness.plane.role(ROLE).activation_requested = 1
     assert harness.loop.may_rest(NOW + 2 * REST_MS)
-
-
-def test_the_last_look_finds_what_has_come_meanwhile(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    deactivate = harness.plane.deactivate
-
-    def ask_and_deactivate(role: int) -> None:
-        harness.ask("answer")
-        deactivate(role)
-
-    monkeypatch.setattr(harness.plane, "deactivate", ask_and_deactivate)
-    harness.loop.turn(NOW)
-    assert not harness.loop.may_rest(NOW + REST_MS)
-    assert harness.plane.role(ROLE).activation_requested == 0
-
-
-def test_an_activation_delays_the_rest(harness: Harness) -> None:
-    harness.loop.turn(NOW)
-    harness.plane.activate(ROLE)
-    assert not harness.loop.may_rest(NOW + REST_MS)
     assert harness.plane.role(ROLE).activation_requested == 0, "an ask from now on sets it again"
-    assert not harness.loop.may_rest(NOW + 2 * REST_MS - 1)
-    assert harness.loop.may_rest(NOW + 2 * REST_MS)
+    harness.ask("answer", 6)
+    assert harness.plane.role(ROLE).activation_requested == 1
+    assert not harness.loop.may_rest(NOW + 2 * REST_MS), "the last look finds what has come meanwhile"
 
 
 def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(harness: Harness) -> None:
