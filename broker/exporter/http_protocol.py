@@ -42,6 +42,8 @@ class HttpProtocol:
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.SERVER, HEAD_BYTES_MAX)
+        self.with_body = True
+        """False if the request is a HEAD, also a refused one: the answer has no body."""
 
     def receive(self, data: bytes) -> None:
         """Accept bytes that the peer has sent."""
@@ -49,11 +51,13 @@ class HttpProtocol:
 
     def next_request(self) -> Request | None:
         """The next request. None while its head is incomplete. Raises BadRequest."""
+        self.with_body = True
         try:
             event = self._h11.next_event()
             if event is h11.NEED_DATA:
                 return None
             request = cast(h11.Request, event)
+            self.with_body = request.method != b"HEAD"
             if request.http_version not in VERSIONS:
                 raise BadRequest(505, "only HTTP/1.0 and HTTP/1.1 are spoken here")
             if request.method not in METHODS:
@@ -61,7 +65,7 @@ class HttpProtocol:
             self._h11.next_event()  # the end of the request, or a piece of a body that is not read
         except h11.RemoteProtocolError as error:
             raise BadRequest(error.error_status_hint, str(error)) from error
-        return Request(request.target.decode("latin-1").partition("?")[0], request.method == b"GET")
+        return Request(request.target.decode("latin-1").partition("?")[0], self.with_body)
 
     def head(self, status: int, kind: str, length: int | None) -> bytes:
         """The head of the answer. `length`: bytes of the body. None: pieces end it."""

@@ -254,7 +254,9 @@ class ExporterServer:
             self._make_room(self._table.requested(connection.number, now, Phase.ANSWER))
             connection.is_refused = True
             text = f"{error}\n".encode()
-            self._answer(connection, http_answer.whole(connection.protocol, error.status, http_answer.PLAIN, text))
+            protocol = connection.protocol
+            answer = http_answer.whole(protocol, error.status, http_answer.PLAIN, text, with_body=protocol.with_body)
+            self._answer(connection, answer)
             return
         if request is None:
             self._wait_for(connection, select.EPOLLIN)
