@@ -261,11 +261,11 @@ def test_a_wish_in_a_stop_starts_nothing(folder: Path) -> None:
         folder / "store", SMALL, prefix=prefix(folder, (WANTED,)), environment=environment(folder)
     ) as broker:
         made = Probed(broker, folder)
-        broker.signal_worker("write", signal.SIGSTOP)  # the stop gets as far as this one
+        broker.signal_worker("flush", signal.SIGSTOP)  # the stop gets as far as this one, for which no reader waits
         broker.process.terminate()
-        wait_until(lambda: made.plane.watermarks.stop_requested >= StopPhase.WRITE, "the stop is under way")
+        wait_until(lambda: made.plane.watermarks.stop_requested >= StopPhase.FLUSH, "the stop is under way")
         made.plane.activate(WANTED.role)
-        broker.signal_worker("write", signal.SIGCONT)
+        broker.signal_worker("flush", signal.SIGCONT)
         assert broker.process.wait(60) == 0
         assert made.plane.role(WANTED.role).generation == 0
 
