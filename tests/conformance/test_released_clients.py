@@ -50,6 +50,12 @@ def bodies(outcomes: list[str]) -> list[str]:
     return [f"{outcome} {number}" for outcome in outcomes for number in range(COUNT)]
 
 
+def without_repeats(seen: dict[str, list[int]], again: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Equal values of a body once, if its client consumed a record of it again. Such a client missed the answer to what
+    it sent back and sends it back once more, so that its copies are stored twice, also by RocketMQ."""
+    return {body: sorted(set(values)) if body in again else values for body, values in seen.items()}
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_released_client(client: str, one_second_levels: Server, running: dict[str, Any], tmp_path: Path) -> None:
     if client not in running:
@@ -61,7 +67,7 @@ def test_a_released_client(client: str, one_second_levels: Server, running: dict
     counts = {
         "attempts": sum(map(len, retries["attempts"].values())),
         "dead letters": len(retries["dead"]),
-        "delivered again": retries["again"],
+        "delivered again": len(retries["again"]),
         "delayed": len(seen["delays"]),
         "committed": len(transactions["received"]),
         "checks": len(transactions["checks"]),
@@ -69,9 +75,7 @@ def test_a_released_client(client: str, one_second_levels: Server, running: dict
     }
     print(f"{one_second_levels.kind}, {client}: {counts}")
     wanted = {"fails": list(range(RETRIES + 1)), "once": [0, 1], "good": [0]}
-    attempts, dead = retries["attempts"], retries["dead"]
-    if retries["again"]:  # the client has missed an answer: what it sent back twice is stored twice, also at stock
-        attempts, dead = ({body: sorted(set(values)) for body, values in found.items()} for found in (attempts, dead))
+    attempts, dead = (without_repeats(retries[name], retries["again"]) for name in ("attempts", "dead"))
     assert attempts == {body: wanted[body.split()[0]] for body in bodies(list(wanted))}
     assert dead == {body: [RETRIES + 1] for body in bodies(["fails"])}
     assert sorted(seen["delays"]) == sorted(map(str, range(COUNT)))

@@ -254,7 +254,7 @@ class Kit:
             return code
 
         def role(budget_ns: int | None = None) -> int:
-            """Run to rest, or one slice of `budget_ns`. A role that sleeps has nothing left to do."""
+            """Run to rest, or one slice of `budget_ns`. A role that sleeps can do nothing more now."""
             if budget_ns is not None:
                 return slice_(budget_ns)
             before = counters[number]

@@ -119,6 +119,6 @@ def test_random_sources(seed: int) -> None:
 @pytest.mark.parametrize(("hidden", "is_sound"), [((), True), (("T",), False), (("Tx", "xT", "t", ""), True)])
 def test_topics_that_no_consumer_reads_are_hidden(hidden: tuple[str, ...], is_sound: bool) -> None:
     raw, times = stored(topic=b"T", physical_offset=5), ffi.new("int32_t *")
-    rows = Rows(hidden)  # its memory goes with it
+    rows = Rows(hidden)  # C reads the names in its memory
     found = lib.rmq_send_back_is_sound(rows.native, ffi.from_buffer(raw), len(raw), 5, times)
     assert bool(found) == (sound_source(raw, 5, hidden) is not None) == is_sound

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/rocketmq-client-go/v2"
@@ -67,6 +66,10 @@ func (s *seen) total() int {
 func (s *seen) settled(wanted int) map[string][]int64 {
 	await(waitTime, func() bool { return s.total() >= wanted })
 	await(quietTime, func() bool { return s.total() > wanted })
+	return s.copied()
+}
+
+func (s *seen) copied() map[string][]int64 {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	found := map[string][]int64{}
@@ -156,16 +159,15 @@ func sendTo(to rocketmq.Producer, message *primitive.Message) {
 	})
 }
 
-// runRetries: "fails" fails each time, "once" the first time, "good" never. "again" counts deliveries of a record that the
+// runRetries: "fails" fails each time, "once" the first time, "good" never. "again" has the deliveries of records that the
 // client has had before: it repeats them when it gets no answer to what it sends back.
 func runRetries() interface{} {
-	attempts, dead := newSeen(), newSeen()
+	attempts, again, dead := newSeen(), newSeen(), newSeen()
 	group := prefix + "RetryGroup"
 	var results sync.Map
-	var again atomic.Int64
 	consume := func(message *primitive.MessageExt, body string) bool {
 		if result, known := results.Load(message.CommitLogOffset); known {
-			again.Add(1)
+			again.add(body, int64(message.ReconsumeTimes))
 			return result.(bool)
 		}
 		attempt := attempts.add(body, int64(message.ReconsumeTimes))
@@ -187,7 +189,7 @@ func runRetries() interface{} {
 	startWithRoute(prefix+"DeadGroup", "%DLQ%"+group, func(message *primitive.MessageExt, body string) bool {
 		return dead.add(body, int64(message.ReconsumeTimes)) > 0
 	})
-	return map[string]interface{}{"attempts": found, "dead": dead.settled(count), "again": again.Load()}
+	return map[string]interface{}{"attempts": found, "dead": dead.settled(count), "again": again.copied()}
 }
 
 // runDelays gives the milliseconds from the begin of each send to the message's store time.

@@ -10,7 +10,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -57,6 +56,10 @@ public final class ReleasedClient {
         synchronized Map<String, List<Object>> settled(int wanted) throws InterruptedException {
             await(WAIT_SECONDS, () -> total() >= wanted);
             await(QUIET_SECONDS, () -> total() > wanted);
+            return copied();
+        }
+
+        synchronized Map<String, List<Object>> copied() {
             return new TreeMap<>(byBody);
         }
 
@@ -103,19 +106,19 @@ public final class ReleasedClient {
     }
 
     /**
-     * "fails" fails each time, "once" the first time, "good" never. "again" counts deliveries of a record that the client
+     * "fails" fails each time, "once" the first time, "good" never. "again" has the deliveries of records that the client
      * has had before: it repeats them when it gets no answer to what it sends back.
      */
     private static Object retries() throws Exception {
         Seen attempts = new Seen();
         Seen dead = new Seen();
         Map<Long, Boolean> results = new ConcurrentHashMap<>();
-        AtomicInteger again = new AtomicInteger();
+        Seen again = new Seen();
         String group = prefix + "RetryGroup";
         consumer(group, prefix + "Retries", MessageSelector.byTag("*"), (message, body) -> {
             Boolean known = results.get(message.getCommitLogOffset());
             if (known != null) {
-                again.incrementAndGet();
+                again.add(body, message.getReconsumeTimes());
                 return known;
             }
             int attempt = attempts.add(body, message.getReconsumeTimes());
@@ -134,7 +137,7 @@ public final class ReleasedClient {
         consumer(prefix + "DeadGroup", "%DLQ%" + group, MessageSelector.byTag("*"),
             (message, body) -> dead.add(body, message.getReconsumeTimes()) > 0);
         seen.put("dead", dead.settled(count));
-        seen.put("again", again.get());
+        seen.put("again", again.copied());
         return seen;
     }
 
