@@ -186,7 +186,7 @@ def _handlers_of_clients(broker: Broker) -> dict[int, Handler]:
         membership=broker.membership,
         limits=limits_of(broker),
         filters=broker.tables.filters,
-        expect_send_backs=partial(broker.plane.activate, lib.RMQ_ROLE_SERVICES),
+        hold_send_back_worker=partial(broker.plane.hold, lib.RMQ_ROLE_SERVICES),
     )
     return {
         RequestCode.HEART_BEAT: client.heart_beat,

@@ -6,6 +6,7 @@ and every process may find and get. `ipc/asks.py` has the asks of roles to one a
 
 import mmap
 import os
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -320,6 +321,15 @@ class Plane:
     def activate(self, role: int) -> None:
         """Start the role's worker if it is dormant. Publish its work first."""
         lib.rmq_worker_activate(self.struct, role)
+
+    def hold(self, role: int, duration_s: int) -> None:
+        """Start the role's worker if it is dormant, and keep it for a time without work. Only control calls it."""
+        self.role(role).needed_until_s = int(time.monotonic()) + duration_s
+        self.activate(role)
+
+    def is_held(self, role: int, now_ms: int) -> bool:
+        """True if the role's worker has to stay without work. `now_ms`: of the monotonic clock."""
+        return now_ms < self.role(role).needed_until_s * 1000
 
     def deactivate(self, role: int) -> None:
         """Announce that this worker has no work. If its last check then finds none, it may end with EXIT_RESTED."""

@@ -144,16 +144,12 @@ class ServiceLoop:
         )
 
     def may_rest(self, now_ms: int) -> bool:
-        """True if there has been no work for a while, and there is none now, so the process may end. Later work starts
-        the worker again. An activation means that work may come soon, so it delays the rest as work does."""
+        """True if there has been no work for a while, there is none now, and control does not hold the worker, so the
+        process may end. Later work starts the worker again."""
         if now_ms - self._worked_ms < self._rest_after_ms:
             return False
-        was_activated = bool(self._plane.role(self._role).activation_requested)
         self._plane.deactivate(self._role)
-        if was_activated:
-            self._worked_ms = now_ms
-            return False
-        return self._is_idle and not self._inbox.is_blocked
+        return self._is_idle and not self._plane.is_held(self._role, now_ms) and not self._inbox.is_blocked
 
     def close(self, now_ms: int, *, takes_more: bool) -> None:
         """Answer the requests in the inbox and those that wait, because the worker ends.

@@ -49,9 +49,9 @@ class ClientRequests:
     membership: Membership
     limits: ClientLimits
     filters: FilterPrograms
-    expect_send_backs: Callable[[], None]
-    """Starts the worker that stores what consumers send back. A client waits 3 s for its answer. On a busy machine the
-    worker's start may take that long."""
+    hold_send_back_worker: Callable[[int], None]
+    """Starts the worker that stores what consumers send back, and keeps it for some seconds. A client waits 3 s for its
+    answer. On a busy machine the worker's start may take that long."""
 
     def heart_beat(self, request: Request) -> Slices:
         """Register the client's groups. The answer to a V2 heartbeat says if the client must send its subscriptions
@@ -117,7 +117,7 @@ class ClientRequests:
         )
         yield from self.membership.following(consumer.group_name, change)
         if consumer.consume_type == CONSUME_PASSIVELY and consumer.message_model == CLUSTERING:
-            self.expect_send_backs()
+            self.hold_send_back_worker(self.live.config.channel_expired_timeout // 1000)
         return True
 
     def unregister_client(self, request: Request) -> Slices:

@@ -29,8 +29,8 @@ struct rmq_bell {
     uint8_t pad[60];
 };
 
-/* 576 bytes per role. The role's process writes them; the supervisor writes pid, generation, name, flags and deaths.
- * `activation_requested` has other writers. Any process that has work for a worker which starts by this word sets it to 1.
+/* 576 bytes per role. The role's process writes them; the supervisor writes pid, generation, name, flags and deaths,
+ * control `needed_until_s`. `activation_requested` has other writers. Any process that has work for a worker which starts by this word sets it to 1.
  * Only the worker sets it to 0, or the supervisor while the worker has no process (worker_activation.h). */
 struct rmq_role {
     struct rmq_bell bell;     /*   0 */
@@ -48,7 +48,7 @@ struct rmq_role {
     uint32_t invariant_line;    /* 560 role: source line at which a process of it met a broken invariant */
     uint32_t invariant_failures; /* 564 role: how often that was */
     uint32_t deaths;          /* 568 supervisor: ends of its worker that nothing asked for */
-    uint32_t reserved;        /* 572 */
+    uint32_t needed_until_s;  /* 572 control: second of the monotonic clock until which its worker does not rest, 0 = none */
 };
 #define RMQ_ROLE_OPTIONAL 1    /* its deaths, however many, do not end the broker */
 #define RMQ_ROLE_DORMANT 2     /* it has no process because nothing has needed it yet, or needs it any more */

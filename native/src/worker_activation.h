@@ -2,7 +2,8 @@
  * a request.
  *
  *   a process with work: publish the work, then rmq_worker_activate
- *   the worker, idle:    rmq_worker_deactivate, look for work once more, and end only when there is none
+ *   the worker, idle:    rmq_worker_deactivate, look for work once more, and end only when there is none and
+ *                        `needed_until_s` has passed
  *   the supervisor:      sees the word of a dormant worker, stores 0, starts the worker
  * The fences order the work against the word on both sides: either the worker's last look finds the work, or the word is
  * 1 after its end, and the supervisor starts it again. A word that is set while the worker runs starts nothing. A process

@@ -54,7 +54,7 @@ class FakePlane:
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
         self.ha_commands: list[bytes] = []
-        self.activated: set[int] = set()
+        self.held: dict[int, int] = {}
         self.topics: dict[int, Any] = {}
         self.queues: list[Any] = []
         self.slots: dict[tuple[int, int], int] = {}
@@ -192,8 +192,8 @@ class FakePlane:
         self.ha_commands.append(json)
         return True
 
-    def activate(self, role: int) -> None:
-        self.activated.add(role)
+    def hold(self, role: int, duration_s: int) -> None:
+        self.held[role] = duration_s
 
     def subscription(self, group: str, topic: str) -> tuple[int, int, list[int]]:
         group_id, topic_id = self.group_find(group), self.topic_find(topic)

@@ -193,6 +193,19 @@ def test_it_rests_only_when_nothing_has_been_to_do_for_a_while(harness: Harness)
     assert not harness.loop.may_rest(NOW + 2 * REST_MS), "the last look finds what has come meanwhile"
 
 
+def test_a_held_worker_does_not_rest(harness: Harness) -> None:
+    harness.loop.turn(NOW)
+    harness.plane.hold(ROLE, 60)
+    assert harness.plane.role(ROLE).activation_requested == 1, "a dormant one starts"
+    until_ms = harness.plane.role(ROLE).needed_until_s * 1000
+    assert 58_000 < until_ms - time.monotonic_ns() // 1_000_000 <= 60_000
+    assert not harness.plane.is_held(ROLE, NOW), "that clock is another one"
+    harness.plane.role(ROLE).needed_until_s = (NOW + 2 * REST_MS) // 1000
+    assert not harness.loop.may_rest(NOW + REST_MS)
+    assert not harness.loop.may_rest(NOW + 2 * REST_MS - 1)
+    assert harness.loop.may_rest(NOW + 2 * REST_MS)
+
+
 def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(harness: Harness) -> None:
     harness.ask("wait", 1)
     harness.loop.turn(NOW)
