@@ -329,7 +329,7 @@ class Plane:
 
     def is_held(self, role: int, now_ms: int) -> bool:
         """True if the role's worker has to stay without work. `now_ms`: of the monotonic clock."""
-        return now_ms < self.role(role).needed_until_s * 1000
+        return bool(now_ms < self.role(role).needed_until_s * 1000)
 
     def deactivate(self, role: int) -> None:
         """Announce that this worker has no work. If its last check then finds none, it may end with EXIT_RESTED."""
