@@ -1,5 +1,6 @@
 """A measurement that is told to end leaves nothing running."""
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,9 @@ def test_a_terminated_bench_stops_its_broker(tmp_path: Path) -> None:
     def is_loaded() -> bool:
         assert bench.poll() is None, (tmp_path / "said").read_text()
         started[:] = psutil.Process(bench.pid).children(recursive=True)
-        return any(child.name() == "ringmq-load" for child in started)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return any(child.name() == "ringmq-load" for child in started)
+        return False
 
     try:
         wait_until(is_loaded, "the load runs", 60)

@@ -1,5 +1,6 @@
 """Spark writes: batches and streams, and exactly once when tasks, drivers and brokers die."""
 
+import contextlib
 import random
 import signal
 import subprocess
@@ -151,10 +152,11 @@ def job(mode: str, broker: RunningBroker, topic: str, folder: Path) -> subproces
 
 
 def kill_job(process: subprocess.Popen[bytes]) -> None:
-    """kill -9 of the driver with its JVM and workers, all of which are in its group or below it."""
+    """kill -9 of the driver with its JVM and workers, which end by themselves when the driver has gone."""
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     for member in family:
-        member.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
     process.wait()
     psutil.wait_procs(family[1:], timeout=10)
 
