@@ -29,9 +29,10 @@ struct rmq_bell {
     uint8_t pad[60];
 };
 
-/* 576 bytes per role. The role's process writes them; the supervisor writes pid, generation, name, flags and deaths,
- * control `needed_until_s`. `activation_requested` has other writers. Any process that has work for a worker which starts by this word sets it to 1.
- * Only the worker sets it to 0, or the supervisor while the worker has no process (worker_activation.h). */
+/* 576 bytes per role. The role's process writes them; the supervisor writes pid, generation, name, flags and deaths, control
+ * writes `needed_until_s`. `activation_requested` has other writers. Any process that has work for a worker which starts by
+ * this word sets it to 1. Only the worker sets it to 0, or the supervisor while the worker has no process
+ * (worker_activation.h). */
 struct rmq_role {
     struct rmq_bell bell;     /*   0 */
     uint32_t pid;             /*  64 supervisor */
