@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor_core import (
@@ -33,7 +34,7 @@ from ringmq.ipc.supervisor_core import (
     Terminate,
     Tick,
 )
-from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
+from ringmq.ipc.worker import STATE_SERVING, WorkerSpec, die_with_parent
 from ringmq.ipc.worker_blocks import set_flag
 from ringmq.ipc.workers import WORKERS, Start, WorkerTable
 from ringmq.native import lib
@@ -271,6 +272,7 @@ class Supervisor:
                 [sys.executable, "-m", self._rows[name].module, name, spec.to_json()],
                 pass_fds=sorted(set(fds)),
                 stdin=subprocess.DEVNULL,
+                preexec_fn=partial(die_with_parent, spec.supervisor_pid),
             )
         except OSError as error:  # a limit of processes is reached, or an upgrade is replacing the interpreter
             log.error("worker %s cannot be started: %s", name, error)

@@ -1,7 +1,8 @@
 """Life of a worker process: it gets its spec as one JSON argument, pins itself, and ends with its supervisor.
 
-Two mechanisms tie it to the supervisor. The parent-death signal also ends a stopped process. A pipe whose write end
-only the supervisor holds covers the moment before the signal is set.
+Two mechanisms tie it to the supervisor. The parent-death signal also ends a stopped process. The supervisor sets it
+before the program is loaded: a worker that outlives its supervisor keeps the store's lock, and no broker can start. A
+pipe whose write end only the supervisor holds ends workers that another program has started.
 """
 
 import atexit
@@ -18,6 +19,7 @@ from ringmq.native import lib
 
 STATE_STARTING, STATE_SERVING, STATE_STOPPING = 1, 2, 3
 _PR_SET_PDEATHSIG = 1
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,16 @@ class StopFlag:
             self.on_set()
 
 
+def die_with_parent(parent_pid: int) -> None:
+    """Have this process killed at the end of its parent, also after an exec. End it if the parent has ended."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(1)
+
+
 def bind_to_supervisor(spec: WorkerSpec) -> None:
     """Make sure that this process ends with its supervisor, whatever ends the supervisor."""
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != spec.supervisor_pid:
-        os._exit(1)
+    die_with_parent(spec.supervisor_pid)
     threading.Thread(target=_die_with_pipe, args=(spec.life_fd,), daemon=True, name="life").start()
 
 

@@ -6,6 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from ringmq.ipc.exit_status import EXIT_CRASH_LOOP
@@ -23,6 +25,7 @@ from ringmq.ipc.supervisor_core import SILENT_MS, SILENT_START_MS, START_FAILURE
 from ringmq.ipc.worker import STATE_SERVING, STATE_STARTING, WorkerSpec
 from ringmq.ipc.workers import WORKERS, CpuClass, Start, StopPhase, WorkerRow, WorkerTable
 from ringmq.native import lib
+from tests.ipc import unbound_worker
 from tests.waiting import wait_until
 
 
@@ -242,3 +245,19 @@ def test_a_worker_that_the_broker_needs_is_left_to_the_watchdog() -> None:
         plane.words.state = STATE_SERVING
         watched.look()
         assert watched._silent(0) == watched._silent(100 * SILENT_MS) == []
+
+
+def test_a_worker_that_is_being_loaded_dies_with_its_supervisor() -> None:
+    """It would keep the store's lock, and the next start of the broker would be refused."""
+    command = [sys.executable, "-m", unbound_worker.MODULE, "supervisor"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervising:
+        assert supervising.stdout is not None
+        worker = psutil.Process(int(supervising.stdout.readline()))
+        try:
+            assert supervising.stdout.readline() == "loaded\n"
+            supervising.kill()
+            supervising.wait()
+            wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "it is killed", 20)
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()

@@ -1,0 +1,34 @@
+"""A worker that never binds itself to its supervisor. `python -m tests.ipc.unbound_worker supervisor` is a supervisor
+that has started one, and prints the worker's process id.
+"""
+
+import signal
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from ringmq.ipc.supervisor import Supervisor
+from ringmq.ipc.worker import WorkerSpec
+from ringmq.ipc.workers import WORKERS, WorkerTable
+
+MODULE = "tests.ipc.unbound_worker"
+
+
+def supervise() -> None:
+    words = SimpleNamespace(
+        generation=0, bell=SimpleNamespace(sleeping=0), state=0, activation_requested=0, cpu=0, pid=0
+    )
+    plane: Any = SimpleNamespace(role=lambda number: words)
+    table = WorkerTable(WORKERS.row("read-0"), (replace(WORKERS.row("flush"), module=MODULE),))
+    supervisor = Supervisor(plane, [WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})], (), table=table)
+    supervisor._spawn("flush")
+    print(words.pid, flush=True)
+    signal.pause()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "supervisor":
+        supervise()
+    print("loaded", flush=True)
+    signal.pause()
