@@ -1,7 +1,9 @@
-"""A worker that never binds itself to its supervisor. `python -m tests.ipc.unbound_worker supervisor` is a supervisor
-that has started one, and prints the worker's process id.
+"""A worker that prints its process id and never binds itself to its supervisor.
+
+`python -m tests.ipc.unbound_worker supervisor` is a supervisor that has started one.
 """
 
+import os
 import signal
 import sys
 from dataclasses import replace
@@ -23,12 +25,11 @@ def supervise() -> None:
     table = WorkerTable(WORKERS.row("read-0"), (replace(WORKERS.row("flush"), module=MODULE),))
     supervisor = Supervisor(plane, [WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})], (), table=table)
     supervisor._spawn("flush")
-    print(words.pid, flush=True)
     signal.pause()
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "supervisor":
         supervise()
-    print("loaded", flush=True)
+    print(os.getpid(), flush=True)
     signal.pause()
