@@ -4,6 +4,8 @@ BIN := .venv/bin
 PACKAGES := native ipc fastjson filters remoting store timer ha broker services doctor namesrv client cli spark_bridge loadtest testing
 PYTEST_ARGS ?=
 PYTEST_WORKERS ?= 3
+SEED ?= 1
+STRICT ?=
 
 .DEFAULT_GOAL := help
 
@@ -21,12 +23,11 @@ run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer gr
 test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
 .PHONY: test
-test: ## linters, C warnings as errors, all tests (against the installed package)
+test: ## linters, C warnings as errors, all tests (against the installed package); STRICT=1 SEED=7 PYTEST_ARGS="-k pull"
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "lint" $(MAKE) --no-print-directory lint
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
-	@.ci/stage "timed tests" sh -c '.ci/tests $(BIN)/python -m pytest -m timed $(PYTEST_ARGS) || [ $$? = 5 ]'
-	@.ci/stage "tests" .ci/tests $(BIN)/python -m pytest -m "not timed and not upgrade" -n $(PYTEST_WORKERS) --max-worker-restart=0 --durations=25 $(PYTEST_ARGS)
+	@.ci/stage "tests" $(BIN)/python -m tests.suite $(if $(filter-out 0,$(STRICT)),--strict) --seed $(SEED) --workers $(PYTEST_WORKERS) -- $(PYTEST_ARGS)
 
 .PHONY: install-service
 install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=

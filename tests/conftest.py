@@ -1,7 +1,6 @@
-"""Servers that tests of several folders share (`tests/server_pool.py`), and how the suite is spread over workers.
+"""Servers that tests of several folders share (`tests/server_pool.py`), and what servers said before a failure.
 
-`make test` runs three workers of pytest-xdist: a file goes to one of them, the folders that share servers go to one of
-them together, and what takes longest begins first.
+`tests/suite` spreads the tests over workers, records what they do and judges the run.
 """
 
 import contextlib
@@ -9,25 +8,17 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.suite.groups import SHARING_GROUP, group_of
 
 if TYPE_CHECKING:
     from tests.server_pool import ServerPool
 
-HERE = Path(__file__).parent
-SHARING_FOLDERS = ("client", "conformance")
-SHARING_GROUP = "servers"
-LONGEST_FIRST = (
-    SHARING_GROUP,
-    "spark_bridge/test_stream_drill.py",
-    "loadtest/test_spark_bench.py",
-    "spark_bridge/test_sink.py",
-    "test_spark_examples.py",
-    "drill/test_crash_points.py",
-    "ha/test_policies.py",
-)
+pytest_plugins = ("tests.suite.spread", "tests.suite.recorder")
+
 POOL = pytest.StashKey["ServerPool"]()
 LOG_TAIL_BYTES = 3000
 LOGS_SHOWN = 4
@@ -62,31 +53,6 @@ def log_text() -> Iterator[Callable[[], str]]:
     logger.setLevel(level)
 
 
-def group_of(path: Path) -> str:
-    """The part of the suite that a test file in this folder belongs to; it is run by one worker."""
-    relative = path.relative_to(HERE)
-    return SHARING_GROUP if relative.parts[0] in SHARING_FOLDERS else relative.as_posix()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A group that takes long begins early."""
-    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(group_of(item.path), len(ranks)) if HERE in item.path.parents else len(ranks))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Groups in the order of their tests."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class GroupScheduling(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(config.rootpath / nodeid.partition("::")[0])
-
-    config.option.loadscopereorder = False  # by the number of tests
-    return GroupScheduling(config, log)
-
-
 @pytest.fixture(scope="session")
 def shared_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ServerPool]":
     """`shared_servers("ringmq" or "stock", "default" or "sync")`: one server of each for all tests that share well."""
@@ -100,7 +66,9 @@ def shared_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Behind the folders that share servers nobody needs them: what follows measures time and memory."""
-    if POOL in item.session.stash and (nextitem is None or group_of(nextitem.path) != SHARING_GROUP):
+    if POOL in item.session.stash and (
+        nextitem is None or group_of(nextitem.path, item.config.rootpath) != SHARING_GROUP
+    ):
         item.session.stash[POOL].close()
 
 

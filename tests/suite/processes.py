@@ -1,0 +1,79 @@
+"""Processes of this machine, read from /proc: those that tests have started, and those that take the CPU.
+
+Tests mark what they start by a variable of the environment, which children inherit.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+MARK = "RINGMQ_TESTS_OF"
+SAMPLE_S = 0.2
+TOP = 8
+COMMAND_CHARACTERS = 160
+
+
+def processes() -> Iterator[tuple[int, Path]]:
+    """Ids and /proc folders of all processes."""
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            yield int(folder.name), folder
+
+
+def pids_marked(mark: str) -> list[int]:
+    """Processes that were started with this mark in their environment, without this one and zombies."""
+    found = []
+    wanted = f"{MARK}={mark}".encode()
+    for pid, folder in processes():
+        with contextlib.suppress(OSError):
+            marked = wanted in (folder / "environ").read_bytes().split(b"\0")
+            if marked and pid != os.getpid() and not is_zombie(folder):
+                found.append(pid)
+    return found
+
+
+def is_zombie(folder: Path) -> bool:
+    """True if a process has ended and its parent has not asked for its status."""
+    return (folder / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
+
+
+def command_line(pid: int) -> str:
+    """The command of a process, as long as it is useful in a line."""
+    return whole_command(pid)[:COMMAND_CHARACTERS] or "(ended)"
+
+
+def whole_command(pid: int) -> str:
+    """The words of a process with spaces between them, "" if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def end(pids: Iterable[int]) -> None:
+    """Kill processes."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def top_processes() -> list[str]:
+    """Processes that take the most CPU now: share of one CPU, id, command."""
+    before = cpu_ticks()
+    time.sleep(SAMPLE_S)  # span: the sample
+    ticks_per_sample = os.sysconf("SC_CLK_TCK") * SAMPLE_S
+    used = {pid: ticks - before.get(pid, 0) for pid, ticks in cpu_ticks().items()}
+    busy = sorted((pid for pid in used if used[pid] > 0 and pid != os.getpid()), key=lambda pid: -used[pid])
+    return [f"{used[pid] / ticks_per_sample:.0%} {pid} {command_line(pid)}" for pid in busy[:TOP]]
+
+
+def cpu_ticks() -> dict[int, int]:
+    """Ticks of CPU time that each process has taken."""
+    ticks = {}
+    for pid, folder in processes():
+        with contextlib.suppress(OSError):
+            fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+            ticks[pid] = int(fields[11]) + int(fields[12])
+    return ticks

@@ -1,0 +1,69 @@
+"""How the suite is spread over workers (`spread.py`), and what it shows of a failure (`tests/conftest.py`)."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.suite.groups import SHARING_GROUP, group_of
+from tests.suite.inner import Inner
+
+TEST = """
+import os, pytest
+
+@pytest.mark.parametrize("number", range(20))
+def test_it(number):
+    with open({record!r}, "a") as record:
+        record.write(f"{{os.environ['PYTEST_XDIST_WORKER']}}\\n")
+"""
+CRASH = """
+import os, signal, pytest
+
+@pytest.mark.parametrize("number", range(6))
+def test_it(number):
+    if number == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with open({record!r}, "a") as record:
+        record.write(f"{{number}}\\n")
+"""
+
+
+def test_files_that_share_servers_are_one_group(tmp_path: Path) -> None:
+    names = {group_of(tmp_path / "tests" / folder / "test_x.py", tmp_path) for folder in ("client", "conformance")}
+    assert names == {SHARING_GROUP}
+    assert group_of(tmp_path / "tests" / "ha" / "test_x.py", tmp_path) == str(Path("ha", "test_x.py"))
+
+
+def test_a_group_is_run_by_one_worker(inner: Inner) -> None:
+    pytest.importorskip("xdist")
+    names = ("client/test_a", "conformance/test_b", "native/test_c", "native/test_d", "test_e")
+    records = {name: inner.root / f"{Path(name).stem}.record" for name in names}
+    for name, record in records.items():
+        inner.write(name, TEST.format(record=str(record)))
+    assert inner.pytest("-n", "2").returncode == 0
+    workers = defaultdict(set)
+    for name, record in records.items():
+        lines = record.read_text().split()
+        assert len(lines) == 20
+        workers[name] |= set(lines)
+    assert all(len(found) == 1 for found in workers.values()), workers
+    assert workers["client/test_a"] == workers["conformance/test_b"]
+    assert len(set().union(*workers.values())) == 2
+
+
+def test_a_test_that_ends_its_worker_fails_once_and_the_others_run(inner: Inner) -> None:
+    pytest.importorskip("xdist")
+    record = inner.root / "record"
+    inner.write("test_a", CRASH.format(record=str(record)))
+    done = inner.pytest("-n", "1", "--max-worker-restart=3")
+    assert done.returncode == 1
+    assert "1 failed, 5 passed" in done.stdout
+    assert record.read_text().split() == ["0", "1", "3", "4", "5"]
+
+
+def test_a_failure_shows_what_servers_said(inner: Inner) -> None:
+    said = 'def test_it(tmp_path):\n    (tmp_path / "store.log").write_text("disk on fire")\n    assert False\n'
+    inner.write("test_x", said)
+    printed = inner.pytest().stdout
+    assert "end of test_it0/store.log" in printed
+    assert "disk on fire" in printed
