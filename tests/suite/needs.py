@@ -1,0 +1,94 @@
+"""What a test that measures time needs of the machine: `@pytest.mark.timed(cpus=1.0, memory_mb=500)`.
+
+Such a test waits until so many CPUs are idle and so much memory is free. It is skipped, and the skip names what was
+missing, if that does not come within 30 s, or at once when all tests together have waited for two minutes.
+"""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SAMPLE_S = 0.25
+WAIT_S = 30.0
+WAIT_OF_ALL_S = 120.0
+CPUS = 1.0
+IDLE_OF_ONE = 0.8
+"""Of each CPU that a test needs: pytest itself and the kernel take a part of it while the sample is taken."""
+MEMORY_MB = 500
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A sample: idle CPUs and memory that can be had without swapping."""
+
+    idle_cpus: float
+    free_mb: float
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a test asks for."""
+
+    cpus: float = CPUS
+    memory_mb: float = MEMORY_MB
+
+    def missing(self, machine: Machine) -> str:
+        """What the machine lacks, "" for nothing."""
+        lacks = []
+        if machine.idle_cpus < self.cpus * IDLE_OF_ONE:
+            lacks.append(f"{self.cpus:g} idle CPUs, found {machine.idle_cpus:.1f}")
+        if machine.free_mb < self.memory_mb:
+            lacks.append(f"{self.memory_mb:g} MB of memory, found {machine.free_mb:.0f}")
+        return " and ".join(lacks)
+
+
+@dataclass
+class Patience:
+    """How long tests wait, each and all together. Times are seconds of one clock."""
+
+    each_s: float = WAIT_S
+    left_s: float = WAIT_OF_ALL_S
+
+    def allows(self, waited_s: float) -> bool:
+        """True if a test that has waited so long may go on waiting."""
+        return waited_s < min(self.each_s, self.left_s)
+
+    def spend(self, waited_s: float) -> None:
+        """A test has ended its wait."""
+        self.left_s = max(0.0, self.left_s - waited_s)
+
+
+PATIENCE = Patience()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test marked `timed` waits for what it needs, or is skipped by name."""
+    marker = item.get_closest_marker("timed")
+    if marker is None:
+        return
+    needs, began_s = Needs(**marker.kwargs), time.monotonic()
+    while missing := needs.missing(sample()):
+        if not PATIENCE.allows(time.monotonic() - began_s):
+            break
+    waited_s = time.monotonic() - began_s
+    PATIENCE.spend(waited_s if waited_s > 2 * SAMPLE_S else 0.0)
+    if missing:
+        pytest.skip(f"timed: needs {missing} within {waited_s:.0f} s")
+
+
+def sample() -> Machine:
+    """Watch the machine for a moment."""
+    before, began_s = idle_ticks(), time.monotonic()
+    time.sleep(SAMPLE_S)  # span: the sample
+    ticks = (time.monotonic() - began_s) * os.sysconf("SC_CLK_TCK")
+    meminfo = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return Machine((idle_ticks() - before) / ticks, int(meminfo["MemAvailable"].split()[0]) / 1024)
+
+
+def idle_ticks() -> int:
+    """Ticks of all CPUs in which nothing ran, or something waited for a disk."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[4]) + int(fields[5])
