@@ -17,7 +17,7 @@ from tests.suite.groups import SHARING_GROUP, group_of
 if TYPE_CHECKING:
     from tests.server_pool import ServerPool
 
-pytest_plugins = ("tests.suite.spread", "tests.suite.recorder", "tests.suite.needs")
+pytest_plugins = ("tests.suite.spread", "tests.suite.recorder", "tests.suite.leftovers", "tests.suite.needs")
 
 POOL = pytest.StashKey["ServerPool"]()
 LOG_TAIL_BYTES = 3000
