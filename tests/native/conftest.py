@@ -3,6 +3,7 @@
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +42,14 @@ def make_kit(tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Makes a ReaderKit whose threads end with the test, also when it fails."""
     from reader_kit import ReaderKit
 
-    made = []
+    with ExitStack() as made:
 
-    def make(*roles: str, **settings: Any) -> Any:
-        kit = ReaderKit(tmp_path, **settings)
-        made.append(kit)
-        kit.wide_topic(b"TopicA")
-        for role in roles:
-            kit.start(role)
-        return kit
+        def make(*roles: str, **settings: Any) -> Any:
+            kit = ReaderKit(tmp_path, **settings)
+            made.callback(kit.close)
+            kit.wide_topic(b"TopicA")
+            for role in roles:
+                kit.start(role)
+            return kit
 
-    yield make
-    for kit in made:
-        kit.close()
+        yield make

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from plane_kit import LIVE, Kit
-from waiting import wait_until
+from waiting import TIMEOUT_S, wait_until
 
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import SerializeType
@@ -44,7 +44,8 @@ class ReaderKit(Kit):
             BUFFER_COUNT,
             REASSEMBLY_BYTES,
         )
-        s.partial_frame_timeout_ms, s.send_queue_bytes_max, s.send_stall_timeout_ms = 10_000, 8 << 20, 10_000
+        s.send_queue_bytes_max = 8 << 20
+        s.partial_frame_timeout_ms = s.send_stall_timeout_ms = 60_000  # no stall of the machine closes a connection
         s.idle_connection_ms = 120_000
         s.answer_bytes_max, s.host_connections_max = 64 << 20, 1 << 20
         s.pull_memory_bytes_max, s.pull_memory_count_max = 262144, 32
@@ -100,14 +101,14 @@ class ReaderKit(Kit):
         thread = threading.Thread(target=self._loop, args=(name, *roles[name], opened), name=name)
         thread.start()
         self._threads.append(thread)
-        assert opened.wait(10), f"{name} did not open"
+        assert opened.wait(TIMEOUT_S), f"{name} did not open"
         assert not self.failures, self.failures
 
     def close(self) -> None:
         """Stop all roles; a role that failed fails the test."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(TIMEOUT_S)
             assert not thread.is_alive(), f"{thread.name} hangs"
         for listener in self.listeners:
             listener.close()
@@ -181,7 +182,7 @@ class Client:
 
     def __init__(self, address: tuple[str, int], source: str | None = None) -> None:
         origin = (source, 0) if source else None
-        self.socket = socket.create_connection(address, timeout=10, source_address=origin)
+        self.socket = socket.create_connection(address, timeout=TIMEOUT_S, source_address=origin)
         self._data = b""
 
     def send(self, *frames: bytes) -> None:
@@ -266,7 +267,7 @@ def send_frame(
 
 def pull_frame(
     topic: str, group: str, offset: int, /, *, queue: int = 0, count: int = 32, sys_flag: int = 0,
-    suspend_ms: int = 15000, opaque: int = 9, serialise: SerializeType = SerializeType.JSON, code: int = 11,
+    suspend_ms: int = 600_000, opaque: int = 9, serialise: SerializeType = SerializeType.JSON, code: int = 11,
     **fields: str,
 ) -> bytes:  # fmt: skip
     """A PULL_MESSAGE frame; `fields` replace or add ext fields."""

@@ -9,17 +9,14 @@ from typing import Any
 import pytest
 from plane_kit import LIVE
 from reader_kit import Client, MakeKit, ReaderKit, connected, pull_frame, request, send_frame
-from waiting import wait_until
+from waiting import TIMEOUT_S, wait_until
 
 from ringmq.native import lib
 
 
 @pytest.fixture
 def kit(make_kit: MakeKit) -> ReaderKit:
-    kit = make_kit(partial_frame_timeout_ms=700, send_stall_timeout_ms=700, idle_connection_ms=2500)
-    for role in ("write", "dispatch", "read"):
-        kit.start(role)
-    return kit
+    return make_kit("write", "dispatch", "read")
 
 
 def frame(header: bytes, *, length: int | None = None, kind: int = 0, header_length: int | None = None) -> bytes:
@@ -113,7 +110,8 @@ def test_good_frames_before_a_broken_one_are_answered_or_lost_but_never_mixed(ki
         assert client.is_closed() or client.is_closed()
 
 
-def test_half_frame_grows_too_old(kit: ReaderKit) -> None:
+def test_half_frame_grows_too_old(make_kit: MakeKit) -> None:
+    kit = make_kit("write", "read", partial_frame_timeout_ms=700)
     with connected(kit) as whole, connected(kit) as head, connected(kit) as client:
         head.send(b"\0\0")
         client.send(send_frame("TopicA", b"x" * 1000)[:-1])
@@ -122,7 +120,8 @@ def test_half_frame_grows_too_old(kit: ReaderKit) -> None:
     wait_until(lambda: kit.counter(lib.RMQ_READ_CLOSED_PARTIAL) == 2, "the reason is counted")
 
 
-def test_idle_connections_are_closed(kit: ReaderKit) -> None:
+def test_idle_connections_are_closed(make_kit: MakeKit) -> None:
+    kit = make_kit("read", idle_connection_ms=2500)
     with connected(kit) as client:
         began = time.monotonic()
         assert client.is_closed()
@@ -199,7 +198,7 @@ def test_who_waits_for_room_gets_that_of_one_claim_behind_its_pace(make_kit: Mak
     """Two clients claim 2 MiB and send little, a third has sent most of its 2 MiB, a fourth little of a small frame
     that lies where large ones may not: one of the first two goes, and nobody else.
     """
-    kit = make_kit("write", "read", partial_frame_timeout_ms=16_000, receive_buffer_count=256)
+    kit = make_kit("write", "read", partial_frame_timeout_ms=160_000, receive_buffer_count=256)
     data, small = send_frame("TopicA", b"b" * 2_000_000), send_frame("TopicA", b"s" * 20_000)
     with ExitStack() as stack:
         idle = claim(kit, stack, 2, len(data) - 4)
@@ -274,14 +273,15 @@ def test_waiting_for_room_ends_when_others_finish(make_kit: MakeKit) -> None:
         context.__exit__(None, None, None)
 
 
-def test_client_that_never_reads_is_closed(kit: ReaderKit) -> None:
+def test_client_that_never_reads_is_closed(make_kit: MakeKit) -> None:
+    kit = make_kit("write", "dispatch", "read", send_stall_timeout_ms=700)
     kit.subscribe(kit.group(b"GROUP"), 1)
     with connected(kit) as producer, connected(kit) as client:
         for _ in range(32):
             assert producer.ask(send_frame("TopicA", b"x" * 4000)).code == 0
         wait_until(lambda: kit.queue(1, 0).max_offset == 32, "the queue has them")
         client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.socket.settimeout(3)
+        client.socket.settimeout(3)  # the broker takes nothing more, and closes before or after
         with pytest.raises((TimeoutError, BrokenPipeError, ConnectionResetError)):
             for _ in range(100_000):
                 client.send(pull_frame("TopicA", "GROUP", 0))
@@ -338,7 +338,7 @@ def test_full_request_ring_stalls_and_goes_on(make_kit: MakeKit) -> None:
         wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS), "the reader stalls")
         assert kit.header.ports.port[0].request.head == 8
         kit.start("write")
-        client.socket.settimeout(10)
+        client.socket.settimeout(TIMEOUT_S)
         client.send(data[sent:])
         assert sorted(client.answer().opaque for _ in range(count)) == list(range(count))
         assert other.answer().opaque == 1_000_000
@@ -490,7 +490,7 @@ def test_a_send_that_waited_and_went_to_control_gives_its_time_to_no_other(make_
         client.send(send_frame("TopicB", b"waits"))
         wait_until(lambda: kit.counter(lib.RMQ_READ_STALLS), "the reader stalls")
         lib.rmq_topic_set(kit.plane, topic, 0)
-        time.sleep(0.5)  # span
+        time.sleep(2)  # span: far more than a busy machine lets a send wait
         kit.start("write")
         assert len({first.answer().opaque for _ in range(8)}) == 8
         record, _ = kit.take()
@@ -500,4 +500,4 @@ def test_a_send_that_waited_and_went_to_control_gives_its_time_to_no_other(make_
         assert client.ask(send_frame("TopicB", b"at once")).code == 0
     queued = kit.header.latency[lib.RMQ_ROLE_READ][lib.RMQ_READ_LATENCY_QUEUED]
     wait_until(lambda: sum(queued.counts) == 10, "all are counted")
-    assert queued.sum_ns < 400_000_000
+    assert queued.sum_ns < 2_000_000_000
