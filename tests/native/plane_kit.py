@@ -22,6 +22,8 @@ NO_WAIT = lib.RMQ_APPEND_FLAG_NO_WAIT
 ARENA_BYTES = 1 << 20
 LIVE = lib.RMQ_TOPIC_LIVE << 40
 SLICE_NS = 20_000_000
+FLUSH_TIMEOUT_MS = 50_000
+"""Longer than any stall of the machine: a test that needs a late entry sets the time when it was parked."""
 SLICES_MAX = 10
 """Of a run to rest. A stall of the machine takes one of them whole."""
 
@@ -105,7 +107,7 @@ class Kit:
         settings.sync_flush = int(sync)
         self.marks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED if sync else lib.RMQ_CONFIRM_APPENDED
         settings.message_bytes_max = 4 << 20
-        settings.sync_flush_timeout_ms = 5000
+        settings.sync_flush_timeout_ms = FLUSH_TIMEOUT_MS
         settings.flush_interval_ms, settings.flush_least_pages = 5, 0
         settings.flush_thorough_interval_ms = 1000
         settings.populate_window_bytes = 65536

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plane_kit import NO_WAIT, Kit
+from plane_kit import FLUSH_TIMEOUT_MS, NO_WAIT, Kit
+from waiting import wait_until
 
 from ringmq.ha.waiter import WaitSettings, Watermarks, refusal, verdict
 from ringmq.native import ffi, lib
 
+SLAVE_TIMEOUT_MS = FLUSH_TIMEOUT_MS - 20_000
 LOST, STALLED = lib.RMQ_REPLICATION_LOST, lib.RMQ_REPLICATION_STALLED
 FAULTS = {0: 0, 10: lib.RMQ_CAUSE_FLUSH_TIMEOUT, 11: lib.RMQ_CAUSE_SLAVE_LOST, 12: lib.RMQ_CAUSE_SLAVE_TIMEOUT}
 FAULTS[14] = lib.RMQ_FAULT_FSYNC
@@ -27,7 +29,7 @@ def replicated_kit(root: Path, *, sync: bool = False) -> Kit:
     """A master whose sends wait for replicas, and for the flush with `sync`."""
     kit = Kit(root / "store", sync=sync)
     kit.header.settings.sync_replication = 1
-    kit.header.settings.slave_timeout_ms = 3000
+    kit.header.settings.slave_timeout_ms = SLAVE_TIMEOUT_MS
     kit.marks.confirm_policy |= lib.RMQ_CONFIRM_LIMITED
     return kit
 
@@ -154,17 +156,16 @@ def test_what_is_parked_behind_the_replicas_is_answered_when_they_go(
 
 def test_each_condition_has_its_own_time(tmp_path: Path) -> None:
     kit = replicated_kit(tmp_path, sync=True)
-    kit.header.settings.sync_flush_timeout_ms = 5000
     kit.marks.replicated_offset = 100
-    park(kit, 100, waited_ms=4000)  # the disk alone is late, and has time
-    park(kit, 200, waited_ms=3001)
+    park(kit, 100, waited_ms=SLAVE_TIMEOUT_MS + 1)  # the disk alone is late, and has time
+    park(kit, 200, waited_ms=SLAVE_TIMEOUT_MS + 1)
     with kit.flusher() as flush:
         flush()
         assert codes(kit) == [], "answers keep the order of the log"
         kit.marks.append_offset = kit.marks.flushed_offset = 100
         flush()
         assert codes(kit) == [0, 12]
-        park(kit, 300, waited_ms=5001)
+        park(kit, 300, waited_ms=FLUSH_TIMEOUT_MS + 1)
         kit.marks.replicated_offset = 300
         flush()
         assert codes(kit) == [10]
@@ -172,15 +173,17 @@ def test_each_condition_has_its_own_time(tmp_path: Path) -> None:
 
 def test_a_stop_waits_three_seconds_for_replicas(kit: Kit) -> None:
     kit.header.settings.slave_timeout_ms = 3_600_000
+    began = time.monotonic()
     park(kit, 100, waited_ms=2000)
     with kit.flusher() as flush:
         flush()
         kit.marks.stop_requested = lib.RMQ_STOP_READ
         flush()
-        assert codes(kit) == []
+        answered = codes(kit)
+        assert not answered or time.monotonic() - began > 0.99
         kit.slot("struct rmq_parked *", kit.header.ports.parked, 0).parked_mono_ms -= 1000
         flush()
-        assert codes(kit) == [12]
+        assert answered + codes(kit) == [12]
 
 
 # -- time ------------------------------------------------------------------------------------------------------
@@ -193,22 +196,15 @@ def answered_after_ms(kit: Kit, deed: Callable[[], None]) -> float:
         thread = threading.Thread(target=flush, args=(5_000_000_000,))
         thread.start()
         bell = kit.header.roles[lib.RMQ_ROLE_FLUSH].bell
-        wait_until(lambda: bell.sleeping == lib.RMQ_BELL_ASLEEP)
+        wait_until(lambda: bell.sleeping == lib.RMQ_BELL_ASLEEP, "it sleeps")
         began = time.monotonic()
         deed()
-        wait_until(lambda: kit.header.ports.port[0].completed.head > 0)
+        wait_until(lambda: kit.header.ports.port[0].completed.head > 0, "it is answered")
         took_ms = (time.monotonic() - began) * 1000
         kit.marks.stop_requested = lib.RMQ_STOP_FLUSH
         lib.rmq_role_wake(kit.plane, lib.RMQ_ROLE_FLUSH)
         thread.join()
     return took_ms
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.0002)  # poll
 
 
 @pytest.mark.timed
@@ -277,8 +273,11 @@ MARKS = st.builds(Watermarks, OFFSETS, OFFSETS, st.sampled_from([0, LOST, STALLE
 def test_the_twin_gives_the_same_verdict(
     stage: Stage, waits: WaitSettings, end: int, waited_ms: int, marks: Watermarks
 ) -> None:
-    now_ms = 100_000
-    assert stage.answer(waits, end, waited_ms, marks) == verdict(waits, end, now_ms - waited_ms, marks, now_ms)
+    now_ms, began = 100_000, time.monotonic()
+    answer = stage.answer(waits, end, waited_ms, marks)
+    took_ms = int((time.monotonic() - began) * 1000)
+    parked_ms = now_ms - waited_ms  # a stall of the machine is time, too
+    assert answer in {verdict(waits, end, parked_ms - late_ms, marks, now_ms) for late_ms in range(0, took_ms + 1, 100)}
 
 
 @pytest.mark.parametrize("state", [0, LOST, STALLED])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plane_kit import Kit
+from plane_kit import FLUSH_TIMEOUT_MS, Kit
 
 from ringmq.native import ffi, lib
 
@@ -103,7 +103,7 @@ def test_flush_over_several_files(kit: Kit) -> None:
 
 
 def test_deadline_answers_ten_and_late_flush_does_not_answer_again(kit: Kit) -> None:
-    park(kit, 100, position=0, pending=7, waited_ms=5000)
+    park(kit, 100, position=0, pending=7, waited_ms=FLUSH_TIMEOUT_MS)
     park(kit, 100, position=1, pending=8)
     with kit.flusher() as flush:
         flush()

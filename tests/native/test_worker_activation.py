@@ -57,7 +57,7 @@ def test_no_wish_is_lost_while_the_worker_ends(tmp_path: Path) -> None:
         block.counters[PUBLISHED] = number
         lib.rmq_worker_activate(kit.plane, ROLE)
         if number % 50 == 0:
-            wait_until(lambda: block.counters[DONE] == block.counters[PUBLISHED], f"wish {number} is met", 30)
+            wait_until(lambda: block.counters[DONE] == block.counters[PUBLISHED], f"wish {number} is met")
     assert block.counters[ENDS] > 0, "the worker has ended in between"
     block.counters[PUBLISHED] = ROUNDS + 1
     lib.rmq_worker_activate(kit.plane, ROLE)
