@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plane_kit import Kit
+from waiting import TIMEOUT_S
 
 from ringmq.native import ffi, lib
 
@@ -138,7 +139,7 @@ class HaKit(Kit):
             self.events.append(taken)
         return reason
 
-    def turn_until(self, condition: Any, what: str, timeout_s: float = 30.0, *, read: bool = True) -> None:
+    def turn_until(self, condition: Any, what: str, timeout_s: float = TIMEOUT_S, *, read: bool = True) -> None:
         """Turn, and with `read` let the slaves take in what came, until the condition holds."""
         deadline = time.monotonic() + timeout_s
         while not condition():

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from ringmq.native import ffi, lib
 from ringmq.store.delay_levels import native_delay_levels
 from tests.waiting import wait_until
 
+DEFERRED_CLOSE_S = 2.9
+"""RMQ_DEFERRED_CLOSE_MS, less what a clock of milliseconds leaves out."""
 DELAY_LEVELS_MS = [
     1000, 5000, 10_000, 30_000, 60_000, 120_000, 180_000, 240_000, 300_000, 360_000, 420_000, 480_000, 540_000,
     600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000,
@@ -380,16 +383,17 @@ def test_cleaning_follows_the_log(tmp_path: Path) -> None:
     with kit.dispatcher(open_files=200) as dispatch:
         drain(kit, dispatch)
         files = len(list((kit.root / "index").iterdir()))
-        low = 4 * 65536
+        low, began = 4 * 65536, time.monotonic()
         expected = next(i for i, o in enumerate(offsets) if o >= low)
         deleted = lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), low)
         assert deleted == expected // 300
         assert kit.queue(topic, 0).min_offset == expected
         gone = lib.rmq_dispatcher_clean_index(dispatch.handle, low)
         assert 0 < gone < files
-        assert unlinked_and_open(kit.root) == deleted + gone, "who has them mapped would free their blocks"
+        still_open = unlinked_and_open(kit.root)
+        assert still_open == deleted + gone or time.monotonic() - began > DEFERRED_CLOSE_S, "mappings keep their blocks"
         assert lib.rmq_dispatcher_may_clean(dispatch.handle)
-        wait_until(lambda: unlinked_and_open(kit.root) == 0, "the helper thread has let go", 20)
+        wait_until(lambda: unlinked_and_open(kit.root) == 0, "the helper thread has let go")
         assert lib.rmq_dispatcher_clean_queue(dispatch.handle, kit.queue_slot(topic, 0), 1 << 40) > 0
         assert kit.queue(topic, 0).min_offset == kit.queue(topic, 0).max_offset == 1600
         assert len(list((kit.root / "consumequeue" / "T" / "0").iterdir())) == 1
@@ -409,7 +413,7 @@ def test_cleaning_waits_while_much_of_what_was_deleted_is_open(tmp_path: Path) -
         assert unlinked_and_open(kit.root) <= 4, "a fourth of the files that may be open"
         may_clean = lib.rmq_dispatcher_may_clean(dispatch.handle)  # the helper thread closes them meanwhile
         assert not may_clean or unlinked_and_open(kit.root) < 4
-        wait_until(lambda: lib.rmq_dispatcher_may_clean(dispatch.handle), "the helper thread has let go", 20)
+        wait_until(lambda: lib.rmq_dispatcher_may_clean(dispatch.handle), "the helper thread has let go")
 
 
 def test_background_sync_names_what_is_on_disk(kit: Kit) -> None:
