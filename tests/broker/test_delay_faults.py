@@ -53,8 +53,12 @@ def forged(source: MessageExt) -> dict[str, str]:
 
 
 def test_copies_that_clients_forge_change_nothing_after_a_loss_of_the_plane(tmp_path: Path) -> None:
-    store, count = tmp_path / "store", 20
-    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+    store, count, clock = tmp_path / "store", 20, Clock(tmp_path)
+    late = {**SETTINGS, "messageDelayLevel": "1s 2s 30m"}
+    with (
+        RunningBroker(store, late, environment=clock.environment) as broker,
+        RawClient(broker.address) as client,
+    ):
         make_topic(broker.address, "T", 1)
         for number in range(count):
             delay(client, b"%d" % number, 3, UNIQ_KEY=f"{number:032X}", REAL_TOPIC="Elsewhere", REAL_QID="7")
@@ -64,14 +68,19 @@ def test_copies_that_clients_forge_change_nothing_after_a_loss_of_the_plane(tmp_
         for source in sources:
             assert client.send("T", bytes(source.body), pairs=forged(source)).code == ResponseCode.SUCCESS
             assert client.send(SCHEDULE, b"x", pairs=forged(source)).code != ResponseCode.SUCCESS
+        wait_dispatched(store)
         assert len(bodies(broker)) == count, "nothing is due yet, the forged ones are there"
         broker.kill_all()
-    with RunningBroker(store, SETTINGS) as broker:
+    clock.set(HOUR_S)
+    with RunningBroker(store, late, environment=clock.environment) as broker:
         wait_until(lambda: len(bodies(broker)) == 2 * count, "the real copies come too")
         expected = [b"%d" % number for number in range(count)]
         assert bodies(broker) == expected + expected
         broker.kill_all()
-    with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
+    with (
+        RunningBroker(store, SETTINGS, environment=clock.environment) as broker,
+        RawClient(broker.address) as client,
+    ):
         delay(client, b"last", 3)
         wait_until(lambda: bodies(broker)[-1] == b"last", "the next delayed message comes")
         assert len(bodies(broker)) == 2 * count + 1, "no copy came again"
@@ -110,9 +119,9 @@ def stays(condition: Callable[[], bool], seconds: float) -> bool:
 
 def test_a_clock_that_is_set_back_an_hour_delivers_nothing_early(tmp_path: Path) -> None:
     """The first messages are delivered before the log is flushed."""
-    clock = Clock(tmp_path)
+    clock, settings = Clock(tmp_path), {**SETTINGS, **UNFLUSHED, "messageDelayLevel": "1s 1m"}
     with (
-        RunningBroker(tmp_path / "store", {**SETTINGS, **UNFLUSHED}, environment=clock.environment) as broker,
+        RunningBroker(tmp_path / "store", settings, environment=clock.environment) as broker,
         RawClient(broker.address) as client,
     ):
         make_topic(broker.address, "T", 1)
@@ -122,7 +131,7 @@ def test_a_clock_that_is_set_back_an_hour_delivers_nothing_early(tmp_path: Path)
         delay(client, b"behind", 2)  # store times never go back, so it waits, too
         wait_dispatched(broker.store)
         assert stays(lambda: not bodies(broker), 3), "they wait for their time"
-        clock.set(0)
+        clock.set(120)
         expected = [*(b"%d" % number for number in range(5)), b"behind"]
         wait_until(lambda: len(bodies(broker)) == len(expected), "their time has come")
         assert bodies(broker) == expected

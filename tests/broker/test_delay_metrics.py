@@ -5,15 +5,12 @@ import signal
 import urllib.request
 from pathlib import Path
 
-import pytest
-
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
+from tests.broker.test_delay_faults import HOUR_S, Clock
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_dispatched, wait_until
-
-pytestmark = pytest.mark.timeout(120)
 
 
 class Scrape:
@@ -31,8 +28,11 @@ class Scrape:
 
 
 def test_waiting_overdue_delivered_and_skipped(tmp_path: Path) -> None:
-    settings = {"messageDelayLevel": "1s 1h"}
-    with RunningBroker(tmp_path / "store", settings) as broker, RawClient(broker.address) as client:
+    clock, settings = Clock(tmp_path), {"messageDelayLevel": "30m 2h"}
+    with (
+        RunningBroker(tmp_path / "store", settings, environment=clock.environment) as broker,
+        RawClient(broker.address) as client,
+    ):
         assert Scrape(broker).value("ringmq_delayed_messages", level="1") == 0, "no worker, so nothing waits"
         for topic in ("T", "Gone"):
             make_topic(broker.address, topic, 1)
@@ -40,6 +40,7 @@ def test_waiting_overdue_delivered_and_skipped(tmp_path: Path) -> None:
             for _ in range(count):
                 assert client.send(topic, b"x", pairs={"DELAY": str(level)}).code == ResponseCode.SUCCESS
         assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == ResponseCode.SUCCESS
+        clock.set(HOUR_S)
         wait_until(lambda: len(messages_of(broker.address, "T", 1)) == 2, "level 1 is delivered")
         wait_until(lambda: Scrape(broker).value("ringmq_delayed_messages", level="1") == 0, "its progress is known")
         scrape = Scrape(broker)
@@ -50,6 +51,7 @@ def test_waiting_overdue_delivered_and_skipped(tmp_path: Path) -> None:
         pid = broker.signal_worker("delay", signal.SIGSTOP)
         assert client.send("T", b"late", pairs={"DELAY": "1"}).code == ResponseCode.SUCCESS
         wait_dispatched(broker.store)
+        clock.set(HOUR_S + HOUR_S * 3 // 4)
         wait_until(lambda: (Scrape(broker).value("ringmq_delay_overdue_seconds", level="1") or 0) > 0, "it is overdue")
         assert pid is not None and broker.signal_worker("delay", signal.SIGCONT) == pid
         wait_until(lambda: len(messages_of(broker.address, "T", 1)) == 3, "it is delivered")

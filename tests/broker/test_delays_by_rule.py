@@ -20,6 +20,7 @@ from ringmq.remoting.config_beans import DataVersion
 from ringmq.services.delay.progress import stock_text
 from ringmq.store.config_files import load_config
 from tests.broker.delay_kit import SETTINGS, check, waiting_of
+from tests.broker.test_delay_faults import Clock
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_dispatched, wait_until
@@ -105,7 +106,11 @@ def test_batches_and_odd_levels(tmp_path: Path) -> None:
 
 
 def test_a_deleted_topic_is_skipped_and_a_retry_topic_is_made_again(tmp_path: Path) -> None:
-    with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
+    clock, settings = Clock(tmp_path), {**SETTINGS, "messageDelayLevel": "1s 1h"}
+    with (
+        RunningBroker(tmp_path / "store", settings, environment=clock.environment) as broker,
+        RawClient(broker.address) as client,
+    ):
         for topic in ("Gone", "T"):
             make_topic(broker.address, topic, 1)
             assert client.send(topic, topic.encode(), pairs={"DELAY": "2"}).code == ResponseCode.SUCCESS
@@ -113,6 +118,7 @@ def test_a_deleted_topic_is_skipped_and_a_retry_topic_is_made_again(tmp_path: Pa
         wait_dispatched(broker.store)
         for topic in ("Gone", "%RETRY%g"):
             assert client.ask(215, {"topic": topic}).code == ResponseCode.SUCCESS
+        clock.set(7200)
         wait_until(lambda: len(messages_of(broker.address, "T", 1)) == 1, "the next one is delivered")
         wait_until(lambda: len(messages_of(broker.address, "%RETRY%g", 1)) == 1, "the retried one is delivered")
         plane = Plane.open(plane_name(broker.store))

