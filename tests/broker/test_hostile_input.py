@@ -8,7 +8,9 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -17,24 +19,24 @@ from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
 from ringmq.remoting.message import decode_message
 from tests.conformance.wire import SHORT_NAMES, batch_body, send_fields, shortened
 from tests.raw_client import PULL, SEND, SEND_BATCH, SEND_V2, RawClient, private_bytes, pull_fields
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_S, wait_until
 
-pytestmark = pytest.mark.timeout(120)
 PARTIAL_TIMEOUT_MS = 500
-SEND_STALL_MS = 1500
 FRAME_MAX = 16 << 20
 BODY_MAX = 4 << 20
-LATENCY_MAX_S = 2.0  # a shared machine; what would be wrong is a neighbour that waits for a hostile client's timeout
+LATENCY_MAX_S = 10.0  # a busy machine; what would be wrong is a neighbour that waits for a hostile client's timeout
 MEMORY_GROWTH_MAX = 120 << 20
 SETTINGS = {
     "mappedFileSizeCommitLog": 64 << 20,
     "mappedFileSizeConsumeQueue": 6000,
     "maxHashSlotNum": 1000,
     "maxIndexNum": 4000,
-    "ringmqPartialFrameTimeoutMs": PARTIAL_TIMEOUT_MS,
-    "ringmqSendStallTimeoutMs": SEND_STALL_MS,
+    "ringmqPartialFrameTimeoutMs": 100_000,
+    "ringmqSendStallTimeoutMs": 100_000,
     "ringmqSendQueueBytesMax": 1 << 20,
 }
+IMPATIENT = {"ringmqPartialFrameTimeoutMs": PARTIAL_TIMEOUT_MS, "ringmqSendStallTimeoutMs": 1500}
+"""For tests of these timeouts alone: a client that the machine lets wait would meet them, too."""
 
 
 class Neighbour:
@@ -73,28 +75,56 @@ class Neighbour:
     def stop(self) -> None:
         """End the thread."""
         self._stop.set()
-        self._thread.join(timeout=15)
+        self._thread.join(TIMEOUT_S)
         self._client.close()
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with RunningBroker(tmp_path_factory.mktemp("hostile") / "store", SETTINGS) as running:
+@contextmanager
+def served(store: Path, settings: Mapping[str, object]) -> Iterator[RunningBroker]:
+    """A broker with a neighbour, for the tests of this file."""
+    with RunningBroker(store, settings) as running:
         workers = running.worker_pids()
         neighbour = Neighbour(running.address)
         running.neighbour = neighbour  # type: ignore[attr-defined]
-        yield running
-        neighbour.stop()
+        try:
+            yield running
+        finally:
+            neighbour.stop()
         assert workers.items() <= running.worker_pids().items(), "no worker has died"
         assert running.stop() == 0
 
 
-@pytest.fixture(autouse=True)
-def _nobody_else_is_disturbed(broker: RunningBroker) -> Iterator[None]:
+@contextmanager
+def undisturbed(broker: RunningBroker) -> Iterator[RunningBroker]:
+    """What happens meanwhile disturbs nobody else."""
     memory = broker_memory(broker)
-    yield
+    yield broker
     broker.neighbour.assert_undisturbed()  # type: ignore[attr-defined]
     assert broker_memory(broker) - memory < MEMORY_GROWTH_MAX
+
+
+@pytest.fixture(scope="module")
+def patient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with served(tmp_path_factory.mktemp("hostile") / "store", SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def impatient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with served(tmp_path_factory.mktemp("impatient") / "store", SETTINGS | IMPATIENT) as running:
+        yield running
+
+
+@pytest.fixture
+def broker(patient_broker: RunningBroker) -> Iterator[RunningBroker]:
+    with undisturbed(patient_broker):
+        yield patient_broker
+
+
+@pytest.fixture
+def impatient(impatient_broker: RunningBroker) -> Iterator[RunningBroker]:
+    with undisturbed(impatient_broker):
+        yield impatient_broker
 
 
 @pytest.fixture
@@ -194,26 +224,27 @@ def test_text_that_is_no_utf_8_is_read_with_replacement_characters(client: RawCl
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7, 8, 40, 100_000])
-def test_half_frames_are_closed_after_the_timeout(broker: RunningBroker, size: int) -> None:
+def test_half_frames_are_closed_after_the_timeout(impatient: RunningBroker, size: int) -> None:
     whole = encode_frame(RemotingCommand.request(SEND_V2, {"b": "T"}, bytes(200_000)))
     began = time.monotonic()
-    assert closes(broker, whole[:size])
+    assert closes(impatient, whole[:size])
     assert PARTIAL_TIMEOUT_MS / 1000 * 0.8 < time.monotonic() - began < 10
 
 
-def test_slow_loris_on_500_connections(broker: RunningBroker) -> None:
+def test_slow_loris_on_500_connections(impatient: RunningBroker) -> None:
     """Each claims 64 KiB to 1 MiB and gives a byte now and then; all are closed, the neighbour is served meanwhile."""
-    clients = [RawClient(broker.address) for _ in range(500)]
+    clients = [RawClient(impatient.address) for _ in range(500)]
     for number, client in enumerate(clients):
         client.send_bytes(struct.pack(">iI", 65_536 << number % 5, 100) + b"{")
-    deadline = time.monotonic() + 20
-    alive = clients
-    while alive and time.monotonic() < deadline:
+    alive = list(clients)
+
+    def are_closed() -> bool:
         for client in alive:
             client.send_bytes(b" ")
-        alive = [client for client in alive if client.is_open()]
-        time.sleep(0.05)  # poll
-    assert not alive
+        alive[:] = [client for client in alive if client.is_open()]
+        return not alive
+
+    wait_until(are_closed, "all are closed")
     for client in clients:
         client.close()
 
@@ -458,7 +489,7 @@ def test_10_000_idle_connections(broker: RunningBroker) -> None:
     sockets: list[socket.socket] = []
     try:
         for _ in range(count):
-            sockets.append(socket.create_connection((host, int(port)), timeout=15))
+            sockets.append(socket.create_connection((host, int(port)), timeout=TIMEOUT_S))
         with RawClient(broker.address) as one_more:
             assert one_more.send("Neighbour", b"served beside them").code == 0
         broker.neighbour.assert_undisturbed()  # type: ignore[attr-defined]
@@ -473,27 +504,28 @@ def test_10_000_idle_connections(broker: RunningBroker) -> None:
         assert later.send("Neighbour", b"served after them").code == 0
 
 
-def test_a_client_that_never_reads_its_pull_answers_is_closed(broker: RunningBroker) -> None:
-    with RawClient(broker.address) as producer:
+def test_a_client_that_never_reads_its_pull_answers_is_closed(impatient: RunningBroker) -> None:
+    with RawClient(impatient.address) as producer:
         for _ in range(32):
             assert producer.send("Unread", bytes(8000)).code == 0
         wait_until(lambda: producer.ask(30, {"topic": "Unread", "queueId": 0}).ext_fields["offset"] == "32", "readable")
-    before = broker_memory(broker)
-    slow = RawClient(broker.address, timeout_s=0.2)
+    before = peak = broker_memory(impatient)
+    slow = RawClient(impatient.address, timeout_s=0.2)
     slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     request = encode_frame(
         RemotingCommand.request(PULL, {k: str(v) for k, v in pull_fields("Unread").items()}, opaque=1)
     )
-    deadline = time.monotonic() + 20
-    peak = before
-    closed = False
-    while not closed and time.monotonic() < deadline:
+
+    def is_closed() -> bool:
+        nonlocal peak
         try:
             slow.socket.send(request * 50)
         except TimeoutError:
-            peak = max(peak, broker_memory(broker))
+            peak = max(peak, broker_memory(impatient))
         except (BrokenPipeError, ConnectionResetError):
-            closed = True
+            return True
+        return False
+
+    wait_until(is_closed, "the broker gives up on it")
     slow.close()
-    assert closed, "the broker never gave up on it"
     assert peak - before < 64 << 20
