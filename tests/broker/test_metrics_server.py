@@ -26,7 +26,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.networks import Networks
 from tests.broker.exporter_kit import samples, value
 from tests.raw_client import RawClient
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_S, wait_until
 
 SMALL = {
     "mappedFileSizeCommitLog": 1 << 20,
@@ -46,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 def get(broker: RunningBroker, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(broker.metrics_url + path, timeout=20) as answer:
+        with urllib.request.urlopen(broker.metrics_url + path, timeout=TIMEOUT_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -56,7 +56,7 @@ def test_the_worker_starts_at_the_first_connection(broker: RunningBroker) -> Non
     assert "metrics" not in broker.worker_pids()
     with RawClient(broker.address) as client:
         assert client.send("Hello", b"x" * 100).code == 0
-        assert client.pull("Hello", consumerGroup="early").body
+        wait_until(lambda: client.pull("Hello", consumerGroup="early").body, "it can be read")
     status, text = get(broker, "/metrics")
     assert status == 200
     assert "metrics" in broker.worker_pids()
@@ -103,9 +103,9 @@ def test_a_slow_send_gets_one_line(broker: RunningBroker) -> None:
         with ThreadPoolExecutor(1) as pool:
             sending = pool.submit(client.send, "Hello", b"y" * 500)
             wait_until(lambda: waiting() == 1, "the send waits for the stopped worker")
-            time.sleep(0.3)  # span
+            time.sleep(0.3)  # span: longer than ringmqSlowRequestMs
             broker.signal_worker("write", signal.SIGCONT)
-            assert sending.result(20).code == 0
+            assert sending.result(TIMEOUT_S).code == 0
     wait_until(lambda: len(slow_sends()) > before, "the line is written")
     (line,) = slow_sends()[before:]
     assert "topic Hello" in line and "appended" in line and "kept" in line
@@ -116,9 +116,9 @@ def test_other_paths_and_other_methods(broker: RunningBroker) -> None:
     assert get(broker, "/metrics/x")[0] == 404
     request = urllib.request.Request(broker.metrics_url + "/metrics", data=b"x" * 10, method="POST")
     with pytest.raises(urllib.error.HTTPError, match="501"):
-        urllib.request.urlopen(request, timeout=20)
+        urllib.request.urlopen(request, timeout=TIMEOUT_S)
     head = urllib.request.Request(broker.metrics_url + "/metrics", method="HEAD")
-    with urllib.request.urlopen(head, timeout=20) as answer:
+    with urllib.request.urlopen(head, timeout=TIMEOUT_S) as answer:
         assert answer.read() == b"" and answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
 
 
@@ -168,20 +168,24 @@ def bare() -> Iterator[tuple[ExporterServer, int]]:
         done = pool.submit(serving.serve_forever, 0.01)
         yield serving, int(listener.getsockname()[1])
         serving.shutdown()
-        done.result(20)
+        done.result(TIMEOUT_S)
     listener.close()
 
 
 def ask(port: int, path: str = "/health") -> bytes:
     """The answer over a new connection."""
-    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(b"GET %s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % path.encode())
         return b"".join(iter(lambda: connection.recv(65_536), b""))
 
 
-def test_health_answers_behind_slow_connections(bare: tuple[ExporterServer, int]) -> None:
+def test_health_answers_behind_slow_connections(
+    bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Silent ones, half heads, and readers that never read: many times as many as there are places."""
     _, port = bare
+    for limit in ("IDLE_TIMEOUT_S", "HEAD_TIMEOUT_S", "ANSWER_TIMEOUT_S", "STALL_TIMEOUT_S"):
+        monkeypatch.setattr(http_connections, limit, 10 * TIMEOUT_S)
     held = []
     for sent in (
         b"",
@@ -190,34 +194,32 @@ def test_health_answers_behind_slow_connections(bare: tuple[ExporterServer, int]
         b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n",
     ):
         for _ in range(300):
-            connection = socket.create_connection(("127.0.0.1", port), 20)
+            connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
             connection.sendall(sent)
             held.append(connection)
-        began = time.monotonic()
-        assert ask(port).startswith(b"HTTP/1.1 200 OK\r\n")
-        assert time.monotonic() - began < 1.0
+        assert ask(port).startswith(b"HTTP/1.1 200 OK\r\n"), "long before any of them is over its time"
     for connection in held:
         connection.close()
 
 
 def test_a_connection_that_was_answered_stays_while_silent_ones_come(bare: tuple[ExporterServer, int]) -> None:
     serving, port = bare
-    with socket.create_connection(("127.0.0.1", port), 20) as old, contextlib.ExitStack() as held:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as old, contextlib.ExitStack() as held:
         for _ in range(3):
             old.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
             assert old.recv(4096).startswith(b"HTTP/1.1 200 OK\r\n")
             for _ in range(200):
-                held.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+                held.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
         wait_until(lambda: serving.counts.closed["room"] >= 600 - CONNECTIONS_MAX // 2, "silent ones are closed")
 
 
 def test_a_half_request_is_closed_in_time(bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
     serving, port = bare
     monkeypatch.setattr(http_connections, "HEAD_TIMEOUT_S", 0.1)
-    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(b"GET /slow")  # and never more
         assert connection.recv(10) == b""
-    assert serving.counts.closed["time"] == 1
+    wait_until(lambda: serving.counts.closed["time"] == 1, "it is counted")
 
 
 def test_only_named_networks_may_connect(log_text: Callable[[], str]) -> None:
@@ -228,7 +230,7 @@ def test_only_named_networks_may_connect(log_text: Callable[[], str]) -> None:
         with ThreadPoolExecutor(1) as pool:
             pool.submit(serving.serve_forever, 0.01)
             for _ in range(3):
-                connection = socket.create_connection(("127.0.0.1", port), 20)
+                connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
                 with connection, contextlib.suppress(ConnectionResetError):
                     assert connection.recv(10) == b""
             wait_until(lambda: serving.counts.closed["network"] == 3, "they are counted")
@@ -251,7 +253,7 @@ def test_pages_wait_for_their_turn(bare: tuple[ExporterServer, int], monkeypatch
     monkeypatch.setattr(serving, "pages", Pages(large, serving.pages.health, serving.pages.ready))
     with contextlib.ExitStack() as held:
         for _ in range(3):
-            slow = held.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+            slow = held.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
             slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         wait_until(lambda: len(serving._paging) == 3, "their pages are under way")
         assert len(ask(port, "/metrics")) > 16 << 20
@@ -265,14 +267,14 @@ def test_pages_wait_for_their_turn(bare: tuple[ExporterServer, int], monkeypatch
 def test_a_refused_head_is_answered_without_a_body(
     bare: tuple[ExporterServer, int], log_text: Callable[[], str], rest: bytes, status: bytes
 ) -> None:
-    with socket.create_connection(("127.0.0.1", bare[1]), 20) as connection:
+    with socket.create_connection(("127.0.0.1", bare[1]), TIMEOUT_S) as connection:
         connection.sendall(b"HEAD /health " + rest)
         found = b"".join(iter(lambda: connection.recv(65_536), b""))
     assert found.startswith(b"HTTP/1.1 " + status) and found.endswith(b"\r\n\r\n") and log_text() == ""
 
 
 def test_requests_that_come_together_are_answered_in_order(bare: tuple[ExporterServer, int]) -> None:
-    with socket.create_connection(("127.0.0.1", bare[1]), 20) as connection:
+    with socket.create_connection(("127.0.0.1", bare[1]), TIMEOUT_S) as connection:
         last = b"GET /ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
         connection.sendall(
             b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 20 + b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" + last
@@ -291,7 +293,7 @@ def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], m
         return sendmsg(self, buffers, more, flags)
 
     monkeypatch.setattr(socket.socket, "sendmsg", kept_sendmsg)
-    with socket.create_connection(("127.0.0.1", port), 20) as connection:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
         connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
         found = b""
         while not found.endswith(b"0\r\n\r\n"):
@@ -307,7 +309,7 @@ def test_the_end_of_a_page_waits_for_nothing(bare: tuple[ExporterServer, int], m
 def test_others_may_run_after_each_piece(bare: tuple[ExporterServer, int], monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
     monkeypatch.setattr(os, "sched_yield", lambda: given.append(threading.get_ident()))
-    with urllib.request.urlopen(f"http://127.0.0.1:{bare[1]}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{bare[1]}/metrics", timeout=TIMEOUT_S) as answer:
         assert answer.read() == b"scrape 1\n"
     assert len(given) >= 2, "a page of two pieces"
 
@@ -322,13 +324,13 @@ def test_a_page_that_the_socket_takes_in_bits_comes_whole(
         return sendmsg(self, [b"".join(buffers)[:room]], more, flags)
 
     monkeypatch.setattr(socket.socket, "sendmsg", bit)
-    with urllib.request.urlopen(f"http://127.0.0.1:{bare[1]}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{bare[1]}/metrics", timeout=TIMEOUT_S) as answer:
         assert answer.read() == b"scrape 1\n"
 
 
 def test_a_page_comes_in_chunks_or_ends_the_connection(bare: tuple[ExporterServer, int]) -> None:
     def answer(request: bytes) -> bytes:
-        with socket.create_connection(("127.0.0.1", bare[1]), 20) as connection:
+        with socket.create_connection(("127.0.0.1", bare[1]), TIMEOUT_S) as connection:
             connection.sendall(request)
             found = b""
             while piece := connection.recv(4096):
@@ -382,5 +384,5 @@ def test_a_stop_is_heard_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> N
         wait_until(lambda: role.state == worker.STATE_SERVING, "the worker serves")
         stop.is_set = True
         stop.on_set()
-        serving.join(20)
+        serving.join(TIMEOUT_S)
     assert role.state == worker.STATE_STOPPING

@@ -8,7 +8,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
-from tests.waiting import wait_until
+from tests.waiting import wait_dispatched, wait_until
 
 SQL = {"sysFlag": 4, "expressionType": "SQL92", "subscription": "amount >= 3 AND amount < 5"}
 
@@ -18,6 +18,7 @@ def test_filters_are_switched_live_and_survive_control(tmp_path: Path) -> None:
         client = RawClient(broker.address)
         for number in range(10):
             assert client.send("Sql", b"%d" % number, pairs={"amount": str(number)}).code == 0
+        wait_dispatched(broker.store)
 
         def pull() -> tuple[int, bytes]:
             answer = client.pull("Sql", **SQL)
