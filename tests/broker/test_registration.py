@@ -22,6 +22,7 @@ from ringmq.broker.registration import (
     unregister_command,
 )
 from ringmq.broker.requests.turns import SLICE_MS, TurnClock
+from ringmq.loadtest.stock import free_port
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import TopicConfig
@@ -31,13 +32,14 @@ from ringmq.remoting.namesrv_headers import RegisterBrokerRequestHeader
 from ringmq.remoting.register_body import body_crc32, encode_register_body
 from ringmq.remoting.route import QueueData, TopicRouteData
 from tests.broker.fakes import START_MS, make_harness
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_S, wait_until
 
 CONFIG = changed(
     BrokerConfig(),
     {"brokerName": "b", "brokerClusterName": "c", "namesrvAddr": "a:1;b:2", "haListenPort": "10912"},
 )
 SLAVE = {"brokerId": "1", "brokerRole": "SLAVE"}
+CALL_MS = int(TIMEOUT_S * 1000)
 IDENTITY = Identity("10.0.0.1", 10911, "10.0.0.2", 0)
 
 
@@ -307,7 +309,7 @@ def test_the_thread_calls_and_reports() -> None:
     calls = OutboundCalls(rung.set)
     outcomes = []
     for wanted in (1, 2, 3):
-        calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+        calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
 
         def arrived(count: int = wanted) -> bool:
             outcomes.extend(calls.outcomes())
@@ -317,34 +319,33 @@ def test_the_thread_calls_and_reports() -> None:
     assert [outcome.error for outcome in outcomes] == [None, "answered 1: said so", None]
     assert server.seen.qsize() == 4, "a connection that was closed meanwhile is tried once more"
     assert rung.is_set()
-    calls.close(5)
+    calls.close(TIMEOUT_S)
 
 
 def test_a_connection_that_ends_between_two_calls_is_noticed() -> None:
     server = NameServer([0, 0])
     rung = threading.Event()
     calls = OutboundCalls(rung.set)
-    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
     wait_until(calls.outcomes, "the answer")
     assert calls.lost() == []
     assert server.connection is not None
     server.connection.sendall(b"unasked")
     rung.clear()
     server.connection.shutdown(socket.SHUT_RDWR)
-    assert rung.wait(10)
+    assert rung.wait(TIMEOUT_S)
     assert calls.lost() == [server.address]
     assert calls.lost() == []
-    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
-    calls.close(5)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
+    calls.close(TIMEOUT_S)
     assert [outcome.error for outcome in calls.outcomes()] == [None]
 
 
 def test_nobody_listening_is_an_outcome() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     calls = OutboundCalls(lambda: None)
-    calls.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 1000)
-    calls.close(5)
+    calls.call(address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
+    calls.close(TIMEOUT_S)
     (outcome,) = calls.outcomes()
     assert outcome.address == address
     assert outcome.error
@@ -357,9 +358,9 @@ def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     command = RemotingCommand.request(RequestCode.REGISTER_BROKER)
     for wanted, if_connected in enumerate((True, False, True, True, False), 1):
         if if_connected:
-            calls.call_if_connected(server.address, [command], 5000)
+            calls.call_if_connected(server.address, [command], CALL_MS)
         else:
-            calls.call(server.address, command, 5000)
+            calls.call(server.address, command, CALL_MS)
 
         def arrived(count: int = wanted) -> bool:
             outcomes.extend(calls.outcomes())
@@ -370,17 +371,17 @@ def test_a_part_is_told_only_over_the_connection_that_told_the_whole() -> None:
     assert errors[0] == errors[3] == "the connection was lost"
     assert errors[1] is None and errors[4] is None
     assert errors[2] and "closed the connection" in errors[2]
-    calls.close(5)
+    calls.close(TIMEOUT_S)
 
 
 def test_the_first_error_ends_a_call_of_several_requests() -> None:
     server = NameServer([0, 0, 3, 0])
     calls = OutboundCalls(lambda: None)
-    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
     single = [RemotingCommand.request(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": name}) for name in "abc"]
-    calls.call_if_connected(server.address, single, 5000)
-    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), 5000)
-    calls.close(5)
+    calls.call_if_connected(server.address, single, CALL_MS)
+    calls.call(server.address, RemotingCommand.request(RequestCode.REGISTER_BROKER), CALL_MS)
+    calls.close(TIMEOUT_S)
     outcomes = calls.outcomes()
     assert [outcome.error for outcome in outcomes] == [None, "answered 3: said so", None]
     assert [outcome.request_code for outcome in outcomes] == [103, 217, 103]

@@ -15,13 +15,14 @@ from ringmq.broker.service_report import NAME_SERVERS_WAIT_MS, ServiceReport
 from ringmq.ha.broker_client import BrokerClient
 from ringmq.ipc.notify import ServiceManager
 from ringmq.ipc.plane import Plane
+from ringmq.loadtest.stock import free_port
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from tests.broker.exporter_kit import kit
 from tests.client.scripted_broker import ScriptedBroker
 from tests.fake_service_manager import FakeServiceManager
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_S, wait_until
 
 SEND, PULL = RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE
 
@@ -62,8 +63,8 @@ def test_a_slave_is_asked_for_a_pull_alone() -> None:
 def test_who_does_not_answer_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_probe, "TIMEOUT_MS", 200)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        assert not probe(address, may_send=True).is_served
+        assert not probe(f"127.0.0.1:{silent.getsockname()[1]}", may_send=True).is_served
+    address = f"127.0.0.1:{free_port()}"
     outcome = probe(address, may_send=True)
     assert not outcome.is_served and outcome.text.startswith(f"no answer on {address}: ")
 
@@ -97,7 +98,7 @@ def open_gate() -> threading.Event:
 @pytest.fixture
 def started(tmp_path: Path, open_gate: threading.Event) -> Iterator[Started]:
     def script(request: RemotingCommand) -> bytes | None:
-        open_gate.wait(20)
+        open_gate.wait(TIMEOUT_S)
         return answering({SEND: ResponseCode.SUCCESS})(request)
 
     manager = FakeServiceManager(tmp_path)
@@ -124,7 +125,7 @@ def test_ready_waits_for_the_answer_and_not_for_ever_for_name_servers(
     assert not started.is_ready(0)
     for number in range(20):
         assert not started.is_ready(NAME_SERVERS_WAIT_MS + number), "nobody has answered the question"
-        threading.Event().wait(0.01)  # span
+        threading.Event().wait(0.01)  # span: an answer would have time to come
     open_gate.set()
     wait_until(lambda: started.is_ready(NAME_SERVERS_WAIT_MS + 100), "it has answered itself")
 
