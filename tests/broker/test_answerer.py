@@ -14,13 +14,14 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.answer_worker import ANSWERER, CODE, HOLD
 from tests.broker.test_worker_table import OTHERS, READ, Probed, folder, probed
 from tests.raw_client import RawClient
-from tests.waiting import wait_until
+from tests.services.late_start import LATE, ask_started
+from tests.waiting import TIMEOUT_S, wait_until
 
 __all__ = ["folder"]
 
 
 def echoed(client: RawClient, body: bytes) -> bytes:
-    answer = client.ask(CODE, {}, body)
+    answer = ask_started(client, CODE, {}, body)
     assert answer.code == 0, answer.remark
     return answer.body
 
@@ -53,7 +54,7 @@ def test_large_and_many_answers(folder: Path) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(TIMEOUT_S)
         assert [found.get(number) for number in range(len(bodies))] == bodies
 
 
@@ -72,7 +73,7 @@ def test_a_death_refuses_what_it_had_in_its_hand_and_nothing_else(folder: Path) 
         wait_until(lambda: row.inbox.tail > before and row.inbox.tail == row.inbox.head, "it has the request")
         broker.broker.signal_worker(ANSWERER.name, signal.SIGKILL)
         assert echoed(client, b"next") == b"next", "its replacement serves"
-        waiting.join(20)
+        waiting.join(TIMEOUT_S)
         assert answers == [(ResponseCode.SYSTEM_BUSY, "[OVERLOAD]the broker's echo process restarted, try again")]
         assert echoed(held, b"again") == b"again"
 
@@ -87,7 +88,7 @@ def test_one_that_does_not_come_up_in_time_holds_nobody(folder: Path, monkeypatc
     with probed(folder, rows=(ANSWERER,)) as broker, RawClient(broker.broker.address) as client:
         code, remark = _outcome(client, b"?")
         assert code == ResponseCode.SYSTEM_BUSY
-        assert remark == "[OVERLOAD]the broker's echo process has not started in time, try again"
+        assert remark == f"[OVERLOAD]the broker's echo {LATE}"
         assert client.send("Hello", b"x").code == 0
 
 

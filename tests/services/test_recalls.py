@@ -25,6 +25,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.message_store import MessageStore
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
+from tests.services.late_start import ask_started
 from tests.staging import make_topic
 from tests.waiting import wait_until
 
@@ -129,7 +130,9 @@ def test_handles_with_and_without_padding(key: str) -> None:
 
 
 def recall(client: RawClient, handle: str, topic: str = "GT") -> RemotingCommand:
-    return client.ask(RequestCode.RECALL_MESSAGE, {"producerGroup": "PG", "topic": topic, "recallHandle": handle})
+    return ask_started(
+        client, RequestCode.RECALL_MESSAGE, {"producerGroup": "PG", "topic": topic, "recallHandle": handle}
+    )
 
 
 def switch(client: RawClient, text: bytes) -> None:

@@ -12,6 +12,7 @@ from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
 from ringmq.remoting.names import dlq_topic, retry_topic
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
+from tests.services.late_start import ask_started
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
@@ -83,6 +84,7 @@ def test_each_request_has_one_answer_and_at_most_one_copy(tmp_path: Path, seed: 
         for number in range(20):
             answer = client.send("T", b"%d" % number * chance.randrange(1, 50))
             offsets.append(int(answer.ext_fields["msgId"][-16:], 16))
+        assert ask_started(client, RequestCode.STAGED_WRITES, {"operation": "describe"}).code == 0
         asked = requests(chance, offsets)
         got = answers(client, chance, asked)
         assert {answer.code for answer in got} <= CODES

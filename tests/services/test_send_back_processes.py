@@ -25,6 +25,7 @@ from tests.broker.test_processes import SMALL
 from tests.conformance.wire import send_fields, shortened
 from tests.raw_client import RawClient
 from tests.remoting.scenes import BOTH, exchanges
+from tests.services.late_start import ask_started
 from tests.staging import TOPIC_FIELDS, bodies_of, make_topic, messages_of
 from tests.waiting import wait_until
 
@@ -55,7 +56,9 @@ def make_group(client: RawClient, group: str, queues: int = 1, times: int = 16) 
 
 
 def back(client: RawClient, group: str, offset: int, level: int = 0, **more: object) -> RemotingCommand:
-    return client.ask(BACK, {"offset": offset, "group": group, "delayLevel": level, "originTopic": "T", **more})
+    return ask_started(
+        client, BACK, {"offset": offset, "group": group, "delayLevel": level, "originTopic": "T", **more}
+    )
 
 
 def sent(client: RawClient, body: bytes, pairs: dict[str, str] | None = None) -> int:
