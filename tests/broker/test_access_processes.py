@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 def metrics(broker: RunningBroker) -> str:
-    with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=60) as answer:
         return str(answer.read().decode())
 
 

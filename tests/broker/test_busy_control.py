@@ -13,6 +13,7 @@ from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.subscription import build_subscription
 from tests.raw_client import RawClient, private_bytes
+from tests.waiting import TIMEOUT_S
 
 ATTACK_S = 4.0
 SILENCE_MAX_S = 3.0
@@ -100,7 +101,7 @@ class Attackers:
     def stop(self) -> None:
         self._end.set()
         for thread in self._threads:
-            thread.join(timeout=30)
+            thread.join(TIMEOUT_S)
             assert not thread.is_alive()
 
 

@@ -128,7 +128,7 @@ class Copying:
         wait_until(lambda: self.word(PROGRESS) == self.sent + 1, "all is copied")
         wait_dispatched(self.broker.store)
         assert bodies_of(self.broker.address, TARGET, 1) == [b"%08d" % number for number in range(self.sent)]
-        with urllib.request.urlopen(self.broker.metrics_url + "/health", timeout=20) as answer:
+        with urllib.request.urlopen(self.broker.metrics_url + "/health", timeout=60) as answer:
             health = json.loads(answer.read())
         assert health["alive"] and not [why for why in health["degraded"] if "keeps dying" not in why]
         assert self.broker.stop() == 0

@@ -14,6 +14,7 @@ from ringmq.client import ConsumeFrom, Consumer, Message, Producer, PullOptions,
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import decode_messages
 from tests.raw_client import RawClient
+from tests.waiting import TIMEOUT_S
 
 pytestmark = pytest.mark.timeout(180)
 RACES = 200
@@ -90,16 +91,16 @@ def test_raw_consumers_that_race_with_the_first_send_miss_nothing(broker: Runnin
             codes: list[int] = []
 
             def send(topic: str = topic, gate: threading.Barrier = gate, codes: list[int] = codes) -> None:
-                gate.wait(timeout=10)
+                gate.wait(TIMEOUT_S)
                 codes.append(producer.send(topic, b"first").code)
 
             thread = threading.Thread(target=send)
             thread.start()
-            gate.wait(timeout=10)
+            gate.wait(TIMEOUT_S)
             offset = first_offset(client, topic, f"group{race}")
-            thread.join(timeout=10)
+            thread.join(TIMEOUT_S)
             assert codes == [0]
-            fields = {"sysFlag": 2 | 4, "suspendTimeoutMillis": 5000}
+            fields = {"sysFlag": 2 | 4, "suspendTimeoutMillis": 25_000}
             answer = client.pull(topic, 0, offset, consumerGroup=f"group{race}", **fields)
             assert answer.code == 0, f"race {race}: began at {offset}: {answer}"
             assert [bytes(message.body) for message in decode_messages(answer.body)] == [b"first"]
@@ -118,7 +119,7 @@ def test_sdk_consumers_that_race_with_the_first_send_miss_nothing(
         async def receive() -> list[bytes]:
             found: list[bytes] = []
             async with consumer:
-                while len(found) < 2 and (messages := await consumer.poll(timeout_ms=8000)):
+                while len(found) < 2 and (messages := await consumer.poll(timeout_ms=60_000)):
                     found += [bytes(message.body) for message in messages]
             return found
 

@@ -26,6 +26,7 @@ from ringmq.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoin
 from ringmq.store.config import StoreConfig
 from ringmq.store.retention import LogRetention, RetentionSettings
 from tests.native.plane_kit import Kit
+from tests.waiting import TIMEOUT_S, wait_until
 
 
 def test_a_fault_is_taken_back_when_a_dead_predecessor_has_made_the_file(tmp_path: Path) -> None:
@@ -94,11 +95,14 @@ def test_it_is_tried_again_after_a_while_whoever_asks(monkeypatch: pytest.Monkey
     shell._make_next_segment = try_and_fail  # type: ignore[method-assign]
     thread = threading.Thread(target=shell._housekeeping_loop)
     thread.start()
-    while len(tries) < 4:
+
+    def four_tries() -> bool:
         shell._work.set()
-        time.sleep(0.001)  # poll
+        return len(tries) >= 4
+
+    wait_until(four_tries, "the file is asked for four times")
     shell._closing.set()
-    thread.join(20)
+    thread.join(TIMEOUT_S)
     assert not thread.is_alive()
     assert tries[3] - tries[0] >= 0.6, "the file is asked for all the time"
 

@@ -21,7 +21,7 @@ def test_a_deaf_reader_is_replaced_alone(tmp_path: Path) -> None:
         before = broker.worker_pids()
         with RawClient(broker.address) as unheard:
             unheard.send_bytes(b"\0\0\1\0")
-            wait_until(lambda: broker.worker_pids().get("read-0") not in (None, before["read-0"]), "a replacement", 20)
+            wait_until(lambda: broker.worker_pids().get("read-0") not in (None, before["read-0"]), "a replacement")
         with RawClient(broker.address) as client:
             assert client.send("TopicA", b"heard").code == 0
         after = broker.worker_pids()

@@ -110,11 +110,11 @@ def test_near_the_limit_clients_add_nothing_and_go_on() -> None:
 
 def test_a_broker_near_its_limit_takes_no_connection_and_serves_those_it_has(tmp_path: Path) -> None:
     def metric(name: str, **labels: str) -> float:
-        with urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
+        with urlopen(broker.metrics_url + "/metrics", timeout=60) as answer:
             return value(answer.read().decode(), name, **labels)
 
     def is_ready() -> bool:
-        with contextlib.suppress(HTTPError), urlopen(broker.metrics_url + "/ready", timeout=20) as answer:
+        with contextlib.suppress(HTTPError), urlopen(broker.metrics_url + "/ready", timeout=60) as answer:
             ready.update(json.load(answer))
             return True
         return False

@@ -47,7 +47,7 @@ def test_connections_beyond_the_open_files_are_closed_at_once(tmp_path: Path) ->
         assert "ringmqReaders" in reloaded.output, "it was compared"
         assert "ringmqConnectionsMax" not in reloaded.output, "what the start has lowered is no change"
         opened = [
-            stack.enter_context(socket.create_connection((broker.host, broker.port), timeout=10)) for _ in range(310)
+            stack.enter_context(socket.create_connection((broker.host, broker.port), timeout=60)) for _ in range(310)
         ]
         assert opened[-1].recv(1) == b""
         opened[0].setblocking(False)

@@ -228,7 +228,7 @@ def test_a_full_shared_memory_folder_is_no_sigbus(tmp_path: Path) -> None:
     serving = f"{sys.executable} -m ringmq.cli.main serve --store {tmp_path}/store --port 0 --namesrv-port 0"
     script = f"mount -t tmpfs -o size=64k tmpfs /dev/shm && exec {serving} --set mappedFileSizeCommitLog=1048576"
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=30, check=False
+        ["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, timeout=90, check=False
     )
     assert done.returncode == 1, done.stderr
     assert "Error: /dev/shm has 6" in done.stderr and "shm-size" in done.stderr
@@ -272,7 +272,7 @@ def has_v6_loopback() -> bool:
 def test_a_broker_on_an_ipv6_address_serves(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", {**SMALL, "bindAddress": "::1"}) as broker:
         assert broker.host == "::1"
-        with socket.create_connection(("::1", broker.port), timeout=5) as connection:
+        with socket.create_connection(("::1", broker.port), timeout=30) as connection:
             assert connection.getpeername()[0] == "::1"
         assert broker.stop() == 0
 
@@ -286,7 +286,7 @@ def test_each_open_door_gets_one_line_at_the_start(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "store", {**SMALL, "bindAddress": "127.1", "adminAddresses": "127.0.0.1"}) as broker:
         served = "brokerAddresses (--namesrv-set of ringmq serve)"
         assert warned_properties(broker) == ["haAllowedNetworks", "httpAllowedNetworks", served]
-        with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=20) as answer:
+        with urllib.request.urlopen(broker.metrics_url + "/metrics", timeout=60) as answer:
             text = answer.read().decode()
         assert value(text, "ringmq_open_doors", property="haAllowedNetworks") == 1
         assert text.count("ringmq_open_doors{") == 3

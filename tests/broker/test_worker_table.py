@@ -75,7 +75,7 @@ class Probed:
 
     def get(self, path: str) -> str:
         """A page of the HTTP port; HTTPError unless its status is 200."""
-        with urllib.request.urlopen(self.broker.metrics_url + path, timeout=20) as answer:
+        with urllib.request.urlopen(self.broker.metrics_url + path, timeout=60) as answer:
             return str(answer.read().decode())
 
     @property
