@@ -18,6 +18,7 @@ from ringmq.doctor.gather_disk import SYNC_ROUNDS_MAX, gather_disk
 from ringmq.doctor.gather_machine import gather_clock, gather_cpus, gather_engine, gather_limits, gather_sysctls
 from ringmq.doctor.gather_network import gather_name_servers, gather_ports, gather_serve_port, wanted_ports
 from ringmq.doctor.gather_store import gather_store, read_tail
+from ringmq.loadtest.stock import free_port
 from ringmq.store import markers
 from ringmq.store.config import StoreConfig
 from ringmq.store.index_file import index_paths
@@ -68,8 +69,8 @@ def test_the_disk_is_measured_within_bounds_and_nothing_stays(tmp_path: Path) ->
 
 
 def test_a_taken_port_names_its_owner() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         (taken,) = gather_ports([("listenPort", "127.0.0.1", port)])
         assert "in use" in taken.error
         assert str(os.getpid()) in taken.owner
