@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from ringmq.native import ffi, lib
 
 PRECISION_MS = 1000
@@ -25,6 +27,12 @@ def encode(queue_offset: int, position: int, pairs: bytes, *, store_ms: int = 0,
     room = ffi.new("uint8_t[]", size)
     assert lib.rmq_record_encode(room, size, value) == size
     return bytes(ffi.buffer(room))
+
+
+def private_bytes() -> int:
+    """Memory of this process without files and shared segments, which other tests may have touched."""
+    of = psutil.Process().memory_info()
+    return int(of.rss - of.shared)
 
 
 def joined(pairs: Mapping[str, str]) -> bytes:

@@ -2,14 +2,13 @@
 
 import random
 
-import psutil
 import pytest
 
 from ringmq.native import ffi, lib
 from ringmq.timer.core import Progress, Tick, TimerCore, TimerSettings, Walk, Walked
 from ringmq.timer.slots import MESSAGES_MAX, Slots
 from ringmq.timer.walk_pace import LEAD_MAX_MS, lead_ms
-from tests.timer.kit import PRECISION_MS, SECRET, MemoryFiles
+from tests.timer.kit import PRECISION_MS, SECRET, MemoryFiles, private_bytes
 
 NOW_MS = 1_800_000_000_000
 PROMISED, COUNT = 5_000_000, 1 << 19
@@ -70,12 +69,12 @@ def test_small_slots_before_a_large_one_are_read_at_their_time() -> None:
 
 def test_a_slot_of_five_million_needs_one_walk_and_eight_bytes_a_message() -> None:
     assert MESSAGES_MAX >= PROMISED
-    before = psutil.Process().memory_info().rss
+    before = private_bytes()
     slot = ffi.gc(lib.rmq_timer_slot_open(NOW_MS, MESSAGES_MAX, COUNT, SECRET), lib.rmq_timer_slot_close)
     record = ffi.new("struct rmq_timer_record *", {"exact_ms": NOW_MS + 500})
     for unit in reversed(range(COUNT)):
         lib.rmq_timer_slot_found(slot, unit, lib.RMQ_TIMER_DEFAULT, record)
-    assert psutil.Process().memory_info().rss - before < 8 * COUNT + (2 << 20)
+    assert private_bytes() - before < 8 * COUNT + (2 << 20)
     assert lib.rmq_timer_slot_waiting(slot) == COUNT and not lib.rmq_timer_slot_left_out(slot)
 
 

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ringmq.native import ffi, lib
-from tests.timer.kit import SECRET
+from tests.timer.kit import SECRET, private_bytes
 
 SLOT_MS = 1_800_000_000_000
 RECALLS, MESSAGES, KEYS_MAX = 300_000, 1000, 1 << 16
@@ -17,11 +16,6 @@ MEMORY_BYTES = 64 * KEYS_MAX + (1 << 20)
 def key_of(number: int) -> bytes:
     number += 1  # 0, 0 is no key
     return (number * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8, "little") + number.to_bytes(8, "little")
-
-
-def private_bytes() -> int:
-    of = psutil.Process().memory_info()
-    return int(of.rss - of.shared)
 
 
 @pytest.fixture
