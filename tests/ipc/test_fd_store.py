@@ -15,6 +15,7 @@ from ringmq.ipc.notify import ServiceManager
 from ringmq.namesrv.config import NamesrvConfig
 from ringmq.namesrv.server import NamesrvServer, start_listening
 from tests.fake_service_manager import FakeServiceManager
+from tests.waiting import TIMEOUT_S
 
 
 def listening(port: int = 0, *, shared: bool = False) -> socket.socket:
@@ -63,7 +64,7 @@ def store_of_loopback(tmp_path: Path) -> Iterator[tuple[FdStore, FakeServiceMana
     port = int(before.getsockname()[1])
     before.close()
     fd_store = FdStore(manager, [(name, socket.socket(fileno=os.dup(fd))) for name, fd in fake.store.items()])
-    thread = threading.Thread(target=fake.receive, args=(10.0,))
+    thread = threading.Thread(target=fake.receive, args=(TIMEOUT_S,))
     thread.start()
     yield fd_store, fake, port
     thread.join()

@@ -256,7 +256,7 @@ def test_a_worker_that_is_being_loaded_dies_with_its_supervisor() -> None:
         try:
             supervising.kill()
             supervising.wait()
-            wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "it is killed", 20)
+            wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "it is killed")
         finally:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
