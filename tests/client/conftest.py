@@ -1,15 +1,16 @@
 """Servers of both kinds; waiting for conditions with a deadline; and RINGMQ_PURE_PYTHON=1, which shuts compiled code
 out before anything is imported, so that the same tests prove the SDK without it."""
 
-import asyncio
 import os
 import shutil
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
+
+from tests.waiting import until
 
 if TYPE_CHECKING:
     from tests.conformance.servers import Server
@@ -19,6 +20,8 @@ PURE_PYTHON = os.environ.get("RINGMQ_PURE_PYTHON") == "1"
 if PURE_PYTHON:
     for name in ("orjson", "ringmq.native._native"):
         sys.modules[name] = None  # type: ignore[assignment]  # makes its import fail
+
+from tests.patient_clients import patient_clients  # noqa: E402, F401 - behind the lines that shut compiled code out
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -66,13 +69,7 @@ def topic() -> str:
     return f"T_{uuid.uuid4().hex[:12]}"
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 30.0) -> None:
-    """Wait until `condition()` is true; fails after `timeout_s`."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():
-            await asyncio.sleep(0.005)  # poll
-
-
 @pytest.fixture(name="eventually")
-def _eventually() -> Callable[..., object]:
-    return eventually
+def _eventually() -> Callable[[Callable[[], object]], Awaitable[object]]:
+    """Wait until a condition is true, while other tasks run."""
+    return lambda condition: until(condition, "what the test waits for")

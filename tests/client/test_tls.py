@@ -13,8 +13,7 @@ from ringmq.client import ConnectionSettings, Message, Producer, SendError, TlsE
 from ringmq.client.retry import RetryPolicy
 from tests.certificates import Authority, Pair
 from tests.client.fake_broker import FakeCluster
-
-SHORT_BUDGET = RetryPolicy(attempts=1, budget_ms=400)
+from tests.patient_clients import OneTry
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +44,14 @@ async def serving(pair: Pair, client_authority: Authority | None = None) -> Asyn
 
 async def send(cluster: FakeCluster, tls: TlsSettings | None, kind: str = "asyncio") -> None:
     """One message by the client of a kind."""
-    settings = ConnectionSettings(connect_timeout_ms=1000, tls=tls)
+    settings = ConnectionSettings(tls=tls)
     if kind == "asyncio":
-        async with Producer(cluster.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
+        async with Producer(cluster.namesrv, retry=OneTry(), settings=settings) as producer:
             await producer.send(Message("T", b"x"))
         return
 
     def send_blocking() -> None:
-        with blocking.Producer(cluster.namesrv, retry=SHORT_BUDGET, settings=settings) as producer:
+        with blocking.Producer(cluster.namesrv, retry=OneTry(), settings=settings) as producer:
             producer.send(Message("T", b"x"))
 
     await asyncio.to_thread(send_blocking)
