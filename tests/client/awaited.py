@@ -91,6 +91,11 @@ class AwaitedConsumer(Awaited):
             yield messages
 
 
+def client_of(client: Any) -> Any:
+    """The asyncio client, of a blocking one the client inside."""
+    return client.blocking._client if isinstance(client, Awaited) else client
+
+
 def transports(*kinds: type[Awaited]) -> Any:
     """A fixture by which every test of a module runs over both transports: the names of `kinds` are swapped there."""
 

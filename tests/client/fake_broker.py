@@ -5,6 +5,7 @@ functions that get (broker, request) and return an answer, a `NoAnswer`, or None
 """
 
 import asyncio
+import errno
 import itertools
 import ssl
 from collections import defaultdict
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ringmq.loadtest.stock.ports import free_port
 from ringmq.remoting.batch import decode_batch
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
@@ -24,6 +26,7 @@ from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
 
+PORT_TRIES = 20
 SEND_FIELDS = dict(zip("abcdefghijklmn", (
     "producerGroup", "topic", "defaultTopic", "defaultTopicQueueNums", "queueId", "sysFlag", "bornTimestamp", "flag",
     "properties", "reconsumeTimes", "unitMode", "maxReconsumeTimes", "batch", "bname",
@@ -56,6 +59,7 @@ class FakeBroker:
     cluster: "FakeCluster"
     name: str
     server: asyncio.Server | None = None
+    port: int = 0
     peers: list[Peer] = field(default_factory=list)
     requests: list[RemotingCommand] = field(default_factory=list)
     queues: dict[tuple[str, int], list[MessageExt]] = field(default_factory=lambda: defaultdict(list))
@@ -67,9 +71,8 @@ class FakeBroker:
 
     @property
     def address(self) -> str:
-        assert self.server is not None
-        host, port = self.server.sockets[0].getsockname()
-        return f"{host}:{port}"
+        assert self.port, "it has never listened"
+        return f"127.0.0.1:{self.port}"
 
     def asked(self, code: int) -> list[RemotingCommand]:
         """The requests of one code, in order."""
@@ -171,9 +174,22 @@ class FakeCluster:
         for broker in (self.name_server, *self.brokers.values()):
             await self.shut(broker)
 
-    async def open(self, broker: FakeBroker, port: int = 0) -> None:
+    async def open(self, broker: FakeBroker) -> None:
+        """Listen, again on the broker's port if it was there before.
+
+        The port is below the range of outgoing connections. One of that range could become a client's own while the
+        broker is away, and a client that tries to reach the broker could even connect to itself.
+        """
         loop = asyncio.get_running_loop()
-        broker.server = await loop.create_server(lambda: _Protocol(broker), "127.0.0.1", port, ssl=self.tls)
+        for tries_left in reversed(range(PORT_TRIES)):
+            port = broker.port or free_port()
+            try:
+                broker.server = await loop.create_server(lambda: _Protocol(broker), "127.0.0.1", port, ssl=self.tls)
+                broker.port = port
+                return
+            except OSError as error:  # another test's listener was faster
+                if broker.port or not tries_left or error.errno != errno.EADDRINUSE:
+                    raise
 
     async def shut(self, broker: FakeBroker) -> None:
         if broker.server is not None:
