@@ -1,7 +1,6 @@
 """Where a message goes, when, and with whom: selectors, sharding keys, delays, recall handles, lingering batches."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -32,9 +31,10 @@ from ringmq.remoting.flags import MessageSysFlag
 from ringmq.remoting.properties import MAX_PROPERTIES_BYTES, encode_properties
 from ringmq.remoting.recall_handle import decode_handle
 from ringmq.remoting.route import BrokerData, QueueData, TopicRouteData
-from tests.client.awaited import AwaitedProducer, transports
+from tests.client.awaited import AwaitedProducer, client_of, transports
 from tests.client.consuming import Eventually
 from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, ok, refuse
+from tests.waiting import until
 
 QUEUES = tuple(MessageQueue("T", "a", number) for number in range(8))
 transport = transports(AwaitedProducer)
@@ -171,11 +171,23 @@ def sends(cluster: FakeCluster) -> list[Any]:
     return [r for r in cluster.broker.requests if r.code in (310, 320)]
 
 
+LONG_LINGER_MS = 30_000
+
+
+async def send_together(producer: Any, messages: Sequence[Message]) -> list[Any]:
+    """Results or errors of messages that have waited for one another until the close, which sends what waits."""
+    tasks = [asyncio.create_task(producer.send(message)) for message in messages]
+    waiting = client_of(producer)._accumulator._open
+    await until(lambda: sum(len(one.messages) for one in list(waiting.values())) == len(messages), "all messages wait")
+    await producer.close()
+    return await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_messages_that_linger_travel_together() -> None:
     async with FakeCluster(topics={"T": 1, "U": 1}) as cluster:
-        async with Producer(cluster.namesrv, linger_ms=100) as producer:
+        async with Producer(cluster.namesrv, linger_ms=LONG_LINGER_MS) as producer:
             messages = [Message("T" if number % 2 else "U", b"%d" % number) for number in range(20)]
-            results = await asyncio.gather(*(producer.send(message) for message in messages))
+            results = await send_together(producer, messages)
         assert [r.code for r in sends(cluster)] == [320, 320]
         assert len({r.message_id for r in results}) == 20
         for message, result in zip(messages, results, strict=True):
@@ -185,13 +197,12 @@ async def test_messages_that_linger_travel_together() -> None:
 
 async def test_a_full_batch_does_not_linger() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
-        async with Producer(cluster.namesrv, linger_ms=20_000, batch_bytes_max=10_000) as producer:
-            began = time.monotonic()
+        async with Producer(cluster.namesrv, linger_ms=LONG_LINGER_MS, batch_bytes_max=10_000) as producer:
             waiting = [asyncio.create_task(producer.send(Message("T", bytes(2000)))) for _ in range(9)]
             large = await producer.send(Message("T", bytes(20_000)))  # goes alone
             assert large.status is SendStatus.OK
-            await asyncio.gather(*waiting[:4])
-            assert time.monotonic() - began < 10
+            await until(lambda: sum(task.done() for task in waiting) >= 8, "two full batches are sent")
+            assert sum(task.done() for task in waiting) == 8, "the ninth message lingers still"
         await asyncio.gather(*waiting)  # closing sends what is left
         assert len(cluster.broker.queues["T", 0]) == 10
         assert sorted(r.code for r in sends(cluster)) == [310, 310, 320, 320]
@@ -215,21 +226,21 @@ async def test_what_may_not_join_others_goes_alone() -> None:
 async def test_a_batch_that_fails_fails_for_each() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         cluster.rules.append(lambda broker, request: refuse(request, 13, "no") if request.code == 320 else None)
-        async with Producer(cluster.namesrv, linger_ms=50) as producer:
-            results = await asyncio.gather(
-                *(producer.send(Message("T", b"x")) for _ in range(5)), return_exceptions=True
-            )
+        async with Producer(cluster.namesrv, linger_ms=LONG_LINGER_MS) as producer:
+            results = await send_together(producer, [Message("T", b"x") for _ in range(5)])
     assert [type(result) for result in results] == [SendError] * 5
 
 
 async def test_a_batch_stays_within_the_limit_of_bodies() -> None:
     rules = BodyRules(body_bytes_max=4000)
     async with FakeCluster(topics={"T": 1}) as cluster:
-        async with Producer(cluster.namesrv, linger_ms=100, batch_bytes_max=100_000, body_rules=rules) as producer:
-            results = await asyncio.gather(*(producer.send(Message("T", bytes(900))) for _ in range(9)))
-        assert [result.status for result in results] == [SendStatus.OK] * 9
-        requests = sends(cluster)  # three batches, or more where a busy machine let the first message go alone
-        assert len(requests) >= 3 and 320 in {request.code for request in requests}
+        options = {"linger_ms": LONG_LINGER_MS, "batch_bytes_max": 100_000, "body_rules": rules}
+        async with Producer(cluster.namesrv, **options) as producer:
+            tasks = [asyncio.create_task(producer.send(Message("T", bytes(900)))) for _ in range(9)]
+            await until(lambda: sum(task.done() for task in tasks) == 6, "two full batches are sent")
+        assert [result.status for result in await asyncio.gather(*tasks)] == [SendStatus.OK] * 9
+        requests = sends(cluster)
+        assert [request.code for request in requests] == [320] * 3
         assert max(len(request.body) for request in requests) <= 4000
 
 
@@ -269,14 +280,15 @@ async def test_a_request_without_a_reply_ends_in_time() -> None:
         FakeCluster(topics={"T": 1}) as cluster,
         Producer(cluster.namesrv, retry=RetryPolicy(attempts=1)) as producer,
     ):
-        with pytest.raises(ReplyTimeoutError, match="topic T replied within 500 ms"):
-            await producer.request(Message("T", b"x"), 500)
-        (stored,) = cluster.broker.queues["T", 0]
+        await producer.send(Message("T", b"first"))
+        with pytest.raises(ReplyTimeoutError, match="topic T replied within 2000 ms"):
+            await producer.request(Message("T", b"x"), 2000)
+        (_, stored) = cluster.broker.queues["T", 0]
         assert {"CORRELATION_ID", "REPLY_TO_CLIENT", "TTL"} <= stored.properties.keys()
         assert len(cluster.broker.asked(RequestCode.HEART_BEAT)) >= 1
         cluster.rules.append(lambda broker, request: NoAnswer.CLOSE if request.code == 310 else None)
         with pytest.raises(SendError):
-            await producer.request(Message("T", b"x"), 5000)
+            await producer.request(Message("T", b"x"), 60_000)
         with pytest.raises(ValueError, match="timeout_ms must be 1 to 600000"):
             await producer.request(Message("T", b"x"), 0)
 
@@ -306,7 +318,7 @@ async def test_a_reply_comes_by_a_broker_that_does_not_have_the_topic(eventually
     """Repliers send to any that has the cluster's reply topic."""
     async with FakeCluster(("a", "b"), {"c_REPLY_TOPIC": 1}) as cluster, Producer(cluster.namesrv) as producer:
         cluster.rules.append(only_a_has_t)
-        asking = asyncio.create_task(producer.request(Message("T", b"x"), 20_000))
+        asking = asyncio.create_task(producer.request(Message("T", b"x"), 60_000))
         await eventually(lambda: cluster.broker.queues["T", 0])
         push_reply(cluster.brokers["b"], cluster.broker.queues["T", 0][0].properties, b"here")
         assert (await asking).body == b"here"
@@ -322,7 +334,8 @@ async def test_a_broker_that_is_silent_keeps_no_question(
             only_a_has_t,
             lambda broker, request: NoAnswer.SILENCE if broker.name == "b" and request.code in silence else None,
         ]
+        await producer.send(Message("T", b"first"))
         for _ in range(2):
             with pytest.raises(ReplyTimeoutError):  # and no SendError: it was stored
-                await producer.request(Message("T", b"x"), 2000)
-        assert len(cluster.broker.queues["T", 0]) == 2
+                await producer.request(Message("T", b"x"), 3000)
+        assert len(cluster.broker.queues["T", 0]) == 3
