@@ -6,6 +6,7 @@ from typing import Any
 
 from ringmq.client import ConsumeFrom, Consumer, ConsumeRetry, MessageExt
 from tests.client.fake_broker import FakeCluster
+from tests.waiting import until
 
 Eventually = Callable[..., Any]
 """The fixture `eventually`."""
@@ -26,7 +27,7 @@ def consumer_of(cluster: FakeCluster, **options: Any) -> Consumer:
 
 async def take(consumer: Consumer, count: int) -> list[MessageExt]:
     messages: list[MessageExt] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(messages) < count:
             messages += await consumer.poll(count - len(messages))
     return messages
@@ -34,9 +35,9 @@ async def take(consumer: Consumer, count: int) -> list[MessageExt]:
 
 async def run_until(consumer: Consumer, done: Callable[[], object], handler: Any, **options: Any) -> None:
     """Handlers run until `done()`, then the consumer is closed and `run` has to return."""
-    async with asyncio.timeout(20):
-        running = asyncio.create_task(consumer.run(handler, **options))
-        while not done():
-            await asyncio.sleep(0.005)  # poll
+    running = asyncio.create_task(consumer.run(handler, **options))
+    await until(lambda: done() or running.done(), "the handlers have done their work")
+    async with asyncio.timeout(60):
         await consumer.close()
         await running
+    assert done(), "the run has ended before"

@@ -38,7 +38,7 @@ async def test_seeks_at_the_same_time_leave_one_reader() -> None:
         reading = readers()
         await asyncio.gather(*(consumer.seek(QUEUE, 3) for _ in range(3)))
         assert readers() == reading
-        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=5000)] == [3, 4]
+        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=60_000)] == [3, 4]
         assert await consumer.poll(9, timeout_ms=50) == []
 
 
@@ -58,7 +58,7 @@ async def test_a_seek_that_is_cancelled_leaves_the_queue_read() -> None:
         await asyncio.sleep(0)
         seeking.cancel()
         await asyncio.gather(seeking, return_exceptions=True)
-        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=5000)] == [1]
+        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=60_000)] == [1]
 
 
 async def test_a_start_that_is_cancelled_leaves_no_task() -> None:
@@ -148,7 +148,7 @@ async def test_a_hook_that_fails_while_a_consumer_closes_leaves_nothing_behind(c
         fill(cluster, "T", 0, 1)
         consumer = consumer_of(cluster, ordered=True, auto_ack=False, settings=refusing(code))
         await consumer.start()
-        consumer.ack(await consumer.poll(timeout_ms=5000))
+        consumer.ack(await consumer.poll(timeout_ms=60_000))
         await consumer.close()
         assert cluster.broker.asked(RequestCode.UNREGISTER_CLIENT)
         assert not consumer._client.connected_addresses()
@@ -288,7 +288,7 @@ async def test_an_assignment_that_is_cancelled_leaves_the_queues_read() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await assigning
             assert consumer.assignment() == [QUEUE]
-            assert [m.body for m in await consumer.poll(timeout_ms=5000)] == [b"0"]
+            assert [m.body for m in await consumer.poll(timeout_ms=60_000)] == [b"0"]
 
 
 async def test_an_assignment_that_the_close_overtakes_begins_with_nothing() -> None:

@@ -37,7 +37,7 @@ async def test_running_info_and_offsets(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, 10)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
-            taken = await consumer.poll(4, timeout_ms=5000)
+            taken = await consumer.poll(4, timeout_ms=60_000)
             consumer.ack(taken[:3])
             fields = {"consumerGroup": "g", "clientId": consumer.client_id, "jstackEnable": "true"}
             answer = await asked(cluster, eventually, INFO, fields)
@@ -59,12 +59,12 @@ async def test_a_reset_moves_the_consumer_and_the_group(eventually: Eventually) 
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, 10)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
-            await consumer.poll(4, timeout_ms=5000)
+            await consumer.poll(4, timeout_ms=60_000)
             fields = {"topic": "T", "group": "g", "timestamp": "0", "isForce": "true"}
             body = encode_queue_offsets({MessageQueue("T", "a", 0): 7, MessageQueue("T", "b", 0): 1})
             await asked(cluster, eventually, RESET, fields, body)
             await eventually(lambda: cluster.broker.committed.get(("g", "T", 0)) == 7)
-            assert [m.queue_offset for m in await consumer.poll(timeout_ms=5000)] == [7, 8, 9]
+            assert [m.queue_offset for m in await consumer.poll(timeout_ms=60_000)] == [7, 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_blocking_consumer_s_listeners_may_use_it() -> None:
         fill(cluster, 5)
         with consumer:
             while len(taken) < 2:
-                taken += consumer.poll(timeout_ms=5000)
+                taken += consumer.poll(timeout_ms=60_000)
         assert told == ["assigned", "revoked"]
         assert [m.queue_offset for m in taken] == [3, 4]
         assert cluster.broker.committed["g", "T", 0] == 5

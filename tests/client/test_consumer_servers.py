@@ -188,7 +188,7 @@ async def test_broadcasting_members_get_everything_each(server: Server, topic: s
         count = 0
         path = tmp_path / f"{name}.json"
         async with consumer_of(server, topic, f"g_{topic}", broadcast=True, offset_file=path) as consumer:
-            while messages := await consumer.poll(timeout_ms=10_000 if count < expected else 200):
+            while messages := await consumer.poll(timeout_ms=60_000 if count < expected else 200):
                 count += len(messages)
         return count
 
@@ -208,13 +208,13 @@ async def test_assigned_queues_seeks_and_pauses(server: Server, topic: str) -> N
             await consumer.seek_to_timestamp(queue, middle_ms)
         consumer.pause(queues[:1])
         messages: list[MessageExt] = []
-        while found := await consumer.poll(timeout_ms=5000 if len(messages) < 5 else 300):
+        while found := await consumer.poll(timeout_ms=60_000 if len(messages) < 5 else 300):
             messages += found
         assert {m.queue_id for m in messages} == {queues[1].queue_id}
         assert {b"%d" % i for i in range(5)} <= {m.body for m in messages}
         assert all(m.store_timestamp_ms >= middle_ms for m in messages)
         consumer.resume(queues)
-        assert {m.queue_id for m in await consumer.poll(timeout_ms=5000)} == {queues[0].queue_id}
+        assert {m.queue_id for m in await consumer.poll(timeout_ms=60_000)} == {queues[0].queue_id}
         consumer.ack(messages)
         await consumer.commit()
         assert await consumer.committed(queues[1]) == messages[-1].queue_offset + 1

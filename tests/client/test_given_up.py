@@ -140,7 +140,7 @@ async def test_what_was_on_its_way_back_when_a_run_was_cancelled_is_the_next_one
 async def test_what_the_caller_does_with_a_batch_does_not_change_what_is_acknowledged() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
         fill(cluster, "T", 0, 3)
-        batch = await consumer.poll(timeout_ms=5000)
+        batch = await consumer.poll(timeout_ms=60_000)
         while batch:
             batch.pop()
         assert await consumer.poll(timeout_ms=50) == []
@@ -203,7 +203,7 @@ async def test_a_hook_that_fails_while_a_queue_s_reader_recovers_does_not_end_it
         cluster.rules.clear()
         failing.clear()
         fill(cluster, "T", 0, 1)
-        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=10_000)] == [0]
+        assert [m.queue_offset for m in await consumer.poll(9, timeout_ms=60_000)] == [0]
 
 
 async def test_a_commit_that_a_hook_stops_raises_what_it_raised_after_the_others() -> None:
@@ -219,7 +219,7 @@ async def test_a_commit_that_a_hook_stops_raises_what_it_raised_after_the_others
         fill(cluster, "T", 0, 1)
         cluster.broker.store(MessageExt("U", b""))
         for _ in range(2):
-            assert await consumer.poll(timeout_ms=5000)
+            assert await consumer.poll(timeout_ms=60_000)
         await consumer.poll(timeout_ms=0)
         with pytest.raises(LookupError):
             await consumer.commit()

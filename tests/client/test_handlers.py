@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,10 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.heartbeat import BROADCASTING, CONSUME_ACTIVELY, HeartbeatData
-from tests.client.awaited import ONLY_ASYNCIO, ONLY_BLOCKING, AwaitedConsumer, transports
+from tests.client.awaited import ONLY_ASYNCIO, ONLY_BLOCKING, AwaitedConsumer, client_of, transports
 from tests.client.consuming import FAST, Eventually, fill, run_until
 from tests.client.fake_broker import FakeBroker, FakeCluster, ok, refuse
+from tests.waiting import until
 
 transport = transports(AwaitedConsumer)
 
@@ -49,9 +49,8 @@ async def test_so_many_handlers_run_at_a_time_and_their_return_acknowledges() ->
             nonlocal running, most
             running += 1
             most = max(most, running)
-            await asyncio.sleep(0.002)  # span
-            while most < 5:
-                await asyncio.sleep(0.001)  # poll: the others are on their way
+            await until(lambda: most >= 5, "the others are here")
+            await asyncio.sleep(0.002)  # span: in which a sixth could come
             running -= 1
             seen.append(message.body)
 
@@ -65,15 +64,16 @@ async def test_plain_functions_run_in_threads() -> None:
         fill(cluster, "T", 0, 6)
         threads: set[str] = set()
         bodies: list[bytes] = []
+        together = threading.Barrier(3)
 
         def handle(message: MessageExt) -> None:
             threads.add(threading.current_thread().name)
-            time.sleep(0.02)  # span
+            together.wait(60)
             bodies.append(message.body)
 
         await run_until(consumer, lambda: len(bodies) == 6, handle, concurrency=3)
         assert threading.current_thread().name not in threads
-        assert len(threads) > 1
+        assert len(threads) == 3
         assert cluster.broker.committed["g", "T", 0] == 6
 
 
@@ -83,7 +83,7 @@ async def test_what_makes_a_coroutine_has_handled_a_message_when_that_is_over() 
     bodies: list[bytes] = []
 
     async def handle(message: MessageExt) -> None:
-        await asyncio.sleep(0.001)  # span
+        await asyncio.sleep(0)
         if message.body == b"1" and message.reconsume_times == 0:
             raise ValueError("not yet")
         bodies.append(message.body)
@@ -103,7 +103,7 @@ async def test_what_makes_a_coroutine_has_handled_a_message_when_that_is_over() 
 
 
 async def test_a_plain_handler_that_raises_stop_iteration_has_failed(caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster, drain_timeout_ms=100) as consumer:
+    async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
         fill(cluster, "T", 0, 3)
         handled: list[int] = []
 
@@ -150,7 +150,7 @@ async def test_a_failed_message_goes_back_to_its_broker() -> None:
             if message.queue_offset == 4:
                 raise RejectMessage
             if message.queue_offset == 5:
-                await asyncio.sleep(60)  # span
+                await asyncio.sleep(600)  # span: its time is over before
 
         def done() -> bool:
             return len(handled) == 10 and {"3", "4", "5"} <= {fields["offset"] for fields in back}
@@ -202,7 +202,7 @@ async def test_a_handler_that_is_late_and_one_that_waited_in_vain_are_told_apart
         async def handle(message: MessageExt) -> None:
             if message.queue_offset == 0:
                 raise TimeoutError("the database said nothing")
-            await asyncio.sleep(60)  # span
+            await asyncio.sleep(600)  # span: its time is over before
 
         def both_told() -> bool:
             return "TimeoutError: the database said nothing" in caplog.text and "no end after 1000 ms" in caplog.text
@@ -287,29 +287,32 @@ async def test_a_handler_whose_own_task_was_cancelled_has_failed_and_the_worker_
         assert sorted(seen) == [0, 0, 1, 2]
 
 
-async def test_close_waits_for_handlers_that_run_and_commits_what_they_did() -> None:
+async def test_close_waits_for_handlers_that_run_and_commits_what_they_did(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 100)
         consumer = consumer_of(cluster)
         await consumer.start()
         begun, ended = [], []
+        gate = asyncio.Event()
 
         async def handle(message: MessageExt) -> None:
             begun.append(message.queue_offset)
-            await asyncio.sleep(0.1)  # span
+            await gate.wait()
             ended.append(message.queue_offset)
 
         running = asyncio.create_task(consumer.run(handle, concurrency=4))
-        while len(begun) < 4:
-            await asyncio.sleep(0.005)  # poll
-        await consumer.close()
-        await asyncio.wait_for(running, 5)
+        await eventually(lambda: len(begun) == 4)
+        closing = asyncio.create_task(consumer.close())
+        await eventually(lambda: client_of(consumer)._inbox.closed)
+        assert not ended and not closing.done()
+        gate.set()
+        await asyncio.wait_for(asyncio.gather(closing, running), 60)
         assert begun == ended == [0, 1, 2, 3]
         assert cluster.broker.committed["g", "T", 0] == 4
 
 
 @ONLY_ASYNCIO
-async def test_close_leaves_a_handler_that_does_not_end_in_time() -> None:
+async def test_close_leaves_a_handler_that_does_not_end_in_time(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 3)
         consumer = consumer_of(cluster)
@@ -319,16 +322,15 @@ async def test_close_leaves_a_handler_that_does_not_end_in_time() -> None:
         async def handle(message: MessageExt) -> None:
             begun.append(message.queue_offset)
             try:
-                await asyncio.sleep(60)  # span
+                await asyncio.sleep(600)  # span: the drain ends it
             except asyncio.CancelledError:
                 cancelled.append(message.queue_offset)
                 raise
 
         running = asyncio.create_task(consumer.run(handle, concurrency=1))
-        while not begun:
-            await asyncio.sleep(0.005)  # poll
-        await asyncio.wait_for(consumer.close(drain_timeout_ms=30), 5)
-        await asyncio.wait_for(running, 5)
+        await eventually(lambda: begun)
+        await asyncio.wait_for(consumer.close(drain_timeout_ms=30), 60)
+        await asyncio.wait_for(running, 60)
         assert begun == cancelled == [0]
         assert cluster.broker.committed.get(("g", "T", 0), 0) == 0
 
@@ -362,18 +364,23 @@ async def test_a_cancelled_run_ends_when_its_handlers_have_ended(eventually: Eve
     async with FakeCluster(topics={"T": 1}) as cluster, consumer_of(cluster) as consumer:
         fill(cluster, "T", 0, 10)
         begun, ended = [], []
+        gate = asyncio.Event()
 
         async def handle(message: MessageExt) -> None:
             begun.append(message.queue_offset)
-            await asyncio.sleep(0.05)  # span
+            await gate.wait()
             ended.append(message.queue_offset)
 
         running = asyncio.create_task(consumer.run(handle, concurrency=2))
         await eventually(lambda: len(begun) == 2)
         running.cancel()
+        for _ in range(10):  # turns in which it could end
+            await asyncio.sleep(0)
+        assert not running.done() and not ended
+        gate.set()
         await asyncio.gather(running, return_exceptions=True)
         assert begun == ended == [0, 1]
-        assert [m.queue_offset for m in await consumer.poll(1, timeout_ms=1000)] == [2]
+        assert [m.queue_offset for m in await consumer.poll(1, timeout_ms=60_000)] == [2]
 
 
 # ---- broadcasting ----
@@ -389,7 +396,7 @@ async def test_every_broadcasting_member_gets_all_and_goes_on_where_it_was(tmp_p
             path = tmp_path / name / "offsets.json"
             async with consumer_of(cluster, broadcast=True, offset_file=path, auto_ack=False) as consumer:
                 assert len(consumer.assignment()) == 2
-                while messages := await consumer.poll(timeout_ms=5000 if got < count else 100):
+                while messages := await consumer.poll(timeout_ms=60_000 if got < count else 100):
                     got += consumer.ack(messages)
             return got
 
@@ -428,13 +435,13 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed() -> None:
         fill(cluster, "T", 1, 3)
         assert consumer.paused() == [paused]
         found: list[MessageExt] = []
-        while messages := await consumer.poll(timeout_ms=5000 if len(found) < 3 else 100):
+        while messages := await consumer.poll(timeout_ms=60_000 if len(found) < 3 else 100):
             found += messages
         assert [m.queue_id for m in found] == [1, 1, 1]
         consumer.resume([paused, open_queue])
         offsets: list[int] = []
         while len(offsets) < 3:
-            offsets += [m.queue_offset for m in await consumer.poll(timeout_ms=5000)]
+            offsets += [m.queue_offset for m in await consumer.poll(timeout_ms=60_000)]
         assert offsets == [0, 1, 2]
         with pytest.raises(KeyError):
             consumer.pause([MessageQueue("T", "a", 9)])
@@ -449,7 +456,7 @@ async def test_no_more_is_pulled_than_the_inbox_may_hold(eventually: Eventually)
         while total < 400:
             # each of the four may have had one pull under way when the bound was reached
             assert consumer._inbox.count <= 15 + 4 * 10
-            messages = await consumer.poll(7, timeout_ms=5000)
+            messages = await consumer.poll(7, timeout_ms=60_000)
             assert messages
             total += len(messages)
 
@@ -475,7 +482,7 @@ async def test_listeners_are_told_before_reading_and_before_the_last_commit(even
         taken: list[MessageExt] = []
         async with consumer:
             while len(taken) < 4:
-                taken += await consumer.poll(timeout_ms=5000)
+                taken += await consumer.poll(timeout_ms=60_000)
             assert [m.queue_offset for m in taken] == [3, 4, 3, 4]
             async with consumer_of(cluster):
                 await eventually(lambda: len(consumer.assignment()) == 1)
@@ -493,12 +500,12 @@ async def test_assigned_queues_are_read_without_the_group(eventually: Eventually
             queues = await consumer.queues("T")
             await consumer.assign(queues[:2], "x")
             assert consumer.assignment() == queues[:2]
-            messages = await consumer.poll(timeout_ms=5000)
+            messages = await consumer.poll(timeout_ms=60_000)
             assert [m.queue_id for m in messages] == [1, 1, 1]
             assert await consumer.poll(timeout_ms=50) == []
             consumer.ack(messages)
             await consumer.assign([queues[1], *await consumer.queues("U")])
-            assert {m.topic for m in await consumer.poll(timeout_ms=5000)} == {"U"}
+            assert {m.topic for m in await consumer.poll(timeout_ms=60_000)} == {"U"}
             with pytest.raises(RouteError, match="no readable"):
                 await consumer.assign([MessageQueue("T", "a", 99)])
             with pytest.raises(RouteError, match="not registered"):
@@ -572,4 +579,4 @@ async def test_a_consumer_has_one_handler_with_sound_bounds() -> None:
         second = asyncio.create_task(consumer.run(handle))
         await asyncio.sleep(0)
         await consumer.close()
-        await asyncio.wait_for(second, 5)
+        await asyncio.wait_for(second, 60)

@@ -44,7 +44,7 @@ async def drain(cluster: FakeCluster, settings: ConnectionSettings, count: int) 
         "T", cluster.namesrv, "g", auto_ack=False, consume_from=ConsumeFrom.FIRST, settings=settings
     ) as consumer:
         while len(messages) < count:
-            taken = await consumer.poll(1, timeout_ms=5000)
+            taken = await consumer.poll(1, timeout_ms=60_000)
             assert taken
             consumer.ack(taken)
             messages += taken
@@ -235,7 +235,7 @@ async def test_processing_makes_the_span_current(
     async with Producer(cluster.namesrv) as producer:
         await producer.send(Message("T", b"x"))
     async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, settings=settings) as consumer:
-        (message,) = await consumer.poll(1, timeout_ms=5000)
+        (message,) = await consumer.poll(1, timeout_ms=60_000)
         with telemetry.processing(message, "g") as span:
             assert trace.get_current_span() is span
             assert span.is_recording()

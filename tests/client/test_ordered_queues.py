@@ -78,11 +78,11 @@ async def test_an_ordered_queue_is_not_read_before_its_lock_is_ours() -> None:
         taken = MessageQueue("T", "a", 0)
         cluster.broker.locks["g", taken] = "another"
         async with consumer_of(cluster, ordered=True) as consumer:
-            assert {m.queue_id for m in await consumer.poll(timeout_ms=5000)} == {1}
+            assert {m.queue_id for m in await consumer.poll(timeout_ms=60_000)} == {1}
             assert await consumer.poll(timeout_ms=100) == []
             cluster.broker.committed["g", "T", 0] = 2  # the other member has read on
             del cluster.broker.locks["g", taken]
-            messages = await consumer.poll(timeout_ms=5000)
+            messages = await consumer.poll(timeout_ms=60_000)
         assert [(m.queue_id, m.queue_offset) for m in messages] == [(0, 2)]
 
 
@@ -133,7 +133,7 @@ async def test_nothing_of_an_ordered_queue_is_handed_out_when_its_lock_has_expir
         cluster.broker.committed["g", "T", 0] = 7
         monkeypatch.setattr("ringmq.client.consuming.queue_locks.LOCK_VALID_S", 30.0)
         cluster.rules.clear()
-        assert (await consumer.poll(timeout_ms=5000))[0].queue_offset == 7
+        assert (await consumer.poll(timeout_ms=60_000))[0].queue_offset == 7
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -338,18 +338,18 @@ async def test_a_rejected_send_asks_for_the_route_again(remark: str, asks: int) 
 
 async def test_sends_to_a_broker_that_takes_nothing_end_in_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket_transport, "STALL_S", 600)  # then the system breaks the connection
-    async with FakeCluster(topics={"T": 1}) as cluster:
-        async with Producer(cluster.namesrv, body_rules=BodyRules(compression=None)) as producer:
-            await warmed(producer)
-            hurry(producer, 500)
-            cluster.broker.peers[0].transport.pause_reading()
-            async with asyncio.timeout(60):
-                sends = (producer.send(Message("T", bytes(1 << 20))) for _ in range(30))
-                outcomes = await asyncio.gather(*sends, return_exceptions=True)
-                assert all(isinstance(outcome, SendError) for outcome in outcomes)
-                for way in (producer.send, producer.send_oneway):
-                    with pytest.raises(SendError, match="does not take"):
-                        await way(Message("T", b"x"))
+    rules = BodyRules(compression=None)
+    async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv, body_rules=rules) as producer:
+        await warmed(producer)
+        hurry(producer, 500)
+        cluster.broker.peers[0].transport.pause_reading()
+        async with asyncio.timeout(60):
+            sends = (producer.send(Message("T", bytes(1 << 20))) for _ in range(30))
+            outcomes = await asyncio.gather(*sends, return_exceptions=True)
+            assert all(isinstance(outcome, SendError) for outcome in outcomes)
+            for way in (producer.send, producer.send_oneway):
+                with pytest.raises(SendError, match="does not take"):
+                    await way(Message("T", b"x"))
 
 
 async def test_a_late_answer_disturbs_nobody() -> None:
