@@ -190,10 +190,9 @@ async def test_poll_gives_up_in_time() -> None:
         assert await consumer.poll(timeout_ms=30) == []
 
 
-async def test_a_parked_pull_is_woken_by_the_next_message() -> None:
+async def test_a_parked_pull_is_woken_by_the_next_message(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Consumer("T", cluster.namesrv, "g") as consumer:
-        while not cluster.broker.parked:
-            await asyncio.sleep(0.005)  # poll
+        await eventually(lambda: cluster.broker.parked)
         fill(cluster, "T", 0, 1)
         assert [m.body for m in await take(consumer, 1)] == [b"0"]
 

@@ -1,6 +1,7 @@
 """Positions of a consumer: seeks, resets, topics that are made again, and bounds of what waits."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from ringmq.client import (
     MessageQueue,
     PullOptions,
 )
+from ringmq.client.consuming.pull_core import EMPTY_ANSWER_PAUSE_S
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import encode_message
@@ -24,6 +26,11 @@ transport = transports(AwaitedConsumer)
 
 def pulls_of(cluster: FakeCluster, topic: str) -> list[RemotingCommand]:
     return [pull for pull in cluster.broker.asked(RequestCode.PULL_MESSAGE) if pull.ext_fields["topic"] == topic]
+
+
+def last_pulled(cluster: FakeCluster) -> int:
+    """The offset of the last pull of T, -1 before the first."""
+    return next((int(pull.ext_fields["queueOffset"]) for pull in reversed(pulls_of(cluster, "T"))), -1)
 
 
 def pulls_of_an_unknown_topic(
@@ -71,20 +78,18 @@ async def test_an_acknowledgement_said_twice_is_none_of_another_topic() -> None:
             assert consumer.ack(both[1]) == 1
 
 
-async def test_what_was_handed_over_before_a_topic_was_made_again_acknowledges_nothing_of_it() -> None:
+async def test_what_was_handed_over_before_a_topic_was_made_again_acknowledges_nothing_of_it(
+    eventually: Eventually,
+) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 5)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST) as consumer:
             assert len(await consumer.poll()) == 5
             cluster.broker.queues["T", 0].clear()
             cluster.broker.close_connections()  # the pull that is held says where it was
-            async with asyncio.timeout(20):
-                while int(pulls_of(cluster, "T")[-1].ext_fields["queueOffset"]) != 0 or not cluster.broker.parked:
-                    await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: last_pulled(cluster) == 0 and cluster.broker.parked)
             fill(cluster, "T", 0, 5)
-            async with asyncio.timeout(20):
-                while int(pulls_of(cluster, "T")[-1].ext_fields["queueOffset"]) != 5:
-                    await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: last_pulled(cluster) == 5)
             assert await consumer.poll()
             await consumer.commit()
             assert cluster.broker.committed.get(("g", "T", 0), 0) == 0, "none of the new messages was left behind"
@@ -113,14 +118,15 @@ async def test_a_topic_that_was_deleted_and_made_again_is_read_from_its_first_me
             assert [message.queue_offset for message in await take(consumer, 5)] == list(range(5))
 
 
-async def test_a_topic_that_is_back_before_the_held_pull_is_answered_is_read_from_its_first_message() -> None:
+async def test_a_topic_that_is_back_before_the_held_pull_is_answered_is_read_from_its_first_message(
+    eventually: Eventually,
+) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 10)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
             consumer.ack(await take(consumer, 10))
             await consumer.commit()
-            while not cluster.broker.parked:
-                await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: cluster.broker.parked)
             cluster.broker.queues["T", 0].clear()
             cluster.broker.committed.clear()
             fill(cluster, "T", 0, 5)
@@ -141,18 +147,17 @@ async def test_a_broker_that_does_not_know_its_topic_for_a_moment_costs_no_messa
             assert {message.queue_offset for message in await take(consumer, 5)} >= {7, 8, 9, 10, 11}
 
 
-async def test_an_offset_that_does_not_exist_is_left_behind() -> None:
+async def test_an_offset_that_does_not_exist_is_left_behind(eventually: Eventually) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 5)
         cluster.broker.committed["g", "T", 0] = 50
         async with Consumer("T", cluster.namesrv, "g") as consumer:
-            while not cluster.broker.parked:
-                await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: cluster.broker.parked)
             fill(cluster, "T", 0, 1)
             assert (await take(consumer, 1))[0].queue_offset == 5
 
 
-async def test_an_operators_reset_makes_void_what_is_open() -> None:
+async def test_an_operators_reset_makes_void_what_is_open(eventually: Eventually) -> None:
     resets = [3]
 
     def reset(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
@@ -169,16 +174,16 @@ async def test_an_operators_reset_makes_void_what_is_open() -> None:
         async with Consumer(
             "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, options=options
         ) as consumer:
-            async with asyncio.timeout(20):
-                while "3" not in [pull.ext_fields["queueOffset"] for pull in pulls_of(cluster, "T")]:
-                    await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: "3" in [pull.ext_fields["queueOffset"] for pull in pulls_of(cluster, "T")])
             messages = await take(consumer, 12)
             assert [m.queue_offset for m in messages] == list(range(3, 15))
             consumer.ack(messages)
         assert cluster.broker.committed["g", "T", 0] == 15
 
 
-async def test_what_the_broker_has_deleted_unread_takes_nothing_with_it_that_was_read() -> None:
+async def test_what_the_broker_has_deleted_unread_takes_nothing_with_it_that_was_read(
+    eventually: Eventually,
+) -> None:
     def moved(broker: FakeBroker, request: RemotingCommand) -> RemotingCommand | None:
         if request.code != RequestCode.PULL_MESSAGE or request.ext_fields["queueOffset"] != "10":
             return None
@@ -191,10 +196,8 @@ async def test_what_the_broker_has_deleted_unread_takes_nothing_with_it_that_was
         async with Consumer(
             "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, options=options
         ) as consumer:
-            async with asyncio.timeout(20):
-                while pulls_of(cluster, "T")[-1:] == [] or pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "15":
-                    await asyncio.sleep(0.005)  # poll
-            messages = await consumer.poll(timeout_ms=1000)
+            await eventually(lambda: last_pulled(cluster) == 15)
+            messages = await consumer.poll(timeout_ms=60_000)
             assert [m.queue_offset for m in messages] == list(range(10))
             consumer.ack(messages[:4])
             await consumer.commit()
@@ -223,19 +226,17 @@ async def test_what_comes_behind_a_record_that_cannot_be_read_is_asked_for_again
         assert cluster.broker.committed["g", "T", 0] == 9
 
 
-async def test_a_broker_that_has_lost_its_end_gives_what_was_not_acknowledged_again() -> None:
+async def test_a_broker_that_has_lost_its_end_gives_what_was_not_acknowledged_again(
+    eventually: Eventually,
+) -> None:
     async with FakeCluster(topics={"T": 1}) as cluster:
         fill(cluster, "T", 0, 10)
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False) as consumer:
             consumer.ack(await take(consumer, 3))
-            async with asyncio.timeout(20):
-                while pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "10":
-                    await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: last_pulled(cluster) == 10)
             del cluster.broker.queues["T", 0][8:]
             cluster.broker.close_connections()
-            async with asyncio.timeout(20):
-                while pulls_of(cluster, "T")[-1].ext_fields["queueOffset"] != "8":
-                    await asyncio.sleep(0.005)  # poll
+            await eventually(lambda: last_pulled(cluster) == 8)
             assert [m.queue_offset for m in await take(consumer, 5)] == list(range(3, 8))
             await consumer.commit()
             assert cluster.broker.committed["g", "T", 0] == 3
@@ -263,9 +264,11 @@ async def test_a_server_that_never_holds_is_not_asked_in_a_tight_loop() -> None:
 
     async with FakeCluster(topics={"T": 1}) as cluster:
         cluster.rules.append(rule)
+        began_s = time.monotonic()
         async with Consumer("T", cluster.namesrv, "g"):
-            await asyncio.sleep(0.3)  # the span observed
-        assert len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) < 20
+            await asyncio.sleep(0.3)  # span: the pulls are counted against the time that it really took
+        pauses = (time.monotonic() - began_s) / EMPTY_ANSWER_PAUSE_S
+        assert 1 <= len(cluster.broker.asked(RequestCode.PULL_MESSAGE)) <= pauses + 1
 
 
 async def test_no_more_is_read_than_the_buffer_may_hold(eventually: Eventually) -> None:
@@ -275,7 +278,7 @@ async def test_no_more_is_read_than_the_buffer_may_hold(eventually: Eventually) 
         async with Consumer("T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, options=options) as consumer:
             pulls = lambda: len(cluster.broker.asked(RequestCode.PULL_MESSAGE))  # noqa: E731
             await eventually(lambda: pulls() == 3)
-            await asyncio.sleep(0.05)  # the span observed
+            await asyncio.sleep(0.05)  # span: in which a fourth could come
             assert pulls() == 3
             assert len(await take(consumer, 500)) == 500
 
