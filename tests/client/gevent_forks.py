@@ -19,7 +19,7 @@ from ringmq.client.blocking import Producer
 
 def main(namesrv: str, topic: str) -> None:
     """The parent's sends are answered to the parent, while a child lives."""
-    with Producer(namesrv, retry=RetryPolicy(attempts=1, budget_ms=2000)) as producer:
+    with Producer(namesrv, retry=RetryPolicy(attempts=1, budget_ms=60_000)) as producer:
         producer.send(Message(topic, b"x"))
         child = os.fork()
         if child == 0:

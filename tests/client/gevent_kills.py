@@ -22,7 +22,7 @@ USERS, KILLS = 40, 400
 
 def main(namesrv: str, topic: str) -> None:
     """Kill one after another, at any point; each has a successor."""
-    with Producer(namesrv, retry=RetryPolicy(budget_ms=20_000)) as producer:
+    with Producer(namesrv, retry=RetryPolicy(budget_ms=60_000)) as producer:
 
         def send_for_ever() -> None:
             while True:

@@ -15,14 +15,16 @@ import time
 
 import gevent
 
-from ringmq.client import ConsumeFrom, Message, RetryPolicy
+from ringmq.client import ConnectionSettings, ConsumeFrom, Message, RetryPolicy
 from ringmq.client.blocking import Consumer, Producer
+
+PATIENT = ConnectionSettings(60_000, 60_000)
 
 
 def produce(namesrv: str, topic: str, rounds: int) -> list[float]:
     """One user that sends; how long each send took."""
     took = []
-    with Producer(namesrv, retry=RetryPolicy(budget_ms=60_000)) as producer:
+    with Producer(namesrv, retry=RetryPolicy(budget_ms=60_000), settings=PATIENT) as producer:
         for _ in range(rounds):
             began = time.monotonic()
             producer.send(Message(topic, b"x"))
@@ -33,8 +35,9 @@ def produce(namesrv: str, topic: str, rounds: int) -> list[float]:
 def consume(namesrv: str, topic: str, number: int) -> list[float]:
     """One user that reads one message, and then waits for another one that does not come."""
     took = []
-    with Consumer(topic, namesrv, f"g{number}", consume_from=ConsumeFrom.FIRST) as consumer:
-        assert consumer.poll(1, timeout_ms=30_000)
+    options = {"consume_from": ConsumeFrom.FIRST, "settings": PATIENT}
+    with Consumer(topic, namesrv, f"g{number}", **options) as consumer:
+        assert consumer.poll(1, timeout_ms=60_000)
         began = time.monotonic()
         assert consumer.poll(1000, timeout_ms=500) is not None
         took.append(time.monotonic() - began)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ringmq.client import ClientClosedError, Message, blocking
-from ringmq.client.runtimes import runtime
+from ringmq.client.runtimes import runtime, thread_loop
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from tests.client.threaded_cluster import threaded_cluster
 from tests.waiting import wait_until
@@ -18,7 +18,7 @@ def in_child(work: Callable[[], None]) -> None:
     """Run `work` in a fork of this process; its failure is ours."""
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(60)
         try:
             work()
         except BaseException as error:
@@ -80,21 +80,26 @@ def test_a_child_keeps_no_connection_of_its_parent_open() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_fork_while_a_client_closes_leaves_it_to_the_parent() -> None:
+def test_a_fork_while_a_client_closes_leaves_it_to_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_loop, "CLOSE_WAIT_S", 60.0)
+
     async def waiting() -> None:
+        over.append(runtime.Event())
         waits.set()
-        await runtime.sleep(0.5)
+        await over[0].wait()
 
     def work() -> None:
         with pytest.raises(ClientClosedError, match="forked"):
             loop.open()
 
-    loop, waits = ThreadLoop("closing"), threading.Event()
+    loop, waits, over = ThreadLoop("closing"), threading.Event(), []
     loop.open()
     threading.Thread(target=lambda: loop.run(waiting())).start()
-    assert waits.wait(10)
+    assert waits.wait(60)
     closing = threading.Thread(target=loop.close)
     closing.start()
-    wait_until(lambda: not loop.is_open, "it closes", 10)
+    wait_until(lambda: not loop.is_open, "it closes")
     in_child(work)
-    closing.join(10)
+    loop.call(lambda: over[0].set())
+    closing.join(60)
+    assert not closing.is_alive()

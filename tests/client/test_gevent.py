@@ -34,14 +34,13 @@ def test_the_waits_of_200_users_overlap() -> None:
     pytest.importorskip("gevent")
     with threaded_cluster(kind=SlowCluster, topics={"T": 4}) as cluster:
         command = [sys.executable, "-m", "tests.client.gevent_users", cluster.namesrv, "T", str(USERS), str(ROUNDS)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
     told: dict[str, Any] = json.loads(done.stdout)
     assert told["sends"] == USERS // 2 * ROUNDS
-    one_after_another_s = USERS // 2 * ROUNDS * ANSWER_AFTER_S
-    assert told["sum_of_sends_s"] >= one_after_another_s
-    assert told["elapsed_s"] < one_after_another_s / 2, told
+    assert told["sum_of_sends_s"] >= USERS // 2 * ROUNDS * ANSWER_AFTER_S
+    assert told["elapsed_s"] < told["sum_of_sends_s"] / 2, told
     assert told["ticks"] > 20, "the greenlet that counts was kept from running"
 
 
@@ -50,7 +49,7 @@ def test_neither_killed_greenlets_nor_forks_do_harm_to_others(script: str) -> No
     pytest.importorskip("gevent")
     with threaded_cluster(topics={"T": 4}) as cluster:
         command = [sys.executable, "-m", f"tests.client.{script}", cluster.namesrv, "T"]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "Traceback" not in done.stderr, done.stderr[-3000:]
     assert done.stdout.split() == ["OK"]

@@ -57,7 +57,7 @@ async def test_cancelled_waiters_leave_nothing_behind() -> None:
         while not all(task.done() for task in tasks):
             dice.choice(tasks).cancel()
             await asyncio.sleep(0)
-        await asyncio.wait_for(limit.wait_empty(), 5)
+        await asyncio.wait_for(limit.wait_empty(), 60)
         assert (limit.count, limit.bytes_held) == (0, 0), seed
         assert limit.take_nowait(50), seed
 
@@ -70,7 +70,7 @@ async def test_wait_empty_waits_for_the_last() -> None:
     await asyncio.sleep(0)
     assert not waiter.done()
     limit.give_back(permit)
-    await asyncio.wait_for(waiter, 5)
+    await asyncio.wait_for(waiter, 60)
 
 
 def test_bounds_must_be_positive() -> None:

@@ -22,7 +22,7 @@ from ringmq.client import (
     TraceSettings,
     compose_message,
 )
-from ringmq.client.observing import prometheus
+from ringmq.client.observing import message_trace, prometheus
 from ringmq.client.observing.metrics import OTHER_TOPICS, TOPICS_MAX
 from ringmq.client.observing.otel import OpenTelemetryInterceptor
 from ringmq.client.retry import RetryPolicy
@@ -88,7 +88,9 @@ def test_the_number_of_topics_is_bounded() -> None:
     assert pulls[OTHER_TOPICS, "found"] == 50
 
 
-async def test_trace_records_are_counted_and_written(cluster: FakeCluster) -> None:
+async def test_trace_records_are_counted_and_written(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are written at the close, so that the buffer has room for two of them."""
+    monkeypatch.setattr(message_trace, "LOOK_INTERVAL_S", 600.0)
     metrics = ClientMetrics()
     settings = ConnectionSettings(metrics=metrics, trace=TraceSettings(buffer_records_max=2))
     async with Producer(cluster.namesrv, settings=settings) as producer:

@@ -99,7 +99,7 @@ async def test_a_renewal_under_way_comes_before_the_unlocking() -> None:
         await asyncio.sleep(0)  # poll
     assert ("a", RequestCode.UNLOCK_BATCH_MQ) not in brokers.asked
     brokers.granted.set()
-    await asyncio.wait_for(giving, 5)
+    await asyncio.wait_for(giving, 60)
     assert brokers.asked[2:] == [("a", RequestCode.UNLOCK_BATCH_MQ)]
     running.cancel()
 
@@ -107,12 +107,12 @@ async def test_a_renewal_under_way_comes_before_the_unlocking() -> None:
 async def test_a_renewal_of_other_queues_is_not_waited_for() -> None:
     brokers = SlowBrokers()
     renewer, running = await a_renewer_that_asks(brokers)
-    await asyncio.wait_for(renewer.give_back([TWO]), 5)
+    await asyncio.wait_for(renewer.give_back([TWO]), 60)
     giving = asyncio.create_task(renewer.give_back([ONE, MessageQueue("T", "c", 0)]))
     for _ in range(10):
         await asyncio.sleep(0)  # poll
     assert brokers.asked[2:] == [("a", RequestCode.UNLOCK_BATCH_MQ), ("c", RequestCode.UNLOCK_BATCH_MQ)]
     brokers.granted.set()
-    await asyncio.wait_for(giving, 5)
+    await asyncio.wait_for(giving, 60)
     assert brokers.asked[4:] == [("a", RequestCode.UNLOCK_BATCH_MQ)]
     running.cancel()

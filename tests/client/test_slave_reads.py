@@ -65,7 +65,7 @@ class Group:
 
 
 async def take(consumer: Consumer, count: int) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for _ in range(count):
             assert consumer.ack(await consumer.poll(1)) == 1
 

@@ -24,10 +24,10 @@ def threaded_cluster(kind: type[FakeCluster] = FakeCluster, **options: Any) -> I
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     cluster, loop, over = started[0]
     try:
         yield cluster
     finally:
         loop.call_soon_threadsafe(over.set)
-        thread.join(10)
+        thread.join(60)
