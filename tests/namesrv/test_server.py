@@ -24,8 +24,9 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.config_beans import DataVersion, TopicConfig, TopicConfigTable
 from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.register_body import encode_register_body
+from tests.waiting import until
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 class Client:
@@ -103,12 +104,6 @@ async def start() -> AsyncIterator[Start]:
         await harness.server.close()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.005)  # poll
-
-
 def registration(name: str = "b") -> RemotingCommand:
     table = TopicConfigTable({t: TopicConfig(t, 4, 4) for t in ("T", "U")}, DataVersion(1))
     fields = {
@@ -128,7 +123,7 @@ async def test_a_broker_lives_as_long_as_its_connection(start: Start) -> None:
     route = RemotingCommand(105, 2, ext_fields={"topic": "T"})
     assert (await client.ask(route)).code == 0
     broker.writer.close()
-    await until(lambda: harness.server.connection_count == 1)
+    await until(lambda: harness.server.connection_count == 1, "the broker is gone")
     assert (await client.ask(route)).code == 17
 
 
@@ -174,12 +169,12 @@ async def test_incomplete_frames_share_one_budget(start: Start) -> None:
     half = encode_frame(RemotingCommand(100, body=b"x" * 90_000))[:60_000]
     first, second = await harness.connect(), await harness.connect()
     first.writer.write(half)
-    await until(lambda: 60_000 <= harness.server.buffered_bytes < 85_000)
+    await until(lambda: 60_000 <= harness.server.buffered_bytes < 85_000, "the half frame is counted")
     second.writer.write(half)
     assert await first.closed()
-    await until(lambda: 60_000 <= harness.server.buffered_bytes < 85_000)
+    await until(lambda: 60_000 <= harness.server.buffered_bytes < 85_000, "one half frame is left")
     second.writer.close()
-    await until(lambda: harness.server.buffered_bytes == 0)
+    await until(lambda: harness.server.buffered_bytes == 0, "nothing is left")
 
 
 async def test_connections_are_counted(start: Start) -> None:
@@ -192,9 +187,12 @@ async def test_connections_are_counted(start: Start) -> None:
 
 
 async def test_idle_connections_are_closed(start: Start) -> None:
-    harness = await start(server_channel_max_idle_time_seconds=1, scan_not_active_broker_interval_ms=20)
+    harness = await start(server_channel_max_idle_time_seconds=600)
     client = await harness.connect()
     assert (await client.ask(RemotingCommand(106, 1))).code == 0
+    harness.server.scan(0, time.monotonic() + 590)
+    assert (await client.ask(RemotingCommand(106, 2))).code == 0
+    harness.server.scan(0, time.monotonic() + 601)
     assert await client.closed()
 
 
@@ -222,7 +220,7 @@ async def test_a_client_that_never_reads_is_not_read_from(start: Start) -> None:
     harness.server.handlers = counting
     flood = encode_frame(RemotingCommand(206, 9)) * 3000
     deaf.writer.write(flood)
-    await until(lambda: counting.handled > 0)
+    await until(lambda: counting.handled > 0, "the flood is read")
     for n in range(20):
         assert (await client.ask(RemotingCommand(106, n))).code == 0
     assert counting.handled < 300, "answers of about 60 kB each: 3000 of them would be 180 MB"
@@ -364,10 +362,10 @@ async def test_the_host_that_keeps_most_loses_connections_not_a_neighbour(start:
     hoarders = [await harness.connect() for _ in range(3)]
     for count, hoarder in enumerate(hoarders, 1):
         hoarder.writer.write(half)
-        await until(lambda count=count: 60_000 <= harness.server.buffered_bytes / count < 70_000)
+        await until(lambda count=count: 60_000 <= harness.server.buffered_bytes / count < 70_000, "it is counted")
     other = await harness.connect("127.0.0.2")
     other.writer.write(half)
-    await until(lambda: harness.server.connection_count == 3)
+    await until(lambda: harness.server.connection_count == 3, "one connection of the host is closed")
     other.writer.write(encode_frame(RemotingCommand(100, 5, body=b"x" * 90_000))[60_000:])
     assert (await other.next_answer()).code == 1  # a whole frame now; 100 lacks its fields
 
@@ -382,7 +380,7 @@ async def test_answers_that_nobody_reads_are_bounded_over_all_connections(start:
     for client in deaf:
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(encode_frame(RemotingCommand(206, 9)) * 400)
-    await until(lambda: harness.server.connection_count < 41)
+    await until(lambda: harness.server.connection_count < 41, "connections are closed")
     for n in range(20):
         assert (await feeder.ask(RemotingCommand(106, n))).code == 0
         assert harness.server.buffered_bytes <= 6_000_000
@@ -404,7 +402,7 @@ async def test_a_disk_that_is_slow_holds_only_those_who_change_kv(
     for number, client in enumerate(writers):
         fields = {"namespace": "n", "key": f"k{number}", "value": "v"}
         client.writer.write(encode_frame(RemotingCommand(100, 1, ext_fields=fields)))
-    await until(lambda: len(harness.server.handlers.kv.table.get("n", {})) == 10)
+    await until(lambda: len(harness.server.handlers.kv.table.get("n", {})) == 10, "all ten have changed it")
     bystander = await harness.connect()
     for n in range(20):
         assert (await bystander.ask(RemotingCommand(106, n))).code == 0
@@ -453,7 +451,7 @@ async def test_a_turn_of_the_loop_reads_little_of_each_socket(start: Start) -> N
             client.sendall(half)
         async with asyncio.timeout(DEADLINE_S):
             while harness.server.buffered_bytes < 20 * len(half):
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a count for each turn of the loop
                 counts.append(harness.server.buffered_bytes)
     steps = [after - before for before, after in itertools.pairwise(counts)]
     assert max(steps) <= 20 * READ_BYTES * 9 / 8 * 2  # a bytearray allocates an eighth of all its bytes in advance
@@ -514,7 +512,7 @@ async def test_what_asyncio_leaves_of_closed_connections_is_collected(start: Sta
     await client.ask(RemotingCommand(106, 1))
     closed = next(iter(harness.server._connections.values()))
     client.writer.close()
-    await until(lambda: not closed.is_open)
+    await until(lambda: not closed.is_open, "the connection is closed")
     gc.disable()
     try:
         old_collections = gc.get_stats()[2]["collections"]
