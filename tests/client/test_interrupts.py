@@ -12,7 +12,7 @@ import pytest
 
 from ringmq.client import ClientClosedError, ConsumeFrom, Message, MessageExt, MessageQueue, blocking
 from ringmq.client.producing.in_flight_limit import InFlightLimit
-from ringmq.client.runtimes import runtime
+from ringmq.client.runtimes import runtime, thread_loop
 from ringmq.client.runtimes.monitor import MonitorCondition
 from ringmq.client.runtimes.thread_loop import ThreadLoop
 from ringmq.remoting.codes import RequestCode
@@ -63,7 +63,8 @@ def test_an_interrupt_leaves_the_client_whole() -> None:
         assert [m.body for m in consumer.poll(timeout_ms=60_000)] == [b"x"]
 
 
-def test_a_call_that_was_interrupted_comes_to_its_end_before_the_loop_does() -> None:
+def test_a_call_that_was_interrupted_comes_to_its_end_before_the_loop_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_loop, "CLOSE_WAIT_S", 60.0)
     told = []
 
     async def closing() -> None:

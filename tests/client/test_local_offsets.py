@@ -107,7 +107,7 @@ def test_saves_follow_one_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         nonlocal writing, most
         writing += 1
         most = max(most, writing)
-        time.sleep(0.02)  # span
+        time.sleep(0.02)  # span: in which another save could begin
         file.put(TWO, most + writing)
         writing -= 1
 

@@ -57,7 +57,7 @@ async def test_an_ordered_queue_is_handled_one_by_one_and_waits_behind_a_failure
         async def handle(message: MessageExt) -> None:
             assert message.queue_id not in running
             running.add(message.queue_id)
-            await asyncio.sleep(0.001)  # span
+            await asyncio.sleep(0.001)  # span: in which another of the queue could begin
             running.discard(message.queue_id)
             order[message.queue_id].append(message.queue_offset)
             if message.queue_id == 1 and message.queue_offset == 5 and order[1].count(5) < 3:
@@ -165,7 +165,7 @@ async def test_a_queue_whose_handler_runs_on_is_kept_until_it_has_ended(
         async with consumer_of(cluster, ordered=True) as second:
             other = asyncio.create_task(second.run(handle))
             await eventually(lambda: "until its handler ends" in caplog.text)
-            await asyncio.sleep(0.3)  # span
+            await asyncio.sleep(0.3)  # span: in which the second could begin
             (given,) = (queue for queue in second.assignment() if queue.topic == "T")
             assert cluster.broker.locks["g", given] == holder
             assert begun[given.queue_id] == [("first", 0)], "nothing beside it"
@@ -187,7 +187,7 @@ async def test_a_queue_that_is_given_away_is_finished_committed_and_unlocked_fir
         def handler(name: str) -> Any:
             async def handle(message: MessageExt) -> None:
                 handled[message.queue_id].append((name, message.queue_offset))
-                await asyncio.sleep(0.01)  # span
+                await asyncio.sleep(0.01)  # span: so that the second gets some
 
             return handle
 

@@ -52,7 +52,7 @@ async def test_a_check_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.M
         other.start()
         other._checks.add(asyncio.create_task(check(MessageExt("T", b"x"))))  # type: ignore[arg-type]
         closing = asyncio.create_task(other.close())
-        await asyncio.sleep(0.01)  # span
+        await asyncio.sleep(0.01)  # span: the close waits for the check from its first turn on
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
