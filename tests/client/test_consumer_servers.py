@@ -27,6 +27,7 @@ from ringmq.client import (
 from tests.client.awaited import AwaitedConsumer, transports
 from tests.client.consuming import Eventually
 from tests.conformance.servers import Server
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 QUICK = ConsumeRetry(local_first_ms=50, local_max_ms=100, suspend_ms=50)
@@ -49,10 +50,9 @@ async def fill(server: Server, topic: str, count: int, queues: int = 4) -> list[
 
 
 async def run_until(consumer: Consumer, done: Callable[[], object], handler: Any, **options: Any) -> None:
+    running = asyncio.create_task(consumer.run(handler, **options))
+    await until(done, "the handlers have done their work")
     async with asyncio.timeout(60):
-        running = asyncio.create_task(consumer.run(handler, **options))
-        while not done():
-            await asyncio.sleep(0.01)  # poll
         await consumer.close()
         await running
 
@@ -160,7 +160,7 @@ async def test_members_of_an_ordered_group_hand_queues_over_in_order(
         async def handle(message: MessageExt) -> None:
             order[message.queue_id].append(message.queue_offset)
             names.add(name)
-            await asyncio.sleep(0.01)  # span
+            await asyncio.sleep(0.01)  # span: so that the second member gets some
             if message.queue_offset == 7 and order[message.queue_id].count(7) == 1:
                 raise ValueError("again")
 
@@ -171,7 +171,7 @@ async def test_members_of_an_ordered_group_hand_queues_over_in_order(
 
     async with consumer_of(server, topic, group, ordered=True) as first:
         one = asyncio.create_task(first.run(handler("first"), retry=QUICK))
-        await eventually(lambda: order, 30)
+        await eventually(lambda: order)
         async with consumer_of(server, topic, group, ordered=True) as second:
             await run_until(second, done, handler("second"), retry=QUICK)
         await first.close()
@@ -200,7 +200,7 @@ async def test_broadcasting_members_get_everything_each(server: Server, topic: s
 async def test_assigned_queues_seeks_and_pauses(server: Server, topic: str) -> None:
     queues = await fill(server, topic, 5, queues=2)
     middle_ms = int(time.time() * 1000)
-    await asyncio.sleep(0.005)  # span
+    await asyncio.sleep(0.005)  # span: between the times of the messages
     await fill(server, topic, 5, queues=2)
     async with consumer_of(server, None, f"g_{topic}", auto_ack=False) as consumer:
         await consumer.assign(queues)
@@ -227,7 +227,7 @@ async def test_the_broker_filters_by_sql92(server: Server, topic: str) -> None:
     chosen = {topic: Sql92("amount >= 15 AND amount < 18")}
     bodies: set[bytes] = set()
     async with consumer_of(server, chosen, f"g_{topic}") as consumer:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(bodies) < 3:
                 bodies |= {m.body for m in await consumer.poll()}
         assert await consumer.poll(timeout_ms=300) == []

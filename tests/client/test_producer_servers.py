@@ -79,7 +79,7 @@ async def test_ringmq_stores_a_question_and_refuses_its_answer_by_name(ringmq_se
     async with Producer(ringmq_server.namesrv) as producer:
         await producer.send(Message(topic, b"plain"))  # makes the topic
         with pytest.raises(ReplyTimeoutError):
-            await producer.request(Message(topic, b"question"), 2000)
+            await producer.request(Message(topic, b"question"), 4000)
         (asked,) = [m for m in await read_all(ringmq_server, topic, 2) if m.body == b"question"]
         with pytest.raises(SendError, match="request type 325 not supported"):
             await producer.reply(asked, b"answer")

@@ -1,7 +1,6 @@
 """The SDK against real servers, RingMQ and stock RocketMQ: the same tests for both."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -19,6 +18,7 @@ from ringmq.client import (
     compose_message,
 )
 from tests.conformance import servers
+from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -92,25 +92,20 @@ async def test_members_share_and_take_over(server: servers.Server, topic: str) -
     def owned(consumer: Consumer) -> int:
         return sum(queue.topic == topic for queue in consumer.assignment())
 
-    async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not condition():
-                await asyncio.sleep(0.01)  # poll
-
     async with Producer(server.namesrv) as producer:
         await producer.send_all([Message(topic, b"%d" % i) for i in range(40)])
         async with Consumer(topic, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as first:
-            await until(lambda: owned(first) == 4)
+            await until(lambda: owned(first) == 4, "one member has all queues")
             seen = {m.body for m in await take(first, 40)}
             async with Consumer(topic, server.namesrv, f"g_{topic}") as second:
-                await until(lambda: owned(first) == owned(second) == 2)
+                await until(lambda: owned(first) == owned(second) == 2, "both have two queues")
                 await producer.send_all([Message(topic, b"more%d" % i) for i in range(40)])
                 both: set[bytes] = set()
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while len({b for b in both if b.startswith(b"more")}) < 40:
                         for consumer in (first, second):
                             both |= {m.body for m in await consumer.poll(timeout_ms=20)}
-            await until(lambda: owned(first) == 4)
+            await until(lambda: owned(first) == 4, "one member has all queues")
     assert len(seen) == 40
 
 
@@ -129,12 +124,12 @@ async def test_commit_survives_the_member_and_seek_goes_anywhere(server: servers
         again = [m for m in await take(consumer, len(mine) - 4) if m.queue_id == queue.queue_id]
         assert again[0].queue_offset == mine[4].queue_offset
         await consumer.seek(queue, mine[-2].queue_offset)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (m := (await consumer.poll(1))[0]).queue_id != queue.queue_id:
                 pass
         assert m.queue_offset == mine[-2].queue_offset
         await consumer.seek_to_timestamp(queue, mine[0].store_timestamp_ms)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (m := (await consumer.poll(1))[0]).queue_id != queue.queue_id:
                 pass
         assert m.queue_offset == mine[0].queue_offset

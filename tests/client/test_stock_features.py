@@ -57,15 +57,16 @@ async def test_a_delay_level_delays_at_both_brokers(server: servers.Server, topi
     async with Producer(server.namesrv) as producer, reading(server, topic) as consumer:
         await producer.send(Message(topic, b"now"))
         await producer.send(compose_message(topic, b"level", delay_level=2))
-        arrived = {m.body: m.store_timestamp_ms - m.born_timestamp_ms for m in await take(consumer, 2)}
-    assert arrived[b"now"] < 900 <= arrived[b"level"]
+        now, level = await take(consumer, 2)
+    assert (now.body, level.body) == (b"now", b"level")
+    assert level.store_timestamp_ms - max(level.born_timestamp_ms, now.store_timestamp_ms) >= 900
 
 
 async def test_a_delayed_message_is_recalled(server: servers.Server, topic: str) -> None:
     async with Producer(server.namesrv) as producer, reading(server, topic) as consumer:
         await producer.send(Message(topic, b"first"))
         kept, gone = [
-            await producer.send(compose_message(topic, body, delay_ms=4000)) for body in (b"kept", b"recalled")
+            await producer.send(compose_message(topic, body, delay_ms=8000)) for body in (b"kept", b"recalled")
         ]
         assert kept.recall_handle
         assert gone.recall_handle
@@ -112,13 +113,13 @@ async def test_requests_get_their_replies(stock_server: servers.Server, topic: s
         await producer.send(Message(topic, b"silence"))  # makes the topic
         async with answering(stock_server, topic, answer):
             replies = await asyncio.gather(
-                *(producer.request(Message(topic, b"%d" % number), 20_000) for number in range(20))
+                *(producer.request(Message(topic, b"%d" % number), 60_000) for number in range(20))
             )
             assert [reply.body for reply in replies] == [b"re: %d" % number for number in range(20)]
             assert {reply.properties["from"] for reply in replies} == {"us"}
-            assert (await producer.request(Message(topic, b"large"), 20_000)).body == large
-            with pytest.raises(ReplyTimeoutError, match="within 500 ms"):
-                await producer.request(Message(topic, b"silence"), 500)
+            assert (await producer.request(Message(topic, b"large"), 60_000)).body == large
+            with pytest.raises(ReplyTimeoutError, match="within 3000 ms"):
+                await producer.request(Message(topic, b"silence"), 3000)
 
 
 async def test_a_reply_whose_asker_is_gone_is_refused(stock_server: servers.Server, topic: str) -> None:
@@ -133,7 +134,8 @@ async def test_a_reply_whose_asker_is_gone_is_refused(stock_server: servers.Serv
 
 async def test_what_is_rolled_back_is_never_seen(server: servers.Server, topic: str) -> None:
     def check(message: MessageExt) -> TransactionState:
-        return TransactionState.ROLLBACK
+        """The broker asks after a second, also for what a slow machine has not ended by then."""
+        return TransactionState.COMMIT if message.body == b"kept" else TransactionState.ROLLBACK
 
     def failing(message: Message) -> TransactionState:
         raise LookupError("the database is away")
