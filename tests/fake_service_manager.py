@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.waiting import TIMEOUT_S
+
 STARTER = """
 import os, sys
 names, count = sys.argv[1], int(sys.argv[2])
@@ -56,7 +58,7 @@ class FakeServiceManager:
             if "FDSTOREREMOVE" in message:
                 os.close(self.store.pop(message["FDNAME"]))
 
-    def wait_for(self, wanted: Callable[[dict[str, str]], bool], timeout_s: float = 30.0) -> dict[str, str]:
+    def wait_for(self, wanted: Callable[[dict[str, str]], bool], timeout_s: float = TIMEOUT_S) -> dict[str, str]:
         """Return the first wanted message of those not taken yet. Earlier ones go to `passed`."""
         deadline = time.monotonic() + timeout_s
         dropped: list[dict[str, str]] = []

@@ -108,7 +108,7 @@ def test_watching_goes_on_until_it_is_ended(broker: RunningBroker) -> None:
         assert watching.stdout is not None
         seen = [json.loads(watching.stdout.readline())["role"] for _ in range(3)]
         watching.terminate()
-        watching.communicate(timeout=30)
+        watching.communicate(timeout=60)
     assert seen == ["master"] * 3
     assert watching.returncode == 0
 

@@ -223,8 +223,12 @@ def test_a_broker_on_a_terminal_and_as_json(tmp_path: Path) -> None:
         with RawClient(broker.address) as client:
             client.send("Orders", b"x" * 100)
         title = "orders-a of DefaultCluster  ready  takes sends"
+
+        def is_done(shown: list[str]) -> bool:
+            return shown[0].startswith(title) and all(any(word in row for row in shown) for word in ("write", "Orders"))
+
         arguments = ["top", "--url", broker.metrics_url, "--interval", "0.3"]
-        lines = terminal(arguments, lambda shown: shown[0].startswith(title) and any("write" in row for row in shown))
+        lines = terminal(arguments, is_done)
         text = "\n".join(lines)
         assert lines[0].startswith(title), text
         assert "Orders" in text and "Workers" in text and "Slaves" not in text

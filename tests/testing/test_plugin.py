@@ -16,6 +16,7 @@ from ringmq.client.connections.connection import split_address
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.testing import local_broker
 from ringmq.testing.local_broker import BrokerFailedError, LocalBroker
+from tests.patient_clients import patient_clients  # noqa: F401
 
 pytest_plugins = "pytester"
 PLUGIN = ("-p", "ringmq.testing.plugin", "-p", "no:faulthandler")
@@ -31,7 +32,7 @@ PROGRAM = """
         with blocking.Consumer(topic, namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
             found = []
             while len(found) < count:
-                found += consumer.poll(timeout_ms=10_000)
+                found += consumer.poll(timeout_ms=60_000)
             return sorted(bytes(message.body) for message in found)
 
     @pytest.mark.parametrize("word", [b"one", b"two"])
