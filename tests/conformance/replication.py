@@ -159,7 +159,12 @@ class Group:
             self._stock_namesrv = None
             self._ringmq_namesrv = RingmqProcess(home / "namesrv", "namesrv", "--port", str(port))
             self.namesrv = f"127.0.0.1:{port}"
-        self.master = NODES[master](home / "master", self.namesrv, {"brokerName": self.broker_name, **master_settings})
+        try:
+            settings = {"brokerName": self.broker_name, **master_settings}
+            self.master = NODES[master](home / "master", self.namesrv, settings)
+        except BaseException:
+            self._close_namesrv()
+            raise
 
     def start_slave(self) -> RingmqNode | StockNode:
         """The slave, for the first time."""
@@ -167,7 +172,7 @@ class Group:
         self.slave = NODES[self._slave_kind](self._home / "slave", self.namesrv, settings)
         return self.slave
 
-    def wait_equal(self, timeout_s: float = 30.0) -> None:
+    def wait_equal(self, timeout_s: float = 60.0) -> None:
         """Until the slave's CommitLog is the master's, byte by byte; the master must not append meanwhile."""
         assert self.slave is not None
         slave, wanted = self.slave, stored_log(self.master.store)
@@ -183,6 +188,9 @@ class Group:
         for node in (self.slave, self.master):
             if node is not None:
                 node.close()
+        self._close_namesrv()
+
+    def _close_namesrv(self) -> None:
         for namesrv in (self._stock_namesrv, self._ringmq_namesrv):
             if namesrv is not None:
                 namesrv.kill()

@@ -108,7 +108,7 @@ class RingmqProcess:
             for one in everyone:
                 with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
-            psutil.wait_procs(everyone[1:], timeout=10)
+            psutil.wait_procs(everyone[1:], timeout=STOP_TIMEOUT_S)
         self.process.wait()
         self._errors.close()
 

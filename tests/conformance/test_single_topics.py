@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,13 +36,12 @@ def ringmq_under_stock(home: Path, single: bool) -> Iterator[tuple[str, str]]:
     port, store = free_broker_port(), home / "store"
     options = settings_args({"brokerName": BROKER_NAME, "brokerIP1": "127.0.0.1", SINGLE: single})
     places = ["--store", str(store), "--port", str(port), "--namesrv", name_server.address]
-    broker = RingmqProcess(home / "broker", "broker", *places, *options)
-    try:
+    with ExitStack() as stack:
+        stack.callback(name_server.kill)
+        stack.callback(remove_shared_memory, store)
+        broker = RingmqProcess(home / "broker", "broker", *places, *options)
+        stack.callback(broker.kill)
         yield name_server.address, f"127.0.0.1:{port}"
-    finally:
-        broker.kill()
-        name_server.kill()
-        remove_shared_memory(store)
 
 
 @contextmanager
@@ -53,12 +52,11 @@ def stock_under_ringmq(home: Path, single: bool) -> Iterator[tuple[str, str]]:
     name_server = RingmqProcess(home / "namesrv", "namesrv", "--port", str(namesrv_port), *options)
     address = f"127.0.0.1:{namesrv_port}"
     properties = {"brokerName": BROKER_NAME, SINGLE: single}
-    broker = start_broker(properties, port=port, home=home / "broker", namesrv=address)
-    try:
+    with ExitStack() as stack:
+        stack.callback(name_server.kill)
+        broker = start_broker(properties, port=port, home=home / "broker", namesrv=address)
+        stack.callback(broker.kill)
         yield address, broker.address
-    finally:
-        broker.kill()
-        name_server.kill()
 
 
 @pytest.mark.parametrize("single", [True, False])
