@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance import servers
 from tests.conformance.stock_client import StockClient
+from tests.patient_clients import patient_clients  # noqa: F401
 from tests.server_pool import ServerPool
 
 HERE = Path(__file__).parent

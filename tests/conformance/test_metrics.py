@@ -34,7 +34,7 @@ async def main(namesrv, topic, group, count):
         for number in range(count):
             await producer.send(Message(topic, b"x" * 100))
         print("sent", flush=True)
-        await asyncio.sleep(120)  # span: the page is looked at meanwhile
+        await asyncio.sleep(600)  # span: the page is looked at meanwhile
 
 asyncio.run(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])))
 """
@@ -58,12 +58,12 @@ def page(kind: str, home: Path) -> Iterator[str]:
         return text
 
     try:
-        wait_until(lambda: total(read(), "rocketmq_messages_in_total") == MESSAGES, "all were sent", 60)
+        wait_until(lambda: total(read(), "rocketmq_messages_in_total") == MESSAGES, "all were sent")
         running.append(subprocess.Popen(consume, stdout=subprocess.DEVNULL))
-        wait_until(lambda: total(read(), "rocketmq_messages_out_total") == MESSAGES, "all were pulled", 60)
-        wait_until(lambda: total(read(), "rocketmq_consumer_inflight_messages") == 0, "all were committed", 60)
-        wait_until(lambda: "rocketmq_consumer_connections{" in read(), "the consumer shows", 60)
-        wait_until(lambda: "rocketmq_producer_connections{" in read(), "the producer shows", 60)
+        wait_until(lambda: total(read(), "rocketmq_messages_out_total") == MESSAGES, "all were pulled")
+        wait_until(lambda: total(read(), "rocketmq_consumer_inflight_messages") == 0, "all were committed")
+        wait_until(lambda: "rocketmq_consumer_connections{" in read(), "the consumer shows")
+        wait_until(lambda: "rocketmq_producer_connections{" in read(), "the producer shows")
         yield read()
     finally:
         for process in running:

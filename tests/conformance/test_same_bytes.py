@@ -3,7 +3,6 @@
 import itertools
 import json
 import shutil
-import time
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +22,7 @@ from tests.conformance.wire import (
     send_fields,
     shortened,
 )
+from tests.waiting import wait_until
 
 SETTINGS = {**SMALL_FILES, "mappedFileSizeCommitLog": 1 << 18}
 LONG_TOPIC = "BytesLong_" + "x" * 117
@@ -106,10 +106,11 @@ def written(
 
 
 def wait_until_indexed(stock_client: StockClient, server: Server) -> None:
-    deadline = time.monotonic() + 20
-    while stock_client.call("queryKeys", server.namesrv, topic="BytesA", keys=["late-4"]) != {"late-4": ["late 4"]}:
-        assert time.monotonic() < deadline, "the last message is not in the index after 20 s"
-        time.sleep(0.1)  # poll
+    def is_indexed() -> bool:
+        found: object = stock_client.call("queryKeys", server.namesrv, topic="BytesA", keys=["late-4"])
+        return found == {"late-4": ["late 4"]}
+
+    wait_until(is_indexed, "the last message is in the index")
 
 
 def stored(written: dict[str, Any], kind: str) -> list[Record | tuple[int, int]]:

@@ -88,7 +88,7 @@ async def test_mqadmin_finds_the_sdk_s_trace(
     for message_id in (sent.message_id, untagged.message_id):
         command = ["queryMsgTraceById", "-i", message_id, "-t", trace.topic, "-n", server.namesrv]
         printed = ""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "Sub" not in printed or "Pub" not in printed:  # poll: the index follows
                 printed = await asyncio.to_thread(stock_client.call, "mqadmin", server.namesrv, command=command)
         rows = [line.split() for line in printed.splitlines() if line and not line.startswith("#")]

@@ -15,6 +15,7 @@ from ringmq.remoting.codes import RequestCode
 from tests.conformance.servers import Server
 from tests.conformance.stock_client import StockClient
 from tests.server_pool import ServerPool
+from tests.waiting import until
 
 
 @pytest.fixture(params=["ringmq", "stock"])
@@ -75,29 +76,32 @@ async def test_an_ordered_group_of_stock_s_and_the_sdk_s_members(
                 for queue in queues:
                     await producer.send(Message(topic, b"x"), queue=queue)
                     sent += 1
-                await asyncio.sleep(0.01)  # span
+                await asyncio.sleep(0.01)  # span: the pace of the sends
 
     async def handle(message: MessageExt) -> None:
         ours.append((message.queue_id, message.queue_offset))
-        await asyncio.sleep(0.002)  # span
+        await asyncio.sleep(0.002)  # span: the pace of the handler
 
     def owned(consumer: Consumer) -> int:
         return sum(queue.topic == topic for queue in consumer.assignment())
 
     async with (
-        asyncio.timeout(90),
+        asyncio.timeout(180),
         asyncio.TaskGroup() as tasks,
         Consumer(topic, beside.namesrv, group, ordered=True, consume_from=ConsumeFrom.FIRST) as consumer,
     ):
         tasks.create_task(keep_sending())
         tasks.create_task(consumer.run(handle))
         await ask(stock_client, "holdOrderly", beside, topic=topic, group=group, pauseMillis=2)
-        while await ask(stock_client, "countOrderly", beside, group=group) < 40 or owned(consumer) != 2:
-            await asyncio.sleep(0.05)  # poll
+
+        async def is_shared() -> bool:
+            count: int = await ask(stock_client, "countOrderly", beside, group=group)
+            return count >= 40 and owned(consumer) == 2
+
+        await until(is_shared, "both members have queues")
         theirs = [(queue, offset) for queue, offset in await ask(stock_client, "releaseOrderly", beside, group=group)]
         enough.set()
-        while len({*ours, *theirs}) < sent or owned(consumer) != 4:
-            await asyncio.sleep(0.01)  # poll
+        await until(lambda: len({*ours, *theirs}) >= sent and owned(consumer) == 4, "all are handled")
         await consumer.close()
     for seen in (ours, theirs):
         by_queue: dict[int, list[int]] = defaultdict(list)
@@ -121,8 +125,7 @@ async def test_mqadmin_asks_a_consumer_of_the_sdk(beside: Server, topic: str, st
 
     async with Consumer(topic, beside.namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer:
         running = asyncio.create_task(consumer.run(handle))
-        while len(handled) < 21:
-            await asyncio.sleep(0.01)  # poll
+        await until(lambda: len(handled) >= 21, "all are handled")
         await consumer.commit()
         shown = await mqadmin(stock_client, beside, f"consumerStatus -g {group} -i {consumer.client_id} -s")
         assert re.search(rf"{topic}\s+judged\s+3\s+\d+", shown), shown
@@ -154,19 +157,17 @@ async def test_mqadmin_resets_the_offsets_of_a_consumer_of_the_sdk(
         handled.append(message)
 
     async with (
-        asyncio.timeout(90),
+        asyncio.timeout(180),
         Consumer(topic, beside.namesrv, group, consume_from=ConsumeFrom.FIRST) as consumer,
     ):
         running = asyncio.create_task(consumer.run(handle))
-        while len(handled) < 21:
-            await asyncio.sleep(0.01)  # poll
+        await until(lambda: len(handled) >= 21, "all are handled")
         await consumer.commit()
         await mqadmin(stock_client, beside, f"resetOffsetByTime -g {group} -t {topic} -s 0")
         async with Producer(beside.namesrv) as producer:  # the broker moves a queue at its next pull
             for queue in await producer.queues(topic):
                 await producer.send(Message(topic, b"wake"), queue=queue)
-        while len({(m.queue_id, m.queue_offset) for m in handled[21:]}) < 25:
-            await asyncio.sleep(0.01)  # poll
+        await until(lambda: len({(m.queue_id, m.queue_offset) for m in handled[21:]}) >= 25, "all are handled again")
         await consumer.close()
         await running
 

@@ -71,9 +71,9 @@ def test_a_consumer_reads_on_from_the_slave_of_a_killed_master(group: Group, sto
     for message in wanted:
         ends[str(message["queueId"])] = max(ends[str(message["queueId"])], message["queueOffset"] + 1)
     topics = slave.store / "config" / "topics.json"
-    wait_until(lambda: topics.exists() and TOPIC in topics.read_text(), "the slave knows the topic", 20)
+    wait_until(lambda: topics.exists() and TOPIC in topics.read_text(), "the slave knows the topic")
     reading = stock_client.submit(
-        "consumeSlowly", group.namesrv, topic=TOPIC, group=CONSUMERS, count=len(wanted), pauseMs=20, seconds=60
+        "consumeSlowly", group.namesrv, topic=TOPIC, group=CONSUMERS, count=len(wanted), pauseMs=50, seconds=90
     )
 
     def committed(node: RingmqNode) -> int:
@@ -82,9 +82,9 @@ def test_a_consumer_reads_on_from_the_slave_of_a_killed_master(group: Group, sto
 
     wait_until(lambda: committed(master) > 0, "it reads")
     before = committed(master)
-    assert before < len(wanted) // 2, "there is something left to read"
+    assert before < len(wanted), "there is something left to read"
     master.kill()
-    received = reading.result(90)
+    received = reading.result(120)
     assert {queue: sorted(set(offsets)) for queue, offsets in received.items()} == {
         queue: list(range(end)) for queue, end in ends.items()
     }

@@ -33,7 +33,7 @@ class Wire:
 
     def __init__(self, address: str) -> None:
         host, port = address.split(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=10)
+        self._socket = socket.create_connection((host, int(port)), timeout=60)
         self._stream = self._socket.makefile("rb")
         self._opaque = 0
 
