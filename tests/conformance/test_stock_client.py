@@ -196,7 +196,7 @@ def test_pulls_at_the_edges_of_a_queue(setup: Setup) -> None:
     assert (seen["searchZero"], seen["searchFuture"], seen["emptySearch"]) == (0, 40, 0)
     assert 0 <= seen["earliestAgeMs"] < 60_000
     assert seen["heldBeforeSend"] and seen["woken"] == pulled("FOUND", 41, 1, 41)
-    assert seen["wokenSeconds"] < 5
+    assert seen["wokenSeconds"] < 15, "the broker holds the pull for 20 s"
 
 
 def test_tag_filters_and_two_tags_with_one_hash(server: Server, stock_client: StockClient) -> None:
