@@ -28,7 +28,7 @@ from ringmq.loadtest.drills import delays, filters, timers, transactions
 from ringmq.loadtest.drills.checker import Checker, Violation
 from ringmq.loadtest.drills.delays import DelayChecker
 from ringmq.loadtest.drills.filters import FilterLoad
-from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull, read_up_to
 from ringmq.loadtest.drills.retry_load import RetryLoad
 from ringmq.loadtest.drills.sends import lane_messages
 from ringmq.loadtest.drills.timers import TimerLoad
@@ -36,9 +36,11 @@ from ringmq.loadtest.drills.transaction_load import TransactionLoad
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.stock.ports import free_broker_port, free_port
+from ringmq.remoting.message import MessageExt
 
 IN_FLIGHT_PER_QUEUE = 4
-RETURN_TIMEOUT_S = 30.0
+RETURN_TIMEOUT_S = 60.0
+"""Far beyond what a busy machine needs. What has not come by then is lost."""
 FAULTS_PER_LINE = 50
 ONE_WORKER = ("read-0", "write", "flush", "dispatch", "control", "delay", "services", "transactions", "timer")
 SMALL_FILES = {
@@ -340,13 +342,15 @@ class Drill:
     async def _read_all(self, client: RemotingClient) -> None:
         """Read the queues at the end, from first to last."""
         for queue_id in range(QUEUES):
-            queue_offset, end = 0, await self._shown_end(client, queue_id)
-            while queue_offset < end:
-                messages, queue_offset = await pull(client, self._broker.address, queue_id, queue_offset)
-                for message in messages:
-                    self._checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))
-                    self._filters.checker.held(queue_id, message.queue_offset, id_of(message))
+            end = await self._shown_end(client, queue_id)
+            await read_up_to(
+                client, self._broker.address, queue_id, end, partial(self._take_final, queue_id), RETURN_TIMEOUT_S
+            )
             await self._filters.read_rest(client, queue_id, end, RETURN_TIMEOUT_S)
+
+    def _take_final(self, queue_id: int, message: MessageExt) -> None:
+        self._checker.final_read(TOPIC, queue_id, message.queue_offset, id_of(message))
+        self._filters.checker.held(queue_id, message.queue_offset, id_of(message))
 
     async def _read_delayed(self, client: RemotingClient) -> None:
         """Read the copies of delayed messages, once they are all there. The checker reports what never comes."""

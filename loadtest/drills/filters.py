@@ -89,7 +89,11 @@ class FilterLoad:
         """Read on to the queue's end. The checker reports what is not given within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while self._next_offsets[queue_id] < end and time.monotonic() < deadline:
-            if not await self._read_some(client, queue_id):
+            try:
+                found = await self._read_some(client, queue_id)
+            except (RingmqError, OSError):
+                found = 0
+            if not found:
                 await asyncio.sleep(PAUSE_S)
 
     async def _read_some(self, client: RemotingClient, queue_id: int) -> int:

@@ -32,7 +32,7 @@ from ringmq.loadtest.drills.ha_net import Network, missing_for_network
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 
 AUTO = "enableAutoInSyncReplicas"
-RETURN_TIMEOUT_S = 45.0
+RETURN_TIMEOUT_S = 60.0
 DISK_BYTES = 2 << 30  # sparse
 ROUNDS_PER_LINE = 10
 

@@ -21,7 +21,6 @@ from ringmq.remoting.ha_bodies import ADOPT, HaStatus
 
 MASTER_WORKERS = ("read-0", "write", "flush", "dispatch", "control", "ha")
 SLAVE_WORKERS = ("read-0", "ha-slave", "flush", "dispatch", "control")
-ANSWERS_OUT_S = 0.5  # after a slave's death nothing can be acknowledged that it has not held
 ROUND_TIMEOUT_S = 60.0
 ASK_TIMEOUT_MS = 10_000
 
@@ -144,7 +143,7 @@ class FaultInjector:
     async def _slave_loses_tail(self, fault: Fault) -> None:
         slave = self._group.slaves[0]
         await asyncio.to_thread(slave.kill)
-        await asyncio.sleep(ANSWERS_OUT_S)
+        await self._load.sends_end(ROUND_TIMEOUT_S)  # none is acknowledged late that the slave held
         await asyncio.to_thread(slave.lose_tail, fault.lost_bytes)
         await asyncio.to_thread(slave.start)
 
@@ -235,7 +234,7 @@ class FaultInjector:
             await asyncio.sleep(2 * fault.span_s)
         finally:
             await asyncio.to_thread(twin.kill)
-            await asyncio.sleep(ANSWERS_OUT_S)
+            await self._load.sends_end(ROUND_TIMEOUT_S)  # none is acknowledged late that the slave held
             self._load.holders.remove(twin)
             twin.close()
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ringmq.loadtest.drills.ha_net import MASTER_HOST, SLAVE_HOST, Network
-from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.running import READY_TIMEOUT_S, RunningBroker
 from ringmq.loadtest.stock.ports import free_broker_port
 
 BROKER_NAME = "broker-a"
@@ -39,7 +39,7 @@ class NameServer:
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            line = self._process.stdout.readline().decode() if selector.select(30) else ""
+            line = self._process.stdout.readline().decode() if selector.select(READY_TIMEOUT_S) else ""
         if "ready" not in line:
             self.close()
             raise RuntimeError(f"the name server is not ready: {line!r}")

@@ -6,6 +6,8 @@ policy says so).
 
 import asyncio
 import contextlib
+import itertools
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,7 +16,7 @@ from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, Send
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Checker, Violation
 from ringmq.loadtest.drills.ha_group import BROKER_NAME, HaGroup
-from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull
+from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull, read_up_to
 from ringmq.loadtest.drills.sends import lane_messages
 
 LANES = 2  # producers per queue
@@ -50,6 +52,8 @@ class HaLoad:
         self._running = True
         self._tasks: list[asyncio.Task[None]] = []
         self._acknowledged = asyncio.Event()
+        self._ended: Counter[tuple[int, int]] = Counter()
+        """Sends that have ended in any way, by queue and lane."""
 
     async def __aenter__(self) -> "HaLoad":
         retry = RetryPolicy(attempts=1, budget_ms=3000)
@@ -79,11 +83,13 @@ class HaLoad:
                 result = await self._producer.send(message, queue=queue)
             except (RingmqError, OSError) as error:
                 self.report.count(type(error).__name__)
+                self._ended[queue_id, lane] += 1
                 await asyncio.sleep(5 * PAUSE_S)
                 continue
             self.report.count(result.status.name)
             if result.status is SendStatus.OK:
                 self._take_acknowledged(message_id, result.queue_offset, int(result.offset_message_ids[0][-16:], 16))
+            self._ended[queue_id, lane] += 1
             await asyncio.sleep(PAUSE_S)
 
     def _take_acknowledged(self, message_id: str, queue_offset: int, commit_log_offset: int) -> None:
@@ -116,6 +122,13 @@ class HaLoad:
                 self._acknowledged.clear()
                 await self._acknowledged.wait()
 
+    async def sends_end(self, timeout_s: float) -> None:
+        """Wait until each send that is under way now has ended in any way. Raises TimeoutError."""
+        before = self._ended.copy()
+        async with asyncio.timeout(timeout_s):
+            while any(self._ended[lane] == before[lane] for lane in itertools.product(range(QUEUES), range(LANES))):
+                await asyncio.sleep(PAUSE_S)  # poll
+
     async def finish(self) -> list[Violation]:
         """End the load, wait for the slaves, read everything from every broker, check."""
         self._running = False
@@ -130,11 +143,11 @@ class HaLoad:
         return [*self._checker.verdict(), *self._not_held]
 
     async def _read(self, address: str, queue_id: int, take: Callable[[int, str], None]) -> None:
-        queue_offset, end = 0, await max_offset(self._client, address, queue_id)
-        while queue_offset < end:
-            messages, queue_offset = await pull(self._client, address, queue_id, queue_offset)
-            for message in messages:
-                take(message.queue_offset, id_of(message))
+        end = await max_offset(self._client, address, queue_id)
+        await read_up_to(
+            self._client, address, queue_id, end, lambda message: take(message.queue_offset, id_of(message)),
+            SETTLE_TIMEOUT_S,
+        )  # fmt: skip
 
     async def _slaves_have_all(self) -> None:
         """Wait until every slave shows as many messages as the master. Raises TimeoutError."""

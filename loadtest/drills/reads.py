@@ -1,5 +1,10 @@
 """Reads of a drill's topic, from any broker that has it."""
 
+import asyncio
+import time
+from collections.abc import Callable
+
+from ringmq.client import RingmqError
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -9,6 +14,7 @@ from ringmq.remoting.message import MessageExt, decode_messages
 TOPIC = "Drill"
 QUEUES = 4
 TIMEOUT_MS = 3000
+AGAIN_S = 0.01
 
 
 async def pull(
@@ -36,6 +42,27 @@ async def pull(
     if answer.code != 0:
         return [], next_offset if answer.code in (20, 21) else queue_offset
     return list(decode_messages(answer.body)), next_offset
+
+
+async def read_up_to(
+    client: RemotingClient, address: str, queue_id: int, end: int, take: Callable[[MessageExt], None], timeout_s: float
+) -> None:
+    """Give `take` all messages below the queue offset `end`. A pull that fails is repeated.
+
+    Raises the client's error of the last pull if none succeeds within `timeout_s`.
+    """
+    queue_offset, deadline = 0, time.monotonic() + timeout_s
+    while queue_offset < end:
+        try:
+            messages, queue_offset = await pull(client, address, queue_id, queue_offset)
+        except (RingmqError, OSError):
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(AGAIN_S)  # poll
+            continue
+        deadline = time.monotonic() + timeout_s
+        for message in messages:
+            take(message)
 
 
 async def max_offset(client: RemotingClient, address: str, queue_id: int, topic: str = TOPIC) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ringmq.client import (
@@ -65,11 +65,11 @@ class RetryLoad:
 
     async def verdict(self, client: RemotingClient) -> list[Violation]:
         """Read the copies, once they are all there, and judge. What never comes is a violation."""
-        for topic in (retry_topic(FAILING_GROUP), dlq_topic(FAILING_GROUP)):
-            await self._read(client, topic, self._retries.stored, lambda: self._retries.has_all)
+        topics = retry_topic(FAILING_GROUP), dlq_topic(FAILING_GROUP)
+        await self._read(client, topics, self._retries.stored, lambda: self._retries.has_all)
         committed = {queue_id: await self._committed(client, queue_id) for queue_id in range(ORDERED_QUEUES)}
         await self._read(
-            client, dlq_topic(ORDERED_GROUP),
+            client, [dlq_topic(ORDERED_GROUP)],
             lambda message: self._order.dead(message.properties["ORIGIN_MESSAGE_ID"]),
             lambda: self._order.has_dead(committed),
         )  # fmt: skip
@@ -162,22 +162,27 @@ class RetryLoad:
 
     async def _committed(self, client: RemotingClient, queue_id: int) -> int:
         fields = {"consumerGroup": ORDERED_GROUP, "topic": ORDERED_TOPIC, "queueId": str(queue_id)}
-        answer = await client.call(self._address(), RequestCode.QUERY_CONSUMER_OFFSET, fields, timeout_ms=TIMEOUT_MS)
+        code, timeout_ms = RequestCode.QUERY_CONSUMER_OFFSET, int(1000 * self._timeout_s)
+        answer = await client.call(self._address(), code, fields, timeout_ms=timeout_ms)
         return int(answer.ext_fields["offset"])
 
     async def _read(
-        self, client: RemotingClient, topic: str, note: Callable[[MessageExt], None], has_all: Callable[[], bool]
-    ) -> None:
-        """Read a topic's only queue, until `has_all` or nothing comes for a while."""
-        offset, deadline = 0, time.monotonic() + self._timeout_s
+        self, client: RemotingClient, topics: Sequence[str], note: Callable[[MessageExt], None],
+        has_all: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        """Read the only queue of each topic, until `has_all` or none of them gives a message for a while."""
+        offsets, deadline = dict.fromkeys(topics, 0), time.monotonic() + self._timeout_s
         while time.monotonic() < deadline:
-            try:
-                messages, offset = await pull(client, self._address(), 0, offset, topic)
-            except (RingmqError, OSError):
-                messages = []
-            for message in messages:
-                note(message)
-            if messages:
+            found = 0
+            for topic in topics:
+                try:
+                    messages, offsets[topic] = await pull(client, self._address(), 0, offsets[topic], topic)
+                except (RingmqError, OSError):
+                    continue
+                found += len(messages)
+                for message in messages:
+                    note(message)
+            if found:
                 deadline = time.monotonic() + self._timeout_s
             elif has_all():
                 return
