@@ -13,6 +13,7 @@ CLIENT_POM = Path(__file__).with_name("client-pom.xml")
 LOGBACK = Path(__file__).with_name("logback.xml")
 CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:2.8:build-classpath"
 MAVEN_TIMEOUT_S = 900
+JAVAC_TIMEOUT_S = 300
 # Java 17 hides internals that RocketMQ's memory-mapping code reaches for by reflection.
 MODULE_OPENS = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -129,10 +130,14 @@ def compile_java(sources: Sequence[Path], name: str, classpath: str | None = Non
     javac = shutil.which("javac")
     if javac is None:
         raise StockError("`javac` is not on PATH; a JDK is needed to build the Java helpers")
-    out.mkdir(parents=True, exist_ok=True)
     command = [javac, "-nowarn", "-encoding", "UTF-8", "-cp", classpath, "-d", str(out)]
-    done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True, timeout=300)
-    if done.returncode != 0:
-        raise StockError(f"javac failed for {name}:\n{done.stderr[-2000:]}")
-    (out / ".done").touch()
+    with (cache_dir() / "javac.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may run the classes, so they are written once
+        if (out / ".done").exists():
+            return out
+        out.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run([*command, *map(str, sources)], capture_output=True, text=True, timeout=JAVAC_TIMEOUT_S)
+        if done.returncode != 0:
+            raise StockError(f"javac failed for {name}:\n{done.stderr[-2000:]}")
+        (out / ".done").touch()
     return out

@@ -10,6 +10,8 @@ from contextlib import ExitStack
 
 LOWEST, HIGHEST = 12_000, 32_000
 TRIES = 256
+_DICE = random.SystemRandom()
+"""Tests seed the shared generator. Processes with one seed would then draw the same ports."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -24,7 +26,7 @@ def free_broker_port(host: str = "127.0.0.1") -> int:
 
 def _free(host: str, offsets: tuple[int, ...]) -> int:
     for _ in range(TRIES):
-        port = random.randrange(LOWEST, HIGHEST)
+        port = _DICE.randrange(LOWEST, HIGHEST)
         if all(_is_free(host, port + offset) for offset in offsets):
             return port
     raise OSError(f"no free port on {host} after {TRIES} tries from {LOWEST} to {HIGHEST}")

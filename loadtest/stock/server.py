@@ -1,6 +1,7 @@
 """Stock name server and broker as child processes on the loopback."""
 
 import atexit
+import contextlib
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import struct
 import subprocess
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ NAMESRV_MAIN = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER_MAIN = "org.apache.rocketmq.broker.BrokerStartup"
 GET_BROKER_CLUSTER_INFO = 106
 READY_LINE = "boot success"
+READY_TIMEOUT_S = 180.0
+"""Far beyond what a virtual machine needs beside others on a busy machine."""
+ASK_TIMEOUT_S = 60.0
 _live: "weakref.WeakSet[StockServer]" = weakref.WeakSet()
 
 
@@ -85,7 +89,7 @@ def start_namesrv(
     heap_mb: int = 128,
     jvm: Sequence[str] = (),
     cpus: Sequence[int] | None = None,
-    timeout_s: float = 60.0,
+    timeout_s: float = READY_TIMEOUT_S,
 ) -> StockServer:
     """Start a stock name server on 127.0.0.1:`port` (0: a free one) and wait until it serves."""
     home = _home(home, "namesrv")
@@ -100,7 +104,8 @@ def start_namesrv(
     config = _write_properties(home / "namesrv.conf", settings)
     command = java_command(NAMESRV_MAIN, "-c", str(config), home=home, heap_mb=heap_mb, jvm=jvm)
     server = _start(command, port, home, cpus)
-    _wait_ready(server, timeout_s)
+    with _killed_on_error(server):
+        _wait_ready(server, timeout_s)
     return server
 
 
@@ -114,7 +119,7 @@ def start_broker(
     heap_mb: int = 512,
     jvm: Sequence[str] = (),
     cpus: Sequence[int] | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float = READY_TIMEOUT_S,
 ) -> StockServer:
     """Start a stock broker on 127.0.0.1:`port` (0: a free one) and wait until it serves.
 
@@ -147,9 +152,10 @@ def start_broker(
     direct = ("-XX:MaxDirectMemorySize=1g",)
     command = java_command(BROKER_MAIN, "-c", str(config), home=home, heap_mb=heap_mb, jvm=(*direct, *jvm))
     server = _start(command, port, home, cpus)
-    _wait_ready(server, timeout_s)
-    if namesrv is not None:
-        _wait_registered(server, namesrv, str(settings["brokerName"]), timeout_s)
+    with _killed_on_error(server):
+        _wait_ready(server, timeout_s)
+        if namesrv is not None:
+            _wait_registered(server, namesrv, str(settings["brokerName"]), timeout_s)
     return server
 
 
@@ -186,15 +192,23 @@ def _start(command: list[str], port: int, home: Path, cpus: Sequence[int] | None
     return server
 
 
+@contextlib.contextmanager
+def _killed_on_error(server: StockServer) -> Iterator[None]:
+    """A start that fails, or that a test's time limit interrupts, leaves no process."""
+    try:
+        yield
+    except BaseException:
+        server.kill()
+        raise
+
+
 def _wait_ready(server: StockServer, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while READY_LINE not in server.output.read_text(errors="replace"):
         if not server.alive():
             raise StockError(f"stock server ended with status {server.process.returncode}\n{server.tail()}")
         if time.monotonic() > deadline:
-            tail = server.tail()
-            server.kill()
-            raise StockError(f"stock server on {server.address} was not ready in {timeout_s} s\n{tail}")
+            raise StockError(f"stock server on {server.address} was not ready in {timeout_s} s\n{server.tail()}")
         time.sleep(0.05)
 
 
@@ -202,9 +216,7 @@ def _wait_registered(server: StockServer, namesrv: str, broker_name: str, timeou
     deadline = time.monotonic() + timeout_s
     while f'"{broker_name}"'.encode() not in _cluster_info(namesrv):
         if not server.alive() or time.monotonic() > deadline:
-            tail = server.tail()
-            server.kill()
-            raise StockError(f"{namesrv} does not list broker {broker_name} after {timeout_s} s\n{tail}")
+            raise StockError(f"{namesrv} does not list broker {broker_name} after {timeout_s} s\n{server.tail()}")
         time.sleep(0.1)
 
 
@@ -214,7 +226,7 @@ def _cluster_info(namesrv: str) -> bytes:
     header = json.dumps(
         {"code": GET_BROKER_CLUSTER_INFO, "flag": 0, "language": "JAVA", "opaque": 1, "version": 479}
     ).encode()
-    with socket.create_connection((host, int(port)), timeout=5) as sock:
+    with socket.create_connection((host, int(port)), timeout=ASK_TIMEOUT_S) as sock:
         sock.sendall(struct.pack(">iI", 4 + len(header), len(header)) + header)
         stream = sock.makefile("rb")
         (length,) = struct.unpack(">i", stream.read(4))
