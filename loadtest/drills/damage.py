@@ -25,7 +25,7 @@ from ringmq.client.blocking import Producer
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.settings import ConnectionSettings
 from ringmq.loadtest.drills.damage_kinds import KINDS
-from ringmq.loadtest.drills.reads import max_offset, pull
+from ringmq.loadtest.drills.reads import PATIENT_MS, max_offset, pull
 from ringmq.loadtest.load.running import RunningBroker
 
 FILE_BYTES = 1 << 18
@@ -165,11 +165,13 @@ async def _served(address: str) -> dict[Place, bytes]:
     try:
         for topic in TOPICS:
             for queue_id in range(QUEUES):
-                end = await max_offset(client, address, queue_id, topic)
+                end = await max_offset(client, address, queue_id, topic, PATIENT_MS)
                 offset = 0
                 while offset < end:
                     # one by one: stock's decoder gives up the rest of an answer behind a damaged record
-                    messages, following = await pull(client, address, queue_id, offset, topic, count=1)
+                    messages, following = await pull(
+                        client, address, queue_id, offset, topic, count=1, timeout_ms=PATIENT_MS
+                    )
                     for message in messages:
                         if message.queue_offset == offset:  # another one is of a damaged record
                             found[topic, queue_id, offset] = bytes(message.body)

@@ -16,7 +16,7 @@ from ringmq.client import MessageQueue, Producer, RetryPolicy, RingmqError, Send
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Checker, Violation
 from ringmq.loadtest.drills.ha_group import BROKER_NAME, HaGroup
-from ringmq.loadtest.drills.reads import QUEUES, TOPIC, id_of, max_offset, pull, read_up_to
+from ringmq.loadtest.drills.reads import PATIENT_MS, QUEUES, TOPIC, id_of, max_offset, pull, read_up_to
 from ringmq.loadtest.drills.sends import lane_messages
 
 LANES = 2  # producers per queue
@@ -143,7 +143,7 @@ class HaLoad:
         return [*self._checker.verdict(), *self._not_held]
 
     async def _read(self, address: str, queue_id: int, take: Callable[[int, str], None]) -> None:
-        end = await max_offset(self._client, address, queue_id)
+        end = await max_offset(self._client, address, queue_id, timeout_ms=PATIENT_MS)
         await read_up_to(
             self._client, address, queue_id, end, lambda message: take(message.queue_offset, id_of(message)),
             SETTLE_TIMEOUT_S,

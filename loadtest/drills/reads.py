@@ -14,6 +14,9 @@ from ringmq.remoting.message import MessageExt, decode_messages
 TOPIC = "Drill"
 QUEUES = 4
 TIMEOUT_MS = 3000
+"""Time limit of a request while workers are killed: one that was lost is asked again."""
+PATIENT_MS = 60_000
+"""Time limit of a request that no fault can lose."""
 AGAIN_S = 0.01
 
 
@@ -25,6 +28,7 @@ async def pull(
     topic: str = TOPIC,
     expression: str | None = None,
     count: int = 32,
+    timeout_ms: int = TIMEOUT_MS,
 ) -> tuple[list[MessageExt], int]:
     """Return up to `count` messages from a queue offset on, and the next offset. Raises the client's errors.
 
@@ -37,7 +41,7 @@ async def pull(
         "subscription": expression or "*", "subVersion": "0", "expressionType": "SQL92" if expression else "TAG",
     }  # fmt: skip
     request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-    answer = await client.invoke(address, request, timeout_ms=TIMEOUT_MS)
+    answer = await client.invoke(address, request, timeout_ms=timeout_ms)
     next_offset = int(answer.ext_fields.get("nextBeginOffset", queue_offset))
     if answer.code != 0:
         return [], next_offset if answer.code in (20, 21) else queue_offset
@@ -65,10 +69,12 @@ async def read_up_to(
             take(message)
 
 
-async def max_offset(client: RemotingClient, address: str, queue_id: int, topic: str = TOPIC) -> int:
+async def max_offset(
+    client: RemotingClient, address: str, queue_id: int, topic: str = TOPIC, timeout_ms: int = TIMEOUT_MS
+) -> int:
     """Return the offset behind the last readable message."""
     header = {"topic": topic, "queueId": str(queue_id)}
-    answer = await client.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=TIMEOUT_MS)
+    answer = await client.call(address, RequestCode.GET_MAX_OFFSET, header, timeout_ms=timeout_ms)
     return int(answer.ext_fields["offset"])
 
 

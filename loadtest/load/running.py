@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 
 _INTERPRETER = ContextVar("interpreter", default=sys.executable)
-READY_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
+READY_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 120.0
 _METRICS = re.compile(r"metrics on (http://\S+)/metrics")
 _READY = re.compile(r"ready: broker \S+ on (\S+):(\d+)(?:, name server on (\S+):(\d+))?")
 
