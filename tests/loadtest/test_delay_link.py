@@ -27,13 +27,13 @@ def tools() -> Tools:
 def ends(tools: Tools, **options: float) -> Iterator[tuple[DelayLink, socket.socket, socket.socket]]:
     """A link with both of its ends: who connected, and who was connected to."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(60)
         with (
             DelayLink(tools, int(listener.getsockname()[1]), delay_ms=options.get("delay_ms", 0.0)) as link,
-            socket.create_connection(("127.0.0.1", link.port), timeout=10) as near,
+            socket.create_connection(("127.0.0.1", link.port), timeout=60) as near,
             listener.accept()[0] as far,
         ):
-            far.settimeout(10)
+            far.settimeout(60)
             yield link, near, far
 
 
@@ -81,7 +81,7 @@ def test_a_held_direction_gives_nothing_and_the_other_flows(tools: Tools) -> Non
         near.settimeout(0.1)
         with pytest.raises(TimeoutError):
             near.recv(10)
-        near.settimeout(10)
+        near.settimeout(60)
         link.run("flow")
         assert near.recv(10) == b"late"
 
@@ -103,7 +103,7 @@ def test_a_broken_connection_is_seen_by_both(tools: Tools, command: str) -> None
 def test_refused_connections_end_at_once(tools: Tools) -> None:
     with ends(tools) as (link, _, _):
         link.run("refuse")
-        with socket.create_connection(("127.0.0.1", link.port), timeout=10) as refused:
+        with socket.create_connection(("127.0.0.1", link.port), timeout=60) as refused:
             assert refused.recv(1) == b""
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ringmq.loadtest.ceiling.server import CeilingServer, fdatasync_rate
@@ -45,7 +46,7 @@ def tools() -> Tools:
 
 def frame(tools: Tools, *options: str) -> tuple[RemotingCommand, int]:
     words = [str(tools.load), "frame", "--run-id", "BEEF", "--topic", "T", "--queues", "4", *options]
-    report = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=30).stdout)
+    report = json.loads(subprocess.run(words, capture_output=True, check=True, timeout=60).stdout)
     return decode_frame(bytes.fromhex(report["hex"])), int(report["crc_sum"])
 
 
@@ -105,7 +106,7 @@ def test_messages_of_a_batch_have_tags_by_turns(tools: Tools) -> None:
 def test_frame_is_the_one_our_codec_writes(tools: Tools) -> None:
     command, _ = frame(tools, "--size", "64", "--batch", "1")
     words = [str(tools.load), "frame", "--run-id", "BEEF", "--topic", "T", "--queues", "4", "--size", "64"]
-    text = json.loads(subprocess.run([*words, "--batch", "1"], capture_output=True, check=True, timeout=30).stdout)[
+    text = json.loads(subprocess.run([*words, "--batch", "1"], capture_output=True, check=True, timeout=60).stdout)[
         "hex"
     ]
     ours = decode_frame(encode_frame(command))
@@ -128,7 +129,7 @@ def test_frame_is_the_one_our_codec_writes(tools: Tools) -> None:
 )
 def test_percentiles_are_at_most_one_part_in_128_too_high(tools: Tools, sample: list[int]) -> None:
     text = "\n".join(map(str, sample))
-    done = subprocess.run([str(tools.load), "hist"], input=text, capture_output=True, text=True, check=True, timeout=30)
+    done = subprocess.run([str(tools.load), "hist"], input=text, capture_output=True, text=True, check=True, timeout=60)
     report = json.loads(done.stdout)["latency_us"]
     assert report["count"] == len(sample)
     assert report["max"] == pytest.approx(max(sample) / 1e3, abs=0.001)
@@ -193,29 +194,38 @@ def test_the_ceiling_keeps_the_frames(tools: Tools, tmp_path: Path) -> None:
 
 def test_pull_reads_and_counts_the_whole_body(tools: Tools) -> None:
     with CeilingServer(tools, "pull") as server:
-        report = Loader(tools, server.port).run("pull", assume=1000, connections=4, depth=4, count=32, seconds=0.2)
+        report = Loader(tools, server.port).run("pull", assume=1000, connections=4, depth=4, count=32, seconds=1)
         assert report["ok"], report
         assert report["messages"] == 32 * report["answers"] > 0
         assert report["bytes_in"] > report["messages"] * 1024
-        short = Loader(tools, server.port).run("pull", assume=1000, count=16, seconds=0.1)
+        short = Loader(tools, server.port).run("pull", assume=1000, count=16, seconds=1)
     assert not short["ok"]
     assert short["short_answers"] > 0
 
 
-def test_open_loop_keeps_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
-    report = Loader(tools, ceiling.port).run("send", connections=4, depth=64, rate=2000, seconds=0.5)
+def test_open_loop_sends_no_faster_than_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
+    report = Loader(tools, ceiling.port).run("send", connections=4, depth=64, rate=2000, messages=1000)
     assert report["ok"], report
-    assert 900 <= report["acked"] <= 1001
+    assert report["acked"] == 1000
+    assert report["window_s"] >= 0.49, "the last one is due then"
     assert report["lag_us"]["count"] > 0
+
+
+@pytest.mark.timed
+def test_open_loop_keeps_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
+    report = Loader(tools, ceiling.port).run("send", connections=4, depth=64, rate=2000, seconds=3)
+    assert report["ok"], report
+    assert 3000 <= report["acked"] <= 6001
 
 
 def test_watched_processes_are_reported(tools: Tools, ceiling: CeilingServer) -> None:
     pid = ceiling.process.pid
     gone = 2**22  # above every process id of this kernel
-    report = Loader(tools, ceiling.port).run("send", connections=8, depth=16, seconds=0.5, watch=f"{pid},{gone}")
+    report = Loader(tools, ceiling.port).run("send", connections=8, depth=16, messages=200_000, watch=f"{pid},{gone}")
+    whole = sum(psutil.Process(pid).cpu_times()[:2])
     assert set(report["watched"]) == {str(pid), str(gone)}
     used = report["watched"][str(pid)]
-    assert 0 < used["user_s"] + used["system_s"] < 1
+    assert 0 < used["user_s"] + used["system_s"] <= whole
     assert report["watched"][str(gone)] == {"user_s": 0, "system_s": 0}
 
 
@@ -266,7 +276,7 @@ def test_an_answer_that_comes_in_pieces_is_whole(tools: Tools, remark_bytes: int
 
     port, thread = answering(in_pieces)
     report = Loader(tools, port).run("send", messages=400, depth=4)
-    thread.join(10)
+    thread.join(60)
     assert (report["ok"], report["acked"], report["bad_answers"]) == (True, 400, 0), report
 
 
@@ -279,13 +289,14 @@ def test_refusals_are_counted_by_code(tools: Tools, kind: SerializeType) -> None
 
     port, thread = answering(refuse)
     report = Loader(tools, port).run("send", messages=10)
-    thread.join(10)
+    thread.join(60)
     assert not report["ok"]
     assert report["errors"] == {"2": 5}
     assert report["acked"] == 5
     assert "busy" in report["remark"]
 
 
+@pytest.mark.timed
 def test_requests_of_a_burst_are_due_together(tools: Tools) -> None:
     came: list[float] = []
 
@@ -294,10 +305,10 @@ def test_requests_of_a_burst_are_due_together(tools: Tools) -> None:
         return encode_frame(RemotingCommand.response_to(request, 0, ""))
 
     port, thread = answering(note)
-    report = Loader(tools, port).run("send", messages=250, depth=200, rate=400, burst_us=250_000)
-    thread.join(10)
+    report = Loader(tools, port).run("send", messages=250, depth=200, rate=100, burst_us=1_000_000)
+    thread.join(60)
     assert report["ok"], report
-    assert [at for at in range(1, 250) if came[at] - came[at - 1] > 0.1] == [100, 200]
+    assert [at for at in range(1, 250) if came[at] - came[at - 1] > 0.5] == [100, 200]
 
 
 @pytest.mark.parametrize("kind", [SerializeType.JSON, SerializeType.ROCKETMQ])
@@ -322,7 +333,7 @@ def test_each_half_is_committed_once_at_its_place(tools: Tools, kind: SerializeT
 
     port, thread = answering(answer)
     report = Loader(tools, port).run("transaction", messages=400, depth=8, json=kind is SerializeType.JSON)
-    thread.join(10)
+    thread.join(60)
     assert (report["ok"], report["bad_answers"]) == (True, 0), report
     assert report["acked"] == report["all_messages"] == len(ended) >= 190
     assert len({fields["msgId"] for fields in ended}) == len(ended)
@@ -361,7 +372,7 @@ def test_each_message_of_the_topic_is_sent_back_once(tools: Tools) -> None:
 def test_a_half_without_a_place_is_a_bad_answer(tools: Tools) -> None:
     port, thread = answering(lambda request: encode_frame(RemotingCommand.response_to(request, 0)))
     report = Loader(tools, port).run("transaction", messages=10)
-    thread.join(10)
+    thread.join(60)
     assert (report["ok"], report["acked"], report["bad_answers"]) == (False, 0, 10), report
 
 
@@ -375,7 +386,7 @@ def test_a_closed_connection_is_told(tools: Tools) -> None:
 
 def test_a_server_that_never_answers_ends_the_run(tools: Tools, ceiling: CeilingServer) -> None:
     # The ceiling takes the opaque from where a binary header has it, so a JSON request gets an answer nobody waits for.
-    report = Loader(tools, ceiling.port).run("send", messages=10, json=True, drain=0.3)
+    report = Loader(tools, ceiling.port).run("send", messages=10, json=True, drain=3)
     assert not report["ok"]
     assert (report["bad_answers"], report["unanswered"]) == (1, 1)
     assert "no answer" in report["trouble"]

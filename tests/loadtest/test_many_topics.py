@@ -28,7 +28,7 @@ def test_many_topics_are_filled_evenly_and_consumed_whole(tools: Tools, broker: 
     loader = Loader(tools, broker.port)
     options = {"topic": "Many", "topics": TOPICS, "queues": QUEUES}
     assert loader.run("create", **options)["ok"]
-    words = arguments_of({"port": broker.port, "connections": 2, "idle_ms": 500, **options})
+    words = arguments_of({"port": broker.port, "connections": 2, "idle_ms": 5000, **options})
     consumer = subprocess.Popen([str(tools.load), "consume", *words], stdout=subprocess.PIPE, text=True)
     sent = loader.run(
         "send",
@@ -38,13 +38,13 @@ def test_many_topics_are_filled_evenly_and_consumed_whole(tools: Tools, broker: 
         messages=3200,
         check=True,
         read_back=True,
-        settle_ms=5000,
+        settle_ms=60_000,
         **options,
     )
     assert sent["ok"], sent
     assert sent["acked"] == sent["check"]["read"] == 3200
     assert sent["check"]["keys_found"] == sent["check"]["keys_asked"] > 8
-    consumed = json.loads(consumer.communicate(timeout=30)[0])
+    consumed = json.loads(consumer.communicate(timeout=60)[0])
     assert consumed["ok"], consumed
     assert (consumed["read"], consumed["read_crc_sum"]) == (3200, sent["check"]["crc_sum"])
     each = [loader.run("verify", topic=f"Many-{number}", queues=QUEUES)["read"] for number in range(TOPICS)]
