@@ -5,6 +5,7 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Iterator
 
 from ringmq.broker.config.run_config import read_run_config
 from ringmq.ipc.segment import plane_name, segment_path
@@ -31,7 +32,8 @@ class RawSlave:
         self.heartbeats = 0
         self.wrong: str | None = None
         self.reports = True
-        self.reads = True
+        self._reads = True
+        self._rests = threading.Event()
         self._port, self._asked, self._comes_back, self._delay_s = port, offset, comes_back, delay_s
         self._closing = False
         self._socket: socket.socket | None = None
@@ -42,6 +44,17 @@ class RawSlave:
     def end(self) -> int:
         """Where its log ends."""
         return self._asked if self.start_offset is None else self.start_offset + len(self.log)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """It reads nothing meanwhile. A read that is under way has ended when this begins."""
+        self._reads = False
+        assert self._rests.wait(60), "the slave goes on reading"
+        try:
+            yield
+        finally:
+            self._rests.clear()
+            self._reads = True
 
     def reset(self) -> None:
         """The connection ends by a reset, as when its process is killed."""
@@ -54,7 +67,7 @@ class RawSlave:
         """End connection and thread."""
         self._closing = True
         self.reset()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def __enter__(self) -> "RawSlave":
         return self
@@ -65,7 +78,7 @@ class RawSlave:
     def _run(self) -> None:
         while not self._closing and self.wrong is None:
             try:
-                with socket.create_connection(("127.0.0.1", self._port), timeout=5) as self._socket:
+                with socket.create_connection(("127.0.0.1", self._port), timeout=60) as self._socket:
                     self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     self.connections += 1
                     self._follow(self._socket)
@@ -80,7 +93,8 @@ class RawSlave:
         buffer = bytearray()
         link.settimeout(0.1)
         while not self._closing:
-            if not self.reads:
+            if not self._reads:
+                self._rests.set()
                 time.sleep(0.01)  # poll
                 continue
             try:

@@ -8,7 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from ringmq.ipc.watermark import read_watermarks
@@ -28,7 +28,7 @@ SMALL: dict[str, object] = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-SYNC = {**SMALL, "brokerRole": "SYNC_MASTER", "slaveTimeout": 120_000}
+SYNC = {**SMALL, "brokerRole": "SYNC_MASTER", "slaveTimeout": 120_000, "haHousekeepingInterval": 600_000}
 NOT_ENOUGH = ResponseCode.SYSTEM_ERROR
 
 
@@ -45,13 +45,14 @@ def log_of(store: Path) -> bytes:
 
 
 @contextmanager
-def sending(client: RawClient, body: bytes) -> Iterator[list[RemotingCommand]]:
-    """One send on a thread; the list has its answer once it is there."""
+def sending(client: RawClient, body: bytes, paused: RawSlave | None = None) -> Iterator[list[RemotingCommand]]:
+    """One send on a thread; the list has its answer once it is there. A slave that is `paused` reads on afterwards."""
     answers: list[RemotingCommand] = []
     thread = threading.Thread(target=lambda: answers.append(client.send("TopicA", body)))
-    thread.start()
-    yield answers
-    thread.join(20)
+    with paused.paused() if paused else nullcontext():
+        thread.start()
+        yield answers
+    thread.join(60)
     assert answers, "the send was never answered"
 
 
@@ -82,12 +83,11 @@ def test_a_send_is_answered_when_a_slave_has_it_and_not_before(tmp_path: Path) -
         assert read_watermarks(broker.store).append_offset == 0, "it was not stored"
         with RawSlave(ha_port(broker)) as slave:
             wait_until(lambda: client.send("TopicA", b"first").code == ResponseCode.SUCCESS, "the slave counts")
-            slave.reads = False
-            time.sleep(0.25)  # span: a read that is under way ends
-            with sending(client, b"second") as answers:
-                time.sleep(0.3)  # span: long after it was appended
+            end = read_watermarks(broker.store).append_offset
+            with sending(client, b"second", slave) as answers:
+                wait_until(lambda: read_watermarks(broker.store).append_offset > end, "it is appended")
+                time.sleep(0.3)  # span: a wrong answer would be here by now
                 assert not answers
-                slave.reads = True
             assert answers[0].code == ResponseCode.SUCCESS
             assert slave.reported > offset_of(answers[0])
             assert broker.stop() == 0
@@ -141,7 +141,7 @@ def test_acknowledged_is_replicated_while_ha_is_killed_under_load(tmp_path: Path
         wait_until(lambda: codes.count(ResponseCode.SUCCESS) >= settled, "sends are answered after the last death")
         done.set()
         for thread in producers:
-            thread.join(20)
+            thread.join(60)
         wait_until(lambda: slave.end == read_watermarks(broker.store).append_offset, "the slave has everything")
         assert not early, f"{len(early)} of {len(codes)} sends were answered before the slave had them"
         assert slave.connections >= 5
