@@ -14,14 +14,14 @@ from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = [
     pytest.mark.drill,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(bool(missing_for_small_disk()), reason=missing_for_small_disk() or "can be made"),
 ]
 SETTINGS = {
     **SMALL_STORE,
     "messageIndexEnable": False,
     "cleanResourceInterval": 86_400_000,
-    "messageDelayLevel": "4s",
+    "messageDelayLevel": "10s",  # the disk is filled before,
 }
 COUNT, LARGE = 50, 60_000
 WAITS, GOES_ON = " delay waits: write refuses its records", " delay publishes again after"

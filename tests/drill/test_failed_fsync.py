@@ -110,8 +110,8 @@ def test_a_failed_fsync_of_a_queue_outlives_dispatch_and_the_stop(tmp_path: Path
         switch.fail_queues()
         bodies.append(b"its unit is not on disk")
         assert send(client, bodies[-1]).code == 0
-        wait_until((store / "ringmq.failed").exists, "dispatch has left word of it")
-        assert (store / "ringmq.failed").read_text().startswith(told)
+        marker = store / "ringmq.failed"
+        wait_until(lambda: marker.exists() and marker.read_text().startswith(told), "dispatch has left word of it")
         switch.heal()
         assert is_refused(send(client, b"later"), REFUSED_BY_QUEUES)
         os.kill(broker.worker_pids()["dispatch"], 9)

@@ -19,7 +19,7 @@ from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_dispatched, wait_until
 
-pytestmark = [pytest.mark.drill, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 SETTINGS = {
     **SMALL_STORE,
     "messageIndexEnable": False,
@@ -29,6 +29,8 @@ SETTINGS = {
 UNITS_PER_FILE = units_per_file(4096)
 LESS_THAN_A_WHEEL = 20 << 20
 SMALL, LARGE = 1, 60_000
+LATER_MS = 12_000
+"""A message must reach the wheel, and the disk its fault, before the message's time."""
 NO_WHEEL = "wheel and TimerLog cannot be opened"
 NO_TIMER_LOG = "waits: no room for TimerLog"
 NO_COMMIT_LOG = "waits: write refuses its records"
@@ -83,7 +85,7 @@ def test_wheel_and_delivery_wait_for_room(tmp_path: Path) -> None:
         sends.check_all_come(broker)
 
         pid = broker.worker_pids()["timer"]
-        sends.send([3000] * 30, LARGE)
+        sends.send([LATER_MS] * 30, LARGE)
         wait_dispatched(broker.store)
         ballast = fill(disk)
         wait_until(lambda: NO_COMMIT_LOG in broker.log_tail(1 << 20), "there is no room for copies")
@@ -96,7 +98,7 @@ def test_wheel_and_delivery_wait_for_room(tmp_path: Path) -> None:
 
 def test_a_full_timer_log_waits_and_files_with_failed_syncs_or_reads_are_rebuilt(tmp_path: Path) -> None:
     library, faulty, store = tmp_path / "preloaded_disk.so", tmp_path / "faulty", tmp_path / "store"
-    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, DISK, "-ldl"], check=True, timeout=60)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, DISK, "-ldl"], check=True, timeout=120)
     environment = {"LD_PRELOAD": str(library), "FAULTY_FILES": str(faulty)}
     with RunningBroker(store, SETTINGS, environment=environment) as broker, RawClient(broker.address) as client:
         make_topic(broker.address, "T", 1)
@@ -112,15 +114,15 @@ def test_a_full_timer_log_waits_and_files_with_failed_syncs_or_reads_are_rebuilt
         sends.send([50 + 40 * number for number in range(20)])
         wait_until(lambda: (store / "config" / "timercheck").exists(), "the progress is saved")
         pid = broker.worker_pids()["timer"]
-        meets("room timerlog", NO_TIMER_LOG, [20 + 20 * number for number in range(100)])
+        meets("room timerlog", NO_TIMER_LOG, [LATER_MS // 3 + 20 * number for number in range(100)])
         sends.check_all_come(broker)
         assert broker.worker_pids()["timer"] == pid, "it did not die of it"
         with (store / "timerwheel").open("rb") as wheel:
             for name in ("timerwheel", "timerlog/0"):
-                meets(f"sync {name}", FAILED, [2500])
+                meets(f"sync {name}", FAILED, [LATER_MS // 3])
             sends.check_all_come(broker)
             wait_until(lambda: os.fstat(wheel.fileno()).st_nlink == 0, "no file is used again whose sync has failed")
-        sends.send([3000] * 3 * UNITS_PER_FILE)
+        sends.send([LATER_MS] * 3 * UNITS_PER_FILE)
         wait_until(lambda: runtime_info(broker.port)["timerOffsetBehind"] == "0", "all are in the wheel")
         for path in sorted((store / "timerlog").iterdir())[:-1]:
             os.truncate(path, 0)  # an access is SIGBUS then, as after an I/O error
