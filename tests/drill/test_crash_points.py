@@ -27,11 +27,11 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag
 from tests.ha.raw_slave import RawSlave, ha_port
 from tests.native.test_crash_points import crash_build
+from tests.waiting import until
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
 SOURCES = Path(__file__).resolve().parents[2] / "native" / "src"
 NAME_BYTES = 64
-HIT_TIMEOUT_S = 60.0
 ROLES = (
     lib.RMQ_ROLE_CONTROL, lib.RMQ_ROLE_WRITE, lib.RMQ_ROLE_FLUSH, lib.RMQ_ROLE_DISPATCH, lib.RMQ_ROLE_READ,
     lib.RMQ_ROLE_DELAY, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_TRANSACTIONS, lib.RMQ_ROLE_TIMER,
@@ -102,10 +102,8 @@ class CrashDrill(Drill):
             if name in AT_START:
                 self.broker.signal_worker(AT_START[name], signal.SIGKILL)
             try:
-                async with asyncio.timeout(HIT_TIMEOUT_S):
-                    while self._file.read_bytes()[:1] != b"\0":
-                        await asyncio.sleep(0.005)  # poll
-            except TimeoutError:
+                await until(lambda: self._file.read_bytes()[:1] == b"\0", f"{name} is hit")
+            except AssertionError:
                 self.missed.append(name)
                 file.seek(0)
                 file.write(b"\0")
@@ -121,9 +119,10 @@ class CrashDrill(Drill):
         """The next point is armed only then: five deaths while starting would rightly end the broker. A dead worker's
         state says that it serves until the supervisor sees that it is dead, and starts another."""
         plane = Plane.open(plane_name(self.broker.store))
-        async with asyncio.timeout(HIT_TIMEOUT_S):
-            while self._starts() == starts or any(plane.role(role).state != STATE_SERVING for role in ROLES):
-                await asyncio.sleep(0.005)  # poll
+        await until(
+            lambda: self._starts() > starts and all(plane.role(role).state == STATE_SERVING for role in ROLES),
+            "the replacement serves, and all others",
+        )
 
     async def _batches(self, producer: Producer) -> None:
         while self.running:

@@ -133,14 +133,14 @@ def through_the_sdk(scene: Scene, topic: str) -> list[bytes]:
     ) as consumer:
         found: list[bytes] = []
         shown = len(pulled(scene, topic))
-        while messages := consumer.poll(timeout_ms=15_000 if len(found) < shown else 700):
+        while messages := consumer.poll(timeout_ms=60_000 if len(found) < shown else 700):
             found += [bytes(message.body) for message in messages]
         return found
 
 
 def command(scene: Scene, *arguments: str) -> str:
     line = [sys.executable, "-m", "ringmq.cli.main", "store", *arguments, "-o", "json", str(scene.broker.store)]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -16,7 +16,7 @@ from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = [
     pytest.mark.drill,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(bool(missing_for_small_disk()), reason=missing_for_small_disk() or "can be made"),
 ]
 SETTINGS = {**SMALL_STORE, "messageIndexEnable": False, "cleanResourceInterval": 86_400_000}

@@ -7,7 +7,7 @@ import pytest
 from ringmq.loadtest.siege.figures import Goals
 from ringmq.loadtest.siege.siege import SiegeOptions, run_siege
 
-pytestmark = [pytest.mark.drill, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 ROWS = [
     ("half-frames", "churn"),
     ("announced-sizes",),
@@ -17,7 +17,7 @@ ROWS = [
     ("false-master",),
 ]
 SETTINGS: dict[str, object] = {"mappedFileSizeCommitLog": 64 << 20, "mappedFileSizeConsumeQueue": 6000}
-SHARED_MACHINE = Goals(silence_ms=8000, p99_ms=8000, normal_after_ms=8000)  # other tests run beside this one
+SHARED_MACHINE = Goals(silence_ms=20_000, p99_ms=20_000, normal_after_ms=20_000)  # other tests run beside this one
 
 
 def test_short_attacks_stop_nobody(tmp_path: Path) -> None:

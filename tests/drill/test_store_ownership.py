@@ -20,7 +20,7 @@ from tests.descriptors import descriptors_of
 from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient
 
-pytestmark = [pytest.mark.drill, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 SYS_PIDFD_GETFD = 438
 SETTINGS = SMALL_STORE
 # What java.nio's FileChannel.tryLock does in a stock broker: a POSIX lock on one byte.
@@ -52,7 +52,7 @@ def copy_of_lock(pid: int, store: Path) -> int:
 def posix_lock_errno(store: Path) -> int:
     """0 when another process gets the POSIX lock, else why not."""
     command = [sys.executable, "-c", POSIX_LOCK, str(store / "lock")]
-    return subprocess.run(command, timeout=30, check=False).returncode
+    return subprocess.run(command, timeout=120, check=False).returncode
 
 
 def refusal_of_a_second_broker(store: Path) -> str:

@@ -12,7 +12,7 @@ from tests.drill.settings import SMALL_STORE
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.drill, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 DELETE_TOPIC, MAX_OFFSET = 215, 30
 SETTINGS = SMALL_STORE
 
