@@ -25,14 +25,14 @@ FILE_BYTES = {**SMALL, "mappedFileSizeCommitLog": 1 << 30}
 
 def connection_ends(broker: RunningBroker, data: bytes) -> None:
     """Send it to the replication port; the connection is closed by the broker."""
-    with socket.create_connection(("127.0.0.1", ha_port(broker)), timeout=10) as link:
+    with socket.create_connection(("127.0.0.1", ha_port(broker)), timeout=60) as link:
         link.sendall(data)
         assert link.recv(1) == b""
 
 
 def refused(broker: RunningBroker, reason: str) -> float:
     """Of the metric ringmq_ha_refused_total."""
-    with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=10) as page:
+    with urllib.request.urlopen(f"{broker.metrics_url}/metrics", timeout=60) as page:
         lines = page.read().decode().splitlines()
     start = "ringmq_ha_refused_total{"
     return next(float(line.split()[-1]) for line in lines if line.startswith(start) and f'reason="{reason}"' in line)

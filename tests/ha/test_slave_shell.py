@@ -47,7 +47,7 @@ class Slave:
         settings = self.plane.header.settings
         settings.segment_bytes, settings.populate_window_bytes = FILE_BYTES, 65_536
         settings.broker_role = lib.RMQ_BROKER_SLAVE
-        settings.ha_heartbeat_ms, settings.ha_housekeeping_ms = 5000, 20_000
+        settings.ha_heartbeat_ms, settings.ha_housekeeping_ms = 5000, 120_000
         folder = os.fsencode(root / "commitlog")
         settings.commit_log_path = folder
         lib.rmq_folder_make(folder)
@@ -86,7 +86,7 @@ class Slave:
 
     def ended(self) -> int | None:
         """Wait for the worker's end; its exit status."""
-        self._thread.join(20)
+        self._thread.join(60)
         return self.status
 
     def __enter__(self) -> "Slave":
@@ -97,7 +97,7 @@ class Slave:
     ) -> None:
         self.marks.stop_requested = lib.RMQ_STOP_WRITE
         self.plane.wake(lib.RMQ_ROLE_HA)
-        self._thread.join(20)
+        self._thread.join(60)
         self.shell.close()
         lib.rmq_receiver_close(self.receiver)
         remove_segments(self.plane.name)
