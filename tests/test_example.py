@@ -1,6 +1,7 @@
 """The example that `make run` shows: it counts right, it notices a difference, and it runs."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -38,10 +39,10 @@ def test_a_line_without_a_time_is_refused() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_pipeline_runs(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLE), "--limit", "500", "--store", str(tmp_path / "store")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all three counts agree" in done.stdout
     assert "Traceback" not in done.stderr and "log level" not in done.stderr
@@ -68,9 +69,9 @@ def test_a_long_step_is_shown_again_with_its_progress(capsys: pytest.CaptureFixt
         return text
 
     with progress("counting", how_far, interval_s=0.01):
-        assert shown.wait(20)
+        assert shown.wait(60)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == ["counting", "    0 s  counting", "    0 s  7 of 9"]
+    assert [re.sub(r"^ *\d+ s  ", "n s  ", line) for line in lines[:3]] == ["counting", "n s  counting", "n s  7 of 9"]
 
 
 def test_a_command_shows_its_last_line_while_it_runs(tmp_path: Path) -> None:
@@ -79,10 +80,10 @@ def test_a_command_shows_its_last_line_while_it_runs(tmp_path: Path) -> None:
     script = f'echo first; echo second; until [ -e "{seen}" ]; do sleep 0.1; done; echo third'
     with subprocess.Popen([ROOT / ".ci/progress", "sh", "-c", script], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        line = running.stdout.readline()
+        line = next(line for line in running.stdout if "second" in line)
         seen.touch()
         rest = running.stdout.read()
-    assert line.split() == ["3", "s", "second"]
+    assert re.fullmatch(r"\d+ s second", " ".join(line.split()))
     assert "third" not in rest
     assert running.returncode == 0
 
@@ -105,7 +106,7 @@ def test_the_commands_that_make_run_prints_at_its_end_work(tmp_path: Path) -> No
             ready = next(match for line in broker.stdout if (match := READY.search(line)))
             environment = {**os.environ, "RINGMQ_NAMESRV": ready[1]}
             done = subprocess.run(
-                send_and_read, shell=True, env=environment, capture_output=True, text=True, timeout=60
+                send_and_read, shell=True, env=environment, capture_output=True, text=True, timeout=180
             )
         finally:
             broker.terminate()

@@ -20,7 +20,7 @@ def output_of(example: str, *arguments: str, **environment: str) -> str:
     """What the example prints; AssertionError with all of it when it fails."""
     command = [sys.executable, str(EXAMPLES / example), *arguments]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=280, check=False, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=580, check=False, env={**os.environ, **environment}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -33,7 +33,7 @@ def test_the_job_itself_names_no_product() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_ported_kafka_job_counts_the_words() -> None:
     printed = output_of("kafka_job_ported.py", "--limit", "3000")
     lines = [*pipeline.read_lines(pipeline.DATA, 3000), b"warm-up"]
@@ -52,7 +52,7 @@ def test_the_alerts_of_the_file_are_known() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_alerts_reach_a_plain_consumer_once(tmp_path: Path) -> None:
     printed = output_of("error_alerts.py", "--limit", "2000", "--status", "4xx", "--store", str(tmp_path / "store"))
     expected = error_alerts.alerts_of(pipeline.read_lines(pipeline.DATA, 2000), "4xx").total()
@@ -62,7 +62,7 @@ def test_alerts_reach_a_plain_consumer_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_notebook_runs_and_leaves_its_plots(tmp_path: Path) -> None:
     printed = output_of("access_log_notebook.py", PLOTS=str(tmp_path))
     assert "10,000 requests of 1,753 clients" in printed
