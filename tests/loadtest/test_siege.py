@@ -1,5 +1,6 @@
 """The siege's arithmetic, its table of attacks, and its engine of scripted connections."""
 
+import itertools
 import random
 import socket
 import threading
@@ -22,8 +23,12 @@ from ringmq.loadtest.siege.figures import (
 from ringmq.loadtest.siege.main import rows_of
 from ringmq.loadtest.siege.report import closing, tables
 from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport
-from ringmq.loadtest.siege.swarm import ANSWER, HOLD, RESET, Link, Swarm, Take, Wave
+from ringmq.loadtest.siege.swarm import ANSWER, HOLD, RESET, Link, Swarm, Take, Tally, Wave
+from ringmq.loadtest.stock import free_port
+from tests.waiting import TIMEOUT_S
 
+MORE = 30
+"""Turns after a condition. Something that must not happen would happen in one of the first."""
 TARGET = Target(
     port=1, vip_port=2, ha_port=3, name_server_port=4, http_port=5, master_port=6, lying_port=7,
     cluster="c", broker_name="b", log_file_bytes=1 << 20,
@@ -148,10 +153,13 @@ def echo(request: pytest.FixtureRequest) -> int:
     return int(listener.getsockname()[1])
 
 
-def run_script(port: int, script: Callable[..., object], **wave: object) -> Swarm:
+def run_script(
+    port: int, script: Callable[..., object], is_done: Callable[[Tally], object], turns: int = 0, **wave: object
+) -> Tally:
+    """Run until `is_done`, and some turns more, in which nothing further shall happen. Returns the counts."""
     swarm = Swarm([Wave(script, port=port, **wave)])  # type: ignore[arg-type]
-    swarm.run(0.5)
-    return swarm
+    left = itertools.count(turns, -1)
+    return swarm.run(TIMEOUT_S, lambda: bool(is_done(swarm.tally)) and next(left) <= 0)
 
 
 def test_answers_are_waited_for_and_counted(echo: int) -> None:
@@ -164,7 +172,7 @@ def test_answers_are_waited_for_and_counted(echo: int) -> None:
             seen.append(link.last)
         yield HOLD
 
-    tally = run_script(echo, script, connections=1, again=False).tally
+    tally = run_script(echo, script, lambda tally: len(seen) == 3, connections=1, again=False)
     assert seen == [b'{"code":0}', b'{"code":1}', b'{"code":2}']
     assert (tally.opened, tally.closed_by_peer, tally.answers["2"], tally.sent_bytes) == (1, 0, 1, 30)
 
@@ -174,46 +182,56 @@ def test_ended_connections_are_made_anew(echo: int) -> None:
         yield b"x"
         yield RESET
 
-    assert run_script(echo, script, connections=4).tally.opened > 8
-    assert run_script(echo, script, connections=4, again=False).tally.opened == 4
+    assert run_script(echo, script, lambda tally: tally.opened > 8, connections=4).opened > 8
+    assert run_script(echo, script, lambda tally: tally.opened >= 4, MORE, connections=4, again=False).opened == 4
 
 
 def test_who_does_not_drain_reads_what_the_script_takes(echo: int) -> None:
     def script(link: Link):  # type: ignore[no-untyped-def]
         yield bytes(20_000)
-        yield 0.1
+        while not has_bytes(link.sock, 5000):
+            yield 0.01
         yield Take(5000)
         yield HOLD
 
-    assert run_script(echo, script, connections=1, again=False, reads=False).tally.received_bytes == 5000
+    def is_done(tally: Tally) -> bool:
+        return tally.received_bytes >= 5000
+
+    tally = run_script(echo, script, is_done, MORE, connections=1, again=False, reads=False)
+    assert tally.received_bytes == 5000
+
+
+def has_bytes(sock: socket.socket, count: int) -> bool:
+    try:
+        return len(sock.recv(count, socket.MSG_PEEK)) == count
+    except BlockingIOError:
+        return False
 
 
 def test_a_closed_port_is_counted() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
-
     def script(link: Link):  # type: ignore[no-untyped-def]
         yield b"x"
 
-    assert run_script(port, script, connections=1).tally.not_opened["ECONNREFUSED"] > 0
+    tally = run_script(free_port(), script, lambda tally: tally.not_opened["ECONNREFUSED"], connections=1)
+    assert tally.not_opened["ECONNREFUSED"] > 0
 
 
 def test_a_listening_wave_takes_connections() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
+    port = free_port()
 
     def server(link: Link):  # type: ignore[no-untyped-def]
-        yield ANSWER
+        while not link.last:  # it may be there already
+            yield ANSWER
         yield b"back:" + link.last
 
     heard = []
 
     def client(link: Link):  # type: ignore[no-untyped-def]
-        yield 0.05
         yield b"hello"
         yield ANSWER
         heard.append(link.last)
         yield HOLD
 
-    Swarm([Wave(server, 0, listen_port=port), Wave(client, 1, port=port, again=False)]).run(0.5)
+    swarm = Swarm([Wave(server, 0, listen_port=port), Wave(client, 1, port=port, again=False)])
+    swarm.run(TIMEOUT_S, lambda: bool(heard))
     assert heard == [b"back:hello"]
