@@ -15,9 +15,9 @@ from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from ringmq.spark_bridge.stream_core import Limits, StreamOffset
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.conformance.servers import RingmqProcess, settings_args
-from tests.waiting import wait_until
+from tests.waiting import until, wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 class Brokers:
@@ -57,9 +57,12 @@ async def send(namesrv: str, bodies: set[bytes]) -> None:
 async def create_everywhere(namesrv: str) -> None:
     async with open_admin(namesrv) as admin:
         await admin.create_topic(TopicConfig("Moving", 4, 4), await admin.masters())
-        async with asyncio.timeout(20):
-            while (route := await admin.route("Moving")) is None or len(route.broker_datas) < 2:
-                await asyncio.sleep(0.05)  # poll
+
+        async def is_on_both() -> bool:
+            route = await admin.route("Moving")
+            return route is not None and len(route.broker_datas) == 2
+
+        await until(is_on_both, "both brokers have the topic")
 
 
 class TcpStream:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.client import Message, Producer
+from ringmq.spark_bridge import tcp_reader
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
@@ -15,7 +16,7 @@ from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance import servers
 from tests.waiting import wait_dispatched
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 COUNT, BATCH = 24_000, 100
 COLUMNS = ("partition", "offset", "value")
@@ -37,7 +38,11 @@ async def fill(namesrv: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["kill", "stop"])
-def test_a_read_goes_on_after_a_restart(server: servers.RingmqServer, way: str) -> None:
+def test_a_read_goes_on_after_a_restart(
+    server: servers.RingmqServer, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("TRIES_MAX", "TRIES_FOR_OFFSET_MAX"):  # a start may take longer on a busy machine
+        monkeypatch.setattr(tcp_reader, limit, 1000)
     asyncio.run(fill(server.namesrv))
     wait_dispatched(server.store)
     options = parse_options({"bootstrap": server.namesrv, "transport": "tcp", "subscribe": "Restart"})
