@@ -86,7 +86,7 @@ class QueryProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.send_signal(signal.SIGKILL)
         self.process.wait()
-        psutil.wait_procs(everyone, timeout=10)
+        psutil.wait_procs(everyone, timeout=60)
         self._log.close()
 
     def kill_a_worker(self, rng: random.Random) -> bool:

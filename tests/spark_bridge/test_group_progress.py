@@ -18,7 +18,7 @@ from ringmq.spark_bridge.slices import QueueKey
 from tests.conformance import servers
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 QUEUES = [QueueKey("Watched", servers.BROKER_NAME, number) for number in range(4)]
 

@@ -17,7 +17,7 @@ from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance import servers
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
 
 FILE_BYTES = 1 << 20
 EVERY_HOUR = ";".join(f"{hour:02d}" for hour in range(24))

@@ -19,7 +19,7 @@ from ringmq.store.message_store import MessageStore
 from tests.conformance import servers
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture

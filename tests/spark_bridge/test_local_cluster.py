@@ -19,7 +19,7 @@ from tests.conformance import servers
 from tests.spark_bridge.golden_broker import start_on_golden
 
 pyspark = pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_two_executors(server: servers.Server, tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=360,
+        timeout=580,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]

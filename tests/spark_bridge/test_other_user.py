@@ -20,7 +20,7 @@ from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
 from tests.conformance import servers
 
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user"),
 ]
 

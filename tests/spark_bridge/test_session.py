@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyspark.sql")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 JOB = Path(__file__).with_name("session_job.py")
 
 
 @pytest.fixture(scope="module")
 def job(golden_store: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(JOB), str(golden_store)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
 

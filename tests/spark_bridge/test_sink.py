@@ -158,7 +158,7 @@ def kill_job(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
     process.wait()
-    psutil.wait_procs(family[1:], timeout=10)
+    psutil.wait_procs(family[1:], timeout=60)
 
 
 def run_job(mode: str, broker: RunningBroker, topic: str, folder: Path) -> None:

@@ -44,7 +44,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MadeStore:
 @pytest.mark.parametrize("window_bytes", [4 << 20, 256 << 20])
 def test_little_address_space(store: MadeStore, window_bytes: int) -> None:
     arguments = [str(store.root), str(store.end), str(RECORDS), str(window_bytes), str(24 << 20)]
-    done = subprocess.run([sys.executable, "-c", TASK, *arguments], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", TASK, *arguments], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
         rows, anonymous_bytes = map(int, line.split())

@@ -30,7 +30,7 @@ from tests.conformance import servers
 from tests.raw_client import RawClient
 from tests.spark_bridge.golden_broker import start_on_golden
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 OF_THE_RECORD = tuple(name for name in COLUMNS if name != "broker")
 SHM, TCP = ReadSettings(transport="shm"), ReadSettings(transport="tcp")
@@ -212,7 +212,7 @@ def test_a_host_without_the_c_core_pulls(ringmq: servers.Server) -> None:
     part = plan(bootstrap=ringmq.namesrv, subscribePattern="Gold.*", minPartitions="3")[1]
     task = pickle.dumps((part, OF_THE_RECORD)).hex()
     command = [sys.executable, "-c", WITHOUT_CORE, task]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=170, check=False)
     assert done.returncode == 0, done.stderr
     expected = [str(sorted(row.items())) for batch in read_slice(part, OF_THE_RECORD, TCP) for row in batch.to_pylist()]
     assert json.loads(done.stdout) == sorted(expected)

@@ -27,7 +27,7 @@ os.close(reading)
 
 
 def run(task: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", HEAD + task], capture_output=True, text=True, timeout=100)
+    return subprocess.run([sys.executable, "-c", HEAD + task], capture_output=True, text=True, timeout=200)
 
 
 def test_a_pipe_that_breaks_while_spark_has_a_batch_ends_the_process_without_a_word() -> None:
@@ -105,7 +105,7 @@ def one_lookup_and_no_more(*, then: bytes) -> str:
                 assert number(answers) == -4  # end of stream: Spark keeps the worker
                 spark.sendall(then)
         wait_until(lambda: not Path(f"/proc/{worker}").exists(), "the worker has ended")
-        return daemon.communicate(timeout=20)[1].decode()  # which closes its input: it ends
+        return daemon.communicate(timeout=60)[1].decode()  # which closes its input: it ends
     finally:
         daemon.kill()
         shutil.rmtree(sockets)
