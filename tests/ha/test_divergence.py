@@ -142,9 +142,7 @@ def test_an_operator_adopts_the_slaves_tail(tmp_path: Path, slave_end: int) -> N
         pid = master.process.pid
         change_live(master, "ringmqSlowRequestMs=777")
         decide(master, "adopt")
-        wait_until(
-            lambda: marks(master).live and marks(master).append_offset == slave_end, "the tail is taken over", 30
-        )
+        wait_until(lambda: marks(master).live and marks(master).append_offset == slave_end, "the tail is taken over")
         wait_until(lambda: takes_sends(master), "writes go on")
         assert master.process.pid == pid and master.process.poll() is None
         assert bodies(master)[: len(SENT)] == SENT
@@ -158,9 +156,7 @@ def test_an_operator_gives_the_slaves_tail_up(tmp_path: Path, slave_end: int) ->
     with held_pair(tmp_path, slave_end) as (master, slave):
         decide(master, "salvage")
         wait_until(lambda: takes_sends(master), "writes go on")
-        wait_until(
-            lambda: marks(slave).live and marks(slave).append_offset == marks(master).append_offset, "it is cut", 30
-        )
+        wait_until(lambda: marks(slave).live and marks(slave).append_offset == marks(master).append_offset, "it is cut")
         end = wait_for_slave(master, slave)
         assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
         assert bodies(master)[:-1] == SENT[: len(bodies(master)) - 1]

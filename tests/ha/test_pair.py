@@ -20,7 +20,8 @@ STORE = {
     "maxHashSlotNum": 100,
     "maxIndexNum": 400,
 }
-MASTER = {**STORE, "brokerRole": "SYNC_MASTER"}
+MASTER = {**STORE, "brokerRole": "SYNC_MASTER", "slaveTimeout": 20_000}
+"""The time-out is below that of a client, and far beyond a pause of a busy machine."""
 SLAVE = {**STORE, "brokerRole": "SLAVE", "brokerId": 1, "slaveReadEnable": True}
 NAMED = {"haAllowedNetworks": "127.0.0.0/8"}
 
@@ -94,7 +95,7 @@ def test_a_wrong_list_of_the_slave_lets_it_follow_and_says_so(tmp_path: Path) ->
         with running_slave(tmp_path, master, wrong) as slave, RawClient(master.address) as client:
             wait_until(lambda: client.send("Pair", b"first").code == 0, "the slave is in sync")
             line = "haAllowedNetworks does not name master 127.0.0.1: this slave follows it"
-            assert line in slave.log_path.read_text()
+            wait_until(lambda: line in slave.log_path.read_text(), "the slave says it")
             end = wait_for_slave(master, slave)
             assert log_bytes(slave.store, 0, end) == log_bytes(master.store, 0, end)
         assert master.stop() == 0

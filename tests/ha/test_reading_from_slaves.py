@@ -43,8 +43,12 @@ class Group:
         self.names = RingmqProcess(home / "names", "namesrv", "--port", str(port))
         self.namesrv = f"127.0.0.1:{port}"
         self.master_port = free_broker_port()
-        self.start_master()
-        self.slave = RunningBroker(home / "slave" / "store", SLAVE, namesrv=self.namesrv)
+        try:
+            self.start_master()
+            self.slave = RunningBroker(home / "slave" / "store", SLAVE, namesrv=self.namesrv)
+        except BaseException:
+            self.close()
+            raise
 
     def start_master(self) -> None:
         self.master = RunningBroker(self.home / "master" / "store", SMALL, namesrv=self.namesrv, port=self.master_port)
@@ -81,8 +85,9 @@ class Group:
         return master is not None and not master.is_registered
 
     def close(self) -> None:
-        self.slave.kill_all()
-        self.master.kill_all()
+        for broker in (getattr(self, "slave", None), getattr(self, "master", None)):
+            if broker is not None:
+                broker.close()
         self.names.kill()
 
 
@@ -132,7 +137,7 @@ async def test_a_consumer_goes_on_at_the_slave_and_returns_to_the_master(group: 
         await take(consumer, received, 200)
         await asyncio.to_thread(wait_until, group.has_no_master, "the slave knows that its master is gone")
         await consumer.commit()
-        assert group.committed(group.slave, name, topic) == 200
+        await asyncio.to_thread(wait_until, lambda: group.committed(group.slave, name, topic) == 200, "committed there")
         group.start_master()
         await send(group, topic, 200, 100)
         await take(consumer, received, 300)
@@ -157,7 +162,7 @@ async def test_what_was_committed_to_the_slave_is_known_to_the_master_when_it_is
         )
         group.master.kill_all()
         await take(consumer, received, 80)
-    assert group.committed(group.slave, name, topic) == 80
+    await asyncio.to_thread(wait_until, lambda: group.committed(group.slave, name, topic) == 80, "committed there")
     group.start_master()
     await asyncio.to_thread(wait_until, lambda: group.committed(group.master, name, topic) == 80, "handed over")
     late: list[MessageExt] = []

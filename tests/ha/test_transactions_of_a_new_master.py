@@ -11,7 +11,7 @@ from tests.raw_client import RawClient
 from tests.staging import make_topic
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 COUNT = 40
 TRANSACTIONS = {"transactionTimeOut": 3_600_000, "transactionCheckInterval": 200, "transactionCheckMax": 60_000}
 OLD_MS = 7_200_000
