@@ -120,19 +120,19 @@ class Machine:
         assert self._nspawn.poll() is None, (self._folder / "console").read_text(errors="replace")
         for child in psutil.Process(self._nspawn.pid).children():
             self._leader = child.pid
-            state = self._inside("systemctl", "is-system-running", timeout_s=10).stdout.strip()
+            state = self._inside("systemctl", "is-system-running").stdout.strip()
             return state in ("running", "degraded")
         return False
 
     def _tear_down(self) -> None:
         if self._nspawn is not None and self._nspawn.poll() is None:
             if self._leader:
-                self._inside("systemctl", "poweroff", timeout_s=10)
+                self._inside("systemctl", "poweroff")
             try:
-                self._nspawn.wait(30)
+                self._nspawn.wait(60)
             except subprocess.TimeoutExpired:
                 self._nspawn.kill()
-                self._nspawn.wait(10)
+                self._nspawn.wait(60)
         for mounted in (self.root, self._folder):
             subprocess.run(["umount", "-l", mounted], check=False)
         shutil.rmtree(self.disk, ignore_errors=True)
