@@ -12,7 +12,7 @@ from ringmq.loadtest.bench.rows import RATE, Context
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.load.tools import build_tools
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture

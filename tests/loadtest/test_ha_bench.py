@@ -29,7 +29,7 @@ def context(tmp_path: Path) -> Context:
         messages_max=20_000,
         stall_s=1.0,
         stock_warmup_s=0.4,
-        settle_ms=30_000,
+        settle_ms=60_000,
     )
 
 
@@ -85,7 +85,7 @@ def test_a_slave_is_shown_the_link_for_the_masters_ha_port() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         NameServerProxy(int(listener.getsockname()[1]), 12345, 54321) as proxy,
-        socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as slave,
+        socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as slave,
         listener.accept()[0] as name_server,
     ):
         slave.sendall(frame)

@@ -10,7 +10,7 @@ from ringmq.loadtest.drills.drill import Drill
 from ringmq.loadtest.load.running import RunningBroker
 from tests.conformance.servers import SMALL_FILES, RingmqServer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)
 
 
 def segments(store: Path) -> list[Path]:

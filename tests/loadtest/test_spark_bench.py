@@ -118,10 +118,10 @@ def test_a_cpu_load_uses_its_share_and_no_more() -> None:
 
 @pytest.mark.spark
 @pytest.mark.stock
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_a_whole_small_run(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "ringmq.loadtest.spark", "--quick", "--rows", ",".join(ONE_OF_EACH)]
-    done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=380, check=False)
+    done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=580, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     report: dict[str, Any] = json.loads((tmp_path / "bench.json").read_text())
     assert {row["name"]: row["counted"] for row in report["rows"]} == dict.fromkeys(ONE_OF_EACH, 1), done.stderr
