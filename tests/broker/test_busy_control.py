@@ -105,7 +105,7 @@ class Attackers:
             assert not thread.is_alive()
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1.5)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_small_requests_are_answered_while_control_is_kept_busy(broker: RunningBroker, attack: Attack) -> None:

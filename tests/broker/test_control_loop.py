@@ -367,7 +367,7 @@ def test_a_clean_stop_answers_and_saves(harness: Harness) -> None:
     assert "0:6" in (harness.root / "config" / "consumerOffset.json").read_text()
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_parking_ends_at_the_bell_and_at_the_next_tick(harness: Harness) -> None:
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
     harness.plane.set_event_fds({lib.RMQ_ROLE_CONTROL: descriptor})

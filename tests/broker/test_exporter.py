@@ -347,7 +347,7 @@ def test_store_times_are_read_once_and_in_turn_within_a_budget() -> None:
     assert asked[3:] == [(4, 9), (0, 9)]
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1, memory_mb=1000)
 def test_a_hundred_thousand_series_are_made_in_time(tmp_path: Path) -> None:
     """Processor time of this process: the machine of a test has other work, too. The first scrape names the series."""
     capacity = Capacity(4096, 8192, 1024, 1024, 65_536)

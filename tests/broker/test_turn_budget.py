@@ -20,7 +20,7 @@ from tests.broker.control_kit import Harness, made_harness, now
 from tests.broker.fakes import peer
 from tests.broker.test_busy_control import ATTACKS, Attack
 
-pytestmark = pytest.mark.timed
+pytestmark = pytest.mark.timed(cpus=1.5)
 ENTRIES = 16_000
 """Topics and groups of a large table; a place for each queue would make the fixture slow."""
 REQUEST_MS = 20

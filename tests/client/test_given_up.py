@@ -67,7 +67,7 @@ async def main(namesrv):
 
     def handle(message):
         loop.call_soon_threadsafe(begun.set)
-        time.sleep(600)  # span
+        time.sleep(600)  # span: the drain ends before
 
     consumer = Consumer("T", namesrv, "g", consume_from=ConsumeFrom.FIRST, drain_timeout_ms=50)
     async with consumer:

@@ -128,14 +128,14 @@ class CrashDrill(Drill):
         while self.running:
             with contextlib.suppress(RingmqError, OSError):
                 await producer.send_batch([Message("DrillBatch", b"%d" % number) for number in range(5)])
-            await asyncio.sleep(0.002)  # poll
+            await asyncio.sleep(0.002)  # span: the pace of the load
 
     async def _without_waiting(self, producer: Producer) -> None:
         """Sends that are answered at append under every policy."""
         while self.running:
             with contextlib.suppress(RingmqError, OSError):
                 await producer.send(Message("DrillBatch", b"no wait", {"WAIT": "false"}))
-            await asyncio.sleep(0.002)  # poll
+            await asyncio.sleep(0.002)  # span: the pace of the load
 
     async def _commits_by_pull(self, client: RemotingClient) -> None:
         """A pull that carries an offset to commit, as stock push consumers send it; a new offset each time."""
@@ -150,7 +150,7 @@ class CrashDrill(Drill):
             with contextlib.suppress(RingmqError, OSError):
                 request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
                 await client.invoke(self.broker.address, request, timeout_ms=1000)
-            await asyncio.sleep(0.005)  # poll
+            await asyncio.sleep(0.005)  # span: the pace of the load
 
     async def _held_pulls(self, client: RemotingClient) -> None:
         """Pulls at the end of a busy queue: the next message arrives while they are held, however long the queue is."""
@@ -166,7 +166,7 @@ class CrashDrill(Drill):
                 }  # fmt: skip
                 request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
                 await client.invoke(self.broker.address, request, timeout_ms=1000)
-            await asyncio.sleep(0.005)  # poll
+            await asyncio.sleep(0.005)  # span: the pace of the load
 
     async def _new_topics(self, producer: Producer) -> None:
         number = 0
@@ -174,7 +174,7 @@ class CrashDrill(Drill):
             number += 1
             with contextlib.suppress(RingmqError, OSError):
                 await producer.send(Message(f"DrillNew{number % 20_000}", b"first"))
-            await asyncio.sleep(0.02)  # poll
+            await asyncio.sleep(0.02)  # span: the pace of the load
 
     async def _join_and_leave(self) -> None:
         """Groups that subscribe, hold pulls, commit offsets by pulls and go."""

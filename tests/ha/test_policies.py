@@ -222,7 +222,7 @@ def test_a_lowered_requirement_goes_down_to_the_master_alone(tmp_path: Path) -> 
 # -- statuses and their times --------------------------------------------------------------------------------------
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1.5)
 def test_a_silent_slave_costs_one_time_out_and_no_more(tmp_path: Path) -> None:
     settings = {"slaveTimeout": TIMEOUT_S * 1000}
     with group(tmp_path, WEST, **settings) as (broker, (slave,)), RawClient(broker.address) as client:

@@ -37,7 +37,7 @@ def ends(tools: Tools, **options: float) -> Iterator[tuple[DelayLink, socket.soc
             yield link, near, far
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_every_byte_is_delayed_both_ways(tools: Tools) -> None:
     with ends(tools, delay_ms=DELAY_MS) as (_, near, far):
         for source, target in ((near, far), (far, near)):
@@ -58,7 +58,7 @@ def test_much_arrives_whole_and_in_order(tools: Tools) -> None:
         assert link.run("count").bytes_to == len(data)
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_many_bytes_are_on_the_way_at_once(tools: Tools) -> None:
     """A link that waited for one chunk before it took the next would need 64 x 30 ms."""
     chunk = bytes(1 << 18)

@@ -211,7 +211,7 @@ def test_open_loop_sends_no_faster_than_its_rate(tools: Tools, ceiling: CeilingS
     assert report["lag_us"]["count"] > 0
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1.5)
 def test_open_loop_keeps_its_rate(tools: Tools, ceiling: CeilingServer) -> None:
     report = Loader(tools, ceiling.port).run("send", connections=4, depth=64, rate=2000, seconds=3)
     assert report["ok"], report
@@ -296,7 +296,7 @@ def test_refusals_are_counted_by_code(tools: Tools, kind: SerializeType) -> None
     assert "busy" in report["remark"]
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1.5)
 def test_requests_of_a_burst_are_due_together(tools: Tools) -> None:
     came: list[float] = []
 

@@ -59,7 +59,7 @@ def traffic(client: RawClient, stop: threading.Event) -> None:
         commit = {"consumerGroup": "watched", "topic": "Hello", "queueId": "0", "commitOffset": str(offset // 2)}
         client.ask(15, commit)
         client.ask(36, {"offset": 0, "group": "watched", "delayLevel": -1})  # the first message is a dead letter
-        time.sleep(0.05)  # span
+        time.sleep(0.05)  # span: the pace of the load
 
 
 @pytest.fixture(scope="module")

@@ -413,7 +413,7 @@ async def test_a_disk_that_is_slow_holds_only_those_who_change_kv(
     assert b"k9" in writes[-1]
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 async def test_large_registrations_leave_the_others_their_turns(start: Start) -> None:
     harness = await start()
     topics = {f"topic-{n:06d}": TopicConfig(f"topic-{n:06d}") for n in range(22_000)}

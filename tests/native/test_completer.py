@@ -207,7 +207,7 @@ def answered_after_ms(kit: Kit, deed: Callable[[], None]) -> float:
     return took_ms
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_a_lost_link_is_told_within_50_ms(kit: Kit) -> None:
     park(kit, 100)
 
@@ -219,7 +219,7 @@ def test_a_lost_link_is_told_within_50_ms(kit: Kit) -> None:
     assert codes(kit) == [11]
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_a_time_out_is_kept_although_nobody_rings(kit: Kit) -> None:
     kit.header.settings.slave_timeout_ms = 150
     took_ms = answered_after_ms(kit, lambda: park(kit, 100))

@@ -146,7 +146,7 @@ def test_the_window_bounds_what_is_sent_and_not_reported(make_ha: MakeHa) -> Non
     assert slave.body() == ha.written[: 2 * WINDOW]
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_flow_control_counts_every_byte(make_ha: MakeHa) -> None:
     ha = make_ha(window_bytes=8 << 20)
     rate = ha.header.settings.ha_bytes_per_second = 400_000
@@ -448,7 +448,7 @@ def test_write_has_to_wake_it_only_where_that_serves_somebody(make_ha: MakeHa) -
     assert sleeps[lib.RMQ_HA_SLEEPS] > before, "answers may depend on it"
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_an_order_of_control_ends_the_slice(make_ha: MakeHa) -> None:
     ha = make_ha()
     assert ha.turn() == lib.RMQ_RUN_BUDGET
@@ -458,7 +458,7 @@ def test_an_order_of_control_ends_the_slice(make_ha: MakeHa) -> None:
     assert time.monotonic() - began < 1
 
 
-@pytest.mark.timed
+@pytest.mark.timed(cpus=1)
 def test_a_clean_stop_waits_for_the_last_report_but_not_for_ever(make_ha: MakeHa) -> None:
     ha = make_ha()
     ha.append(b"x" * 5000)

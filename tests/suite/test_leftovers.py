@@ -11,7 +11,7 @@ from tests.suite.inner import Inner
 from tests.suite.processes import MARK, cpu_ticks, end, pids_marked, top_processes
 from tests.waiting import wait_until
 
-ENDLESS = "import time; time.sleep(600)"
+ENDLESS = "import time; time.sleep(600)"  # span: nobody waits for its end
 LEAVES = f"""
 import subprocess, sys
 def test_leaves():

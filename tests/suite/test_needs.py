@@ -18,11 +18,11 @@ def test_fast(n):
 @pytest.mark.parametrize(
     ("wanted", "machine", "missing"),
     [
-        (Needs(), Machine(1.0, 500), ""),
-        (Needs(), Machine(0.8, 4000), ""),
-        (Needs(), Machine(0.7, 4000), "1 idle CPUs, found 0.7"),
+        (Needs(1), Machine(1.0, 500), ""),
+        (Needs(1), Machine(0.8, 4000), ""),
+        (Needs(1), Machine(0.7, 4000), "1 idle CPUs, found 0.7"),
         (Needs(cpus=2), Machine(1.0, 4000), "2 idle CPUs, found 1.0"),
-        (Needs(memory_mb=800), Machine(2.0, 700), "800 MB of memory, found 700"),
+        (Needs(1, memory_mb=800), Machine(2.0, 700), "800 MB of memory, found 700"),
         (Needs(cpus=2, memory_mb=800), Machine(0.1, 7), "2 idle CPUs, found 0.1 and 800 MB of memory, found 7"),
     ],
 )

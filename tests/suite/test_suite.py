@@ -22,7 +22,13 @@ WAVERS = ONCE.format(flag="w") + "def test_wavers():\n    print('this time', 7)\
 DIES = ONCE.format(flag="d") + "import os\ndef test_dies():\n    if first():\n        os._exit(3)\n"
 HANGS = (
     ONCE.format(flag="h")
-    + "import pytest, time\n@pytest.mark.timeout(1)\ndef test_hangs():\n    if first():\n        time.sleep(50)\n"
+    + """
+import pytest, time
+@pytest.mark.timeout(1)
+def test_hangs():
+    if first():
+        time.sleep(50)  # span: the time-out ends it
+"""
 )
 FIXTURE = (
     ONCE.format(flag="f")
