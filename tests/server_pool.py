@@ -1,14 +1,15 @@
-"""Servers that many tests share: one of each kind and set-up, started when first asked for.
+"""Servers and stock clients that many tests share: one of each kind and set-up, started when first asked for.
 
 A test may use a shared server when it leaves nothing behind but topics and groups with names of its own.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.conformance import servers
+from tests.conformance.stock_client import StockClient
 
 # Full-size log files: scenarios send up to 4 MiB.
 SETUPS: dict[str, dict[str, Any]] = {
@@ -41,6 +42,7 @@ class ServerPool:
         self.stages: list[tuple[str, float]] = []  # what was started, and the seconds that it took
         self._new_home = new_home
         self._running: dict[tuple[str, str], servers.Server] = {}
+        self._clients: dict[str, StockClient] = {}
 
     def __call__(self, kind: str, setup: str = "default") -> servers.Server:
         """The shared server of a kind ("ringmq" or "stock") and a set-up."""
@@ -60,7 +62,17 @@ class ServerPool:
         server = self._running[kind, name] = self.start(kind, name, **options)
         return server
 
+    def stock_client(self, name: str, options: Sequence[str]) -> StockClient:
+        """The shared stock client of a name; `options` of its virtual machine count when it is started."""
+        if name not in self._clients:
+            since = time.monotonic()
+            self._clients[name] = StockClient(self._new_home(f"stock-client-{name}"), options)
+            self.stages.append((f"start the {name} client", time.monotonic() - since))
+        return self._clients[name]
+
     def close(self) -> None:
-        """Close every shared server; asked again, new ones are started."""
+        """Close every shared server and client; asked again, new ones are started."""
+        while self._clients:
+            self._clients.popitem()[1].close()
         while self._running:
             self._running.popitem()[1].close()

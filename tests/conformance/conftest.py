@@ -88,22 +88,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def stock_clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], StockClient]]:
+def stock_clients(shared_servers: ServerPool) -> Callable[[str], StockClient]:
     """The stock clients by name (see CLIENTS), started when first asked for."""
-    running: dict[str, StockClient] = {}
-
-    def get(client: str) -> StockClient:
-        if client not in running:
-            with stage(f"start the {client} client"):
-                running[client] = StockClient(tmp_path_factory.mktemp(f"stock-client-{client}"), CLIENTS[client])
-        return running[client]
-
-    yield get
-    for client in running.values():
-        client.close()
+    return lambda client: shared_servers.stock_client(client, CLIENTS[client])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def stock_client(stock_clients: Callable[[str], StockClient]) -> StockClient:
     """The stock client with its default settings."""
     return stock_clients("json")
