@@ -13,11 +13,13 @@ TIMEOUT_S = 60.0
 """Far beyond what a busy machine needs: a test that holds never waits so long."""
 
 
-def wait_until(condition: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S) -> T:
-    """Return the first true value of `condition()`; AssertionError naming `what` after `timeout_s`."""
+def wait_until(
+    condition: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S, *, state: Callable[[], object] = str
+) -> T:
+    """Return the first true value of `condition()`; AssertionError naming `what` and `state()` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what} {state()}"
         time.sleep(POLL_S)  # poll
     return value
 

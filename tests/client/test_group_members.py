@@ -118,6 +118,7 @@ async def test_no_listener_ends_the_membership(
         asyncio.timeout(60),
         Consumer("T", cluster.namesrv, "g", on_assigned=listener, on_revoked=listener) as first,
     ):
+        await eventually(lambda: owned(first) == 8)  # else the second may come before its first assignment
         async with Consumer("T", cluster.namesrv, "g") as second:
             await eventually(lambda: owned(first) == owned(second) == 4)
         await eventually(lambda: owned(first) == 8)

@@ -47,7 +47,7 @@ class StockClient:
             self._process.stdin.flush()
         return future
 
-    def call(self, operation: str, namesrv: str, timeout_s: float = 90.0, **args: Any) -> Any:
+    def call(self, operation: str, namesrv: str, timeout_s: float = 240.0, **args: Any) -> Any:
         """Run `operation` and return its result."""
         return self.submit(operation, namesrv, **args).result(timeout_s)
 

@@ -219,7 +219,11 @@ def test_a_slave_files_timer_messages_and_copies_timercheck(group: Group) -> Non
         found = read_timer_checkpoint(store)
         return found is not None and found.last_read_ms >= delivered_ms and found.queue_offset >= 2 * TIMERS
 
-    wait_until(is_copied, "the slave has the master's progress", 60)
+    wait_until(
+        is_copied,
+        f"the slave has the master's progress, which has read up to {delivered_ms}",
+        state=lambda: read_timer_checkpoint(store),
+    )
 
     def waiting() -> int:
         with RawClient(group.master.address) as client:

@@ -17,7 +17,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** SQL92 conditions: push, lite pull, plain pulls, and expressions that do not compile. */
 final class FilterScenarios {
-    private static final double WAIT_SECONDS = 20;
+    private static final double WAIT_SECONDS = 60;
     private static final double QUIET_SECONDS = 1;
 
     static void register() {

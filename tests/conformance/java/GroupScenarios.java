@@ -20,7 +20,7 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 
 /** What a group sees of its topics: tag filters, starting points, many topics, its first message. */
 final class GroupScenarios {
-    private static final double WAIT_SECONDS = 15;
+    private static final double WAIT_SECONDS = 60;
 
     static void register() {
         StockClient.register("tagFilters", GroupScenarios::tagFilters);
@@ -174,7 +174,7 @@ final class GroupScenarios {
             consumer.start();
             Thread.sleep(delayMs);
             producer.send(SendScenarios.message(topic, null, null, "first"));
-            return Clients.await(10, () -> !bodies.isEmpty());
+            return Clients.await(60, () -> !bodies.isEmpty());
         } catch (Exception failure) {
             failure.printStackTrace();
             return false;

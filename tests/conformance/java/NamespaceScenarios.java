@@ -41,7 +41,7 @@ final class NamespaceScenarios {
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
         consumer.start();
-        Clients.await(30, () -> seen.size() >= args.getIntValue("count"));
+        Clients.await(60, () -> seen.size() >= args.getIntValue("count"));
         return new ArrayList<>(seen);
     }
 

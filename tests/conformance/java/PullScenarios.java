@@ -93,7 +93,7 @@ final class PullScenarios {
         consumer.start();
         Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
         MessageQueue queue = queues.iterator().next();
-        Clients.await(10, () -> maxOffset(producer, queue) == 20); // a group without offsets begins at the end
+        Clients.await(60, () -> maxOffset(producer, queue) == 20); // a group without offsets begins at the end
         consumer.assign(queues);
         Map<String, Object> seen = new LinkedHashMap<>();
         seen.put("offsetForTimestamp", consumer.offsetForTimestamp(queue, middle));
@@ -101,7 +101,7 @@ final class PullScenarios {
         seen.put("fromBegin", seekAndPoll(consumer, () -> consumer.seekToBegin(queue), 0, 20));
         consumer.commitSync(Map.of(queue, 12L), true);
         long expected = 12;
-        Clients.await(5, () -> committed(consumer, queue) == expected);
+        Clients.await(60, () -> committed(consumer, queue) == expected);
         seen.put("committed", committed(consumer, queue));
         consumer.seekToEnd(queue);
         producer.send(SendScenarios.message(topic, null, null, "last"));

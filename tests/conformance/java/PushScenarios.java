@@ -21,7 +21,8 @@ import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 
 /** Groups of push consumers: members that join and leave, broadcasting, order, failed messages. */
 final class PushScenarios {
-    private static final double WAIT_SECONDS = 15;
+    private static final double WAIT_SECONDS = 60;
+    private static final long STOP_MILLIS = 60_000;
 
     static void register() {
         StockClient.register("clustering", PushScenarios::clustering);
@@ -80,6 +81,8 @@ final class PushScenarios {
         Map<String, Object> seen = new LinkedHashMap<>();
 
         DefaultMQPushConsumer first = clients.push(group);
+        // What a listener has returned is committed then: without it, a message may come to the next member again.
+        first.setAwaitTerminationMillisWhenShutdown(STOP_MILLIS);
         first.subscribe(topic, "*");
         first.registerMessageListener(collectInto(atFirst));
         long since = System.nanoTime();
@@ -90,6 +93,7 @@ final class PushScenarios {
         Clients.await(WAIT_SECONDS, () -> atFirst.size() >= 40);
 
         DefaultMQPushConsumer second = clients.push(group);
+        second.setAwaitTerminationMillisWhenShutdown(STOP_MILLIS);
         second.subscribe(topic, "*");
         second.registerMessageListener(collectInto(atSecond));
         since = System.nanoTime();
@@ -234,7 +238,7 @@ final class PushScenarios {
         });
         consumer.start();
         send(clients.producer("judge_reconsume"), topic, "fails-", 8);
-        Clients.await(30, () -> attempts.size() >= 2 && others.size() >= 7);
+        Clients.await(60, () -> attempts.size() >= 2 && others.size() >= 7);
         Map<String, Object> seen = new LinkedHashMap<>();
         seen.put("attempts", attempts);
         seen.put("others", others);

@@ -46,7 +46,7 @@ final class QueryScenarios {
         producer.send(SendScenarios.message(topic, null, "BB", "key BB"));
         long end = System.currentTimeMillis() + 60_000;
         Map<String, Object> seen = new LinkedHashMap<>();
-        boolean indexed = Clients.await(10, () -> {
+        boolean indexed = Clients.await(60, () -> {
             try {
                 return byKey(clients, topic, "BB", 32, begin, end).equals(List.of("key BB"));
             } catch (Exception notYet) {

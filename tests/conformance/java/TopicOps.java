@@ -42,7 +42,7 @@ final class TopicOps {
     static TopicRouteData awaitRoute(Clients clients, String topic) throws Exception {
         DefaultMQAdminExt admin = clients.admin();
         AtomicReference<TopicRouteData> route = new AtomicReference<>();
-        boolean isOut = Clients.await(20, () -> {
+        boolean isOut = Clients.await(60, () -> {
             try {
                 route.set(admin.examineTopicRouteInfo(topic));
             } catch (Exception notYet) {
