@@ -11,14 +11,17 @@ from collections.abc import Generator
 import pytest
 
 from tests.suite.groups import group_of
-from tests.suite.processes import MARK, command_line, end, pids_marked, whole_command
+from tests.suite.processes import MARK, ancestors, command_line, end, pids_marked, whole_command
 from tests.waiting import POLL_S
 
 END_S = 20.0
 KEPT_COMMANDS = (
-    "multiprocessing.resource_tracker", "org.apache.spark.deploy.SparkSubmit", "pyspark.daemon", "pyspark/daemon"
-)  # fmt: skip
-"""Started once in a worker and used by the files behind: they end with the worker."""
+    "multiprocessing.resource_tracker",
+    "org.apache.spark.deploy.SparkSubmit",
+    "sed --unbuffered /^WARNING: Using incubator modules/d",  # filters what that one says
+    "pyspark.daemon",
+)
+"""Started once by a worker's process and used by the files behind: they end with the worker."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -47,8 +50,12 @@ def wait_for_the_end() -> None:
 
 def left_behind() -> list[int]:
     """Processes of this worker that no fixture has ended and no later file uses."""
-    pids = pids_marked(os.environ[MARK])
-    return [pid for pid in pids if not any(word in whole_command(pid) for word in KEPT_COMMANDS)]
+    return [pid for pid in pids_marked(os.environ[MARK]) if not is_kept(pid)]
+
+
+def is_kept(pid: int) -> bool:
+    """True for what this process, or a kept process of it, has started. If its parent has died it is left behind."""
+    return any(word in whole_command(pid) for word in KEPT_COMMANDS) and os.getpid() in ancestors(pid)
 
 
 def is_last(item: pytest.Item, nextitem: pytest.Item | None) -> bool:

@@ -40,6 +40,16 @@ def is_zombie(folder: Path) -> bool:
     return (folder / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
 
 
+def ancestors(pid: int) -> list[int]:
+    """The parent of a process, its parent, and so on."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        while pid > 1:
+            pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+            found.append(pid)
+    return found
+
+
 def command_line(pid: int) -> str:
     """The command of a process, as long as it is useful in a line."""
     return whole_command(pid)[:COMMAND_CHARACTERS] or "(ended)"

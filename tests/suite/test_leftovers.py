@@ -18,6 +18,16 @@ def test_leaves():
     process = subprocess.Popen([sys.executable, "-c", {ENDLESS!r}, "of-this-test"])
     print("pid", process.pid)
 """
+KEPT = f"""
+import os, subprocess, sys
+COMMAND = [sys.executable, "-c", {ENDLESS!r}, "pyspark.daemon"]
+def test_kept(capfd):
+    process = subprocess.Popen(COMMAND)
+    with capfd.disabled():
+        print("kept", process.pid, file=sys.stderr)
+def test_orphan():
+    subprocess.run(["sh", "-c", '"$@" >/dev/null 2>&1 & echo orphan $! >&2', "sh", *COMMAND], check=True)
+"""
 STOPS = f"""
 import subprocess, sys, pytest
 @pytest.fixture(scope="module")
@@ -55,6 +65,19 @@ def test_a_file_that_leaves_a_process_fails_and_the_process_is_ended(inner: Inne
     assert "still running 0.5 s behind the last test of the file" in done.stdout
     assert "of-this-test" in done.stdout, line
     assert int(pid) not in cpu_ticks()
+
+
+def test_what_later_files_use_is_kept_while_its_parent_lives(inner: Inner) -> None:
+    path = inner.root / "tests" / "suite" / "leftovers.py"
+    path.write_text(path.read_text().replace("END_S = 20.0", "END_S = 0.5"))
+    inner.write("test_a", KEPT)
+    done = inner.pytest()
+    (kept,) = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("kept ")]
+    end([int(kept)])
+    assert "2 passed, 1 error" in done.stdout
+    named = [line for line in done.stdout.splitlines() if line.endswith("pyspark.daemon ")]
+    (orphan,) = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("orphan ")]
+    assert [line.split()[0] for line in named] == [orphan]
 
 
 def test_marked_processes_are_found_until_they_end(marked: tuple[str, int]) -> None:
