@@ -63,13 +63,15 @@ def shared_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     pool.close()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Behind the folders that share servers nobody needs them: what follows measures time and memory."""
-    if POOL in item.session.stash and (
-        nextitem is None or group_of(nextitem.path, item.config.rootpath) != SHARING_GROUP
-    ):
-        item.session.stash[POOL].close()
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """After the folders that share servers no test needs them: later tests measure time and memory."""
+    root = item.config.rootpath
+    try:
+        yield
+    finally:
+        if POOL in item.session.stash and (nextitem is None or group_of(nextitem.path, root) != SHARING_GROUP):
+            item.session.stash[POOL].close()
 
 
 def logs_written(folder: Path, since_s: float) -> list[Path]:
@@ -94,6 +96,7 @@ def pytest_runtest_makereport(
     if report.failed:
         base: Path = item.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         for path in logs_written(base, call.start)[:LOGS_SHOWN]:
-            tail = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
-            report.sections.append((f"end of {path.relative_to(base)}", tail))
+            with contextlib.suppress(OSError):  # a server may remove its log meanwhile
+                tail = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+                report.sections.append((f"end of {path.relative_to(base)}", tail))
     return report

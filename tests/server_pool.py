@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.conformance import servers
 from tests.conformance.stock_client import StockClient
+from tests.suite.processes import shared
 
 # Full-size log files: scenarios send up to 4 MiB.
 SETUPS: dict[str, dict[str, Any]] = {
@@ -47,11 +48,12 @@ class ServerPool:
     def __call__(self, kind: str, setup: str = "default") -> servers.Server:
         """The shared server of a kind ("ringmq" or "stock") and a set-up."""
         if (kind, setup) not in self._running:
-            self._running[kind, setup] = self.start(kind, setup, settings=settings_of(kind, setup))
+            with shared():
+                self._running[kind, setup] = self.start(kind, setup, settings=settings_of(kind, setup))
         return self._running[kind, setup]
 
     def start(self, kind: str, name: str, **options: Any) -> servers.Server:
-        """Start a server that is not shared; whoever asked for it closes it."""
+        """Start a server that is not shared. The caller closes it."""
         since = time.monotonic()
         server = servers.start(kind, self._new_home(f"{kind}-{name}"), **options)
         self.stages.append((f"start {kind} ({name})", time.monotonic() - since))
@@ -59,14 +61,16 @@ class ServerPool:
 
     def own(self, kind: str, name: str, **options: Any) -> servers.Server:
         """Start a server with settings of its own that lives as long as the shared ones."""
-        server = self._running[kind, name] = self.start(kind, name, **options)
+        with shared():
+            server = self._running[kind, name] = self.start(kind, name, **options)
         return server
 
     def stock_client(self, name: str, options: Sequence[str]) -> StockClient:
         """The shared stock client of a name; `options` of its virtual machine count when it is started."""
         if name not in self._clients:
             since = time.monotonic()
-            self._clients[name] = StockClient(self._new_home(f"stock-client-{name}"), options)
+            with shared():
+                self._clients[name] = StockClient(self._new_home(f"stock-client-{name}"), options)
             self.stages.append((f"start the {name} client", time.monotonic() - since))
         return self._clients[name]
 

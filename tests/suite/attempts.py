@@ -1,23 +1,25 @@
-"""One run of tests as a file of JSON lines: what each test did, and what was beside it when it failed.
+"""One run of tests as a file of JSON lines: outcomes of tests, and what ran at the time of a failure.
 
 `recorder.py` writes the file while a run goes on, so a run that is killed leaves all but its last test.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
 SHOWN_BESIDE = 12
-NOT_RUN = "it did not run: its worker ended before it, or the run was broken off"
+COLLECT = "collect"
+WORKER_ENDED = "its worker ended"
 
 
 @dataclass(frozen=True)
 class Phase:
     """Setup, call or teardown of a test, as pytest reports it. Times are seconds of the epoch.
 
-    Phases that failed by one broken fixture have the same `cause`; other phases have the name of their test there.
+    Phases that failed by one broken fixture have the same `cause`. For a file that cannot be collected, `when` is
+    `COLLECT` and `test` is its path.
     """
 
     test: str
@@ -55,8 +57,18 @@ class Attempt:
         return next((phase for phase in self.phases if phase.outcome == "failed"), self.phases[-1])
 
     @property
+    def cause(self) -> str:
+        """A name that is the same for tests which one broken fixture made fail."""
+        return self.worst.cause or self.test
+
+    @property
+    def file(self) -> str:
+        """The path of the test's file."""
+        return self.test.partition("::")[0]
+
+    @property
     def output(self) -> str:
-        """What the phases printed, logged and raised."""
+        """All that the phases printed, logged and raised."""
         return "\n".join(phase.output for phase in self.phases if phase.output) or "(it printed nothing)"
 
 
@@ -64,35 +76,42 @@ class Attempt:
 class Run:
     """The attempts of one run by the names of their tests.
 
-    `is_whole` if pytest has collected tests and come to its end.
+    `uncollected` are files that could not be collected. `not_run` are tests without a report. `lost_workers` ended
+    while they ran no test. `is_whole` if pytest has collected tests and come to its end.
     """
 
     attempts: dict[str, Attempt] = field(default_factory=dict)
+    uncollected: list[Phase] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)
+    lost_workers: int = 0
     is_whole: bool = False
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a file of phases. A test that was collected and never reported counts as failed."""
-        run, collected, found = cls(), [], set[str]()
+        """Read a file of phases."""
+        run, collected, kinds, deaths = cls(), dict[str, None](), set[str](), 0
         for line in path.read_text().splitlines() if path.exists() else ():
             try:
                 row = json.loads(line)
             except ValueError:  # the last line of a run that was killed
                 continue
+            kinds |= row.keys()
             if "phase" in row:
                 row["phase"] |= {name: tuple(row["phase"][name]) for name in ("load", "processes")}
                 run.add(Phase(**row["phase"]))
-            collected += row.get("collected", ())
-            found |= row.keys()
-        for test in collected:
-            if test not in run.attempts:
-                run.add(Phase(test, "setup", "failed", output=NOT_RUN, cause=NOT_RUN))
-        run.is_whole = {"collected", "end"} <= found
+            collected |= dict.fromkeys(row.get("collected", ()))
+            deaths += "died" in row
+        run.not_run = [test for test in collected if test not in run.attempts]
+        run.lost_workers = deaths - sum(phase.when == WORKER_ENDED for phase in run.phases())
+        run.is_whole = {"collected", "end"} <= kinds
         return run
 
     def add(self, phase: Phase) -> None:
         """Add a phase to its test."""
-        self.attempts.setdefault(phase.test, Attempt(phase.test)).phases.append(phase)
+        if phase.when == COLLECT and phase.outcome == "failed":
+            self.uncollected.append(phase)
+        else:
+            self.attempts.setdefault(phase.test, Attempt(phase.test)).phases.append(phase)
 
     def with_outcome(self, outcome: str) -> list[Attempt]:
         """The attempts that ended so, in the order of the run."""
@@ -102,11 +121,12 @@ class Run:
         """Tests of other workers that ran while this one failed, the longest overlap first."""
         worst = attempt.worst
         overlaps: dict[str, float] = {}
-        for other in self._phases():
+        for other in self.phases():
             overlap_s = min(other.stop_s, worst.stop_s) - max(other.start_s, worst.start_s)
             if other.worker != worst.worker and overlap_s > 0:
                 overlaps[other.test] = overlaps.get(other.test, 0.0) + overlap_s
         return sorted(overlaps, key=lambda test: -overlaps[test])[:SHOWN_BESIDE]
 
-    def _phases(self) -> Iterable[Phase]:
+    def phases(self) -> Iterator[Phase]:
+        """All phases, test by test."""
         return (phase for attempt in self.attempts.values() for phase in attempt.phases)

@@ -1,7 +1,7 @@
-"""What a test that measures time needs of the machine: `@pytest.mark.timed(cpus=1, memory_mb=1000)`.
+"""Needs of a test that measures time: `@pytest.mark.timed(cpus=1, memory_mb=1000)`.
 
-Such a test waits until so many CPUs are idle and so much memory is free. It is skipped, and the skip names what was
-missing, if that does not come within 30 s, or at once when all tests together have waited for two minutes.
+Such a test waits until so many CPUs are idle and so much memory is free. After 30 s it is skipped, and the skip names
+what was missing. When all tests together have waited for two minutes, the next one is skipped at once.
 """
 
 import os
@@ -29,13 +29,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a test asks for."""
+    """The needs of one test."""
 
     cpus: float
     memory_mb: float = MEMORY_MB
 
     def missing(self, machine: Machine) -> str:
-        """What the machine lacks, "" for nothing."""
+        """Name what the machine lacks, "" for nothing."""
         lacks = []
         if machine.idle_cpus < self.cpus * IDLE_OF_ONE:
             lacks.append(f"{self.cpus:g} idle CPUs, found {machine.idle_cpus:.1f}")
@@ -46,7 +46,7 @@ class Needs:
 
 @dataclass
 class Patience:
-    """How long tests wait, each and all together. Times are seconds of one clock."""
+    """The wait that is left to each test and to all together. Times are seconds of one clock."""
 
     each_s: float = WAIT_S
     left_s: float = WAIT_OF_ALL_S
@@ -69,8 +69,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if marker is None:
         return
     needs, began_s = Needs(**marker.kwargs), time.monotonic()
+    can_come = needs.cpus <= (os.cpu_count() or 1)
     while missing := needs.missing(sample()):
-        if not PATIENCE.allows(time.monotonic() - began_s):
+        if not can_come or not PATIENCE.allows(time.monotonic() - began_s):
             break
     waited_s = time.monotonic() - began_s
     PATIENCE.spend(waited_s if waited_s > 2 * SAMPLE_S else 0.0)

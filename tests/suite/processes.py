@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-MARK = "RINGMQ_TESTS_OF"
+MARK, SHARED = "RINGMQ_TESTS_OF", "/shared"
 SAMPLE_S = 0.2
 TOP = 8
 COMMAND_CHARACTERS = 160
@@ -23,16 +23,46 @@ def processes() -> Iterator[tuple[int, Path]]:
             yield int(folder.name), folder
 
 
-def pids_marked(mark: str) -> list[int]:
-    """Processes that were started with this mark in their environment, without this one and zombies."""
-    found = []
-    wanted = f"{MARK}={mark}".encode()
+@contextlib.contextmanager
+def shared() -> Iterator[None]:
+    """Mark processes that are started in this block as used by several files of a group."""
+    mark = os.environ.get(MARK, "")
+    os.environ[MARK] = mark.removesuffix(SHARED) + SHARED
+    try:
+        yield
+    finally:
+        os.environ[MARK] = mark
+
+
+def started_by(worker: int) -> dict[int, str]:
+    """Marks of live processes: those with the present mark or its shared one, and children of `worker` without one."""
+    mark = os.environ[MARK]
+    found = {}
     for pid, folder in processes():
         with contextlib.suppress(OSError):
-            marked = wanted in (folder / "environ").read_bytes().split(b"\0")
-            if marked and pid != os.getpid() and not is_zombie(folder):
+            own = mark_of(folder)
+            is_child = not own.startswith(mark) and ancestors(pid)[:1] == [worker]
+            if pid != os.getpid() and (own in (mark, mark + SHARED) or is_child) and not is_zombie(folder):
+                found[pid] = own if own.startswith(mark) else ""
+    return found
+
+
+def pids_marked(mark: str) -> list[int]:
+    """Processes that were started with this mark in their environment, shared or not, without this one and zombies."""
+    found = []
+    for pid, folder in processes():
+        with contextlib.suppress(OSError):
+            is_marked = mark_of(folder).removesuffix(SHARED) == mark
+            if is_marked and pid != os.getpid() and not is_zombie(folder):
                 found.append(pid)
     return found
+
+
+def mark_of(folder: Path) -> str:
+    """The mark in the environment that a process was started with, "" for none."""
+    prefix = f"{MARK}=".encode()
+    marks = [word[len(prefix) :] for word in (folder / "environ").read_bytes().split(b"\0") if word.startswith(prefix)]
+    return marks[0].decode(errors="replace") if marks else ""
 
 
 def is_zombie(folder: Path) -> bool:

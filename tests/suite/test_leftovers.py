@@ -11,7 +11,7 @@ from tests.suite.inner import Inner
 from tests.suite.processes import MARK, cpu_ticks, end, pids_marked, top_processes
 from tests.waiting import wait_until
 
-ENDLESS = "import time; time.sleep(600)"  # span: nobody waits for its end
+ENDLESS = "import time; time.sleep(600)"  # span: the test ends it
 LEAVES = f"""
 import subprocess, sys
 def test_leaves():
@@ -55,21 +55,21 @@ def marked() -> Iterator[tuple[str, int]]:
 
 def test_a_file_that_leaves_a_process_fails_and_the_process_is_ended(inner: Inner) -> None:
     path = inner.root / "tests" / "suite" / "leftovers.py"
-    path.write_text(path.read_text().replace("END_S = 20.0", "END_S = 0.5"))
+    path.write_text(path.read_text().replace("END_S, POLL_S = 20.0", "END_S, POLL_S = 0.5"))
     inner.write("test_a", LEAVES)
     inner.write("test_b", STOPS)
     done = inner.pytest()
     assert "3 passed, 1 error" in done.stdout
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("E ") and "of-this-test" in line] or [""]
     pid = next(word for word in done.stdout.split("pid ")[1].split())
-    assert "still running 0.5 s behind the last test of the file" in done.stdout
+    assert "1 processes still run 0.5 s after the last test" in done.stdout
     assert "of-this-test" in done.stdout, line
     assert int(pid) not in cpu_ticks()
 
 
 def test_what_later_files_use_is_kept_while_its_parent_lives(inner: Inner) -> None:
     path = inner.root / "tests" / "suite" / "leftovers.py"
-    path.write_text(path.read_text().replace("END_S = 20.0", "END_S = 0.5"))
+    path.write_text(path.read_text().replace("END_S, POLL_S = 20.0", "END_S, POLL_S = 0.5"))
     inner.write("test_a", KEPT)
     done = inner.pytest()
     (kept,) = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("kept ")]

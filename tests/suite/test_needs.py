@@ -1,4 +1,4 @@
-"""What a test that measures waits for, and for how long (`needs.py`)."""
+"""Tests that measure wait for a quiet machine, for a bounded time (`needs.py`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How the suite is spread over workers (`spread.py`), and what it shows of a failure (`tests/conftest.py`)."""
+"""The spread of the suite over workers (`spread.py`), and the logs beside a failure (`tests/conftest.py`)."""
 
 from collections import defaultdict
 from pathlib import Path

@@ -59,6 +59,13 @@ TIMED = (
     + "import pytest\n@pytest.mark.timed(cpus=0, memory_mb=0)\ndef test_fast():\n    assert not first()\n"
 )
 RANDOM = "import random\ndef test_draws():\n    assert False, f'drawn {random.random()}'\n"
+LEAVES = """
+import subprocess, sys
+def test_leaves():
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])  # span: no fixture ends it
+def test_last():
+    pass
+"""
 UNCOLLECTED = "import nothing_of_that_name\n"
 
 
@@ -93,13 +100,22 @@ def test_what_fails_twice_has_a_cause(inner: Inner) -> None:
     assert "-- second attempt, alone: passed" in whole
 
 
-def test_a_file_that_cannot_be_read_breaks_the_run(inner: Inner) -> None:
-    inner.write("test_a", GOOD)
+def test_what_a_file_leaves_and_what_cannot_be_read_breaks_the_run(inner: Inner) -> None:
+    """A leak is charged to the last test of its file, and an error of collection comes beside a test that wavers."""
+    path = inner.root / "tests" / "suite" / "leftovers.py"
+    path.write_text(path.read_text().replace("END_S, POLL_S = 20.0", "END_S, POLL_S = 0.5"))
+    inner.write("test_a", LEAVES)
     inner.write("test_b", UNCOLLECTED)
+    inner.write("test_c", WAVERS)
     done = inner.suite()
     assert done.returncode == 1
-    assert "broken: " in done.stdout
-    assert "does not hold" in done.stdout
+    last = done.stdout.partition("== failures")[2]
+    assert (
+        "failed twice: tests/test_a.py::test_last (teardown): 1 processes still run 0.5 s after the last test" in last
+    )
+    assert "cannot be collected: tests/test_b.py: ModuleNotFoundError" in last
+    assert "wavering: tests/test_c.py::test_wavers" in last
+    assert done.stdout.splitlines()[-1] == "suite: 2 passed, 1 failed, 0 skipped"
 
 
 def test_strict_ends_at_the_first_failure(inner: Inner) -> None:
@@ -108,7 +124,9 @@ def test_strict_ends_at_the_first_failure(inner: Inner) -> None:
     done = inner.suite("--strict")
     assert done.returncode == 1
     assert "failed once: tests/test_a.py::test_wavers" in done.stdout
+    assert "not run: 1 tests, the first is tests/test_b.py::test_good" in done.stdout
     assert "failed tests alone" not in done.stdout
+    assert done.stdout.splitlines()[-1] == "suite: 0 passed, 1 failed, 0 skipped"
 
 
 def test_both_attempts_draw_the_same(inner: Inner) -> None:
