@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,7 @@ from ringmq.remoting.admin_headers import CreateTopicRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
-from ringmq.remoting.json_body import write_body
+from ringmq.remoting.json_body import read_object, write_body
 from ringmq.remoting.names import AUTO_CREATE_TOPIC, dlq_topic, retry_topic
 from ringmq.remoting.route import ClusterInfo, TopicRouteData
 
@@ -113,8 +113,34 @@ class Admin:
 
     # ---- topics ----
 
+    async def topic_on(self, address: str, topic: str) -> TopicConfig | None:
+        """Return the topic's configuration on one broker, None if the broker has no such topic."""
+        try:
+            answer = await self._call(address, RequestCode.GET_TOPIC_CONFIG, {"topic": topic})
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return None
+            raise
+        if not answer.body:
+            return None
+        return replace(TopicConfig.from_json(read_object(answer.body, "TopicConfig")), topic_name=topic)
+
     async def create_topic(self, config: TopicConfig, addresses: Iterable[str]) -> bool:
         """Create or change a topic on every given broker. True if the topic had a route within ROUTE_WAIT_S."""
+        return await self.put_topic(config.topic_name, dict.fromkeys(addresses, config))
+
+    async def put_topic(self, topic: str, configs: Mapping[str, TopicConfig]) -> bool:
+        """Create or change a topic, on each broker as given. True if the topic had a route within ROUTE_WAIT_S."""
+        for address, config in configs.items():
+            await self._put_topic(address, config)
+        deadline = time.monotonic() + ROUTE_WAIT_S
+        while await self.route(topic) is None:
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return True
+
+    async def _put_topic(self, address: str, config: TopicConfig) -> None:
         header = CreateTopicRequestHeader(
             topic=config.topic_name,
             default_topic=AUTO_CREATE_TOPIC,
@@ -126,13 +152,7 @@ class Admin:
             order=config.order,
             attributes=",".join(f"+{key}={value}" for key, value in config.attributes.items()),
         )
-        await self._call_all(addresses, RequestCode.UPDATE_AND_CREATE_TOPIC, header.encode())
-        deadline = time.monotonic() + ROUTE_WAIT_S
-        while await self.route(config.topic_name) is None:
-            if time.monotonic() >= deadline:
-                return False
-            await asyncio.sleep(0.05)
-        return True
+        await self._call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header.encode())
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Delete a topic on all brokers, then in all name servers."""
@@ -156,9 +176,17 @@ class Admin:
         """Return the groups of all brokers, of the namespace if there is one."""
         found: dict[str, SubscriptionGroupConfig] = {}
         for address in await self.masters():
-            answer = await self._call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-            found = GroupConfigTable.decode(answer.body).groups | found
+            found = await self._wire_groups(address) | found
         return {name: found[wire_name] for name, wire_name in self._own_names(found).items()}
+
+    async def group_on(self, address: str, group: str) -> SubscriptionGroupConfig | None:
+        """Return the group's configuration on one broker, None if the broker has no such group."""
+        found = (await self._wire_groups(address)).get(with_namespace(self.namespace, group))
+        return None if found is None else replace(found, group_name=group)
+
+    async def _wire_groups(self, address: str) -> dict[str, SubscriptionGroupConfig]:
+        answer = await self._call(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return GroupConfigTable.decode(answer.body).groups
 
     async def create_group(self, config: SubscriptionGroupConfig, addresses: Iterable[str]) -> None:
         """Create or change a group on every given broker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -35,26 +36,23 @@ def list_groups(everything: bool, access: Access, output: str) -> None:
 
 @group.command()
 @click.argument("name")
-@click.option(
-    "--retry-max-times", type=click.IntRange(0), default=16, show_default=True, help="Retries before the DLQ."
-)
-@click.option("--retry-queues", type=click.IntRange(0, 65535), default=1, show_default=True)
-@click.option("--broadcast/--no-broadcast", default=True, show_default=True, help="Broadcasting is allowed.")
-@click.option("--orderly", is_flag=True, help="Consumed in order.")
-@click.option("--disabled", is_flag=True, help="Pulls are refused.")
+@click.option("--retry-max-times", type=click.IntRange(0), help="Retries before the DLQ; new: 16.")
+@click.option("--retry-queues", type=click.IntRange(0, 65535), help="Queues of the retry topic; new: 1.")
+@click.option("--broadcast/--no-broadcast", default=None, help="Broadcasting is allowed or not; new: allowed.")
+@click.option("--orderly/--no-orderly", default=None, help="Consumed in order or not; new: not.")
+@click.option("--disabled/--enabled", default=None, help="Pulls are refused or served; new: served.")
 @click.option("--cluster", help="Only this cluster.")
 @client_options
 def create(name: str, access: Access, output: str, cluster: str | None, **settings: Any) -> None:
-    """Create a group on all brokers, or change it."""
-    config = SubscriptionGroupConfig(
-        name,
-        consume_enable=not settings["disabled"],
-        consume_broadcast_enable=settings["broadcast"],
-        consume_message_orderly=settings["orderly"],
-        retry_queue_nums=settings["retry_queues"],
-        retry_max_times=settings["retry_max_times"],
-    )
-    brokers = run(_create(access, config, cluster))
+    """Create a group on all brokers, or change it. A change keeps what no option names, on each broker."""
+    fields = {
+        "consume_enable": None if settings["disabled"] is None else not settings["disabled"],
+        "consume_broadcast_enable": settings["broadcast"],
+        "consume_message_orderly": settings["orderly"],
+        "retry_queue_nums": settings["retry_queues"],
+        "retry_max_times": settings["retry_max_times"],
+    }
+    brokers = run(_create(access, name, {field: v for field, v in fields.items() if v is not None}, cluster))
     print_result(output, {"group": name, "brokers": brokers}, f"group {name} is on {', '.join(brokers)}")
 
 
@@ -111,11 +109,15 @@ async def _list(access: Access, everything: bool) -> list[dict[str, Any]]:
         return rows
 
 
-async def _create(access: Access, config: SubscriptionGroupConfig, cluster: str | None) -> list[str]:
-    check_group(config.group_name)
+async def _create(access: Access, name: str, named: dict[str, Any], cluster: str | None) -> list[str]:
+    """Return the brokers. `named`: the fields that are not kept."""
+    check_group(name)
     async with open_admin(access.namesrv, access.settings) as admin:
         addresses = await admin.masters(cluster)
-        await admin.create_group(config, addresses)
+        for address in addresses:
+            known = await admin.group_on(address, name) or SubscriptionGroupConfig(name)
+            named["attributes"] = {}  # a request names changes of attributes: none keeps them
+            await admin.create_group(replace(known, **named), [address])
         return addresses
 
 

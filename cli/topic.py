@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -19,6 +21,7 @@ from ringmq.remoting.names import DLQ_PREFIX, RETRY_PREFIX, check_topic, is_syst
 from ringmq.remoting.route import TopicRouteData
 
 CONCURRENT_ROUTES = 64
+NEW_TOPIC_QUEUES = 8
 
 
 @click.group()
@@ -37,32 +40,38 @@ def list_topics(everything: bool, access: Access, output: str) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("-q", "--queues", type=click.IntRange(1, 65535), default=8, show_default=True, help="Queues per broker.")
+@click.option("-q", "--queues", type=click.IntRange(1, 65535), help=f"Queues per broker; new: {NEW_TOPIC_QUEUES}.")
 @click.option("--read-queues", type=click.IntRange(0, 65535), help="Read queues, if not --queues.")
 @click.option("--write-queues", type=click.IntRange(0, 65535), help="Write queues, if not --queues.")
-@click.option("--perm", type=click.IntRange(0, 7), default=6, show_default=True, help="4 read, 2 write, 6 both.")
-@click.option("--order", is_flag=True, help="An order topic.")
+@click.option("--perm", type=click.IntRange(0, 7), help="4 read, 2 write, 6 both; new: 6.")
+@click.option("--order/--no-order", default=None, help="An order topic or not; new: not.")
 @click.option("--attribute", "attributes", multiple=True, metavar="KEY=VALUE", help="Such as message.type=NORMAL.")
 @click.option("--cluster", help="Only this cluster.")
 @click.option("--broker", metavar="HOST:PORT", help="Only this broker.")
 @client_options
 def create(name: str, access: Access, output: str, cluster: str | None, broker: str | None, **settings: Any) -> None:
-    """Create a topic on all brokers, or change it."""
-    queues = settings["queues"]
-    config = TopicConfig(
-        name,
-        queues if settings["read_queues"] is None else settings["read_queues"],
-        queues if settings["write_queues"] is None else settings["write_queues"],
-        settings["perm"],
-        order=settings["order"],
-        attributes=pairs(settings["attributes"], "--attribute", "KEY=VALUE"),
-    )
-    brokers = run(_create(access, config, cluster, broker))
+    """Create a topic on all brokers, or change it. A change keeps what no option names, on each broker."""
+    named: dict[str, Any] = {field: settings[field] for field in ("perm", "order") if settings[field] is not None}
+    for field, option in (("read_queue_nums", "read_queues"), ("write_queue_nums", "write_queues")):
+        queues = settings["queues"] if settings[option] is None else settings[option]
+        if queues is not None:
+            named[field] = queues
+    named["attributes"] = pairs(settings["attributes"], "--attribute", "KEY=VALUE")  # brokers keep the others
+    made = run(_create(access, name, named, cluster, broker))
+    brokers_of: dict[int, list[str]] = {}
+    for address, config in made.items():
+        brokers_of.setdefault(config.write_queue_nums, []).append(address)
+    having = [f"{queues} queues on {', '.join(brokers)}" for queues, brokers in brokers_of.items()]
     print_result(
         output,
-        {"topic": name, "readQueues": config.read_queue_nums, "writeQueues": config.write_queue_nums}
-        | {"perm": config.perm, "brokers": brokers},
-        f"topic {name} has {config.write_queue_nums} queues on {', '.join(brokers)}",
+        {
+            "topic": name,
+            "readQueues": _of_all(config.read_queue_nums for config in made.values()),
+            "writeQueues": _of_all(config.write_queue_nums for config in made.values()),
+            "perm": _of_all(config.perm for config in made.values()),
+            "brokers": list(made),
+        },
+        f"topic {name} has {', '.join(having)}",
     )
 
 
@@ -129,17 +138,29 @@ def _summary(name: str, found: TopicRouteData) -> dict[str, Any]:
     }
 
 
-async def _create(access: Access, config: TopicConfig, cluster: str | None, broker: str | None) -> list[str]:
-    check_topic(config.topic_name)
+async def _create(
+    access: Access, name: str, named: dict[str, Any], cluster: str | None, broker: str | None
+) -> dict[str, TopicConfig]:
+    """Return the topic's configuration by broker. `named`: the fields that are not kept."""
+    check_topic(name)
     async with open_admin(access.namesrv, access.settings) as admin:
-        addresses = [broker] if broker else await admin.masters(cluster)
-        if not await admin.create_topic(config, addresses):
+        made: dict[str, TopicConfig] = {}
+        for address in [broker] if broker else await admin.masters(cluster):
+            known = await admin.topic_on(address, name) or TopicConfig(name, NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES)
+            made[address] = replace(known, **named)
+        if not await admin.put_topic(name, made):
             click.echo(
-                f"the name servers have no route to {config.topic_name} after {ROUTE_WAIT_S:.0f} s; clients find it "
+                f"the name servers have no route to {name} after {ROUTE_WAIT_S:.0f} s; clients find it "
                 "when its brokers have registered: see their logs for errors of name servers",
                 err=True,
             )
-        return addresses
+        return made
+
+
+def _of_all(values: Iterable[int]) -> int | list[int]:
+    """The value of all brokers. If they differ, a list in the order of the brokers."""
+    listed = list(values)
+    return listed[0] if len(set(listed)) == 1 else listed
 
 
 async def _delete(access: Access, name: str, cluster: str | None) -> None:

@@ -1,5 +1,6 @@
 """The commands against a broker and name server of ours."""
 
+import asyncio
 import itertools
 import json
 import os
@@ -8,16 +9,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from ringmq.cli.admin import Admin, open_admin
 from ringmq.cli.main import main
 from ringmq.cli.produce import produce
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
+from ringmq.remoting.json_body import write_body
 from ringmq.remoting.recall_handle import decode_handle
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
@@ -79,6 +85,87 @@ def test_topics_are_created_listed_changed_and_deleted(ringmq: Run, topic: str) 
     assert (route["readQueues"], route["perm"]) == (4, "R-")
     assert topic in ringmq("topic", "delete", topic).stdout
     assert "no route" in ringmq("topic", "route", topic, status=1).stderr
+
+
+def topic_on(cluster: str, topic: str) -> dict[str, Any]:
+    """The configuration that the broker has."""
+    return asked(cluster, lambda admin, address: admin.topic_on(address, topic))
+
+
+def group_on(cluster: str, group: str) -> dict[str, Any]:
+    return asked(cluster, lambda admin, address: admin.group_on(address, group))
+
+
+def asked(cluster: str, question: Callable[[Admin, str], Any]) -> dict[str, Any]:
+    async def ask() -> dict[str, Any]:
+        async with open_admin(cluster) as admin:
+            (address,) = await admin.masters()
+            return asdict(await question(admin, address))
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        ("--perm 4", {"perm": 4}),
+        ("-q 5", {"read_queue_nums": 5, "write_queue_nums": 5}),
+        ("--read-queues 6", {"read_queue_nums": 6}),
+        ("--write-queues 1", {"write_queue_nums": 1}),
+        ("--no-order", {"order": False}),
+        ("--attribute message.type=NORMAL", {"attributes": {"reserve.time": "9", "message.type": "NORMAL"}}),
+        ("", {}),
+    ],
+)
+def test_a_change_of_a_topic_keeps_what_it_does_not_name(
+    ringmq: Run, cluster: str, options: str, changed: dict[str, Any]
+) -> None:
+    name = f"Kept{next(NAMES)}"
+    made = "--read-queues 4 --write-queues 3 --perm 2 --order --attribute reserve.time=9"
+    ringmq("topic", "create", name, *made.split())
+    before = topic_on(cluster, name)
+    assert (before["read_queue_nums"], before["write_queue_nums"], before["perm"], before["order"]) == (4, 3, 2, True)
+    said = json.loads(ringmq("topic", "create", name, *options.split(), "-o", "json").stdout)
+    after = topic_on(cluster, name)
+    assert after == before | changed
+    assert (said["readQueues"], said["writeQueues"], said["perm"]) == (
+        after["read_queue_nums"], after["write_queue_nums"], after["perm"],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        ("--no-orderly", {"consume_message_orderly": False}),
+        ("--retry-max-times 5", {"retry_max_times": 5}),
+        ("--retry-queues 1", {"retry_queue_nums": 1}),
+        ("--broadcast", {"consume_broadcast_enable": True}),
+        ("--enabled", {"consume_enable": True}),
+        ("", {}),
+    ],
+)
+def test_a_change_of_a_group_keeps_what_it_does_not_name(
+    ringmq: Run, cluster: str, options: str, changed: dict[str, Any]
+) -> None:
+    name, kept = f"Kept{next(NAMES)}", {"consume_timeout_minute": 7, "which_broker_when_consume_slowly": 2}
+    made = "--orderly --retry-max-times 3 --retry-queues 2 --no-broadcast --disabled"
+    ringmq("group", "create", name, *made.split())
+    with RawClient(json.loads(ringmq("group", "create", name, "-o", "json").stdout)["brokers"][0]) as client:
+        config = SubscriptionGroupConfig(**(group_on(cluster, name) | kept))  # by another tool
+        body = write_body(config.to_json())
+        assert client.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body).code == 0
+    before = group_on(cluster, name)
+    assert (before["consume_enable"], before["retry_max_times"], before["consume_timeout_minute"]) == (False, 3, 7)
+    ringmq("group", "create", name, *options.split())
+    assert group_on(cluster, name) == before | changed
+
+
+def test_what_a_new_topic_and_a_new_group_have(ringmq: Run, cluster: str) -> None:
+    name = f"New{next(NAMES)}"
+    ringmq("topic", "create", name)
+    ringmq("group", "create", name)
+    assert topic_on(cluster, name) == asdict(TopicConfig(name, 8, 8, 6))
+    assert group_on(cluster, name) == asdict(SubscriptionGroupConfig(name))
 
 
 def test_messages_go_in_and_come_out(ringmq: Run, topic: str) -> None:
