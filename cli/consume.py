@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
+from ringmq.cli.message_body import body_fields
 from ringmq.cli.output import print_line, printable
 from ringmq.cli.running import run, until_signalled
 from ringmq.client import ConsumeFrom, Consumer, MessageExt
@@ -123,8 +123,4 @@ def _fields(message: MessageExt) -> dict[str, Any]:
         "storeMs": message.store_timestamp_ms,
         "reconsumeTimes": message.reconsume_times,
     }
-    try:
-        fields["body"] = message.body.decode()
-    except UnicodeDecodeError:
-        fields["bodyBase64"] = base64.b64encode(message.body).decode()
-    return fields
+    return fields | body_fields(message.body)

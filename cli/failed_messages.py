@@ -14,6 +14,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
+from ringmq.cli.message_body import body_fields, plain_body
 from ringmq.cli.open_halves import pull_page
 from ringmq.cli.output import print_result, print_rows
 from ringmq.cli.running import run
@@ -87,7 +88,7 @@ class Failed:
             "reconsumeTimes": message.reconsume_times,
             "key": message.properties.get(properties.KEYS),
             "bornMs": message.born_timestamp_ms,
-            "bytes": len(message.body),
+            "bytes": len(message.body),  # as stored
         }
 
 
@@ -113,10 +114,11 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
     @client_options
     def show(group_name: str, place: Place, access: Access, output: str) -> None:
         found = run(_show(access, topic_of(group_name), place))
-        body = found.message.body.decode("utf-8", "backslashreplace")
-        details = {**found.row(), "properties": dict(found.message.properties), "body": body}
-        lines = "\n".join(f"{key}: {value}" for key, value in details.items())
-        print_result(output, details, lines)
+        body = plain_body(found.message)
+        details = {**found.row(), "properties": dict(found.message.properties)}
+        shown = {**details, "body": body.decode("utf-8", "backslashreplace")}
+        lines = "\n".join(f"{key}: {value}" for key, value in shown.items())
+        print_result(output, details | body_fields(body), lines)
 
     @group.command(help=f"Have {what} delivered to the group again, after delay level {RESEND_LEVEL}.")
     @click.argument("group_name", metavar="GROUP")

@@ -1,5 +1,6 @@
 """`ringmq group retry` and `ringmq group dlq` at a running broker."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -8,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from ringmq.cli import failed_messages
+from ringmq.cli import failed_messages, message_body
+from ringmq.client import Message, MessageExt, blocking
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.flags import MessageSysFlag
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
@@ -54,6 +57,53 @@ def test_dead_letters_are_listed_and_shown(broker: RunningBroker) -> None:
     shown = run(broker, "dlq", "show", "billing", f"{rows[1]['broker']}:0:1")
     assert "body: order 1" in shown.stdout and "RETRY_TOPIC" in shown.stdout
     assert "more messages" in run(broker, "dlq", "list", "billing", "--limit", "2").stderr
+
+
+BODIES = {
+    "text": ("ä" * 10_000).encode(),
+    "bytes": bytes(range(256)) * 40,
+    "short": b"\xff\x00",
+    "words": b"plain",
+}
+
+
+@pytest.mark.parametrize("kind", ["dlq", "retry"])
+def test_bodies_are_shown_as_they_were_sent(broker: RunningBroker, kind: str) -> None:
+    """Producers compress bodies of 4 KiB and more."""
+    topic = f"Bodies_{kind}"
+    make_topic(broker.address, topic, 1)
+    with blocking.Producer(broker.namesrv) as producer, RawClient(broker.address) as client:
+        for body in BODIES.values():
+            sent = producer.send(Message(topic, body))
+            level = -1 if kind == "dlq" else 1
+            fields = {"offset": int(sent.offset_message_ids[0][-16:], 16), "group": topic, "delayLevel": level}
+            assert client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == 0
+    wait_until(lambda: len(rows_of(broker, kind, topic)) == len(BODIES), "they are there")
+    shown = []
+    for row in rows_of(broker, kind, topic):
+        done = run(broker, kind, "show", topic, f"{row['broker']}:0:{row['offset']}", "-o", "json")
+        shown.append(json.loads(done.stdout))
+        assert (done.returncode, done.stderr, shown[-1]["bytes"]) == (0, "", row["bytes"])
+    found = [base64.b64decode(one["bodyBase64"]) if "bodyBase64" in one else one["body"].encode() for one in shown]
+    assert sorted(found) == sorted(BODIES.values())
+    assert ["body" in one for one in shown] == [body.isascii() or b"\xc3\xa4" in body for body in found]
+    texts = [
+        run(broker, kind, "show", topic, f"{row['broker']}:0:{row['offset']}").stdout
+        for row in rows_of(broker, kind, topic)
+    ]
+    assert f"body: {'ä' * 10_000}\n" in texts[found.index(BODIES["text"])]
+    assert "body: \\xff\\x00\n" in texts[found.index(BODIES["short"])]
+
+
+def test_a_body_that_cannot_be_decompressed_is_shown_as_stored(capsys: pytest.CaptureFixture[str]) -> None:
+    message = MessageExt("T", b"\xffno zlib", sys_flag=int(MessageSysFlag.COMPRESSED))
+    assert message_body.plain_body(message) == b"\xffno zlib"
+    assert "shown as it is stored, it cannot be decompressed: zlib" in capsys.readouterr().err
+
+
+def rows_of(broker: RunningBroker, kind: str, group: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(run(broker, kind, "list", group, "-o", "json").stdout)
+    return found
 
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--message", "b:0:0"], ["--message", "b:0:0", "--from", "b:0:0"]])
