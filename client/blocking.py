@@ -66,6 +66,7 @@ class _Member(_Client, Protocol):
 
 C = TypeVar("C", bound=_Client)
 M = TypeVar("M", bound=_Member)
+T = TypeVar("T")
 
 
 class _Blocking(Generic[C]):
@@ -134,6 +135,11 @@ class _Blocking(Generic[C]):
 
 class _BlockingMember(_Blocking[M]):
     """Base of producers and consumers."""
+
+    def _call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call `function(*args)` of the client, which does not wait and says itself that the client is closed."""
+        self._loop.check_process()
+        return self._loop.call(function, *args)
 
     @property
     def group(self) -> str:
@@ -227,7 +233,7 @@ class Producer(_BlockingMember[async_producer.Producer]):
         A bad message raises ValueError here. The future cannot be cancelled, and its callbacks run in a thread of
         their own.
         """
-        return self.begin_request(self._loop.call(self._client.prepare, message, queue))
+        return self.begin_request(self._call(self._client.prepare, message, queue))
 
     def begin_request(self, request: SendRequest) -> concurrent.futures.Future[SendResult]:
         """Send a prepared request like `begin_send`.
@@ -336,7 +342,7 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
             raise TypeError("a blocking consumer needs a plain function as handler")
         if self._client.closed:  # by a signal that came just before, for example
             return
-        runner = self._loop.call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
+        runner = self._call(self._client.new_runner, handler, concurrency, timeout_ms, retry)
         watch = self._loop.call(self._loop.create_task, runner.watch(overdue=True))
         for number in range(concurrency):
             # as the one that runs: a close in another thread finds no thread that is not started yet
@@ -370,20 +376,29 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
             log.debug("%s: closed before its last handler had ended", threading.current_thread().name)
 
     def __iter__(self) -> Iterator[MessageExt]:
-        while messages := self.poll(1):  # of more, those behind a break would count as processed
+        while messages := self._next_messages(1):  # of more, those behind a break would count as processed
             yield messages[0]
 
     def batches(self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX) -> Iterator[list[MessageExt]]:
         """Yield batches of at least one message, each of one queue."""
-        while messages := self.poll(max_messages):
+        while messages := self._next_messages(max_messages):
             yield messages
 
     def poll(
         self, max_messages: int = async_consumer.BATCH_MESSAGES_MAX, timeout_ms: int | None = None
     ) -> list[MessageExt]:
-        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message or when closed."""
+        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message.
+
+        If the consumer is closed meanwhile, the result is empty. Raises `ClientClosedError` if it was closed before.
+        """
+        if self._client.closed:
+            raise ClientClosedError("the client is closed")
+        return self._next_messages(max_messages, timeout_ms)
+
+    def _next_messages(self, max_messages: int, timeout_ms: int | None = None) -> list[MessageExt]:
+        """Return what `poll` does, for loops: they end on a closed consumer, so there the result is empty."""
         try:
-            return self._loop.run(self._client.poll(max_messages, timeout_ms))
+            return self._loop.run(self._client.next_messages(max_messages, timeout_ms))
         except ClientClosedError:
             if self._client.closed:
                 return []
@@ -391,8 +406,7 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages. Return the number of those that were open."""
-
-        return self._loop.call(self._client.ack, messages)
+        return self._call(self._client.ack, messages)
 
     def reject(self, message: MessageExt) -> bool:
         """Store `message` among the group's dead letters. See the asyncio consumer's `reject`."""
@@ -404,8 +418,7 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
 
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that this member reads now."""
-
-        return self._loop.call(self._client.assignment)
+        return self._call(self._client.assignment)
 
     def queues(self, topic: str) -> list[MessageQueue]:
         """Return the topic's readable queues."""
@@ -417,15 +430,15 @@ class Consumer(_BlockingMember[async_consumer.Consumer]):
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Stop pulling and delivering messages of these queues until `resume`."""
-        self._loop.call(self._client.pause, queues)
+        self._call(self._client.pause, queues)
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Continue with paused queues."""
-        self._loop.call(self._client.resume, queues)
+        self._call(self._client.resume, queues)
 
     def paused(self) -> list[MessageQueue]:
         """Return the assigned queues that are paused."""
-        return self._loop.call(self._client.paused)
+        return self._call(self._client.paused)
 
     def committed(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset of a queue."""

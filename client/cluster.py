@@ -13,7 +13,7 @@ from ringmq.client.connections.name_servers import NameServers, RouteTable, pars
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.consuming.offsets import QueueOffsets
-from ringmq.client.errors import BrokerError, RouteError
+from ringmq.client.errors import BrokerError, ClientClosedError, RouteError
 from ringmq.client.runtimes.runtime import gather
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list
@@ -45,30 +45,37 @@ class Cluster:
         self._name_server_addresses = parse_name_servers(namesrv)
         self._timeout_ms = timeout_ms
         self._settings = settings
+        self._started = False
 
     async def __aenter__(self) -> Self:
         self._client = RemotingClient(self._settings)
         self._name_servers = NameServers(self._client, self._name_server_addresses, self._timeout_ms)
         self._routes = RouteTable(self._name_servers)
         self._offsets = QueueOffsets(self._client, self._routes, self._timeout_ms)
+        self._started = True
         return self
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._client.close()
+        if self._started:
+            self._started = False
+            await self._client.close()
 
     async def brokers(self) -> dict[str, str]:
         """Return broker name -> the address for reads: the master's, or a slave's if no master is registered."""
+        self._check_started()
         info = await self._name_servers.fetch_cluster()
         return {name: data.any_addr for name, data in sorted(info.brokers.items()) if data.any_addr is not None}
 
     async def topics(self) -> list[str]:
         """Return every registered topic, the brokers' own included."""
+        self._check_started()
         return sorted(await self._name_servers.fetch_topics())
 
     async def system_topics(self, address: str) -> set[str]:
         """Return the broker's own topics."""
+        self._check_started()
         answer = await self._client.call(
             address, RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, timeout_ms=self._timeout_ms
         )
@@ -79,6 +86,7 @@ class Cluster:
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return the topic's readable queues as the name server knows them now, none for an unknown topic."""
+        self._check_started()
         route = await self._routes.fetch(topic)
         return () if route is None else route.read_queues
 
@@ -87,6 +95,7 @@ class Cluster:
 
         The result is empty if the topic is unknown.
         """
+        self._check_started()
         route = await self._routes.fetch(topic)
         if route is None:
             return {}
@@ -105,16 +114,22 @@ class Cluster:
 
         If all messages are older it is the queue's end or more.
         """
+        self._check_started()
         return await self._offsets.search(queue, timestamp_ms)
 
     async def store_folder(self, address: str) -> StoreFolder | None:
         """Return the location of a broker's store, None if the broker does not report it, like stock brokers."""
+        self._check_started()
         answer = await self._client.call(address, RequestCode.GET_BROKER_RUNTIME_INFO, timeout_ms=self._timeout_ms)
         told = GetBrokerRuntimeInfoResponseHeader.decode(answer.ext_fields)
         device, inode = told.commit_log_device or "", told.commit_log_inode or ""
         if not (told.store_root and told.boot_id and device.isdecimal() and inode.isdecimal()):
             return None
         return StoreFolder(told.store_root, told.boot_id, int(device), int(inode))
+
+    def _check_started(self) -> None:
+        if not self._started:
+            raise ClientClosedError("the client is not started or is closed")
 
     async def _topic_stats(self, route: TopicRoute, broker: str) -> dict[MessageQueue, tuple[int, int]]:
         address = route.read_address(broker)

@@ -36,7 +36,7 @@ from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
-from ringmq.client.runtimes.runtime import Task, create_task, gather, when_interrupted
+from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, when_interrupted
 from ringmq.client.runtimes.waiting import Signal, call_listener, finish, stop_all, wait_briefly
 from ringmq.client.security.files import expanded
 from ringmq.client.settings import ConnectionSettings
@@ -134,6 +134,7 @@ class Consumer:
         self._runner: HandlerRunner | None = None
         self._started = False
         self._closed = False
+        self._ended = False  # a close is over: until then acknowledgements count
 
     # ---- life ----
 
@@ -176,12 +177,13 @@ class Consumer:
     async def close(self, drain_timeout_ms: int | None = None) -> None:
         """Stop reading, drain handlers for `drain_timeout_ms`, commit, unlock, leave the group.
 
-        Ends loops over this.
+        Ends `run`, loops over this, and a `poll` that waits. Later calls raise `ClientClosedError`.
         """
         if not self._started:
             return
         self._started, self._closed = False, True
         async with AsyncExitStack() as last:  # done upwards, whatever fails or is cancelled before
+            last.callback(setattr, self, "_ended", True)
             last.callback(self._first_assignment.wake)  # a `start` that waits for it
             if self._offset_file is not None:
                 last.callback(self._offset_file.close)
@@ -218,6 +220,7 @@ class Consumer:
         message of a queue at a time. A cancelled `run` waits `drain_timeout_ms` for its handlers.
         """
         if self._closed:
+            await sleep(0)  # a caller that tries again and again leaves others their turn
             return
         runner = self.new_runner(handler, concurrency, timeout_ms, retry)
         try:
@@ -243,16 +246,9 @@ class Consumer:
             concurrency, timeout_ms, retry or ConsumeRetry(), self._ordered, self._broadcast, self._manual
         )
         context = HandlerContext(
-            self.group,
-            self._client,
-            self._routes,
-            self._inbox,
-            self._stats,
-            self._interceptors,
-            self._locks,
-            self._ack_delivery,
-            lambda process_queue: self._lose_lock(process_queue.queue),
-        )
+            self.group, self._client, self._routes, self._inbox, self._stats, self._interceptors, self._locks,
+            self._ack_delivery, lambda process_queue: self._lose_lock(process_queue.queue),
+        )  # fmt: skip
         self._runner = HandlerRunner(handler, rules, context)
         return self._runner
 
@@ -266,23 +262,30 @@ class Consumer:
         return self
 
     async def __anext__(self) -> MessageExt:
-        if not (messages := await self.poll(1)):
+        if not (messages := await self.next_messages(1)):
             raise StopAsyncIteration
         return messages[0]
 
     async def batches(self, max_messages: int = BATCH_MESSAGES_MAX) -> AsyncIterator[list[MessageExt]]:
         """Yield batches of at least one message, each of one queue, until the consumer is closed."""
-        while messages := await self.poll(max_messages):
+        while messages := await self.next_messages(max_messages):
             yield messages
 
     async def poll(self, max_messages: int = BATCH_MESSAGES_MAX, timeout_ms: int | None = None) -> list[MessageExt]:
-        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message or when closed.
+        """Return up to `max_messages` of one queue, none after `timeout_ms` without a message.
 
-        Raises `BodyCrcError`. Its message counts as delivered.
+        If the consumer is closed meanwhile, the result is empty. Raises `ClientClosedError` if it was closed before,
+        and `BodyCrcError`, whose message counts as delivered.
         """
+        self._check_started()
+        return await self.next_messages(max_messages, timeout_ms)
+
+    async def next_messages(self, max_messages: int, timeout_ms: int | None = None) -> list[MessageExt]:
+        """Return what `poll` does, for loops: they end on a closed consumer, so there the result is empty."""
         if max_messages < 1:
             raise ValueError(f"max_messages must be positive, not {max_messages}")
         if self._closed:
+            await sleep(0)  # as in `run`
             return []
         self._check_started()
         handed_over, self._handed_over = self._handed_over, []
@@ -309,6 +312,7 @@ class Consumer:
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages. Return the number of open ones: not those of given-up queues or from before a seek."""
+        self._check_open()
         acked: list[MessageExt] = []
         for message in (messages,) if isinstance(messages, MessageExt) else messages:
             reader = self._readers.get(queue_of(message))
@@ -366,20 +370,24 @@ class Consumer:
 
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that this member reads now, in order."""
+        self._check_open()
         return sorted(self._readers)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
         """Stop reading these queues until `resume`, or until they are given up. Raises KeyError for other queues."""
+        self._check_open()
         for reader in [self._readers[queue] for queue in queues]:
             reader.pause()
 
     def resume(self, queues: Iterable[MessageQueue]) -> None:
         """Continue with paused queues. Other queues do not change."""
+        self._check_open()
         for reader in [self._readers[queue] for queue in queues]:
             reader.resume()
 
     def paused(self) -> list[MessageQueue]:
         """Return the assigned queues that are paused, in order."""
+        self._check_open()
         return sorted(queue for queue, reader in self._readers.items() if reader.process_queue.paused)
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -440,15 +448,9 @@ class Consumer:
         if self._ordered and not self._broadcast:
             self._locks = LockRenewer(self._client, self._routes, self.group, self.client_id, self._lose_lock)
         self._member = GroupMember(
-            self.group,
-            self.client_id,
-            self._client,
-            self._routes,
-            self._heartbeats,
-            lambda: list(self._subscriptions),
-            self._take_assignment,
-            self._allocate,
-        )
+            self.group, self.client_id, self._client, self._routes, self._heartbeats,
+            lambda: list(self._subscriptions), self._take_assignment, self._allocate,
+        )  # fmt: skip
         self._admin_requests = AdminRequests(
             self.group, self._client, self._readers, self._subscriptions,
             self._stats, self._locks, self._properties, lambda: self._runner,
@@ -461,18 +463,10 @@ class Consumer:
         )
         self._observers.watch_inbox(self.group, lambda: (inbox.count, inbox.bytes_held))
         self._context = ReaderContext(
-            self.group,
-            self._client,
-            self._routes,
-            self._offsets,
-            self._inbox,
-            options,
-            StartRule(self._consume_from, self._timestamp_ms, self._started_ms),
-            self._heartbeats.send_to,
-            self._stats,
-            self._locks,
-            own_subscription=self._manual,
-        )
+            self.group, self._client, self._routes, self._offsets, self._inbox, options,
+            StartRule(self._consume_from, self._timestamp_ms, self._started_ms), self._heartbeats.send_to,
+            self._stats, self._locks, own_subscription=self._manual,
+        )  # fmt: skip
 
     async def _end_reading(self, timeout_ms: int) -> None:
         if self._membership is not None:
@@ -496,7 +490,8 @@ class Consumer:
         while not self._inbox.closed:
             left_s = None if deadline is None else deadline - time.monotonic()
             if left_s is not None and left_s <= 0:
-                break
+                await sleep(0)  # a caller that polls without a wait leaves others their turn, as in `run`
+                return self._take_now(max_messages)
             await self._inbox.wait(left_s)
             if (taken := self._take_now(max_messages)) is not None:
                 return taken
@@ -590,6 +585,11 @@ class Consumer:
         return self._description.properties(
             self._started_ms, 0 if self._runner is None else self._runner.rules.concurrency
         )
+
+    def _check_open(self) -> None:
+        """Raise unless acknowledgements count: also while a close waits for handlers and listeners."""
+        if self._ended or not self._closed:
+            self._check_started()
 
     def _check_started(self) -> None:
         if not self._started:

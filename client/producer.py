@@ -164,10 +164,7 @@ class Producer:
         self._routes = RouteTable(name_servers)
         self._heartbeats = Heartbeats(self._client, self._routes, self._describe, masters_only=True)
         self._reply_routes = ReplyRoutes(self._client, self._routes, self._heartbeats)
-        self._tasks = [
-            create_task(self._routes.refresh_forever()),
-            create_task(self._heartbeats.send_forever()),
-        ]
+        self._tasks = [create_task(self._routes.refresh_forever()), create_task(self._heartbeats.send_forever())]
         self._observers.start()
         when_interrupted(self._in_flight.forget)
         self._started = True
@@ -233,11 +230,13 @@ class Producer:
         """Send each message in its own request, up to `pipeline` in flight. Raises the first failure at the end."""
         if pipeline < 1:
             raise ValueError(f"pipeline must be positive, not {pipeline}")
+        self._check_started()
         given = [message async for message in messages] if isinstance(messages, AsyncIterable) else messages
         return await self._send_all(given, pipeline)
 
     async def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> None:
         """Send without an answer, so the outcome stays unknown. Raises `SendError` if the request could not leave."""
+        self._check_started()
         request = self._prepared(message, queue)
         until, attempts = self._retry.budget_end(time.monotonic()), 0
         try:

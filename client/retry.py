@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ringmq.client.errors import (
     BrokerError,
+    ClientClosedError,
     ConnectError,
     NotANameServerError,
     NotStoreOkError,
@@ -65,7 +66,7 @@ def never_left(error: RingmqError) -> bool:
     """True if an attempt with this failure certainly reached no broker."""
     if isinstance(error, ConnectError):
         return not error.sent
-    return isinstance(error, RouteError | NotANameServerError)
+    return isinstance(error, RouteError | NotANameServerError | ClientClosedError)
 
 
 def backoff_ms(failures: int, jitter: float, first_ms: int = 20, max_ms: int = 3000) -> float:

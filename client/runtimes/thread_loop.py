@@ -117,10 +117,14 @@ class ThreadLoop:
 
     # ---- from outside ----
 
-    def open(self) -> None:
-        """Start the thread for tasks and timers. Raises ClientClosedError for a loop that was open before a fork."""
+    def check_process(self) -> None:
+        """Raise ClientClosedError for a loop that was open before a fork."""
         if self.is_the_parent_s:
             raise self._not_open()
+
+    def open(self) -> None:
+        """Start the thread for tasks and timers. Raises ClientClosedError for a loop that was open before a fork."""
+        self.check_process()
         if not self._is_open:
             _open_loops.add(self)
             self._is_open = True

@@ -81,13 +81,14 @@ class AwaitedConsumer(Awaited):
         return self
 
     async def __anext__(self) -> Any:
-        messages = await self.poll(1)
-        if not messages:
+        message = await self._in_thread(next, iter(self.blocking), None)
+        if message is None:
             raise StopAsyncIteration
-        return messages[0]
+        return message
 
     async def batches(self, max_messages: int = 256) -> AsyncIterator[Any]:
-        while messages := await self.poll(max_messages):
+        batches = self.blocking.batches(max_messages)
+        while messages := await self._in_thread(next, batches, None):
             yield messages
 
 
