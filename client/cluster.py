@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from ringmq.client.arguments import check_numbers, check_optional
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
 from ringmq.client.consuming.offsets import QueueOffsets
 from ringmq.client.errors import BrokerError, ClientClosedError, RouteError
 from ringmq.client.runtimes.runtime import gather
-from ringmq.client.settings import ConnectionSettings
+from ringmq.client.settings import TIMEOUT_MS_MAX, ConnectionSettings
 from ringmq.remoting.admin_bodies import TopicStats, decode_topic_list
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.errors import BadBody
@@ -42,6 +43,8 @@ class Cluster:
     def __init__(
         self, namesrv: str | Sequence[str], *, timeout_ms: int = 5000, settings: ConnectionSettings | None = None
     ) -> None:
+        check_numbers(1, TIMEOUT_MS_MAX, timeout_ms=timeout_ms)
+        check_optional(ConnectionSettings, settings=settings)
         self._name_server_addresses = parse_name_servers(namesrv)
         self._timeout_ms = timeout_ms
         self._settings = settings

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ringmq.client.arguments import check_handler
 from ringmq.client.connections.heartbeat import Heartbeats
 from ringmq.client.connections.identity import new_client_id, now_ms
 from ringmq.client.connections.name_servers import NameServers, RouteTable, parse_name_servers
@@ -21,6 +22,7 @@ from ringmq.client.consuming.commits import Commits
 from ringmq.client.consuming.consume_retry import ConsumeRetry, RejectMessage
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.consumer_admin import AdminRequests
+from ringmq.client.consuming.consumer_arguments import check_consumer
 from ringmq.client.consuming.group_member import Assignment, GroupMember
 from ringmq.client.consuming.handler_runner import HandlerContext, HandlerRules, HandlerRunner
 from ringmq.client.consuming.inbox import Delivery, Inbox, ProcessQueue
@@ -91,17 +93,15 @@ class Consumer:
         drain_timeout_ms: int = DRAIN_TIMEOUT_MS,
         settings: ConnectionSettings | None = None,
     ) -> None:
-        if topics is None and ordered:
-            raise ValueError("ordered consumption needs subscribed topics: assigned queues have no locks")
-        if offset_file is not None and not broadcast:
-            raise ValueError("offset_file is for broadcast=True: other groups keep their offsets at the broker")
+        check_consumer(
+            topics, consume_from, timestamp_ms, drain_timeout_ms, options, allocate, offset_file, settings,
+            auto_ack=auto_ack, ordered=ordered, broadcast=broadcast, on_assigned=on_assigned, on_revoked=on_revoked,
+        )  # fmt: skip
         self.group = group
         self.client_id = new_client_id()
         self._manual = topics is None
-        if topics is not None and not topics:
-            raise ValueError("a consumer needs at least one topic, or None and `assign`")
         with_retry = topics is not None and not broadcast
-        self._subscriptions = subscriptions(topics or {}, group, now_ms(), with_retry=with_retry)
+        self._subscriptions = subscriptions(topics, group, now_ms(), with_retry=with_retry)
         self._name_server_addresses = parse_name_servers(namesrv)
         self._auto_ack = auto_ack
         self._ordered = ordered
@@ -240,6 +240,7 @@ class Consumer:
     ) -> HandlerRunner:
         """Return a runner for `run`. The blocking consumer runs it in threads of its own."""
         self._check_started()
+        check_handler(handler)
         if self._runner is not None:
             raise RuntimeError("the consumer has a handler already")
         rules = HandlerRules(

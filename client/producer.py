@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from ringmq.client.arguments import LONG_MAX, check_group_name, check_numbers, check_optional
 from ringmq.client.connections.connection import BrokerConnection, ResponseFuture
 from ringmq.client.connections.heartbeat import Heartbeats, unregister_client
 from ringmq.client.connections.identity import new_client_id, new_key_generator, now_ms
@@ -36,7 +37,7 @@ from ringmq.client.errors import (
 from ringmq.client.interceptors import SendScope
 from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
-from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, Accumulator
+from ringmq.client.producing.accumulator import BATCH_BYTES_MAX, LINGER_MS_MAX, Accumulator
 from ringmq.client.producing.broker_faults import BrokerFaults
 from ringmq.client.producing.in_flight_limit import InFlightLimit, Permit
 from ringmq.client.producing.recall import recall_message
@@ -62,7 +63,6 @@ from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.message import Message, MessageExt
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.remoting.names import InvalidName, check_group
 
 __all__ = ["Producer", "QueueSelector", "SendResult", "SendStatus"]
 
@@ -118,10 +118,13 @@ class Producer:
         batch_bytes_max: int = BATCH_BYTES_MAX,
         settings: ConnectionSettings | None = None,
     ) -> None:
-        try:
-            check_group(group)
-        except InvalidName as error:
-            raise ValueError(str(error)) from error
+        check_group_name(group)
+        check_optional(RetryPolicy, retry=retry)
+        check_optional(BodyRules, body_rules=body_rules)
+        check_optional(ConnectionSettings, settings=settings)
+        check_numbers(1, LONG_MAX, in_flight_max=in_flight_max, in_flight_bytes_max=in_flight_bytes_max)
+        check_numbers(1, LONG_MAX, batch_bytes_max=batch_bytes_max)
+        check_numbers(0, LINGER_MS_MAX, linger_ms=linger_ms)
         self.group = group
         self.client_id = new_client_id()
         self._name_server_addresses = parse_name_servers(namesrv)
@@ -267,8 +270,7 @@ class Producer:
 
         Raises `ReplyTimeoutError` without a reply, `SendError` if the message is not known to be stored.
         """
-        if not 1 <= timeout_ms <= TIMEOUT_MS_MAX:
-            raise ValueError(f"timeout_ms must be 1 to {TIMEOUT_MS_MAX}, not {timeout_ms}")
+        check_numbers(1, TIMEOUT_MS_MAX, timeout_ms=timeout_ms)
         self._check_started()
         correlation_id = self._requests.mark(message, timeout_ms)
         stored = False

@@ -6,8 +6,10 @@ next attempt prefers another broker than the one that failed. Here an attempt th
 broker registered) is not counted: the producer waits for a broker's restart as long as the time budget lasts.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from ringmq.client.arguments import INT_MAX, check_flags, check_kinds, check_numbers
 from ringmq.client.errors import (
     BrokerError,
     ClientClosedError,
@@ -40,10 +42,15 @@ class RetryPolicy:
     """Avoid brokers for a while that answered late or not at all. Stock's `sendLatencyFaultEnable`."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attempts <= SEND_ATTEMPTS_MAX:
-            raise ValueError(f"attempts must be 1 to {SEND_ATTEMPTS_MAX}, not {self.attempts}")
-        if self.budget_ms < 1:
-            raise ValueError(f"budget_ms must be positive, not {self.budget_ms}")
+        check_numbers(1, SEND_ATTEMPTS_MAX, attempts=self.attempts)
+        check_numbers(1, INT_MAX, budget_ms=self.budget_ms)
+        check_kinds(Collection, retry_codes=self.retry_codes)
+        for code in self.retry_codes:
+            check_numbers(-INT_MAX, INT_MAX, retry_codes=code)
+        check_flags(
+            another_broker_when_not_store_ok=self.another_broker_when_not_store_ok,
+            avoid_slow_brokers=self.avoid_slow_brokers,
+        )
 
     def budget_end(self, began: float) -> float:
         """Return the end of the time for work that began at `began` (seconds of the same clock)."""

@@ -6,6 +6,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ringmq.client.arguments import check_kinds, check_optional
 from ringmq.client.interceptors import Interceptor
 from ringmq.client.namespaces import check_namespace
 from ringmq.client.observing.metrics import ClientMetrics
@@ -52,6 +53,18 @@ class ConnectionSettings:
                 raise TypeError(f"{name} must be a whole number of ms, not {value!r}")
             if not 1 <= value <= TIMEOUT_MS_MAX:
                 raise ValueError(f"{name} must be 1 to {TIMEOUT_MS_MAX}, not {value}")
+        check_optional(TlsSettings, tls=self.tls)
+        if not isinstance(self.credentials, Credentials | None):  # what is there instead may be a secret
+            raise TypeError(f"credentials must be of type Credentials, not {type(self.credentials).__name__}")
+        check_optional(TraceSettings, trace=self.trace)
+        check_optional(ClientMetrics, metrics=self.metrics)
+        check_kinds((tuple, list), before_request=self.before_request, interceptors=self.interceptors)
+        for hook in self.before_request:
+            if not callable(hook):
+                raise TypeError(f"before_request must hold functions, not {hook!r}")
+        for interceptor in self.interceptors:
+            check_kinds(Interceptor, interceptors=interceptor)
+        check_kinds(str, namespace=self.namespace)
         check_namespace(self.namespace)
 
     def request_hook(self) -> RequestHook | None:

@@ -5,9 +5,10 @@ Name servers share nothing. A client uses one of them until it fails, then the n
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
+from ringmq.client.arguments import check_kinds
 from ringmq.client.connections.connection import split_address
 from ringmq.client.connections.remoting_client import RemotingClient, note_seen
 from ringmq.client.connections.routes import TopicRoute, parse_route, route_from_template
@@ -36,8 +37,11 @@ NEW_TOPIC_QUEUES = 4  # what clients ask for when the broker makes the topic (`d
 
 
 def parse_name_servers(text: str | Sequence[str]) -> tuple[str, ...]:
-    """Return ("host:port", ...) of "host:port;host:port" or a sequence. Raises ValueError."""
+    """Return ("host:port", ...) of "host:port;host:port" or a sequence. Raises ValueError, or TypeError."""
+    check_kinds((str, Iterable), namesrv=text)
     addresses = text.split(";") if isinstance(text, str) else list(text)
+    for address in addresses:
+        check_kinds(str, namesrv=address)
     cleaned = tuple(address.strip() for address in addresses if address.strip())
     if not cleaned:
         raise ValueError("no name server address given")

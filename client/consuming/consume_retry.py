@@ -12,6 +12,7 @@ Rules of RocketMQ's push consumer (`ConsumeMessageConcurrentlyService.processCon
 
 from dataclasses import dataclass
 
+from ringmq.client.arguments import INT_MAX, check_numbers
 from ringmq.client.errors import BodyCrcError
 from ringmq.client.retry import backoff_ms
 from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
@@ -54,13 +55,11 @@ class ConsumeRetry:
     suspend_ms: int = 1000
 
     def __post_init__(self) -> None:
-        if self.max_reconsume_times is not None and self.max_reconsume_times < 0:
-            raise ValueError(f"max_reconsume_times must not be negative, is {self.max_reconsume_times}")
-        if not 0 <= self.delay_level <= DELAY_LEVEL_MAX:
-            raise ValueError(f"delay_level must be 0 to {DELAY_LEVEL_MAX}, not {self.delay_level}")
-        for name in ("local_first_ms", "local_max_ms", "suspend_ms"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if self.max_reconsume_times is not None:
+            check_numbers(0, INT_MAX, max_reconsume_times=self.max_reconsume_times)
+        check_numbers(0, DELAY_LEVEL_MAX, delay_level=self.delay_level)
+        pauses = ("local_first_ms", "local_max_ms", "suspend_ms")
+        check_numbers(1, INT_MAX, **{name: getattr(self, name) for name in pauses})
 
     def local_pause_s(self, failures_here: int) -> float:
         """Return the pause before the repetition that follows `failures_here` failures in this client."""

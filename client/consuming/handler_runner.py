@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 
+from ringmq.client.arguments import INT_MAX, check_kinds, check_numbers
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.consuming.consume_retry import ConsumeRetry, Drop, SendBack, TryHere, after_failure
@@ -56,10 +57,10 @@ class HandlerRules:
     assigned: bool = False  # the queues, by hand
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise ValueError(f"concurrency must be positive, not {self.concurrency}")
-        if self.timeout_ms is not None and self.timeout_ms < 1:
-            raise ValueError(f"timeout_ms must be positive or None, not {self.timeout_ms}")
+        check_numbers(1, INT_MAX, concurrency=self.concurrency)
+        if self.timeout_ms is not None:
+            check_numbers(1, INT_MAX, timeout_ms=self.timeout_ms)
+        check_kinds(ConsumeRetry, retry=self.retry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ringmq.client.arguments import INT_MAX, LONG_MAX, check_flags, check_numbers
 from ringmq.client.consuming.ack_window import AckWindow
 from ringmq.client.consuming.pull_decoding import read_answer
 from ringmq.client.errors import BrokerError, RequestTimeoutError, RingmqError
@@ -56,9 +57,10 @@ class PullOptions:
     check_crc: bool = False
 
     def __post_init__(self) -> None:
-        for name in self.__slots__:
-            if name != "check_crc" and getattr(self, name) < 1:
-                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        check_numbers(1, INT_MAX, batch_count=self.batch_count, suspend_ms=self.suspend_ms, timeout_ms=self.timeout_ms)
+        bounds = ("buffered_max", "buffered_bytes_max", "unacked_max", "inbox_max", "inbox_bytes_max")
+        check_numbers(1, LONG_MAX, **{name: getattr(self, name) for name in bounds})
+        check_flags(check_crc=self.check_crc)
 
 
 class Recovery(Enum):

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ringmq.remoting.names import InvalidName, check_group, check_topic, retry_topic
+from ringmq.client.arguments import check_group_name, check_kinds, check_optional
+from ringmq.remoting.names import InvalidName, check_topic, retry_topic
 from ringmq.remoting.subscription import EXPRESSION_SQL92, BadSubscription, SubscriptionData, build_subscription
 
 EXPRESSION_CHARS_MAX = 32_000
@@ -20,15 +21,18 @@ Topics = str | Iterable[str] | Mapping[str, str | Sql92]
 """A topic, topics to be read whole, or topics with their expressions ("*", "TagA || TagB", `Sql92`)."""
 
 
-def subscriptions(topics: Topics, group: str, version: int, *, with_retry: bool) -> dict[str, SubscriptionData]:
-    """Return the subscriptions by topic. Raises ValueError.
+def subscriptions(topics: Topics | None, group: str, version: int, *, with_retry: bool) -> dict[str, SubscriptionData]:
+    """Return the subscriptions by topic, none for None. Raises ValueError, and TypeError for other kinds of names.
 
     `with_retry` adds the group's retry topic, to which every member of a clustering group subscribes.
     """
-    wanted = {topics: "*"} if isinstance(topics, str) else topics
+    check_group_name(group)
+    check_optional((str, Iterable), topics=topics)
+    wanted: Iterable[str] | Mapping[str, str | Sql92] = (topics,) if isinstance(topics, str) else topics or ()
     expressions = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted, "*")
+    if topics is not None and not expressions:
+        raise ValueError("a consumer needs at least one topic, or None and `assign`")
     try:
-        check_group(group)
         found = {topic: subscription(topic, expression, version) for topic, expression in expressions.items()}
         if with_retry:
             retry = retry_topic(group)
@@ -39,8 +43,11 @@ def subscriptions(topics: Topics, group: str, version: int, *, with_retry: bool)
 
 
 def subscription(topic: str, expression: str | Sql92, version: int) -> SubscriptionData:
-    """Return one topic's subscription. Raises ValueError."""
+    """Return one topic's subscription. Raises ValueError, or TypeError for another kind of name or expression."""
     text = expression.expression if isinstance(expression, Sql92) else expression
+    check_kinds(str, topic=topic)
+    if not isinstance(text, str):
+        raise TypeError(f"the expression for topic {topic} must be a str or Sql92, not {expression!r}")
     if len(text) > EXPRESSION_CHARS_MAX:
         raise ValueError(f"the expression for topic {topic} has {len(text)} characters, over {EXPRESSION_CHARS_MAX}")
     try:

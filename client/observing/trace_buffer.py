@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ringmq.client.arguments import check_kinds, check_numbers
 from ringmq.client.observing.trace_records import TraceRecord, index_keys
 from ringmq.remoting import properties as names
 from ringmq.remoting.message import Message
@@ -34,13 +35,13 @@ class TraceSettings:
     flush_interval_ms: int = 5000
 
     def __post_init__(self) -> None:
+        check_kinds(str, topic=self.topic)
         try:
             check_topic(self.topic)
         except InvalidName as error:
             raise ValueError(f"trace topic: {error}") from None
         for name, high in (("batch_records", 1000), ("buffer_records_max", 1_000_000), ("flush_interval_ms", 60_000)):
-            if not 1 <= getattr(self, name) <= high:
-                raise ValueError(f"trace: {name} must be 1 to {high}, not {getattr(self, name)}")
+            check_numbers(1, high, **{name: getattr(self, name)})
 
 
 @dataclass(frozen=True, slots=True)

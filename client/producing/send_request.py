@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from ringmq.client.arguments import INT_MAX, check_numbers, check_optional
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, LEVELS, compress_body
 from ringmq.client.connections.name_servers import NEW_TOPIC_QUEUES
 from ringmq.client.interceptors import SendScope
@@ -58,7 +59,7 @@ class SendRequest:
 class BodyRules:
     """Limits and compression of bodies. `compression` None sends them unchanged.
 
-    Raises ValueError for a level that the algorithm does not have.
+    Raises ValueError for a level that the algorithm does not have, TypeError for a value of another kind.
     """
 
     body_bytes_max: int = MAX_BODY_BYTES
@@ -67,6 +68,10 @@ class BodyRules:
     compression_level: int = COMPRESSION_LEVEL
 
     def __post_init__(self) -> None:
+        check_numbers(1, INT_MAX, body_bytes_max=self.body_bytes_max)
+        check_numbers(0, INT_MAX, compress_over_bytes=self.compress_over_bytes)
+        check_numbers(-INT_MAX, INT_MAX, compression_level=self.compression_level)
+        check_optional(Compression, compression=self.compression)
         if self.compression in LEVELS:
             least, greatest = LEVELS[self.compression]
             if not least <= self.compression_level <= greatest:

@@ -71,6 +71,8 @@ class TransactionProducer(Producer):
 
     def __init__(self, *args: Any, check: Check, **options: Any) -> None:
         super().__init__(*args, **options)
+        if not callable(check):
+            raise TypeError(f"check must be a function that returns a TransactionState, not {check!r}")
         self._check = check
         self._checks: set[Task[None]] = set()
 

@@ -96,7 +96,9 @@ def read_secrets(path: Path, what: str, *, must_be_private: bool) -> bytes:
 
 
 def check_value(name: str, value: str) -> None:
-    """Raise ValueError, which shows the name alone, for an invalid key, secret or token."""
+    """Raise ValueError or TypeError, which show the name alone, for an invalid key, secret or token."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be of type str, not {type(value).__name__}")
     if not value:
         raise ValueError(f"{name} is empty")
     if len(value) > VALUE_CHARS_MAX:

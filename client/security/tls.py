@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ringmq.client.arguments import check_file, check_flags, check_optional
 from ringmq.client.errors import ConnectError, TlsError
 from ringmq.client.security.files import expanded
 
@@ -41,6 +42,11 @@ class TlsSettings:
     insecure_skip_verification: bool = False
 
     def __post_init__(self) -> None:
+        check_file(ca_file=self.ca_file, certificate_file=self.certificate_file, key_file=self.key_file)
+        check_optional(str, server_name=self.server_name)
+        if not isinstance(self.key_password, str | None):  # its value stays out of the text
+            raise TypeError(f"key_password must be of type str, not {type(self.key_password).__name__}")
+        check_flags(insecure_skip_verification=self.insecure_skip_verification)
         if self.key_file is not None and self.certificate_file is None:
             raise ValueError("tls.key_file needs tls.certificate_file")
         if self.insecure_skip_verification and (self.ca_file is not None or self.server_name is not None):
