@@ -26,9 +26,9 @@ from ringmq.ipc.republish_words import INHERITED, PROGRESS, REFUSED, SKIPPED, SU
 from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.chains import CHAIN_PAIR
+from ringmq.services.missing_targets import MissingTarget, missing_target
 from ringmq.services.rate_limiter import RateLimiter
 from ringmq.services.republish_flow import Refusal, RepublishFlow
-from ringmq.store.copy_targets import REAL_TOPIC
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import (
     DamagedError,
@@ -71,20 +71,6 @@ class QueueTarget:
     topic_id: int
     queue_slot: int
     queue_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class MissingTarget:
-    """A record of the batch for which there is no queue."""
-
-    number: int
-    """Its number in the batch."""
-    cause: Cause
-    """NO_PAIR: it does not name its queue. NO_TOPIC, NO_QUEUE: the queue that it names is not there."""
-    topic: str
-    """The topic that it names."""
-    queue_id: int = -1
-    """Of NO_QUEUE: the queue that it names."""
 
 
 def find_target(plane: Plane, topic: str, queue_id: int = 0) -> QueueTarget | None:
@@ -294,19 +280,12 @@ class Republisher:
         if not lib.rmq_copy_targets(self._plane.struct, copies, count, excluded_topic_id):
             return []
         numbers = (number for number in range(count) if copies[number].queue_slot == lib.RMQ_NONE)
-        return [self._missing(number) for number in numbers]
+        return [missing_target(copies[number], number) for number in numbers]
 
     def publish_aimed(self, count: int, lane: int = 0) -> int:
         """`publish` behind `aim_each`, each record to its own queue. Records without a queue are passed over, and
         counted in the word SKIPPED."""
         return self._publish(count, lane)
-
-    def _missing(self, number: int) -> MissingTarget:
-        copy = self._native.copies[number]
-        _, record = parse_record(bytes(ffi.buffer(copy.record, copy.record_bytes)))
-        topic = "" if record is None else record.properties.get(REAL_TOPIC.decode(), "")
-        cause = Cause(copy.cause)
-        return MissingTarget(number, cause, topic, int(copy.detail) if cause is Cause.NO_QUEUE else -1)
 
     def _publish(self, count: int, lane: int) -> int:
         count = min(count, self.port.room, self._allowance)

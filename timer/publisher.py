@@ -18,11 +18,11 @@ from ringmq.ipc.republish_words import INHERITED, REFUSED, SKIPPED, SUBMITTED
 from ringmq.native import ffi, lib
 from ringmq.services.arena_ring import ArenaRing
 from ringmq.services.chains import CHAIN_PAIR
+from ringmq.services.missing_targets import distinct_targets
 from ringmq.services.rate_limiter import RateLimiter
 from ringmq.services.republisher import RINGS, QueueTarget
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, QueueReadError
-from ringmq.store.record import parse_record
 from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
 from ringmq.timer.core import Publish
 from ringmq.timer.placement import TIMER_ROLL_TIMES
@@ -198,7 +198,8 @@ class Publisher:
         precision_ms = self._slots.files.struct.precision_ms
         lib.rmq_timer_copies(slot, batch, copies, held, self._edits, self._timer_target, now_ms, precision_ms)
         if missing:
-            self._log_missing(held)
+            for target in distinct_targets(copies, held):
+                self._log(f"skips timer messages {target}")
         while True:
             native.batch.arena_at, native.batch.arena_end = self._arena.span
             done = int(lib.rmq_record_copies(copies, held, native.batch, native.requests))
@@ -207,15 +208,6 @@ class Publisher:
         if native.batch.needed > len(self.port.arena):
             raise ValueError(f"a copy needs {native.batch.needed} bytes, but the arena has {len(self.port.arena)}")
         return done
-
-    def _log_missing(self, held: int) -> None:
-        for number in range(held):
-            copy = self._native.copies[number]
-            if copy.queue_slot == lib.RMQ_NONE:
-                _, record = parse_record(bytes(ffi.buffer(copy.record, copy.record_bytes)))
-                topic = "" if record is None else record.properties.get("REAL_TOPIC", "")
-                self._log(f"skips timer messages for {topic or 'no topic'}: their target is gone")
-                return
 
     def close(self) -> None:
         """Unmap the files of the store."""

@@ -23,7 +23,8 @@ from ringmq.services.delay.levels import known_slots
 from ringmq.services.delay.progress import Progress, following_marks, load_progress, may_have_waiting, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
 from ringmq.services.log_view import LogView
-from ringmq.services.republisher import MissingTarget, Republisher
+from ringmq.services.missing_targets import MissingTarget
+from ringmq.services.republisher import Republisher
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.queue_reader import QueueReader
 
@@ -155,8 +156,7 @@ class Delivery:
         for missing in self._republisher.aim_each(due, excluded):
             if self._is_being_made(missing):
                 return missing.number
-            queue = f"queue {missing.queue_id} of topic {missing.topic}" if missing.queue_id >= 0 else missing.topic
-            self._log(f"skips messages for {queue or 'no topic'}: {missing.cause.name}, their target is gone")
+            self._log(f"skips messages {missing}")
         return due
 
     def _is_being_made(self, missing: MissingTarget) -> bool:

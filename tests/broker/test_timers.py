@@ -92,6 +92,29 @@ def test_each_comes_once_and_never_early_over_deaths(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
+def test_each_target_that_is_missing_is_named(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "store", SETTINGS) as broker, RawClient(broker.address) as client:
+        for topic in ("Gone", "Narrow", "Lost"):
+            make_topic(broker.address, topic, 2)
+        due = {"TIMER_DELIVER_MS": str(now_ms() + 15_000)}
+        for topic, queue_id in (("Narrow", 1), ("Gone", 0), ("Lost", 1), ("Narrow", 0), ("Gone", 1)):
+            assert client.send(topic, b"x", queue_id=queue_id, pairs=due).code == ResponseCode.SUCCESS
+        for topic in ("Gone", "Narrow", "Lost"):
+            assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic}).code == ResponseCode.SUCCESS
+        fields = {"topic": "Narrow", "readQueueNums": 1, "writeQueueNums": 1, **TOPIC_FIELDS}
+        again = RequestCode.UPDATE_AND_CREATE_TOPIC
+        wait_until(lambda: client.ask(again, fields).code == ResponseCode.SUCCESS, "the old queues are removed")
+        wait_until(lambda: Scrape(broker).value("ringmq_timer_skipped_total") == 4, "four have no target")
+        assert len(messages_of(broker.address, "Narrow", 1)) == 1
+        lines = [line.partition("skips ")[2] for line in broker.log_path.read_text().splitlines() if "skips " in line]
+        assert sorted(lines) == [
+            "timer messages for queue 1 of topic Narrow: the topic has no such queue",
+            "timer messages for topic Gone: the topic does not exist",
+            "timer messages for topic Lost: the topic does not exist",
+        ]
+        assert broker.stop() == 0
+
+
 def test_metrics_deletes_and_targets_that_are_gone(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with RunningBroker(store, SETTINGS) as broker, RawClient(broker.address) as client:
