@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ringmq.broker.handlers.config_pages import page_of
+from ringmq.broker.handlers.topic_attributes import BadAttribute
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.client_names import ClientNames
-from ringmq.broker.tables.groups import GroupTable
+from ringmq.broker.tables.groups import GroupTable, check_possible
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import admin_headers as headers
@@ -35,9 +37,7 @@ class GroupRequests:
     def update_group(self, request: Request) -> Answer:
         """200."""
         value = json_body.read_request(request.command.body, "SubscriptionGroupConfig")
-        config = SubscriptionGroupConfig.from_json(value)
-        names.check_group(config.group_name)
-        self._put(config, request.now_ms)
+        self._put(_requested(value), request.now_ms)
         return request.reply()
 
     def update_groups(self, request: Request) -> Slices:
@@ -49,8 +49,7 @@ class GroupRequests:
         yield
         configs = []
         for entry in json_body.objects(value, "groupConfigList"):
-            configs.append(SubscriptionGroupConfig.from_json(entry))
-            names.check_group(configs[-1].group_name)
+            configs.append(_requested(entry))
             if len(configs) % STEP_NAMES == 0:
                 yield
         for number, config in enumerate(configs, 1):
@@ -60,8 +59,7 @@ class GroupRequests:
         return request.reply()
 
     def _put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
-        """Make or change the group. Attributes come with signs (`+key`). Stock knows none for groups, so present ones
-        stay."""
+        """Make or change the group. Its attributes stay: files and masters may bring some, requests cannot."""
         known = self.groups.get(config.group_name)
         config.attributes = dict(known.attributes) if known is not None else {}
         self.groups.put(config, now_ms)
@@ -111,3 +109,19 @@ class GroupRequests:
         readable = not self.groups.is_forbidden(header.group, header.topic)
         bean = {"group": header.group, "readable": readable, "topic": header.topic}
         return request.reply(ResponseCode.SUCCESS, "", body=json_body.write_body(bean))
+
+
+def _requested(value: dict[str, Any]) -> SubscriptionGroupConfig:
+    """The group of a request to make or change it. Raises RequestError.
+
+    Attributes come with signs (`+key`). Stock knows none for groups, so it refuses the whole request.
+    """
+    config = SubscriptionGroupConfig.from_json(value)
+    names.check_group(config.group_name)
+    check_possible(config)
+    if attributes := json_body.mapping(value, "attributes"):
+        raise BadAttribute(
+            f"group {config.group_name}: unsupported key: {next(iter(attributes))[:64]!r}: groups have no attributes, "
+            "leave them out"
+        )
+    return config

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.config_pages import page_of
-from ringmq.broker.handlers.topic_attributes import alter_attributes, parse_attributes
+from ringmq.broker.handlers.topic_attributes import BadAttribute, alter_attributes, parse_attributes
 from ringmq.broker.requests.request import Answer, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
@@ -76,6 +76,8 @@ class TopicRequests:
         configs = []
         for entry in json_body.objects(value, "topicConfigList"):
             configs.append(TopicConfig.from_json(entry))
+            if None in json_body.mapping(entry, "attributes").values():  # from_json leaves it out
+                raise BadAttribute(f"topic {configs[-1].topic_name[:64]}: an attribute has null as value")
             if len(configs) % STEP_NAMES == 0:
                 yield
         return (yield from self._put_all(configs, request))

@@ -188,6 +188,30 @@ def test_groups_are_made_read_and_deleted() -> None:
     assert harness.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"}).code == 26
 
 
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize("attributes", [{"+key": "value"}, {"-key": ""}, {"key": "value"}, {"+key": None}])
+def test_attributes_of_groups_are_refused_and_nothing_changes(is_list: bool, attributes: dict[str, Any]) -> None:
+    harness = make_harness()
+    harness.broker.groups.put(SubscriptionGroupConfig("G", retry_max_times=3, attributes={"key": "old"}), START_MS)
+    bean = {**SubscriptionGroupConfig("G").to_json(), "attributes": attributes}
+    beans = [SubscriptionGroupConfig("New").to_json(), bean]
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP + 25 * is_list
+    answer = harness.ask(code, body=write_body({"groupConfigList": beans} if is_list else bean))
+    assert answer.code == 1 and "unsupported key" in answer.remark and "group G" in answer.remark
+    config = harness.broker.groups.get("G")
+    assert config is not None and (config.retry_max_times, config.attributes) == (3, {"key": "old"})
+    assert "New" not in harness.broker.groups
+    assert harness.ask(code, body=write_body({"groupConfigList": beans[:1]} if is_list else beans[0])).code == 0
+
+
+def test_no_group_of_a_list_is_made_if_one_is_impossible() -> None:
+    harness = make_harness()
+    beans = [SubscriptionGroupConfig("New").to_json(), SubscriptionGroupConfig("G", retry_queue_nums=-1).to_json()]
+    body = write_body({"groupConfigList": beans})
+    assert harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, body=body).code == 29
+    assert "New" not in harness.broker.groups
+
+
 def nested(levels: int) -> dict[str, Any]:
     return {"a": nested(levels - 1)} if levels else {}
 
