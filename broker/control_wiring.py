@@ -160,6 +160,7 @@ def _handlers_of_positions(broker: Broker) -> dict[int, Handler]:
         offsets_body=broker.offsets_body,
         publication=broker.publication,
         consumers=broker.consumers,
+        retry_topics=broker.retry_topics,
         audit=broker.audit,
     )
     return {

@@ -17,6 +17,7 @@ from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import CommitKey, OffsetTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import client_headers as headers
@@ -50,6 +51,7 @@ class OffsetRequests:
     offsets_body: BodyCache
     publication: GroupPublication
     consumers: ConsumerTable
+    retry_topics: RetryTopics
     audit: AuditTrail
     foreign_commits: LogThrottle = field(default_factory=lambda: LogThrottle(FOREIGN_COMMITS_PER_MINUTE))
 
@@ -86,7 +88,8 @@ class OffsetRequests:
         header = headers.UpdateConsumerOffsetRequestHeader.decode(request.command.ext_fields)
         self.offsets.drain(request.now_ms)
         group, topic = header.consumer_group, header.topic
-        if group not in self.groups:
+        config = self.groups.get(group)
+        if config is None:
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} not exist!")
         if group == names.TRANSACTION_GROUP:
             return request.reply(ResponseCode.NO_PERMISSION, OF_THE_BROKER)
@@ -102,8 +105,10 @@ class OffsetRequests:
             return request.reply()
         self._note_foreign_commit(request, (group, topic, header.queue_id), header.commit_offset)
         self.offsets.put(group, topic, header.queue_id, header.commit_offset, request.now_ms)
-        if self.live.is_slave:
+        if self.live.is_slave:  # its topics are those of its master
             self.offsets.committed_here.add((group, topic, header.queue_id))
+        else:
+            self.retry_topics.make_for_offsets(config, request.now_ms)
         return request.reply()
 
     def _note_foreign_commit(self, request: Request, key: CommitKey, offset: int) -> None:
@@ -206,6 +211,8 @@ class OffsetRequests:
             after["more"] = len(targets) - AUDITED_MAX
         self.audit.add(Kind.OFFSETS, f"{header.topic}@{header.group}", before, after)
         self.publication.publish(header.group)
+        if (group := self.groups.get(header.group)) is not None:
+            self.retry_topics.make_for_offsets(group, request.now_ms)
         name = self.live.config.broker_name
         entries = (
             encode_queue_offsets({MessageQueue(header.topic, name, queue_id): offset})[len(b'{"offsetTable":{') : -2]

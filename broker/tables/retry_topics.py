@@ -1,14 +1,18 @@
-"""Groups and topics that messages sent back need (`createTopicInSendMessageBackMethod`)."""
+"""Groups and topics that messages sent back need (`createTopicInSendMessageBackMethod`), and consoles of groups."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import names
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import TopicSysFlag
 
 DEAD_LETTER_QUEUES = 1
@@ -35,6 +39,17 @@ class RetryTopics:
         self._make(names.retry_topic(asked.group), group.retry_queue_nums, sys_flag, now_ms)
         if asked.dead:
             self.make_dead_letter(asked.group, now_ms)
+
+    def make_for_offsets(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
+        """Make the retry topic of a group that gets offsets, as the heartbeat of a consumer does.
+
+        A program may commit to a group without a heartbeat. `mqadmin consumerProgress` finds the brokers of a group by
+        the route of its retry topic alone. If the topic cannot be made, the offset counts all the same.
+        """
+        topic = names.retry_topic(config.group_name)
+        if topic not in self.topics and config.retry_queue_nums > 0:
+            with contextlib.suppress(RequestError, PlaneFullError):
+                self._make(topic, config.retry_queue_nums, 0, now_ms)
 
     def make_dead_letter(self, group: str, now_ms: int) -> None:
         """Make the dead letter topic of a group. Raises RequestError and PlaneFullError."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.config.broker_config import changed
 from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables
@@ -99,6 +100,44 @@ def test_a_file_may_have_any_number_of_offsets_of_queues_that_are_gone(
     harness.broker.offsets.forget_topics(["Gone"])
     assert [commit(harness, 1, queue=number).code for number in range(101, 109)] == [0] * 8
     assert commit(harness, 1, queue=109).code != 0
+
+
+def retry_topic(harness: Harness) -> Any:
+    return harness.broker.topics.get("%RETRY%G")
+
+
+def test_a_group_of_commits_alone_has_the_retry_topic_by_which_consoles_find_it(harness: Harness) -> None:
+    harness.broker.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=3), START_MS)
+    assert commit(harness, 5).code == 0
+    assert retry_topic(harness).queue_count == 3
+    assert harness.plane.topic_find("%RETRY%G") is not None and harness.broker.topics.dirty
+
+
+def test_a_group_that_an_operator_sets_to_an_offset_has_its_retry_topic(harness: Harness) -> None:
+    assert reset(harness).code == 0
+    assert retry_topic(harness) is not None
+
+
+@pytest.mark.parametrize("why", ["no retries", "slave", "memory", "deletion", "full", "long name"])
+def test_a_commit_counts_without_a_retry_topic(harness: Harness, why: str) -> None:
+    group = "G"
+    match why:
+        case "no retries":
+            harness.broker.groups.put(SubscriptionGroupConfig("G", retry_queue_nums=0), START_MS)
+        case "slave":
+            harness.broker.live.config = changed(harness.broker.config, {"brokerRole": "SLAVE", "brokerId": "1"})
+        case "memory":
+            harness.plane.header.memory.level = 1
+        case "deletion":
+            harness.broker.deletions.add("%RETRY%G", START_MS)
+        case "full":
+            harness.plane.header.tables.queue_capacity = len(harness.plane.queues)
+        case "long name":
+            group = "g" * 250
+            harness.broker.groups.put(SubscriptionGroupConfig(group), START_MS)
+    assert commit(harness, 5, consumerGroup=group).code == 0
+    assert harness.broker.offsets.get(group, "T", 0) == 5
+    assert f"%RETRY%{group}" not in harness.broker.topics
 
 
 def test_commits_are_checked(harness: Harness) -> None:

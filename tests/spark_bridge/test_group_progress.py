@@ -29,17 +29,17 @@ def server(tmp_path: Path) -> Iterator[servers.RingmqServer]:
     try:
         with Producer(running.namesrv) as producer:
             producer.send(compose_message("Watched", b"makes the topic"))
-        wait_until(lambda: is_routed(running.namesrv), "the name server knows the topic")
+        wait_until(lambda: is_routed(running.namesrv, "Watched"), "the name server knows the topic")
         yield running
     finally:
         running.close()
 
 
-def is_routed(namesrv: str) -> bool:
+def is_routed(namesrv: str, topic: str) -> bool:
     async def ask() -> bool:
         client = RemotingClient()
         try:
-            return await RouteTable(NameServers(client, [namesrv])).fetch("Watched") is not None
+            return await RouteTable(NameServers(client, [namesrv])).fetch(topic) is not None
         finally:
             await client.close()
 
@@ -69,6 +69,7 @@ def test_the_newest_place_arrives_and_the_group_is_made(server: servers.RingmqSe
     finally:
         progress.close()
     assert committed(server.namesrv, "stream_watchers") == last, "what was reported last is committed at the end"
+    assert is_routed(server.namesrv, "%RETRY%stream_watchers"), "mqadmin consumerProgress asks for this route"
 
 
 def test_a_topic_that_is_gone_is_no_obstacle(server: servers.RingmqServer) -> None:
