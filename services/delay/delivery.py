@@ -25,11 +25,14 @@ from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
 from ringmq.services.log_view import LogView
 from ringmq.services.missing_targets import MissingTarget
 from ringmq.services.republisher import Republisher
-from ringmq.store.config_files import ConfigFileError
+from ringmq.store.config_files import ConfigFileError, save_damaged_copy
+from ringmq.store.layout import CONFIG, DELAY_OFFSETS_FILE
 from ringmq.store.queue_reader import QueueReader
 
 SAVE_MS = 1000
 CREATE_AGAIN_MS = 1000
+NAMED_MAX = 5
+"""Entries of delayOffset.json that a line names."""
 LINES_PER_MINUTE = 10
 NOT_SAVED = "progress is not saved"
 
@@ -205,11 +208,18 @@ class Delivery:
 
     def _load(self, log_end: int) -> Progress:
         levels = len(self._schedule.levels)
+        left_out: list[str] = []
         try:
-            return load_progress(self._root, levels, self._log_view, log_end)
+            found = load_progress(self._root, levels, self._log_view, log_end, left_out.append)
         except ConfigFileError as error:
             self._log(f"{error}: the marks of the whole log tell what was delivered")
             return Progress(0, (0,) * levels, has_checkpoint=False)
+        if left_out:
+            kept = save_damaged_copy(self._root, DELAY_OFFSETS_FILE)
+            path = self._root / CONFIG / DELAY_OFFSETS_FILE
+            more = f"; {len(left_out) - NAMED_MAX} more" if len(left_out) > NAMED_MAX else ""
+            self._log(f"{path}: {'; '.join(left_out[:NAMED_MAX])}{more}. The damaged file is kept as {kept}")
+        return found
 
     def _snapshot(self, flushed_offset: int) -> Progress | None:
         """None while it is unknown. `flushed_offset`: end of the log that is on disk, or that will be at a stop."""

@@ -12,7 +12,7 @@ finds marks in its log goes by them alone. Otherwise messages whose copies never
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -21,7 +21,9 @@ from typing import Any
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import parts_of_mark
+from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
+from ringmq.remoting.errors import BadBody
 from ringmq.services.log_view import LogView
 from ringmq.services.mark_scan import scan_marks
 from ringmq.store.config import DELAY_LEVELS_MAX
@@ -32,6 +34,12 @@ from ringmq.store.sealed_files import load_sealed, persist_sealed
 SCAN_STEP_BYTES = 4 << 20
 TAIL_BYTES = 4096
 """Bytes of the log before the offset of a checkpoint that its checksum covers."""
+LeaveOut = Callable[[str], None]
+NAME_CHARS_SHOWN = 80
+
+
+def ignore(line: str) -> None:
+    """The callback of a caller whose worker names the entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +65,39 @@ def stock_text(offsets: Sequence[int], version: DataVersion) -> str:
     )
 
 
-def stock_offsets(root: Path, levels: int) -> list[int]:
-    """The offsets of delayOffset.json, at least `levels` of them. 0 for levels that it does not have. Raises
-    ConfigFileError, OSError."""
-    return _offsets(load_config(root, DELAY_OFFSETS_FILE).get("offsetTable"), levels)
+def stock_offsets(root: Path, levels: int, leave_out: LeaveOut = ignore) -> list[int]:
+    """The offsets of delayOffset.json, at least `levels` of them. 0 for levels that it does not have. `leave_out` gets
+    a line about each impossible entry, which counts as none. Raises ConfigFileError, OSError."""
+    return _offsets(load_config(root, DELAY_OFFSETS_FILE).get("offsetTable"), levels, leave_out)
 
 
-def _offsets(table: Any, levels: int) -> list[int]:
-    entries: Mapping[Any, Any] = table if isinstance(table, Mapping) else {}
-    found = [entries.get(level, entries.get(str(level), 0)) for level in range(1, DELAY_LEVELS_MAX + 1)]
-    offsets = [offset if isinstance(offset, int) and offset > 0 else 0 for offset in found]
+def _offsets(table: Any, levels: int, leave_out: LeaveOut = ignore) -> list[int]:
+    if not isinstance(table, Mapping | None):
+        leave_out("offsetTable is left out: it is no object")
+    offsets = [0] * DELAY_LEVELS_MAX
+    for name, value in table.items() if isinstance(table, Mapping) else ():
+        try:
+            level, offset = json_body.as_integer(name, "level"), json_body.as_integer(value, "offset")
+            if not 1 <= level <= DELAY_LEVELS_MAX:
+                raise ValueError(f"levels are 1 to {DELAY_LEVELS_MAX}")
+            if offset < 0:
+                raise ValueError(f"offset {offset} is below 0")
+        except (BadBody, ValueError) as error:
+            leave_out(f"the offset of level {str(name)[:NAME_CHARS_SHOWN]!r} is left out: {error}")
+            continue
+        offsets[level - 1] = offset
     count = max((level for level, offset in enumerate(offsets, 1) if offset), default=0)
     return offsets[: max(levels, count)]
 
 
-def load_progress(root: Path, levels: int, log: LogView, log_end: int) -> Progress:
-    """The newest offsets on disk. Raises ConfigFileError, OSError.
+def load_progress(root: Path, levels: int, log: LogView, log_end: int, leave_out: LeaveOut = ignore) -> Progress:
+    """The newest offsets on disk. `leave_out` is that of `stock_offsets`. Raises ConfigFileError, OSError.
 
     With a checkpoint of another history of the log, no file counts: both may tell of copies that the log has lost. Then
     the marks of the whole log tell the progress.
     """
     own = load_sealed(root, DELAY_CHECKPOINT_FILE)
-    stock = stock_offsets(root, levels)
+    stock = stock_offsets(root, levels, leave_out)
     if not own:
         return Progress(0, tuple(stock), has_checkpoint=False)
     log_offset = _verified_log_offset(own, log, log_end)

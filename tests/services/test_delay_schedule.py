@@ -1,5 +1,6 @@
 """The delayed messages that are due: C and Python agree, and the cases of the clock."""
 
+import json
 import random
 import zlib
 from pathlib import Path
@@ -10,7 +11,14 @@ from ringmq.broker.requests.turns import finish
 from ringmq.ipc.ports import mark_of
 from ringmq.native import ffi, lib
 from ringmq.remoting.config_beans import DataVersion
-from ringmq.services.delay.progress import Progress, following_marks, load_progress, save_progress, stock_text
+from ringmq.services.delay.progress import (
+    Progress,
+    following_marks,
+    load_progress,
+    save_progress,
+    stock_offsets,
+    stock_text,
+)
 from ringmq.services.delay.schedule import IDLE_MS, LOOK_MS, Level, Schedule, WaitingUnit, due_units
 from ringmq.services.log_view import LogBounds, LogView
 from ringmq.store.config_files import ConfigFileError, load_config
@@ -134,6 +142,17 @@ def test_a_checkpoint_counts_for_its_own_log_alone(tmp_path: Path) -> None:
     assert load_progress(tmp_path, 3, Log(bytes(range(200)) * 50, 8999), 10_000) == UNKNOWN, "not to be verified"
     (tmp_path / "config" / "ringmqDelayOffset.json").write_text('{"logOffset":9000,"tail":[9001,0],"offsets":{}}')
     assert load_progress(tmp_path, 3, log, 10_000) == UNKNOWN
+
+
+def test_impossible_entries_count_as_none_and_are_named(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    table = {"1": 7, "2": 1 << 70, "3": -1, "0": 5, "65": 5, "x": 5, "4": "y"}
+    (tmp_path / "config" / "delayOffset.json").write_text(json.dumps({"offsetTable": table}))
+    lines: list[str] = []
+    assert stock_offsets(tmp_path, 3, lines.append) == [7, 0, 0]
+    assert [line.split("'")[1] for line in lines] == ["2", "3", "0", "65", "x", "4"]
+    (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable": [1]}')
+    assert stock_offsets(tmp_path, 2, lines.append) == [0, 0] and "no object" in lines[-1]
 
 
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
