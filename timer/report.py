@@ -33,8 +33,8 @@ def report(store: MessageStore, properties: Mapping[str, str], now_ms: int) -> t
     file_bytes = _number(properties, "mappedFileSizeTimerLog", _size_of_files(store))
     state = survey(root, now_ms, names_its_record(store), precision_ms, file_bytes)
     log = TimerLog(root, file_bytes)
-    topics = load_config(root, "topics.json").get("topicConfigTable", {})
-    rows = waiting_topics(log, state, topics)
+    topics = load_config(root, "topics.json").get("topicConfigTable")
+    rows = waiting_topics(log, state, map(str, topics) if isinstance(topics, Mapping) else ())
     facts = {
         "delivered_before": _time(state.from_ms),
         "slots_in_use": len(state.slots),

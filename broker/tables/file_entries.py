@@ -1,8 +1,10 @@
-"""Entries of config files one by one. An invalid entry is left out and named, the others count."""
+"""Entries of config files, and of tables from a master, one by one. An invalid one is left out and named, the others
+count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from ringmq.remoting import json_body
@@ -13,11 +15,19 @@ T = TypeVar("T")
 LeaveOut = Callable[[str], None]
 """Callback for a line about an entry that is left out. The line lacks the file's name."""
 NAME_CHARS_SHOWN = 80
+LINES_MAX = 5
+"""Log lines about the entries of one table that are left out."""
 IMPOSSIBLE = (RemotingError, ValueError, TypeError, OverflowError)
 
 
 def ignore(line: str) -> None:
     """The callback for a file whose entries have been named before."""
+
+
+def joined(lines: Sequence[str]) -> str:
+    """The first LINES_MAX lines as one, with the number of the others. "" without lines."""
+    more = f"; {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
+    return "; ".join(lines[:LINES_MAX]) + more
 
 
 def possible_entries(

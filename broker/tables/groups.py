@@ -212,17 +212,7 @@ class GroupTable:
 
 def check_possible(config: SubscriptionGroupConfig) -> None:
     """Raise RequestError for a name that exceeds the shared tables, and for numbers out of range."""
-    try:
-        is_name = 0 < len(config.group_name.encode()) <= NAME_BYTES_MAX
-    except UnicodeEncodeError:  # the name holds half a surrogate pair
-        is_name = False
-    if not is_name:
-        raise RequestError(
-            f"group {config.group_name[:80]!r}: a name is 1 to {NAME_BYTES_MAX} bytes of UTF-8",
-            field="groupName",
-            code=ResponseCode.INVALID_PARAMETER,
-            limit=NAME_BYTES_MAX,
-        )
+    check_group_name(config.group_name)
     if not 0 <= config.retry_queue_nums <= 65535:
         raise RequestError(
             f"group {config.group_name}: retryQueueNums = {config.retry_queue_nums} is outside 0..65535",
@@ -232,12 +222,30 @@ def check_possible(config: SubscriptionGroupConfig) -> None:
         )
 
 
+def check_group_name(group: str) -> None:
+    """Raise RequestError for a name that exceeds the shared tables. Files and bodies of brokers may hold any."""
+    try:
+        is_name = 0 < len(group.encode()) <= NAME_BYTES_MAX
+    except UnicodeEncodeError:  # the name holds half a surrogate pair
+        is_name = False
+    if not is_name:
+        raise RequestError(
+            f"group {group[:80]!r}: a name is 1 to {NAME_BYTES_MAX} bytes of UTF-8",
+            field="groupName",
+            code=ResponseCode.INVALID_PARAMETER,
+            limit=NAME_BYTES_MAX,
+        )
+
+
 def _from_file(name: str, entry: Any) -> SubscriptionGroupConfig:
+    """The group of an entry. Its key is its name, as in stock, whatever groupName says."""
     config = SubscriptionGroupConfig.from_json(json_body.mapping({name: entry}, name))
-    config.group_name = config.group_name or name
+    config.group_name = name
     check_possible(config)
     return config
 
 
 def _forbidden(group: str, topics: Any) -> dict[str, int]:
-    return {str(topic): int(bits) for topic, bits in json_body.mapping({group: topics}, group).items()}
+    check_group_name(group)
+    found = json_body.mapping({group: topics}, group)
+    return {str(topic): json_body.as_integer(bits, str(topic)) for topic, bits in found.items()}

@@ -27,9 +27,6 @@ from ringmq.store import layout
 from ringmq.store.config_files import ConfigFileError, load_config, save_damaged_copy
 from ringmq.store.pending_deletions import read_deletions
 
-LINES_MAX = 5
-"""Log lines about the entries of one file that are left out."""
-
 NAMED_MAX = 10
 """Topics or groups that a line names."""
 
@@ -191,6 +188,5 @@ def _read(
         raise ConfigFileError(f"{path}: {error}") from error
     if lines and fresh:
         kept = save_damaged_copy(root, file)
-        more = f"; {len(lines) - LINES_MAX} more" if len(lines) > LINES_MAX else ""
         copy = "" if kept is None else f". The damaged file is kept as {kept}"
-        tell(f"{'; '.join(lines[:LINES_MAX])}{more}{copy}")
+        tell(file_entries.joined(lines) + copy)

@@ -12,12 +12,15 @@ from typing import Any
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.file_entries import LeaveOut
+from ringmq.broker.tables.groups import check_group_name
 from ringmq.broker.tables.pairs import PairIndex
 from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.broker.tables.publication import PlaneTables
+from ringmq.broker.tables.topics import check_topic_name
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
+from ringmq.remoting.errors import RequestError
 from ringmq.remoting.names import HALF_TOPIC, OP_HALF_TOPIC, TRANSACTION_GROUP
 from ringmq.store.config_files import encode_config
 from ringmq.store.record_values import QUEUE_ID_MAX, is_queue_id
@@ -262,6 +265,11 @@ class OffsetTable:
             if not separator or not isinstance(queues, dict):
                 leave_out(f"offsets of {str(name)[:80]!r} are left out: wanted topic@group")
                 continue
+            try:
+                check_names(topic, group)
+            except RequestError as error:
+                leave_out(f"offsets of {str(name)[:80]!r} are left out: {error}")
+                continue
             found = file_entries.possible_entries(queues, f"the offset of {name}, queue", _from_file, leave_out)
             for _, (queue_id, offset) in found:
                 if into_plane or self._tables.slot(topic, queue_id) is None:
@@ -324,14 +332,25 @@ class OffsetTable:
             self.data_version.next(now_ms)
 
 
-def _from_file(queue_id: str, offset: Any) -> tuple[int, int]:
-    """Queue id and offset. -1 = none."""
-    if not is_queue_id(int(queue_id)):
+def check_names(topic: str, group: str) -> None:
+    """Raise RequestError for names that exceed the shared tables. Such a group or topic cannot exist here."""
+    check_topic_name(topic)
+    check_group_name(group)
+
+
+def check_offset(queue_id: int, offset: int) -> None:
+    """Raise ValueError unless the queue can have this offset. -1 = none."""
+    if not is_queue_id(queue_id):
         raise ValueError(f"queue id {queue_id} is outside 0..{QUEUE_ID_MAX}")
-    number = json_body.as_integer(offset, "offset")
-    if number < -1:
-        raise ValueError(f"offset {number} is below -1")
-    return int(queue_id), number
+    if offset < -1:
+        raise ValueError(f"offset {offset} is below -1")
+
+
+def _from_file(queue_id: str, offset: Any) -> tuple[int, int]:
+    """Queue id and offset."""
+    found = json_body.as_integer(queue_id, "queue id"), json_body.as_integer(offset, "offset")
+    check_offset(*found)
+    return found
 
 
 def _lines(member: str, name: str, value: Any) -> str:

@@ -170,8 +170,9 @@ class PlaneTables:
         return self.plane.group_add(group, 0) if group_id is None else group_id
 
     def publish_group(self, group: str, flags: int) -> None:
-        """Set a group's flags (GROUP_*). 0 withdraws it; its offsets stay."""
-        self.plane.group_set(self.group_id(group), flags)
+        """Set a group's flags (GROUP_*). 0 withdraws it; its offsets stay. A group without flags gets no entry."""
+        if flags or self.plane.group_find(group) is not None:
+            self.plane.group_set(self.group_id(group), flags)
 
     def publish_subscription(self, group: str, topic: str, subscription: SubscriptionData | None) -> None:
         """Publish the subscription of the group to a topic. None = no subscription. A missing topic is left for later.

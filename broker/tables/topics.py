@@ -265,20 +265,26 @@ def compaction_notice(topics: Iterable[TopicConfig]) -> str | None:
 
 
 def _from_file(name: str, entry: Any) -> TopicConfig:
+    """The topic of an entry. Its key is its name, as in stock, whatever topicName says."""
     config = TopicConfig.from_json(json_body.mapping({name: entry}, name))
-    config.topic_name = config.topic_name or name
+    config.topic_name = name
     check_possible(config)
     return config
 
 
-def check_possible(config: TopicConfig) -> None:
-    """Raise RequestError for a name that no folder can have, and for an invalid number of queues."""
-    if not is_topic_name(config.topic_name.encode("utf-8", "surrogatepass")):
+def check_topic_name(topic: str) -> None:
+    """Raise RequestError for a name that no folder can have. Files and bodies of brokers may hold any."""
+    if not is_topic_name(topic.encode("utf-8", "surrogatepass")):
         raise RequestError(
-            f"topic {config.topic_name[:80]!r}: no folder can have this name",
+            f"topic {topic[:80]!r}: no folder can have this name",
             field="topicName",
             code=ResponseCode.INVALID_PARAMETER,
         )
+
+
+def check_possible(config: TopicConfig) -> None:
+    """Raise RequestError for a name that no folder can have, and for an invalid number of queues."""
+    check_topic_name(config.topic_name)
     for field, value in (("readQueueNums", config.read_queue_nums), ("writeQueueNums", config.write_queue_nums)):
         if not 0 <= value <= QUEUES_MAX:
             raise RequestError(

@@ -13,6 +13,7 @@ from ringmq.broker.control_wiring import handlers_of
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import HandlerTable
 from ringmq.broker.requests.request import Connection, Effect, Push, Reply, Request
+from ringmq.broker.tables.groups import NAME_BYTES_MAX
 from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState, Wants
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
@@ -115,7 +116,7 @@ class FakePlane:
         return next((group_id for group_id, entry in self.groups.items() if entry.name == name.encode()), None)
 
     def group_add(self, name: str, config: int) -> int:
-        if self.header.tables.group_count >= self.header.tables.group_capacity:
+        if self.header.tables.group_count >= self.header.tables.group_capacity or len(name.encode()) > NAME_BYTES_MAX:
             raise PlaneFullError(f"groups: the table is full ({self.header.tables.group_capacity} entries)")
         self.header.tables.group_count += 1
         raw = name.encode()

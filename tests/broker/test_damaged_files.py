@@ -11,9 +11,13 @@ from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.remoting.codes import RequestCode
+from ringmq.store.config_files import load_config
 from ringmq.store.recovery_queues import QueueState
 from ringmq.store.recovery_state import RecoveredStore
 from tests.broker.fakes import FakePlane
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
 
 GOOD_TOPIC = {"topicName": "Good", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
 
@@ -30,6 +34,14 @@ def offset(queue_id: object, value: object) -> dict[str, Any]:
     return {"offsetTable": {"Good@good": {"0": 7, queue_id: value}}}
 
 
+LONG = "g" * 256
+"""A name that exceeds the shared tables. Stock takes names of any length."""
+
+
+def offsets_of(name: str) -> dict[str, Any]:
+    return {"offsetTable": {name: {"0": 5}, "Good@good": {"0": 7}}}
+
+
 CASES = [
     (topics.FILE, topic("T", perm="RW"), "perm"),
     (topics.FILE, topic("T", readQueueNums=2_000_000_000), "readQueueNums"),
@@ -38,11 +50,16 @@ CASES = [
     (topics.FILE, topic("../T"), "folder"),
     (topics.FILE, topic("x" * 256), "folder"),
     (topics.FILE, {"topicConfigTable": {"Good": GOOD_TOPIC, "T": 5}}, "'T' is left out"),
+    (topics.FILE, {"topicConfigTable": {"Good": GOOD_TOPIC, "../T": {**GOOD_TOPIC, "topicName": "T"}}}, "folder"),
     (topics.FILE, {"topicConfigTable": {"Good": GOOD_TOPIC}, "dataVersion": {"timestamp": "x"}}, "dataVersion"),
     (groups.FILE, group("g", retryQueueNums=70_000), "retryQueueNums"),
     (groups.FILE, group("g", retryMaxTimes=[]), "retryMaxTimes"),
     (groups.FILE, group("g" * 300), "bytes of UTF-8"),
     (groups.FILE, {**group("x"), "forbiddenTable": {"good": {"T": "no"}}}, "forbidden"),
+    (groups.FILE, {**group("x"), "forbiddenTable": {"good": {"T": 1 << 70}}}, "forbidden"),
+    (groups.FILE, {**group("x"), "forbiddenTable": {LONG: {"T": 4}}}, "bytes of UTF-8"),
+    (groups.FILE, {"subscriptionGroupTable": {LONG: {"groupName": "good"}}}, "bytes of UTF-8"),
+    (groups.FILE, {"subscriptionGroupTable": {"": {"groupName": "good"}}}, "bytes of UTF-8"),
     (offsets.FILE, offset("first", 5), "first"),
     (offsets.FILE, offset("-1", 5), "queue id"),
     (offsets.FILE, offset("99999999999", 5), "queue id"),
@@ -51,6 +68,12 @@ CASES = [
     (offsets.FILE, offset("1", 1 << 70), "offset"),
     (offsets.FILE, offset("1", -9), "-9"),
     (offsets.FILE, {"offsetTable": {"Good@good": {"0": 7}, "nobody": {"0": 5}}}, "nobody"),
+    (offsets.FILE, offsets_of(f"Good@{LONG}"), "bytes of UTF-8"),
+    (offsets.FILE, offsets_of("Good@" + "\u4e2d" * 86), "bytes of UTF-8"),
+    (offsets.FILE, offsets_of(f"Gone@{LONG}"), "bytes of UTF-8"),
+    (offsets.FILE, offsets_of("Good@"), "bytes of UTF-8"),
+    (offsets.FILE, offsets_of("@good"), "folder"),
+    (offsets.FILE, offsets_of("T" * 256 + "@good"), "folder"),
 ]
 
 
@@ -114,6 +137,56 @@ def test_groups_of_a_lost_file_are_made_from_their_offsets(tmp_path: Path, text:
     lines.clear()
     load_into(FakePlane(), slave, RecoveredStore("clean"), lines.append)  # type: ignore[arg-type]
     assert lines == [], "a slave gets its groups from the master"
+
+
+def test_a_group_that_no_table_can_hold_is_not_made_from_its_offsets(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / topics.FILE).write_text(json.dumps({"topicConfigTable": {"Good": GOOD_TOPIC}}))
+    table = {f"Gone@{LONG}": {"0": 3}, "Gone@": {"0": 4}, "Gone@audit": {"0": 5}}
+    (tmp_path / "config" / offsets.FILE).write_text(json.dumps({"offsetTable": table}))
+    plane, lines = FakePlane(), []  # type: ignore[var-annotated]
+    config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
+    load_into(plane, config, RecoveredStore("clean"), lines.append)
+    assert len(lines) == 2 and lines[0].count("is left out") + lines[0].count("are left out") == 2
+    assert lines[1].startswith("subscriptionGroup.json lacked audit: made again")
+
+
+def test_the_name_of_an_entry_is_its_key(tmp_path: Path) -> None:
+    """Stock finds topics and groups by the key."""
+    (tmp_path / "config").mkdir()
+    table = {"Key": {**GOOD_TOPIC, "topicName": "Other"}}
+    (tmp_path / "config" / topics.FILE).write_text(json.dumps({"topicConfigTable": table}))
+    value = {"subscriptionGroupTable": {"key": {"groupName": LONG, "retryMaxTimes": 3}}}
+    (tmp_path / "config" / groups.FILE).write_text(json.dumps(value))
+    plane, lines = FakePlane(), []  # type: ignore[var-annotated]
+    config = changed(BrokerConfig(), {"storePathRootDir": str(tmp_path)})
+    load_into(plane, config, RecoveredStore("clean"), lines.append)
+    assert lines == []
+    assert plane.topic_find("Key") is not None and plane.topic_find("Other") is None
+    assert plane.group_flags("key")
+
+
+def test_groups_with_impossible_names_in_each_file_do_not_stop_a_start(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / "config").mkdir(parents=True)
+    names = {f"Good@{LONG}": {"0": 1}, "Good@": {"0": 2}, f"Gone@{LONG}": {"0": 3}, "Good@good": {"0": 7}}
+    for file, value in (
+        (topics.FILE, {"topicConfigTable": {"Good": GOOD_TOPIC}}), (offsets.FILE, {"offsetTable": names}),
+        ("delayOffset.json", {"offsetTable": {"x": "y", "1": 1 << 70, "99": 4}}),
+    ):  # fmt: skip
+        (store / "config" / file).write_text(json.dumps(value))
+    with RunningBroker(store, {"messageDelayLevel": "1s"}) as broker, RawClient(broker.address) as client:
+        (line,) = [line for line in broker.log_tail(20_000).splitlines() if f"config/{offsets.FILE}: " in line]
+        assert line.count("left out") == 3 and "1 to 255 bytes" in line
+        answer = client.ask(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": "good", "topic": "Good", "queueId": 0})
+        assert answer.ext_fields["offset"] == "7"
+        assert client.send("Good", b"later", pairs={"DELAY": "1"}).code == 0
+        wait_until(lambda: client.pull("Good").code == 0, "the delayed message comes")
+        (line,) = [line for line in broker.log_path.read_text().splitlines() if "config/delayOffset.json: " in line]
+        assert line.count("is left out") == 3 and "delayOffset.json.damaged" in line
+        assert broker.stop() == 0
+    written = load_config(store, offsets.FILE)["offsetTable"]
+    assert written.keys() == {"Good@good"}
 
 
 def test_a_broker_starts_with_them_and_writes_sound_files(tmp_path: Path) -> None:
