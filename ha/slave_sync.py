@@ -25,7 +25,7 @@ from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
-from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.errors import BadBody, RemotingError
 
 PERIOD_MS = 10_000
 RETRY_FIRST_MS = 1000
@@ -57,6 +57,8 @@ class ConsumerOffsets:
 
     data_version: DataVersion
     offsets: dict[OffsetKey, dict[int, int]]
+    left_out: tuple[str, ...] = ()
+    """A line about each entry that cannot be read. A stock master serves what its file holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,18 +261,25 @@ def master_log_end(answer: RemotingCommand) -> int:
 
 
 def decode_consumer_offsets(body: bytes) -> ConsumerOffsets:
-    """Decode the body of the answer to 43. Raises `BadBody`."""
+    """Decode the body of the answer to 43. An entry that cannot be read is left out. Raises `BadBody` for a body
+    without a table."""
     value = json_body.read_object(body, "ConsumerOffsetSerializeWrapper")
     offsets: dict[OffsetKey, dict[int, int]] = {}
+    left_out: list[str] = []
     for name, queues in json_body.mapping(value, "offsetTable").items():
         topic, separator, group = str(name).partition("@")
         if not separator or not isinstance(queues, dict):
-            raise json_body.bad_body(f"offsetTable holds {str(name)[:64]!r}, wanted topic@group", "offsetTable")
-        offsets[topic, group] = {
-            json_body.as_integer(queue_id, "queueId"): json_body.as_integer(offset, "offset")
-            for queue_id, offset in queues.items()
-        }
-    return ConsumerOffsets(DataVersion.from_json(json_body.mapping(value, "dataVersion")), offsets)
+            left_out.append(f"{str(name)[:64]!r} is left out: wanted topic@group")
+            continue
+        try:
+            offsets[topic, group] = {
+                json_body.as_integer(queue_id, "queueId"): json_body.as_integer(offset, "offset")
+                for queue_id, offset in queues.items()
+            }
+        except BadBody as error:
+            left_out.append(f"{str(name)[:64]!r} is left out: {error}")
+    version = DataVersion.from_json(json_body.mapping(value, "dataVersion"))
+    return ConsumerOffsets(version, offsets, tuple(left_out))
 
 
 def decode_delay_offsets(body: bytes) -> DelayOffsets:

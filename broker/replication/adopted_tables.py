@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ringmq.broker.tables import groups, offsets, topics
+from ringmq.broker.tables import file_entries, groups, offsets, topics
 from ringmq.ha.broker_client import BrokerClient
 from ringmq.ha.slave_sync import ConsumerOffsets, SlaveSync, Synced
 from ringmq.remoting import json_body, names
@@ -36,6 +36,7 @@ def take_tables(root: Path, address: str) -> list[str]:
     read.
     """
     told: list[tuple[str, list[str]]] = []
+    left_out: tuple[str, ...] = ()
     deleted = read_deletions(root)
     for synced in _ask(address):
         match synced:
@@ -56,7 +57,9 @@ def take_tables(root: Path, address: str) -> list[str]:
                     if topic not in deleted
                 }
                 told.append(("offsets", _take(root, offsets.FILE, {"offsetTable": of_groups}, lambda name: False)))
-    return [f"{what} taken over from {address}: {_text(changed)}" for what, changed in told if changed]
+                left_out = synced.left_out
+    lines = [f"{what} taken over from {address}: {_text(changed)}" for what, changed in told if changed]
+    return lines + ([f"offsets of {address}: {file_entries.joined(left_out)}"] if left_out else [])
 
 
 def _ask(address: str) -> list[Synced]:

@@ -19,6 +19,7 @@ from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.slave_tables import SlaveTables
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import TRANSFER
+from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.offsets import CommitKey
 from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.persistence import Persistence
@@ -41,6 +42,7 @@ SEARCH_PERIOD_MS = 1000
 late that the master is gone, or back.
 """
 HAND_OVER_TIMEOUT_MS = 3000
+TIMERS = "timers"
 
 
 class SlaveRole:
@@ -72,7 +74,8 @@ class SlaveRole:
         self._asks_timers = False
         self._handing_over: deque[CommitKey] = deque()
         self._ordered_generation: int | None = None
-        self._failing = {False: "", True: ""}
+        self._failing: dict[str, str] = {}
+        """The trouble of each table, and of TIMERS, that is logged already."""
 
     @property
     def is_searching(self) -> bool:
@@ -124,7 +127,7 @@ class SlaveRole:
                 self._persistence.save_master_timers(timers)
                 self._written_timers = timers
             except OSError as error:
-                self._log_throttled(f"the master's progress with timer messages cannot be saved: {error}", timers=True)
+                self._log_throttled(f"the master's progress with timer messages cannot be saved: {error}", TIMERS)
 
     def close(self, timeout_s: float) -> None:
         """End the calls."""
@@ -155,10 +158,10 @@ class SlaveRole:
         if outcome.error is None and outcome.answer is not None:
             with self._replication.audit.caused_by(ask.address, code_name(ask.code)):
                 refused = self._take(ask, outcome.answer, now_ms)
-            self._log_throttled(refused, timers=False)
+            self._log_throttled(refused, code_name(ask.code))
             return
         trouble = f"request {ask.code} to the master at {outcome.address}: {outcome.error}"
-        self._log_throttled(trouble, timers=False)
+        self._log_throttled(trouble, code_name(ask.code))
         if outcome.answer is None:
             self._sync.failed(ask, now_ms)
         else:
@@ -174,7 +177,7 @@ class SlaveRole:
         except RemotingError as error:
             trouble = f"request {ask.code} to the master at {ask.address}: {error}"
         if not self._timers.needs_end:
-            self._log_throttled(trouble, timers=True)
+            self._log_throttled(trouble, TIMERS)
 
     def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
         """Apply a table. Returns a line about entries that could not be applied, or ""."""
@@ -182,12 +185,12 @@ class SlaveRole:
         try:
             match self._sync.answered(ask, answer, now_ms):
                 case TopicConfigTable() as topics:
-                    return "; ".join(tables.take_topics(topics, now_ms)[:1])
+                    return file_entries.joined(tables.take_topics(topics, now_ms))
                 case GroupConfigTable() as groups:
-                    return "; ".join(tables.take_groups(groups, now_ms)[:1])
+                    return file_entries.joined(tables.take_groups(groups, now_ms))
                 case ConsumerOffsets() as offsets:
                     self._hand_over(tables.newer_offsets(offsets))
-                    tables.take_offsets(offsets, now_ms)
+                    return file_entries.joined(tables.take_offsets(offsets, now_ms))
                 case DelayOffsets(text=text) if text != self._delay_offsets.text:
                     self._delay_offsets.text = text
                     self._persistence.save_delay_offsets()
@@ -216,9 +219,9 @@ class SlaveRole:
         if outcome.answer is not None:  # taken, or refused for good: the group or topic is gone
             self._tables.offsets.committed_here.discard(key)
 
-    def _log_throttled(self, trouble: str, *, timers: bool) -> None:
-        """Log each trouble once, until it is over."""
-        if trouble != self._failing[timers]:
-            self._failing[timers] = trouble
+    def _log_throttled(self, trouble: str, what: str) -> None:
+        """Log each trouble of a table once, until it is over. "" = the table has none."""
+        if trouble != self._failing.get(what, ""):
+            self._failing[what] = trouble
             if trouble:
                 log.warning("%s", trouble)

@@ -1,6 +1,7 @@
 """A slave's copy of its master's tables: topics, groups and offsets become those of the master.
 
-A table is replaced as a whole: entries that the master does not have are removed. Beyond stock, an offset that a
+A table is replaced as a whole: entries that the master does not have are removed. An entry that the tables here cannot
+hold is left out and named. Beyond stock, an offset that a
 consumer has committed to the slave while it had no master is not overwritten by an older one. The master gets it
 (`newer_offsets`).
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringmq.broker.tables.deletions import Deletions
-from ringmq.broker.tables.groups import GroupTable
-from ringmq.broker.tables.offsets import CommitKey, OffsetTable
+from ringmq.broker.tables.file_entries import NAME_CHARS_SHOWN
+from ringmq.broker.tables.groups import GroupTable, check_group_name
+from ringmq.broker.tables.offsets import SEPARATOR, CommitKey, OffsetTable, check_names, check_offset
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.ha.slave_sync import ConsumerOffsets
 from ringmq.ipc.errors import PlaneFullError
@@ -39,7 +41,8 @@ class SlaveTables:
         for name in gone:
             self.topics.delete(name, now_ms)
             self.deletions.add(name, now_ms)
-        for config in table.topics.values():
+        for name, config in table.topics.items():
+            config.topic_name = name  # as at the next start: the key of an entry is its name
             if config.topic_name in self.deletions:
                 continue  # made again on the master: the next pass brings it, when its old queues are gone
             try:
@@ -54,13 +57,22 @@ class SlaveTables:
         refused = []
         for name in [group for group in self.groups.names() if group not in table.groups]:
             self.groups.delete(name, now_ms)
-        for config in table.groups.values():
+        for name, config in table.groups.items():
+            config.group_name = name
             if self.groups.get(config.group_name) != config:
                 try:
                     self.groups.put(config, now_ms)
                 except (RequestError, PlaneFullError) as error:
                     refused.append(f"group {config.group_name} of the master: {error}")
-        self.groups.replace_forbidden(table.forbidden, now_ms)
+        forbidden = {}
+        for group, bits in table.forbidden.items():
+            try:
+                check_group_name(group)
+            except RequestError as error:
+                refused.append(f"forbidden topics of the master: {error}")
+            else:
+                forbidden[group] = bits
+        self.groups.replace_forbidden(forbidden, now_ms)
         self.groups.data_version = table.data_version.copy()
         return refused
 
@@ -76,12 +88,27 @@ class SlaveTables:
                 self.offsets.committed_here.discard(key)
         return newer
 
-    def take_offsets(self, offsets: ConsumerOffsets, now_ms: int) -> None:
-        """Set every offset of the master, except those that are ahead here. Raises PlaneFullError."""
+    def take_offsets(self, offsets: ConsumerOffsets, now_ms: int) -> list[str]:
+        """Set every offset of the master, except those that are ahead here. Returns log lines about offsets that could
+        not be set. The others count, or a promotion would send all groups back."""
+        refused = [f"offsets of the master: {line}" for line in offsets.left_out]
         for (topic, group), queues in offsets.offsets.items():
+            name = f"{topic}{SEPARATOR}{group}"[:NAME_CHARS_SHOWN]
+            try:
+                check_names(topic, group)
+            except RequestError as error:
+                refused.append(f"offsets of {name!r} of the master: {error}")
+                continue
             for queue_id, offset in queues.items():
-                if (group, topic, queue_id) in self.offsets.committed_here:
-                    continue
-                if self.offsets.get(group, topic, queue_id) != offset:
-                    self.offsets.restore(group, topic, queue_id, offset, now_ms)
+                try:
+                    self._take_offset((group, topic, queue_id), offset, now_ms)
+                except (ValueError, PlaneFullError) as error:
+                    refused.append(f"the offset of {name!r} of the master, queue {queue_id}: {error}")
         self.offsets.data_version = offsets.data_version.copy()
+        return refused
+
+    def _take_offset(self, key: CommitKey, offset: int, now_ms: int) -> None:
+        """Raises ValueError for numbers that no file of offsets may hold, and PlaneFullError."""
+        if key not in self.offsets.committed_here and self.offsets.get(*key) != offset:
+            check_offset(key[2], offset)
+            self.offsets.restore(*key, offset, now_ms)

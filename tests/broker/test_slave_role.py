@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,12 @@ from ringmq.broker.replication.view import FREE, READY, TRANSFER
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.ha.control_messages import Master
 from ringmq.ipc.audit import Actor, Kind
+from ringmq.ipc.errors import PlaneFullError
+from ringmq.remoting import names
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion, SubscriptionGroupConfig, TopicConfig, TopicConfigTable
+from ringmq.remoting.json_body import write_body
 from ringmq.store.config_files import ConfigFileError, load_config, persist_text
 from ringmq.store.timer_checkpoint import TimerCheckpoint
 from tests.broker.fakes import START_MS, Harness, make_harness
@@ -309,6 +313,73 @@ def test_own_system_topics_stay_and_what_has_no_room_is_told(pair: Pair) -> None
     (line,) = lines
     assert "Wide" in line
     assert "70000" in line
+
+
+def answers_instead(pair: Pair, code: int, table: dict[str, Any]) -> None:
+    """The master answers requests of this code with the table, as a stock master does with what its file holds."""
+    ask = pair.master.ask
+
+    def answer(asked: int, ext: dict[str, str]) -> RemotingCommand:
+        if asked != code:
+            found: RemotingCommand = ask(asked, ext)
+            return found
+        body = write_body({"dataVersion": DataVersion(9, 0, 1).to_json(), **table})
+        return RemotingCommand.response_to(RemotingCommand.request(code), 0, body=body)
+
+    pair.master.ask = answer  # type: ignore[method-assign,assignment]
+
+
+LONG = "g" * 256
+
+
+def test_offsets_that_no_table_can_hold_do_not_keep_the_others_away(pair: Pair, log_text: Callable[[], str]) -> None:
+    table = {
+        f"T@{LONG}": {0: 5}, "T@": {0: 6}, "nobody": {0: 1}, "T@odd": {"first": 1},
+        "T@G": {0: 11, 70_000: 3, 1: -9, 2: 12},
+    }  # fmt: skip
+    answers_instead(pair, RequestCode.GET_ALL_CONSUMER_OFFSET, {"offsetTable": table})
+    pair.registered()
+    assert pair.answer_all() == [907, 21, 43, 45, 201, 61]
+    assert [pair.broker.offsets.get("G", "T", queue) for queue in range(4)] == [11, -1, 12, -1]
+    assert pair.broker.offsets.table().keys() == {("T", "G")}
+    pair.sync()
+    (line,) = log_text().splitlines()
+    for words in ("'nobody' is left out", "'T@odd' is left out", "1 to 255 bytes of UTF-8", "'T@'", "1 more"):
+        assert words in line
+
+
+def test_a_full_table_keeps_no_other_offsets_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = pair.slave.plane.offset_put
+
+    def full_at_queue_1(group_id: int, slot: int, offset: int) -> None:
+        if offset == 6:
+            raise PlaneFullError("consumer offsets: the table is full (1 entries)")
+        put(group_id, slot, offset)
+
+    monkeypatch.setattr(pair.slave.plane, "offset_put", full_at_queue_1)
+    answers_instead(pair, RequestCode.GET_ALL_CONSUMER_OFFSET, {"offsetTable": {"T@G": {0: 5, 1: 6, 2: 7}}})
+    pair.registered()
+    pair.answer_all()
+    assert [pair.broker.offsets.get("G", "T", queue) for queue in range(3)] == [5, -1, 7]
+
+
+def test_groups_and_topics_that_no_table_can_hold_are_named(pair: Pair, log_text: Callable[[], str]) -> None:
+    table = {
+        "subscriptionGroupTable": {LONG: {"groupName": LONG}, "": {}, "G": {"groupName": "Other", "retryMaxTimes": 3}},
+        "forbiddenTable": {LONG: {"T": 4}, "G": {"T": 4}},
+    }
+    answers_instead(pair, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, table)
+    topic = TopicConfig("Other", 2, 2).to_json()
+    answers_instead(pair, RequestCode.GET_ALL_TOPIC_CONFIG, {"topicConfigTable": {"../X": topic, "T": topic}})
+    pair.registered()
+    pair.answer_all()
+    assert "T" in pair.broker.topics and "Other" not in pair.broker.topics
+    assert [group for group in pair.broker.groups.names() if group not in names.SYSTEM_GROUPS] == ["G"]
+    assert pair.broker.groups.is_forbidden("G", "T") and not pair.broker.groups.has_forbidden(LONG)
+    pair.sync()
+    topics, groups = log_text().splitlines()
+    assert "topic ../X of the master" in topics
+    assert groups.count("1 to 255 bytes of UTF-8") == 3 and "forbidden topics of the master" in groups
 
 
 def test_offsets_committed_here_without_a_master_are_handed_to_it(pair: Pair) -> None:
