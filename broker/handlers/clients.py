@@ -29,6 +29,7 @@ from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerDat
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.response_headers import HeartbeatResponseHeader
 from ringmq.remoting.subscription import EXPRESSION_SQL92, EXPRESSION_TAG
+from ringmq.store.record_values import is_topic_name
 
 SMALL_BODY_BYTES = 32_768
 """Limit of a small heartbeat. A larger one waits for a slot for large requests."""
@@ -108,7 +109,9 @@ class ClientRequests:
             return False
         sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
         retry = names.retry_topic(consumer.group_name)
-        if retry not in self.deletions:  # while its old folder is being removed, a later heartbeat makes the topic
+        # While the topic's old folder is being removed, a later heartbeat makes it. A group of a file or a master may
+        # have so long a name that its retry topic has none: the group consumes without one.
+        if retry not in self.deletions and is_topic_name(retry.encode()):
             self.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
         yield from self.limits.check_consumer(consumer, request.connection)
         with_subscriptions = not (data.fingerprint and data.without_sub)

@@ -292,3 +292,13 @@ def test_a_heartbeat_makes_no_retry_topic_whose_queues_are_about_to_be_removed()
     harness.broker.deletions.done("%RETRY%G")
     assert harness.join("G", {"T": "*"}).code == 0
     assert harness.plane.word("%RETRY%G") == (6, 1, 1, 1 | 2)
+
+
+def test_a_group_whose_retry_topic_no_folder_can_have_consumes_without_one() -> None:
+    """Its name comes from a config file or a master: requests make shorter ones."""
+    harness, group = make_harness(), "g" * 250
+    harness.make_topic("T")
+    harness.broker.groups.put(SubscriptionGroupConfig(group), START_MS)
+    assert harness.join(group, {"T": "*", f"%RETRY%{group}": "*"}).code == 0
+    assert harness.plane.subscription(group, "T")[0] == SUBSCRIPTION_ALL
+    assert f"%RETRY%{group}" not in harness.broker.topics
