@@ -229,6 +229,7 @@ def _handlers_of_groups(broker: Broker) -> dict[int, Handler]:
         offsets=broker.offsets,
         groups_body=broker.groups_body,
         client_names=broker.client_names,
+        new_entries=broker.new_entries,
         audit=broker.audit,
     )
     return {

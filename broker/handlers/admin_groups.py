@@ -12,6 +12,7 @@ from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable, check_possible
+from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting import admin_headers as headers
@@ -32,6 +33,7 @@ class GroupRequests:
     offsets: OffsetTable
     groups_body: BodyCache
     client_names: ClientNames
+    new_entries: NewEntries
     audit: AuditTrail
 
     def update_group(self, request: Request) -> Answer:
@@ -91,9 +93,9 @@ class GroupRequests:
         return Slices(steps(), is_shared=page is None, is_reading=True)
 
     def group_config(self, request: Request) -> Answer:
-        """352."""
+        """352. A missing group is made if clients may make it. RocketMQ's proxy sends the request for each client."""
         group = headers.GetSubscriptionGroupConfigRequestHeader.decode(request.command.ext_fields).group
-        config = self.groups.get(group)
+        config = self.new_entries.find_group(group, request.now_ms)
         if config is None:
             remark = f"No group in this broker. group: {group}"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)

@@ -16,7 +16,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig, TopicConfigTable
 from ringmq.remoting.json_body import read_object, write_body
 from ringmq.store.config_files import encode_config
-from tests.broker.fakes import START_MS, Harness, make_harness, peer
+from tests.broker.fakes import START_MS, FakePlane, Harness, make_harness, peer
 
 
 def update_topic(harness: Harness, topic: str, **fields: Any) -> Any:
@@ -185,7 +185,43 @@ def test_groups_are_made_read_and_deleted() -> None:
     assert harness.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, ext).code == 0
     assert harness.plane.group_flags("G") == 0
     assert harness.broker.offsets.get("G", "TBW102", 0) == -1
-    assert harness.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "G"}).code == 26
+    assert "G" not in harness.broker.groups
+
+
+def group_config(harness: Harness, group: str) -> Any:
+    return harness.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": group})
+
+
+def test_a_question_for_a_group_makes_it_as_a_heartbeat_does() -> None:
+    """RocketMQ's proxy asks for the group of each client before the client's first pull."""
+    harness = make_harness({"adminAddresses": "192.0.2.1"}, plane=FakePlane(groups_max=30))
+    answer = group_config(harness, "G")
+    assert (answer.code, read_object(answer.body, "x")["groupName"]) == (0, "G")
+    assert harness.broker.groups.get("G") == SubscriptionGroupConfig("G")
+    assert harness.plane.group_flags("G") and harness.broker.client_names.has_group("G")
+    for number in range(14):
+        assert group_config(harness, f"G{number}").code == 0
+    full = group_config(harness, "G14")
+    assert full.code == 1 and "15 of at most 15 groups, half of ringmqGroupsMax" in full.remark
+    assert group_config(harness, "G").code == 0
+
+
+@pytest.mark.parametrize("group", ["", "a b", "g" * 121])
+def test_a_question_for_a_group_makes_none_with_an_illegal_name(group: str) -> None:
+    harness = make_harness()
+    answer = group_config(harness, group)
+    assert (answer.code, answer.remark) == (26, f"No group in this broker. group: {group}")
+    assert group not in harness.broker.groups
+
+
+def test_a_question_for_a_group_makes_none_if_clients_may_not_or_memory_is_short() -> None:
+    harness = make_harness({"autoCreateSubscriptionGroup": "false"})
+    assert group_config(harness, "G").code == 26
+    assert group_config(harness, "TOOLS_CONSUMER").code == 0
+    harness = make_harness()
+    harness.plane.header.memory.level = 1
+    assert group_config(harness, "G").code == 2
+    assert "G" not in harness.broker.groups
 
 
 @pytest.mark.parametrize("is_list", [False, True])
