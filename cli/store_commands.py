@@ -1,7 +1,6 @@
 """`ringmq store inspect|unserved|timers|verify`: look at a store folder while its broker runs or not.
 
-Beside a running broker the confirm offset of its watermark page bounds every read. Without one the end of the queues
-does.
+Beside a running broker the confirm offset of its watermark page bounds every read. Without one the end of the log does.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ def _not_readable(folder: Path, error: PermissionError) -> click.ClickException:
     )
 
 
-def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, bool]:
-    """Return (MessageStore, readable offset, has a live owner). Raises PermissionError."""
+def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, Any]:
+    """Return (MessageStore, readable offset, Watermarks). Raises PermissionError."""
     from ringmq.ipc.watermark import read_watermarks
     from ringmq.store.inferred_config import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
@@ -113,8 +112,10 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
     watermarks = read_watermarks(folder)
     # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.
     live_bound = min(watermarks.confirm_offset, watermarks.dispatched_offset)
-    readable = live_bound if watermarks.live else found.log_end()
-    return found, readable, watermarks.live
+    if watermarks.live:
+        return found, live_bound, watermarks
+    is_owned = watermarks.lock_holder is not None  # by a stock broker, whose queues follow its log
+    return found, found.dispatched_end() if is_owned else found.log_end(), watermarks
 
 
 @store.command()
@@ -133,7 +134,7 @@ def inspect(
     """List files, ranges, topics and queues of FOLDER, or decode its records."""
     from ringmq.store import inspect as look
 
-    found, readable, live = _open(folder, config, settings)
+    found, readable, watermarks = _open(folder, config, settings)
     rows: Iterable[dict[str, Any]]
     if salvage is not None:
         try:
@@ -149,7 +150,7 @@ def inspect(
         _print_records(output, rows)
         return
     facts = look.overview(found, readable)
-    facts["live_owner"] = live
+    facts["live_owner"] = watermarks.live
     tables = {
         "log_files": look.log_files(found, readable),
         "queues": look.queues(found, readable, topic),
@@ -274,7 +275,8 @@ def verify(
 
     if cross_check and not can_cross_check():
         click.echo("no cross-check: numba is not installed, the extra `kernels` has it", err=True)
-    found, readable, live = _open(folder, config, settings)
+    found, readable, watermarks = _open(folder, config, settings)
+    is_closed = not watermarks.live and watermarks.lock_holder is None
 
     def progress(stage: str, done: int, total: int) -> None:
         if not quiet and sys.stderr.isatty():
@@ -282,16 +284,20 @@ def verify(
                 f"\r{stage} {done / max(1, total):4.0%} of {total / (1 << 20):.0f} MiB", err=True, nl=done >= total
             )
 
-    report = verify_store(found, readable, progress=progress, cross_check=cross_check, check_index=not no_index)
+    report = verify_store(
+        found, readable, progress=progress, cross_check=cross_check, check_index=not no_index, is_closed=is_closed
+    )
     counts = {
         name: getattr(report, name)
         for name in ("min_offset", "readable_offset", "records", "blanks", "queues", "units", "index_files",
-                     "index_entries", "errors", "warnings", "cross_checked", "deleted_records")
+                     "index_entries", "errors", "warnings", "cross_checked", "deleted_records", "undispatched")
     }  # fmt: skip
     counts["not_indexed"] = 0 if report.not_indexed is None else report.not_indexed.count
     findings = [{"severity": f.severity, "place": f.place, "text": f.text} for f in report.findings]
     if output == "json":
-        click.echo(json.dumps({**counts, "live_owner": live, "findings": findings}, ensure_ascii=False, indent=2))
+        click.echo(
+            json.dumps({**counts, "live_owner": watermarks.live, "findings": findings}, ensure_ascii=False, indent=2)
+        )
     else:
         for row in findings:
             click.echo(f"{row['severity']}: {row['place']}: {row['text']}")
@@ -301,6 +307,9 @@ def verify(
         )
         if report.deleted_records:
             click.echo(f"{report.deleted_records} records of deleted topics")
+        if report.undispatched:
+            text = "records are in the log alone: a start makes their entries in queues and index"
+            click.echo(f"{report.undispatched} {text}")
         if report.not_indexed is not None:
             click.echo(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:

@@ -99,7 +99,8 @@ def _store(config: BrokerConfig, root: Path) -> Iterator[Entry]:
     try:
         store = MessageStore(store_config(config))
         marks = read_watermarks(root)
-        end = marks.confirm_offset if marks.live else store.queue_end()
+        is_closed = not marks.live and marks.lock_holder is None
+        end = marks.confirm_offset if marks.live else store.log_end() if is_closed else store.queue_end()
         survey: dict[str, Any] = {
             **inspect.overview(store, end),
             "log_files": inspect.log_files(store, end),

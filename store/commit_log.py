@@ -87,6 +87,23 @@ class CommitLog:
         at = int(lib.rmq_log_next_record(ffi.from_buffer(mapped), offset - start, min(end, len(mapped)), start))
         return None if at < 0 else start + at
 
+    def border_behind(self, offset: int) -> int | None:
+        """Return the next record behind `offset`, in its file or at the start of a later one, None without one."""
+        border = self.next_record(offset)
+        later = (start for start in self.files.starts if start > offset)
+        starts = (start for start in later if self.record_at(start, self.files.end_offset) is not None)
+        return next(starts, None) if border is None else border
+
+    def walk(self, from_offset: int, *, check_crc: bool) -> tuple[int, int]:
+        """Return the end of the last of the valid records from a record border on, and where the walk has stopped."""
+        end, places = from_offset, self.places(from_offset, self.files.end_offset, check_crc=check_crc)
+        while True:
+            try:
+                offset, size = next(places)
+            except StopIteration as stop:
+                return end, stop.value.offset
+            end = offset + size
+
     def scan(self, from_offset: int, end_offset: int, *, check_crc: bool = True) -> Iterator[tuple[memoryview, Record]]:
         """Yield (raw bytes, record) up to `end_offset`. Python decodes them, so this is no hot path.
 

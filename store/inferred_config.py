@@ -1,7 +1,10 @@
 """Settings of a store without its broker.conf, inferred from its files."""
 
 import dataclasses
+import itertools
 import struct
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from ringmq.store import layout
@@ -10,6 +13,8 @@ from ringmq.store.index_file import IndexFile, index_file_bytes, index_paths
 from ringmq.store.mapped_file import StoreLoadError
 
 PROBED_BYTES_MAX = 16 << 20
+LOOKED_AT_MAX = 64
+"""Files that are looked at for the size of all."""
 _INDEX_BYTES_MIN = index_file_bytes(1, 2)
 SIZE_PROPERTIES = {
     "commit_log_file_bytes": "mappedFileSizeCommitLog",
@@ -76,19 +81,31 @@ def config_without_index(root: Path, **known: object) -> StoreConfig:
 def _sizes_of_files(root: Path, logs: tuple[Path, ...]) -> dict[str, int]:
     """Return the size of log files and queue files by field of StoreConfig, 0 where there is no file."""
     return {
-        "commit_log_file_bytes": _first_size(logs, "*"),
-        "consume_queue_file_bytes": _first_size((root / layout.CONSUME_QUEUE,), "*/*/*"),
-        "batch_consume_queue_file_bytes": _first_size((root / layout.BATCH_CONSUME_QUEUE,), "*/*/*"),
+        "commit_log_file_bytes": _usual_size(logs, "*"),
+        "consume_queue_file_bytes": _usual_size(
+            (root / layout.CONSUME_QUEUE,), "*/*/*", layout.CONSUME_QUEUE_UNIT.size
+        ),
+        "batch_consume_queue_file_bytes": _usual_size(
+            (root / layout.BATCH_CONSUME_QUEUE,), "*/*/*", layout.BATCH_UNIT.size
+        ),
     }
 
 
-def _first_size(directories: tuple[Path, ...], pattern: str) -> int:
-    """Return the size of the first non-empty file with a name of 20 digits, 0 without one."""
+def _usual_size(directories: tuple[Path, ...], pattern: str, unit_bytes: int = 1) -> int:
+    """Return the size that most of the first files with names of 20 digits have, 0 without one of whole units.
+
+    Files may be truncated. Of two sizes that are equally frequent the larger one counts.
+    """
+    sizes = (size for size in _sizes(directories, pattern) if size % unit_bytes == 0)
+    found = Counter(itertools.islice(sizes, LOOKED_AT_MAX))
+    return max(found, key=lambda size: (found[size], size), default=0)
+
+
+def _sizes(directories: tuple[Path, ...], pattern: str) -> Iterator[int]:
     for directory in directories:
         for path in directory.glob(pattern):
             if len(path.name) == 20 and path.name.isdigit() and path.is_file() and path.stat().st_size:
-                return path.stat().st_size
-    return 0
+                yield path.stat().st_size
 
 
 def check_index_sizes(config: StoreConfig) -> None:

@@ -1,7 +1,7 @@
 """Read facade over a store on disk: queues, log, index, times. Used by control, inspect, verify and Spark.
 
 Every method takes `readable_offset`, the first commit log offset that the caller may not see. With a live owner it is
-the confirm offset, without one the end of the ConsumeQueues. This module writes nothing.
+the confirm offset, without one the end of the log or of the ConsumeQueues. This module writes nothing.
 """
 
 import enum
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringmq.store import layout
+from ringmq.store import layout, markers
 from ringmq.store.batch_consume_queue import BatchConsumeQueue, BatchUnit
 from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfig
@@ -18,6 +18,7 @@ from ringmq.store.consume_queue import ConsumeQueue, Unit
 from ringmq.store.index_file import IndexStore
 from ringmq.store.mapped_file import MappedFileCache
 from ringmq.store.offset_search import Boundary, offset_by_time
+from ringmq.store.queue_ends import read_queue_ends
 from ringmq.store.record import Record
 from ringmq.store.record_values import is_queue_id, is_topic_name, queue_id_of
 
@@ -136,13 +137,27 @@ class MessageStore:
         return queue.min_offset(self.commit_log.min_offset, queue.max_offset(readable_offset))
 
     def queue_end(self) -> int:
-        """Return the end of the ConsumeQueues in the log: the readable bound of a store without a live owner."""
-        ends = [0]
+        """Return the end of the ConsumeQueues in the log."""
+        return self._queue_end_and_border()[0]
+
+    def _queue_end_and_border(self) -> tuple[int, int]:
+        """Return the highest end that a queue's last unit names, and the highest whose record is in the log, else -1.
+
+        A damaged unit may name any place.
+        """
+        named, border, log_end = 0, -1, self.commit_log.files.end_offset
         for name in self.queue_names():
             queue = self.queue(name.topic, name.queue_id)
-            if queue is not None:
-                ends.append(queue.trusted_end()[1])
-        return max(ends)
+            if queue is None:
+                continue
+            next_offset, end = queue.trusted_end()
+            named = max(named, end)
+            unit = queue.unit(next_offset - 1) if border < end <= log_end else None
+            if unit is None or unit.end != end:
+                continue
+            if self.commit_log.record_at(unit.commit_log_offset, log_end, unit.size) is not None:
+                border = end
+        return named, border
 
     def next_border(self, offset: int, readable_offset: int) -> int | None:
         """Return the first record border behind `offset` that a queue's unit names.
@@ -161,10 +176,34 @@ class MessageStore:
         return best
 
     def log_end(self) -> int:
-        """Return the end of the log, which is that of the queues or of later records with impossible values.
+        """Return the end of the log's last whole record, the readable bound of a store without an owner.
 
-        No queue names records with impossible values.
+        Queues may end earlier: their units are lost, or a killed broker had not made them yet. After a clean stop the
+        walk goes on behind damage up to the end that the stop recorded. After a kill the first damaged record behind
+        the queues ends the log, as in a start. Raises OSError.
         """
+        is_clean = not markers.has_abort(self.config.root)
+        stopped = read_queue_ends(self.config.root) if is_clean else None
+        named, border = self._queue_end_and_border()
+        whole_until = max(named, 0 if stopped is None else stopped.log_end)
+        end, at = self.commit_log.walk(self._newest_start() if border < 0 else border, check_crc=not is_clean)
+        while at < whole_until:
+            behind = self.commit_log.border_behind(at)
+            if behind is None:
+                break
+            end, at = self.commit_log.walk(behind, check_crc=not is_clean)
+        return max(end, whole_until)
+
+    def _newest_start(self) -> int:
+        """Return the start of the newest log file that begins with a record, else that of the oldest file."""
+        log_end = self.commit_log.files.end_offset
+        starts = reversed(self.commit_log.files.starts)
+        return next(
+            (start for start in starts if self.commit_log.record_at(start, log_end)), self.commit_log.min_offset
+        )
+
+    def dispatched_end(self) -> int:
+        """Return the end of the queues in the log, or of later records with impossible values, which no queue names."""
         end = self.queue_end()
         for offset, size in self.commit_log.places(end, self.commit_log.files.end_offset):
             if not self.commit_log.impossible_field(offset, size):
@@ -173,12 +212,19 @@ class MessageStore:
         return end
 
     def tail_border(self, end_offset: int, bytes_max: int) -> int | None:
-        """Return the first record border in the last `bytes_max` bytes in front of `end_offset`, None without one."""
+        """Return the first record border in the last `bytes_max` bytes in front of `end_offset`, None without one.
+
+        Queues know borders. If none of them has a unit there, the log is searched for a record.
+        """
         low = self.commit_log.min_offset
         if end_offset <= low:
             return None
         first = max(low, end_offset - bytes_max)
-        return low if first == low else self.next_border(first, end_offset)
+        if first == low:
+            return low
+        border = self.next_border(first, end_offset)
+        border = self.commit_log.border_behind(first) if border is None else border
+        return border if border is not None and border < end_offset else None
 
     # ---- messages -----------------------------------------------------------------------------------------
 

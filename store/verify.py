@@ -1,12 +1,13 @@
 """Whole-store check on demand: every record, every unit, every index entry up to a readable offset.
 
-Log: lengths, magic, body CRC, position, and a warning for properties strings that no encoder writes. Queues: each
-record has its unit and each unit its record. Index: each key of each record has its entry, entries name nothing else,
-chains are sound. The C core derives tags codes and key hashes. With `cross_check` a second, independent
+Log: missing files, lengths, magic, body CRC, position, and a warning for properties strings that no encoder writes.
+Queues: each record has its unit and each unit its record. Index: each key of each record has its entry, entries name
+nothing else, chains are sound. The C core derives tags codes and key hashes. With `cross_check` a second, independent
 implementation (`kernels`, which needs numba) derives them again. Reads only. A start of the broker does not import
 this module, which loads numpy.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -16,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from ringmq.native import ffi, lib
-from ringmq.store import layout
+from ringmq.store import layout, markers
 from ringmq.store import record as records
 from ringmq.store.batch_consume_queue import BatchConsumeQueue
+from ringmq.store.checkpoint import read_checkpoint
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.delay_levels import native_delay_levels
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
+from ringmq.store.queue_ends import read_queue_ends, read_rebuild
 from ringmq.store.record_values import FIELDS, NotIndexed
 from ringmq.store.recovery_damage import existing_topics
 from ringmq.store.topic_start_offsets import read_start_offsets
@@ -33,6 +36,7 @@ Progress = Callable[[str, int, int], None]
 FINDINGS_MAX = 1000
 ROWS_MAX = 1 << 18
 HASHES_MAX = 1 << 20
+OFFSET_MAX = (1 << 63) - 1
 ROW = np.dtype(
     [("position", "i8"), ("queue_offset", "i8"), ("tags_code", "i8"), ("store_time_ms", "i8"), ("size", "i4"),
      ("queue", "i4"), ("sys_flag", "i4"), ("properties", "i4"), ("count", "i4"), ("keys", "i4"),
@@ -71,6 +75,8 @@ class VerifyReport:
     warnings: int = 0
     deleted_records: int = 0
     """Records of deleted topics, which no queue has any more."""
+    undispatched: int = 0
+    """Records that queues and index lack, because the next start makes their entries."""
     not_indexed: NotIndexed | None = None
     """Records with impossible values."""
     cross_checked: bool = False
@@ -98,19 +104,24 @@ def verify(
     progress: Progress | None = None,
     cross_check: bool = False,
     check_index: bool = True,
+    is_closed: bool = False,
 ) -> VerifyReport:
     """Check everything below `readable_offset`. Damage is reported, never raised. Raises OSError.
 
-    Without numba the cross-check is left out, and `VerifyReport.cross_checked` is False.
+    Without numba the cross-check is left out, and `VerifyReport.cross_checked` is False. `is_closed`: no process owns
+    the store. So the marks of its last stop say which records lack entries rightly, and which log files were there.
     """
     report = VerifyReport(readable_offset, store.commit_log.min_offset)
-    run = _Run(store, report, progress or (lambda stage, done, total: None), cross_check)
+    queued_until = _queued_until(store, readable_offset) if is_closed else readable_offset
+    _name_missing_files(store, report, is_closed)
+    run = _Run(store, report, progress or (lambda stage, done, total: None), cross_check, queued_until)
+    before = report.errors
     if check_index and store.config.message_index:
         try:
             run.index = IndexChecker(store, report)
         except StoreLoadError as error:
             report.add(ERROR, "index", str(error))
-        report.is_index_bad = report.errors > 0
+        report.is_index_bad = report.errors > before
     for start in store.commit_log.files.starts:
         if start < readable_offset:
             run.check_file(start)
@@ -118,10 +129,45 @@ def verify(
     return report
 
 
+def _queued_until(store: MessageStore, log_end: int) -> int:
+    """Return the log offset from which a start makes entries of queues and index, `log_end` without one.
+
+    A broker that waits for replicas stops cleanly with records that they have not confirmed, which no queue has yet.
+    """
+    root, ends = store.config.root, [log_end]
+    rebuild, confirmed = read_rebuild(root), read_checkpoint(root).confirm_offset
+    if rebuild is not None:
+        ends.append(rebuild)
+    if markers.has_abort(root):
+        ends.append(store.dispatched_end())
+    elif confirmed > 0:
+        ends.append(max(confirmed, store.dispatched_end()))
+    return min(ends)
+
+
+def _name_missing_files(store: MessageStore, report: VerifyReport, is_closed: bool) -> None:
+    """Report gaps between log files, and files that are missing since the last clean stop."""
+    files, root = store.commit_log.files, store.config.root
+    starts, size = files.starts[:-1] if files.is_newest_empty() else list(files.starts), files.file_bytes
+    stopped = read_queue_ends(root) if is_closed and not markers.has_abort(root) else None
+    # if the log is longer, another broker has gone on since, and may have deleted old files
+    if stopped is not None and stopped.log_end > stopped.log_min and report.readable_offset <= stopped.log_end:
+        starts += [stopped.log_min // size * size - size, (stopped.log_end - 1) // size * size + size]
+    for before, after in itertools.pairwise(sorted(set(starts))):
+        if after > before + size:
+            first, last = layout.file_name(before + size), layout.file_name(after - size)
+            text = f"file {first} is missing" if first == last else f"files {first} to {last} are missing"
+            report.add(ERROR, f"commit log {before + size}", text)
+
+
 class _Run:
-    def __init__(self, store: MessageStore, report: VerifyReport, progress: Progress, cross_check: bool) -> None:
+    def __init__(
+        self, store: MessageStore, report: VerifyReport, progress: Progress, cross_check: bool, queued_until: int
+    ) -> None:
         self.store = store
         self.report = report
+        self.queued_until = queued_until
+        """Records that end behind this offset are not compared with queues and index."""
         self.progress = progress
         self.index: IndexChecker | None = None
         self.kernel = _kernel() if cross_check and can_cross_check() else None
@@ -134,7 +180,7 @@ class _Run:
             row = self._row(topic, queue_id)
             row.is_batch = int(isinstance(queue, BatchConsumeQueue))
             if isinstance(queue, ConsumeQueue):
-                end = queue.max_offset(report.readable_offset)
+                end = queue.max_offset(queued_until)
                 self.cursors[(topic, queue_id)] = queue.min_offset(report.min_offset, end)
         self.topics = existing_topics(store.config.root, None)
         self.start_offsets = _start_offsets(store.config.root)
@@ -159,10 +205,12 @@ class _Run:
         self._warn_of_properties(rows)
         rows = self._leave_out_impossible(rows)
         self._cross_check(start, mapped, rows, hashes)
-        self._check_queues(rows, start + end)
+        rows, hashes = self._leave_out_undispatched(rows, hashes)
+        until = min(start + end, self.queued_until)
+        self._check_queues(rows, until)
         if self.index is not None:
             before = self.report.errors
-            self.index.check_file(start, start + end, rows, hashes, self.report.bad_records)
+            self.index.check_file(start, until, rows, hashes, self.report.bad_records)
             self.report.is_index_bad |= self.report.errors > before
         self.progress("log", start + end - self.report.min_offset, self.report.readable_offset - self.report.min_offset)
 
@@ -226,6 +274,13 @@ class _Run:
             text = f"not indexed, impossible {FIELDS[int(row['impossible'])]}"
             self.report.add(WARNING, f"commit log {row['position']}", text)
         return rows[rows["impossible"] == 0]
+
+    def _leave_out_undispatched(self, rows: Any, hashes: Any) -> tuple[Any, Any]:
+        """Count the records whose entries the next start makes. Return the other rows and their hashes."""
+        limit = min(self.queued_until, OFFSET_MAX)
+        dispatched = int(np.sum(rows["position"] + rows["size"] <= limit))  # rows ascend
+        self.report.undispatched += len(rows) - dispatched
+        return rows[:dispatched], hashes[: int(np.sum(rows["keys"][:dispatched]))]
 
     def _cross_check(self, start: int, mapped: Any, rows: Any, hashes: Any) -> None:
         if self.kernel is None or not len(rows):
@@ -292,7 +347,7 @@ class _Run:
         """Find the differences record by record and unit by unit."""
         key = (queue.topic, queue.queue_id)
         by_position = {int(row["position"]): row for row in part}
-        end = queue.max_offset(self.report.readable_offset)
+        end = queue.max_offset(self.queued_until)
         cursor = self.cursors[key]
         for unit in queue.units(cursor, end):
             if unit.commit_log_offset >= file_end:
@@ -339,7 +394,7 @@ class _Run:
         """Report the findings that need the whole store: units and entries behind the log."""
         for (topic, queue_id), cursor in self.cursors.items():
             queue = self.store.queue(topic, queue_id)
-            end = queue.max_offset(self.report.readable_offset) if queue else 0
+            end = queue.max_offset(self.queued_until) if queue else 0
             if cursor < end:
                 assert queue is not None
                 text = f"units {cursor} to {end - 1} name no record of the log"
