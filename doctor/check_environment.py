@@ -16,6 +16,8 @@ SYNC_SLOW_MS = 10.0
 SYNC_TAIL_MS = 100.0
 BANDWIDTH_MIN_MIB_PER_S = 100.0
 INODES_MIN = 10_000
+DENIED_NAMED_MAX = 3
+AS_ITS_USER = "run doctor as the broker's user, or as root"
 LAG_MAX_BYTES = 256 * MIB
 UNSAFE_FILESYSTEMS = {
     "tmpfs": "everything is gone at a reboot",
@@ -152,8 +154,7 @@ def _taken_port(port: PortFacts, is_running: bool | None, *, is_known: bool) -> 
     if is_running is None:
         return Finding(
             "network", port.name, WARN, taken,
-            "perhaps in use by the broker of this store, which this user cannot look at",
-            "run doctor as the broker's user, or as root",
+            "perhaps in use by the broker of this store, which this user cannot look at", AS_ITS_USER,
         )  # fmt: skip
     remedy = f"stop the process that has it, or choose another port ({port.name})"
     return Finding("network", port.name, FAIL if port.is_needed else WARN, taken, "where it would listen", remedy)
@@ -177,30 +178,22 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
     if not facts.exists and facts.error:
         yield Finding(
             "store", "folder", FAIL, facts.error, "the store cannot be looked at",
-            "run it as the broker's user, or as root; else look at the disk",
+            f"{AS_ITS_USER}; else look at the disk",
         )  # fmt: skip
         return
     if not facts.exists:
         yield ok("store", "folder", f"{facts.root} is not there yet", "the first start makes it")
         return
-    yield graded(
-        "store",
-        "folder",
-        OK if facts.is_writable and not facts.foreign_files else FAIL if not facts.is_writable else WARN,
-        facts.root + (f", {facts.foreign_files} entries of another user" if facts.foreign_files else ""),
-        "the broker's user has to own it",
-        "chown -R USER DIR while no broker runs, or run as the user who owns it",
-    )
-    owner = "a live broker has it open" if facts.is_locked else "nobody has it open"
-    yield ok("store", "owner", owner, "byte 0 of the file lock; a second broker is refused")
-    yield graded(
-        "store",
-        "format",
-        FAIL if facts.format_number > FORMAT else OK,
-        f"{facts.format_number} (this RingMQ knows up to {FORMAT})" if facts.format_number else "none yet",
-        "rises when an older RingMQ would misread what a newer one writes; none: a store of RocketMQ, or a new one",
-        "start a RingMQ that is at least as new as the one that wrote it",
-    )
+    yield from _access(facts)
+    if facts.format_number is not None:
+        yield graded(
+            "store",
+            "format",
+            FAIL if facts.format_number > FORMAT else OK,
+            f"{facts.format_number} (this RingMQ knows up to {FORMAT})" if facts.format_number else "none yet",
+            "rises when an older RingMQ would misread what a newer one writes; none: a store of RocketMQ, or a new one",
+            "start a RingMQ that is at least as new as the one that wrote it",
+        )
     if facts.error:
         yield Finding(
             "store", "files", FAIL, facts.error, "the store cannot be read with these settings",
@@ -208,11 +201,40 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
         )  # fmt: skip
     if facts.other_sizes:
         yield Finding(
-            "store", "files", WARN, facts.other_sizes, "the running broker has other file sizes than these settings",
+            "store", "files", WARN, facts.other_sizes, "the files have other sizes than these settings",
             "give doctor, and the next start, the settings of this broker (-c, --set)",
         )  # fmt: skip
     yield from _last_end(facts)
     yield from _left_behind(facts, accept_unserved)
+
+
+def _access(facts: StoreFacts) -> Iterator[Finding]:
+    """Check who owns the store, and whether this user may look at it."""
+    is_own = facts.is_writable and not facts.foreign_files
+    is_refused = not facts.is_writable and facts.is_locked is False
+    yield graded(
+        "store",
+        "folder",
+        OK if is_own else FAIL if is_refused else WARN,
+        facts.root
+        + ("" if facts.is_writable else ", not writable for this user")
+        + (f", {facts.foreign_files} entries of another user" if facts.foreign_files else ""),
+        "the broker's user has to own it",
+        "chown -R USER DIR while no broker runs, or run as the user who owns it",
+    )
+    meaning = "byte 0 of the file lock; a second broker is refused"
+    if facts.is_locked is None:
+        mark = ": it has the mark of a broker that runs, or that did not stop cleanly" if facts.has_abort else ""
+        yield Finding("store", "owner", WARN, f"unknown whether a broker has it open{mark}", meaning, AS_ITS_USER)
+    else:
+        yield ok("store", "owner", "a live broker has it open" if facts.is_locked else "nobody has it open", meaning)
+    if facts.denied:
+        named = "; ".join(facts.denied[:DENIED_NAMED_MAX])
+        more = len(facts.denied) - DENIED_NAMED_MAX
+        yield Finding(
+            "store", "access", FAIL, named + (f"; {more} more" if more > 0 else ""),
+            "what this user may not read was not checked", AS_ITS_USER,
+        )  # fmt: skip
 
 
 def _last_end(facts: StoreFacts) -> Iterator[Finding]:
@@ -222,13 +244,13 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
             "a sync failed: writes are refused until a restart, which reads the log again from the disk",
             "look at the disk (dmesg, smartctl), end all readers (Spark tasks), then restart the broker",
         )  # fmt: skip
-    if facts.has_abort and not facts.is_locked:
+    if facts.has_abort and facts.is_locked is False:
         who = "a stock broker" if facts.is_abort_of_stock else "the broker"
         yield Finding(
             "store", "abort", WARN, f"{who} did not stop cleanly",
             "the next start recovers: nothing acknowledged is lost under the configured policy", "start the broker",
         )  # fmt: skip
-    if facts.is_locked:
+    if facts.dispatch_lag_bytes is not None and facts.flush_lag_bytes is not None:
         lag = max(facts.dispatch_lag_bytes, facts.flush_lag_bytes)
         yield graded(
             "store",

@@ -138,15 +138,18 @@ class StoreFacts:
     exists: bool
     """False with an `error` if it is unknown."""
     is_writable: bool = True
-    is_locked: bool = False
+    is_locked: bool | None = False
+    """True if a process owns the store, None if this user may not look."""
     has_abort: bool = False
     is_abort_of_stock: bool = False
     failed_cause: str | None = None
-    format_number: int = 0
+    format_number: int | None = 0
     error: str = ""
     """Reason why the store cannot be read with the configuration."""
+    denied: tuple[str, ...] = ()
+    """Parts that this user may not read. Facts that depend on them are unknown."""
     other_sizes: str = ""
-    """Sizes of a running broker's files that differ from the configuration."""
+    """Sizes of files that differ from the configuration, if a broker runs or may run."""
     foreign_files: int = 0
     """Number of files of other users."""
     cut_files: int = 0
@@ -155,9 +158,9 @@ class StoreFacts:
     tail: TailFacts | None = None
     timers_waiting: int = 0
     """Timer messages that waited when the worker last counted them."""
-    dispatch_lag_bytes: int = 0
-    """Bytes of a live broker that are appended but not in queues yet."""
-    flush_lag_bytes: int = 0
+    dispatch_lag_bytes: int | None = None
+    """Bytes of a live broker that are appended but not in queues yet. None: unknown, as for a stock broker."""
+    flush_lag_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

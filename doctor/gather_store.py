@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from ringmq.doctor.facts import StoreFacts, TailFacts
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
@@ -22,6 +24,7 @@ from ringmq.store.store_format import StoreFormatError, read_format
 from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
+T = TypeVar("T")
 
 
 def gather_store(config: StoreConfig) -> StoreFacts:
@@ -34,33 +37,59 @@ def gather_store(config: StoreConfig) -> StoreFacts:
         facts = StoreFacts(
             str(root),
             exists=True,
-            is_writable=os.access(root, os.W_OK | os.X_OK),
+            is_writable=_is_writable(root),
+            is_locked=None,
             has_abort=markers.has_abort(root),
-            is_abort_of_stock=markers.is_abort_of_stock(root),
-            cut_files=sum(map(_entries, _cut_folders(config))),
+            foreign_files=_foreign_files(root),
         )
     except OSError as error:
         return StoreFacts(str(root), exists=False, error=str(error))
+    looks = _Looks()
     try:
+        facts = dataclasses.replace(facts, is_locked=looks.at(lambda: store_is_locked(root), None))
         facts = dataclasses.replace(
             facts,
-            is_locked=store_is_locked(root),
-            failed_cause=markers.failed_cause(root),
-            foreign_files=_foreign_files(root),
-            salvage_files=len(salvage_files(root)),
-            format_number=read_format(root),
-            timers_waiting=_timers_waiting(root),
+            is_abort_of_stock=looks.at(lambda: markers.is_abort_of_stock(root), False),
+            failed_cause=looks.at(lambda: markers.failed_cause(root), None),
+            cut_files=looks.at(lambda: sum(map(_entries, _cut_folders(config))), 0),
+            salvage_files=looks.at(lambda: len(salvage_files(root)), 0),
+            format_number=looks.at(lambda: read_format(root), None),
+            timers_waiting=looks.at(lambda: _timers_waiting(root), 0),
         )
-        return _with_log(facts, config)
+        facts = _with_log(facts, config, looks)
     except (StoreLoadError, StoreFormatError, ConfigFileError, OSError) as error:
-        return dataclasses.replace(facts, error=str(error))
+        facts = dataclasses.replace(facts, error=str(error))
+    return dataclasses.replace(facts, denied=tuple(dict.fromkeys(looks.denied)))
+
+
+class _Looks:
+    """Looks at parts of a store. What this user may not read is named in `denied`, and leaves a fact unknown."""
+
+    def __init__(self) -> None:
+        self.denied: list[str] = []
+
+    def at(self, look: Callable[[], T], unknown: T) -> T:
+        try:
+            return look()
+        except (PermissionError, ConfigFileError) as error:
+            cause = error if isinstance(error, PermissionError) else error.__cause__
+            if not isinstance(cause, PermissionError):
+                raise
+            self.denied.append(f"{cause.filename or 'shared memory'}: {cause.strerror}")
+            return unknown
+
+
+def _is_writable(root: Path) -> bool:
+    return os.access(root, os.W_OK | os.X_OK, effective_ids=True)
 
 
 def _timers_waiting(root: Path) -> int:
     try:
         table = load_config(root, TIMER_COUNTS_FILE).get("timingCount")
-    except ConfigFileError:  # the worker writes the file again
-        return 0
+    except ConfigFileError as error:
+        if isinstance(error.__cause__, PermissionError):
+            raise
+        return 0  # the worker writes the file again
     entries = table.values() if isinstance(table, dict) else ()
     counts = [entry.get("count") for entry in entries if isinstance(entry, dict)]
     return sum(max(0, count) for count in counts if isinstance(count, int))
@@ -69,9 +98,10 @@ def _timers_waiting(root: Path) -> int:
 def _foreign_files(root: Path) -> int:
     """Return the number of entries of other users.
 
-    root counts the entries that do not belong to the folder's owner, such as a service's user.
+    root, and a user who may not write there, count the entries that do not belong to the folder's owner, such as a
+    service's user.
     """
-    owner = os.geteuid() or root.stat().st_uid
+    owner = root.stat().st_uid if not os.geteuid() or not _is_writable(root) else os.geteuid()
     return sum(entry.stat(follow_symlinks=False).st_uid != owner for entry in os.scandir(root))
 
 
@@ -87,19 +117,28 @@ def _entries(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
 
 
-def _with_log(facts: StoreFacts, config: StoreConfig) -> StoreFacts:
-    marks = read_watermarks(config.root)
-    own = with_sizes_of_files(config) if marks.live else config
+def _with_log(facts: StoreFacts, config: StoreConfig, looks: _Looks) -> StoreFacts:
+    return looks.at(lambda: _log_facts(facts, config, looks), facts)
+
+
+def _log_facts(facts: StoreFacts, config: StoreConfig, looks: _Looks) -> StoreFacts:
+    """Look at the log. Without the words of a broker that has the store open, or may have, the log's end is unknown."""
+    marks = None if facts.is_locked is None else looks.at(lambda: read_watermarks(config.root), None)
+    may_run = marks is None or marks.live
+    own = with_sizes_of_files(config) if may_run else config
     store = MessageStore(own)
     store.commit_log.files.check_sizes()
     if own.message_index:
         check_index_sizes(own)
+    if may_run:
+        sizes = ", ".join(f"{name}={value}" for name, value in different_sizes(own, config).items())
+        facts = dataclasses.replace(facts, other_sizes=sizes)
+    if marks is None:
+        return facts
     if marks.live:
-        tail = read_tail(store, marks.append_offset)
         return dataclasses.replace(
             facts,
-            tail=tail,
-            other_sizes=", ".join(f"{name}={value}" for name, value in different_sizes(own, config).items()),
+            tail=read_tail(store, marks.append_offset),
             flush_lag_bytes=marks.append_offset - marks.flushed_offset,
             dispatch_lag_bytes=marks.append_offset - marks.dispatched_offset,
         )
