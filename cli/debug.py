@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -56,8 +57,9 @@ def bundle(
     given = [*assignments, *([f"storePathRootDir={store.resolve()}"] if store is not None else [])]
     settings, _ = read_settings(config_file, given, os.environ)
     values = effective_values(settings)
-    findings = examine(config, plan_cpus, measure_disk=not no_disk_trial)
     path = target or Path(f"ringmq-debug-{socket.gethostname()}-{time.strftime('%Y%m%d-%H%M%S')}.tar.gz")
+    _check_files(path, logs)
+    findings = examine(config, plan_cpus, measure_disk=not no_disk_trial)
     entries: list[Entry] = [*collect(config, values, findings), _runtime(config)]
     try:
         entries += [log_tail(log) for log in logs]
@@ -70,6 +72,18 @@ def bundle(
         return
     print_rows("table", rows, ["name", "bytes", "note"])
     click.echo(f"\n{path}: {path.stat().st_size} bytes. Look through it before you give it away.")
+
+
+def _check_files(target: Path, logs: tuple[Path, ...]) -> None:
+    """Raise ClickException for a log that cannot be read, or a folder that cannot take the archive: seconds earlier."""
+    try:
+        for log in logs:
+            log.open("rb").close()
+        if not os.access(target.parent, os.W_OK | os.X_OK, effective_ids=True):
+            os.scandir(target.parent).close()  # names a missing folder
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target.parent))
+    except OSError as error:
+        raise click.ClickException(f"{error.filename}: {error.strerror}") from error
 
 
 def _runtime(config: Any) -> Any:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ringmq.cli.store_commands import settings_of, store, store_options
 from ringmq.client.extras import not_installed
+
+
+def _check_rights(config: Any) -> None:
+    """Raise PermissionError for a folder in which a repair could not move files. It would find out after long reads."""
+    from ringmq.store import layout
+
+    queues = (config.root / name for name in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE))
+    each = [folder for kind in queues if kind.is_dir() for folder in (kind, *kind.glob("*/"), *kind.glob("*/*/"))]
+    for folder in (config.root, *config.commit_log_directories, config.root / layout.INDEX, *each):
+        if folder.is_dir() and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 @store.command()
@@ -46,6 +60,8 @@ def repair(
         check_format(folder)
         lock = StoreLock(folder)
         chosen = config_for_folder(folder, **known)
+        if not dry_run:
+            _check_rights(chosen)
         if dry_run:
             done = planned_repairs(chosen, thorough=not quick, tell=progress)
         else:

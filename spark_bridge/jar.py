@@ -38,6 +38,8 @@ def build_jar() -> Path:
     javac = _javac()
     if javac is None:
         raise JarError("no javac on PATH or in JAVA_HOME: it comes with a JDK (default-jdk-headless)")
+    if not os.access(_HERE, os.W_OK | os.X_OK, effective_ids=True):
+        raise JarError(f"{_HERE} is not writable for this user, and the jar goes there")
     sources = sorted((_HERE / "src").rglob("*.java"))
     with tempfile.TemporaryDirectory(prefix="ringmq-jar-") as name:
         classes = Path(name)

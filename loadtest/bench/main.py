@@ -15,18 +15,25 @@ from pathlib import Path
 
 from ringmq.loadtest.bench.measurement import CEILING, RINGMQ, STOCK, Measurement
 from ringmq.loadtest.bench.report import document, print_table, write_plot
-from ringmq.loadtest.bench.rows import Context, Row, context_in
+from ringmq.loadtest.bench.rows import JAVA_SOURCE, Context, Row, context_in, java_row
 from ringmq.loadtest.bench.table import GROUPS, ROWS, rows_named
 from ringmq.loadtest.bench.warm_memory import touch_free_memory
 from ringmq.loadtest.bench.warm_up import warm_up
+from ringmq.loadtest.load.beforehand import announce_picture, drawn, prepare_results
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.targets import RingmqTarget, StockTarget, Target
 from ringmq.loadtest.load.tools import ToolError
-from ringmq.loadtest.stock import StockError
+from ringmq.loadtest.stock import StockError, compile_java, java_command
 
 SYSTEMS = (STOCK, RINGMQ, CEILING) if find_spec("ringmq.loadtest.ceiling") else (STOCK, RINGMQ)
 SETTLE_S = 3.0
 Results = dict[str, dict[str, list[Measurement]]]  # row -> system -> runs
+Say = Callable[[str], None]
+
+
+def say(text: str) -> None:
+    """Print a line of progress."""
+    print(text, file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -38,7 +45,7 @@ class Plan:
     rounds: int = 3
     settle_s: float = SETTLE_S
     warm_memory: bool = False
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
+    say: Say = say
     results: Results = field(default_factory=dict)
 
 
@@ -169,6 +176,35 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def without_java(rows: list[Row], systems: list[str], folder: Path, tell: Say) -> tuple[list[Row], list[str]]:
+    """Return rows and systems without those that this machine's Java cannot run, and name the reason.
+
+    Ends the command if nothing is left.
+    """
+    has_java_row = any(row.run is java_row for row in rows)
+    if STOCK not in systems and not has_java_row:
+        return rows, systems
+    try:
+        java_command("Main", home=folder / "java")
+        if has_java_row:
+            compile_java([JAVA_SOURCE], "producer")
+    except (StockError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        rows = [row for row in rows if row.run is not java_row]
+        systems = [system for system in systems if system != STOCK]
+        if not rows or not systems:
+            sys.exit(f"nothing is left to measure without Java: {reason}")
+        tell(f"without stock and the stock producer: {reason}")
+    return rows, systems
+
+
+def needed_bytes(rows: Sequence[Row], context: Context) -> int:
+    """Return the least that the largest store of these rows takes."""
+    of_pair = 2 * context.catch_up_bytes
+    of_rows = {"restart": context.restart_bytes, "repl-catch-up": of_pair, "repl-production": of_pair}
+    return max((of_rows.get(row.name, 0) for row in rows), default=0)
+
+
 def context_of(options: argparse.Namespace) -> Context:
     """Return tools, folder and sizes for these options."""
     context = context_in(options.folder, options.seconds, cpus=options.cpu_list, loader_cpu=options.loader_cpu)
@@ -188,10 +224,14 @@ def context_of(options: argparse.Namespace) -> Context:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `bench.json` and `bench.svg`. Return 1 if a row of RingMQ did not count."""
     options = parse(arguments)
+    prepare_results(options.folder, "bench.json", "bench.svg")
+    announce_picture(say)
     context = context_of(options)
+    rows, systems = without_java(options.row_list, options.systems.split(","), context.folder, say)
+    prepare_results(options.folder, needed_bytes=needed_bytes(rows, context))
     plan = Plan(
-        rows=options.row_list,
-        systems=options.systems.split(","),
+        rows=rows,
+        systems=systems,
         rounds=1 if options.quick else options.rounds,
         settle_s=0.2 if options.quick else options.settle,
         warm_memory=options.warm_memory,
@@ -206,8 +246,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path.write_text(json.dumps(report, indent=1) + "\n")
         shutil.rmtree(context.folder, ignore_errors=True)
     print_table(report)
-    write_plot(report, options.folder / "bench.svg")
-    print(f"\nwritten: {path} and {options.folder / 'bench.svg'}")
+    picture = options.folder / "bench.svg"
+    has_picture = drawn(partial(write_plot, report), picture)
+    print(f"\nwritten: {path}" + (f" and {picture}" if has_picture else ""))
     failed = [row["name"] for row in report["rows"] if row["systems"].get(RINGMQ, {}).get("counted") == 0]
     if failed:
         print(f"rows of RingMQ without a run that counts: {', '.join(failed)}")

@@ -26,6 +26,7 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.settings import ConnectionSettings
 from ringmq.loadtest.drills.damage_kinds import KINDS
 from ringmq.loadtest.drills.reads import PATIENT_MS, max_offset, pull
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.running import RunningBroker
 
 FILE_BYTES = 1 << 18
@@ -260,6 +261,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="no round begins later (default %(default)s)")
     parser.add_argument("--folder", type=Path, help="for the stores; the default is a temporary one")
     given = parser.parse_args(arguments)
+    if given.folder is not None:
+        prepare_results(given.folder)
     began = time.monotonic()
     done: list[Outcome] = []
     names = [STOPPED] if given.stopped else [RUNNING, STOPPED]

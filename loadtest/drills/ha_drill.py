@@ -205,6 +205,10 @@ def main(seed: int, rounds: int, sync: bool, auto: bool, only: tuple[str, ...], 
     """Inject faults into a master and its slave under load. Exit status 1 if a guarantee was violated."""
     possible = tuple(kind for kind in kinds_possible() if not (auto and kind == "master loses tail"))
     kinds = tuple(kind for kind in possible if not only or kind in only)
+    if left_out := tuple(kind for kind in WEIGHTS if kind not in possible and (not only or kind in only)):
+        click.echo(f"left out, this machine or these options do not allow them: {', '.join(left_out)}", err=True)
+    if not kinds:
+        raise click.ClickException("no kind of fault is left (ip netns, mkfs.ext4, loop devices and root are needed)")
     settings: dict[str, object] = {"flushDiskType": "SYNC_FLUSH" if sync else "ASYNC_FLUSH"}
     if auto:
         settings |= {"inSyncReplicas": 2, AUTO: True}
@@ -218,7 +222,7 @@ def main(seed: int, rounds: int, sync: bool, auto: bool, only: tuple[str, ...], 
         finally:
             if network is not None:
                 network.close()
-    report.left_out = tuple(kind for kind in WEIGHTS if kind not in possible)
+    report.left_out = left_out
     click.echo(report.text())
     sys.exit(1 if report.violations else 0)
 

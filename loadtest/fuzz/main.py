@@ -12,6 +12,7 @@ import click
 
 from ringmq.loadtest.fuzz.drivers import DRIVERS, FuzzError, build, run
 from ringmq.loadtest.fuzz.sockets import ENDPOINTS, fuzz_endpoint
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 
@@ -43,10 +44,10 @@ class Progress:
 
 def fuzz_drivers(names: list[str], progress: Progress, golden: Path, folder: Path, seed: int, inputs: int) -> None:
     """Fuzz in process. Raises FuzzError."""
-    for driver in DRIVERS:
-        if driver.name not in names:
-            continue
-        program = build(driver, Path("native/src"), folder)
+    drivers = [driver for driver in DRIVERS if driver.name in names]
+    programs = {driver.name: build(driver, Path("native/src"), folder) for driver in drivers}  # all before the hours
+    for driver in drivers:
+        program = programs[driver.name]
         while (left := inputs - progress.of(driver.name)["inputs"]) > 0:
             began = time.monotonic()
             number = seed * 1_000_000 + progress.of(driver.name)["runs"]
@@ -95,6 +96,7 @@ def main(only: str, seed: int, inputs: int, share: float, golden: Path, folder: 
     names = [name for name in only.split(",") if name] or list(NAMES)
     if unknown := set(names) - set(NAMES):
         raise click.BadParameter(f"{', '.join(sorted(unknown))} unknown; there are {', '.join(NAMES)}")
+    prepare_results(folder, f"progress-{seed}.json")
     progress = Progress(folder / f"progress-{seed}.json", fresh=fresh)
     try:
         fuzz_drivers(names, progress, golden, folder, seed, inputs)

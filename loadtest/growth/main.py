@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ringmq.loadtest.bench.measurement import Measurement
@@ -23,6 +24,7 @@ from ringmq.loadtest.growth.report import document, missed, tables, write_plots
 from ringmq.loadtest.growth.scenarios import LOAD, SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES
 from ringmq.loadtest.growth.timers import QUICK, TIMERS
+from ringmq.loadtest.load.beforehand import announce_picture, drawn, prepare_results
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import ToolError
 
@@ -158,6 +160,8 @@ def _print_point(bench: Bench, scenario: Scenario, point: Point) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run and write. Return 1 if a goal was missed or a point did not count."""
     options = parse(arguments)
+    prepare_results(options.folder, "growth.json", "growth.md", "growth.svg")
+    announce_picture(_print)
     bench = bench_of(options)
     free_bytes = max(0, shutil.disk_usage(bench.context.folder).free - RESERVE_BYTES)
     scenarios = scenarios_of(options, free_bytes)
@@ -172,11 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (options.folder / "growth.json").write_text(json.dumps(report, indent=1) + "\n")
     text = tables(report, scenarios)
     (options.folder / "growth.md").write_text(text)
-    write_plots(report, options.folder / "growth.svg")
+    has_picture = drawn(partial(write_plots, report), options.folder / "growth.svg")
     header = report["header"]
     print(text)
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
-    print(f"written: growth.json, .md and .svg in {options.folder}")
+    print(f"written: growth.json{', .md and .svg' if has_picture else ' and .md'} in {options.folder}")
     short = missed(report)
     if short:
         print("short of goals: " + "; ".join(short))

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ringmq.client.blocking import Cluster
 from ringmq.client.extras import how_to_install
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 
@@ -83,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if importlib.util.find_spec("locust") is None:
         print(f"locust is not installed; {how_to_install('loadtest')}", file=sys.stderr)
         return 1
-    options.folder.mkdir(parents=True, exist_ok=True)
+    prepare_results(options.folder, "report.html", "locust_stats.csv")
     if options.namesrv:
         status = _run(options, options.namesrv)
     else:

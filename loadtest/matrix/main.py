@@ -12,11 +12,13 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from ringmq.loadtest.bench.report import machine
 from ringmq.loadtest.bench.rows import Context, context_in
 from ringmq.loadtest.ceiling.server import fdatasync_rate
+from ringmq.loadtest.load.beforehand import announce_picture, drawn, need_packages, prepare_results
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import ToolError
 from ringmq.loadtest.matrix.cells import Cell, Outcome, all_cells, run_cell
@@ -80,9 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `matrix.json`, `matrix.csv` and `matrix.svg`. Return 1 if a cell was not correct."""
     options = parse(arguments)
     if options.plot is not None:
+        need_packages("--plot", "loadtest", "matplotlib")
         options.folder.mkdir(parents=True, exist_ok=True)
         write_plots(read_csv(options.plot), options.folder / "matrix.svg")
         return 0
+    prepare_results(options.folder, "matrix.json", "matrix.csv", "matrix.svg")
+    announce_picture(partial(print, file=sys.stderr, flush=True))
     cells = chosen(options)
     context = context_of(options)
     header = {**machine(context.folder), "seconds": options.seconds, "cells": len(cells)}
@@ -94,8 +99,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = {"format": FORMAT, "header": header, "cells": outcomes}
     (options.folder / "matrix.json").write_text(json.dumps(report, indent=1) + "\n")
     write_csv(outcomes, options.folder / "matrix.csv")
-    write_plots(outcomes, options.folder / "matrix.svg")
+    has_picture = drawn(partial(write_plots, outcomes), options.folder / "matrix.svg")
     print(table(outcomes))
     print(f"{header['processor']}, {header['cpus']} CPUs, Linux {header['kernel']}, {header['file_system']}")
-    print(f"{header['fdatasync_per_s']:,.0f} fdatasync/s; written: matrix.json, .csv and .svg in {options.folder}")
+    written = f"matrix.json{', .csv and .svg' if has_picture else ' and .csv'} in {options.folder}"
+    print(f"{header['fdatasync_per_s']:,.0f} fdatasync/s; written: {written}")
     return int(not all(outcome["correct"] for outcome in outcomes) or len(outcomes) < len(cells))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.loadtest.bench.markdown import markdown_table
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, Tools, build_tools
@@ -90,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pressure-seconds", type=float, default=5.0)
     parser.add_argument("--pressure-records", type=int, default=port_pressure.RECORDS)
     chosen = parser.parse_args(arguments)
+    prepare_results(chosen.folder, needed_bytes=chosen.records * chosen.body if chosen.rounds else 0)
     tools = build_tools()
     good = [run(chosen, tools) for run in (run_rates, run_pressure)]
     return 0 if all(good) else 1

@@ -15,6 +15,7 @@ from pathlib import Path
 from ringmq.loadtest.bench.measurement import PEER, RINGMQ, Goal, Measurement, summarize
 from ringmq.loadtest.bench.report import Document, goal_documents, goal_text, machine, number_text, summary_document
 from ringmq.loadtest.bench.sdk import BATCH
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
@@ -221,7 +222,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the table, write `bench.json`. Return 1 if a row of RingMQ has no run that counts."""
     options = parse(arguments)
     folder: Path = options.folder.resolve()
-    folder.mkdir(parents=True, exist_ok=True)
+    consumed_max = QUICK_CONSUMED_MAX if options.quick else CONSUMED_MAX
+    is_consuming = any(row.consumes for row in options.row_list)
+    prepare_results(folder, "bench.json", needed_bytes=consumed_max * 1024 if is_consuming else 0)
     python = peer_python()
     store = folder / "store"
     shutil.rmtree(store, ignore_errors=True)
@@ -233,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 loader=Loader(build_tools(), broker.port),
                 peer_python=python,
                 seconds=options.seconds,
-                consumed_max=QUICK_CONSUMED_MAX if options.quick else CONSUMED_MAX,
+                consumed_max=consumed_max,
                 say=lambda text: print(text, file=sys.stderr, flush=True),
             )
             results = bench.run(options.row_list, options.rounds)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ringmq.loadtest.load.beforehand import announce_picture, prepare_results
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.siege.attacks import ATTACKS, COMBINATIONS
 from ringmq.loadtest.siege.figures import Goals
@@ -45,6 +46,8 @@ def main(only: str, seed: int, seconds: float, after_s: float, cpu: int | None, 
             click.echo(f"{attack.name:24}{attack.aims_at}")
         return
     rows = rows_of(only)
+    prepare_results(folder, "siege.json", "siege.md", "siege.svg")
+    announce_picture(lambda text: click.echo(text, err=True))
     stores = folder / "stores"
     shutil.rmtree(stores, ignore_errors=True)
     stores.mkdir(parents=True)
@@ -53,7 +56,7 @@ def main(only: str, seed: int, seconds: float, after_s: float, cpu: int | None, 
     click.echo(f"siege with seed {seed}: {len(rows)} attacks", err=True)
     try:
         report = run_siege(stores, rows, options, lambda text: click.echo(text, err=True))
-        click.echo(write(report, Goals(), folder))
+        click.echo(write(report, Goals(), folder, lambda text: click.echo(text, err=True)))
     finally:
         shutil.rmtree(stores, ignore_errors=True)
     sys.exit(1 if report.missed(Goals()) else 0)

@@ -3,12 +3,14 @@
 import dataclasses
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ringmq.loadtest.bench.markdown import markdown_table
 from ringmq.loadtest.bench.report import machine
 from ringmq.loadtest.bench.svg import save_svg, svg_pyplot
+from ringmq.loadtest.load.beforehand import Say, drawn
 from ringmq.loadtest.siege.canary import KINDS
 from ringmq.loadtest.siege.figures import AttackFigures, Goals, LaneFigures
 from ringmq.loadtest.siege.siege import SiegeReport
@@ -111,13 +113,14 @@ def write_plot(report: SiegeReport, goals: Goals, path: Path) -> None:
     save_svg(figure, path)
 
 
-def write(report: SiegeReport, goals: Goals, folder: Path) -> str:
+def write(report: SiegeReport, goals: Goals, folder: Path, say: Say = print) -> str:
     """Write siege.json, siege.md and siege.svg into `folder`. Return the text of siege.md."""
     missed = report.missed(goals)
     text = tables(report, goals) + "\n" + closing(report, missed)
     (folder / "siege.json").write_text(json.dumps(document(report, folder, missed), indent=1) + "\n")
     (folder / "siege.md").write_text(text)
-    write_plot(report, goals, folder / "siege.svg")
+    if not drawn(partial(write_plot, report, goals), folder / "siege.svg", say):
+        say("siege.json and siege.md have the figures")
     return text
 
 

@@ -22,6 +22,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, ToolError, build_tools
@@ -220,6 +221,7 @@ def main() -> int:
     parser.add_argument("--gib", type=float, default=2.0, help="GiB of log (%(default)s)")
     parser.add_argument("--body-bytes", type=int, default=1024, help="mean size of a body (%(default)s)")
     options = parser.parse_args()
+    prepare_results(options.store.absolute().parent, needed_bytes=int(options.gib * (1 << 30)))
     filled = make_store(options.store.absolute(), int(options.gib * (1 << 30)), options.body_bytes)
     print(json.dumps({"store": str(options.store), **vars(filled)}))
     return 0

@@ -4,15 +4,19 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from ringmq.loadtest.bench.measurement import Measurement
+from ringmq.loadtest.load.beforehand import announce_picture, drawn, need_packages, prepare_results
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.tools import build_tools
 from ringmq.loadtest.spark.report import document, markdown_table, print_table, write_plot
 from ringmq.loadtest.spark.rows import SparkRow
+from ringmq.loadtest.spark.session import compile_sources
 from ringmq.loadtest.spark.table import ROWS, rows_named
 from ringmq.loadtest.spark.workbench import Workbench
+from ringmq.loadtest.stock import StockError
 
 Results = dict[str, list[Measurement]]
 GIB = 1 << 30
@@ -76,10 +80,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     folder: Path = options.folder.resolve()
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
+    log_bytes = QUICK_LOG_BYTES if options.quick else int(options.gib * GIB)
+    prepare_results(folder, "bench.json", "bench.md", "bench.svg", needed_bytes=log_bytes)
+    need_packages("the Spark bench", "spark", "pyspark", "pyarrow")
+    announce_picture(say)
+    try:
+        compile_sources()
+    except StockError as error:
+        sys.exit(f"the Spark bench needs a JDK and the stock client: {error}")
     bench = Workbench(
         folder=folder / "data",
         tools=build_tools(),
-        log_bytes=int(options.gib * GIB),
+        log_bytes=log_bytes,
         cores=options.cores,
         seconds=options.seconds,
         warm_memory=options.warm_memory,
@@ -87,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     rounds = options.rounds
     if options.quick:
-        rounds, bench.log_bytes, bench.seconds, bench.sink_messages = 1, QUICK_LOG_BYTES, 1.0, 5_000
+        rounds, bench.seconds, bench.sink_messages = 1, 1.0, 5_000
     bench.folder.mkdir(parents=True, exist_ok=True)
     try:
         results = run_rounds(options.row_list, bench, rounds, warm_up=not options.quick)
@@ -96,9 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = document(options.row_list, results, bench, rounds=rounds)
     (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     (folder / "bench.md").write_text("\n".join(markdown_table(report)) + "\n")
-    write_plot(report, folder / "bench.svg")
+    has_picture = drawn(partial(write_plot, report), folder / "bench.svg")
     print_table(report)
-    print(f"\nwritten: bench.json, bench.md and bench.svg in {folder}")
+    print(f"\nwritten: bench.json{', bench.md and bench.svg' if has_picture else ' and bench.md'} in {folder}")
     silent = [row["name"] for row in report["rows"] if row["counted"] == 0]
     if silent:
         print(f"rows without a run that counts: {', '.join(silent)}")

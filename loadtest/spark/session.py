@@ -27,6 +27,12 @@ def _spark_classes() -> Path:
     return compile_java([JAVA / "StockSource.java"], "spark-source", f"{jars}/*")
 
 
+def compile_sources() -> None:
+    """Compile what rows need of Java. Raises StockError."""
+    stock_classes()
+    _spark_classes()
+
+
 def open_session(scratch: Path, cores: int) -> "SparkSession":
     """Return a local session with its files in `scratch`."""
     from ringmq.spark_bridge import session

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from ringmq.loadtest.bench.report import Document, machine
 from ringmq.loadtest.bench.rows import RATE, Context, Run, context_in, pull_row, send_row
 from ringmq.loadtest.bench.table import SYNC_FLUSH
 from ringmq.loadtest.load import running
+from ringmq.loadtest.load.beforehand import prepare_results
 from ringmq.loadtest.load.sigterm import ended_by_sigterm
 from ringmq.loadtest.load.targets import RingmqTarget, Target
 from ringmq.loadtest.load.tools import ToolError
@@ -192,6 +194,14 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def check_version(python: Path) -> None:
+    """End the command if that environment has no RingMQ with a C core: each of its runs would fail."""
+    program = "from ringmq.native import lib; lib.rmq_crc32"
+    done = subprocess.run([str(python), "-c", program], capture_output=True, text=True, timeout=60)
+    if done.returncode:
+        sys.exit(f"--old: {python} cannot run a broker: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+
+
 def _document(results: Mapping[str, list[dict[str, Measurement]]], context: Context) -> Document:
     rows = {
         name: [
@@ -207,6 +217,8 @@ def _document(results: Mapping[str, list[dict[str, Measurement]]], context: Cont
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the rows, print the table, write versions.json. Return 1 if a row is slower or did not count."""
     options = parse(arguments)
+    prepare_results(options.folder, "versions.json")
+    check_version(options.old_python)
     context = context_in(options.folder, options.seconds)
     pythons = {OLD: options.old_python, AGAIN: options.old_python, NEW: Path(sys.executable)}
     results: dict[str, list[dict[str, Measurement]]] = {}

@@ -112,6 +112,19 @@ def test_a_bundle_of_a_running_broker_has_its_words_and_workers(broker: RunningB
     assert str(target) in again.output
 
 
+def test_a_bundle_that_could_not_be_written_is_refused_before_the_machine_is_examined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(*_: object, **__: object) -> None:
+        raise AssertionError("the machine is examined")
+
+    monkeypatch.setattr("ringmq.cli.debug.examine", begun)
+    absent, folder = tmp_path / "absent.log", tmp_path / "no folder"
+    for words, named in ((["--log", str(absent)], absent), (["--to", str(folder / "b.tar.gz")], folder)):
+        done = CliRunner().invoke(main, ["debug", "bundle", "--store", str(tmp_path / "store"), *words])
+        assert done.exit_code == 1 and f"{named}: No such file or directory" in done.output
+
+
 @pytest.mark.parametrize("journalctl", ['#!/bin/sh\necho "$@"\necho accessKey=AK\n', None])
 def test_a_bundle_has_the_journal_of_a_unit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, journalctl: str | None

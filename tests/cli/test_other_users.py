@@ -174,3 +174,15 @@ def test_doctor_of_a_running_stock_broker_says_nothing_of_its_lag(stopped: Path)
     with held_by_stock(stopped):
         found = examined(stopped)
     assert found["owner"]["value"] == "a live broker has it open" and "lag" not in found
+
+
+def test_a_repair_that_could_not_move_files_reads_nothing(stopped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def begun(*_: object, **__: object) -> None:
+        raise AssertionError("the log is read")
+
+    monkeypatch.setattr("ringmq.store.repair.recover", begun)
+    with open_but(stopped, "lock"):
+        (stopped / "lock").chmod(0o666)
+        stopped.chmod(0o777)
+        status, text = output_of(stopped, ("repair",))
+    assert status == 1 and f"Error: {stopped}/commitlog: permission denied; run this as the broker's user" in text
