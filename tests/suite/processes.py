@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-MARK, SHARED = "RINGMQ_TESTS_OF", "/shared"
+MARK, SHARED = "STARTED_BY_TESTS", "/shared"
 SAMPLE_S = 0.2
 TOP = 8
 COMMAND_CHARACTERS = 160
