@@ -64,6 +64,18 @@ def is_address(host: str) -> bool:
     return _address(host) is not None
 
 
+@lru_cache(maxsize=4096)
+def host_key(host: str) -> str:
+    """The name under which a host's share counts: an IPv4 address, or the /64 network of an IPv6 address.
+
+    An IPv6 host may choose its addresses in such a network. A host that is no address counts under its own text.
+    """
+    address = _address(host)
+    if isinstance(address, IPv6Address):
+        return f"{IPv6Address(int(address) >> 64 << 64)}/64"
+    return host if address is None else str(address)
+
+
 def listens_beyond_loopback(host: str) -> bool:
     """True if other machines can reach a listener on `host`. A host name counts as reachable."""
     return host != "localhost" and not is_loopback(host)

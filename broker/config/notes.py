@@ -72,7 +72,7 @@ MEANINGS = {
     "ringmqProducerGroupsMax": "producer groups of all clients",
     "ringmqMembershipsMax": "pairs of a connection and a group in its heartbeats",
     "ringmqLocksMax": "queue locks of all orderly consumers",
-    "ringmqClientLocksMax": "queue locks of one client id",
+    "ringmqClientLocksMax": "queue locks of one connection",
     "ringmqOffsetsMax": "entries of the shared table of consumer offsets",
 }
 """Property of RingMQ -> meaning; RocketMQ has no property of that name."""

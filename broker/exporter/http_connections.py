@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from ipaddress import IPv6Address, ip_address
+
+from ringmq.remoting.networks import host_key
 
 CONNECTIONS_MAX = 256
 HEAD_TIMEOUT_S = 2.0
@@ -85,7 +86,7 @@ class HttpConnections:
     def opened(self, number: int, host: str, now: float) -> int | None:
         """A connection was accepted. Returns the connection to close for it, which may be itself. None if a slot is
         free."""
-        self._strangers.put(number, _Entry(host_of(host), Phase.HEAD, now, now))
+        self._strangers.put(number, _Entry(host_key(host), Phase.HEAD, now, now))
         return self._strangers.victim()
 
     def received(self, number: int, now: float) -> None:
@@ -142,16 +143,6 @@ class HttpConnections:
         entries = self._pool(number).entries
         if entries is self._known.entries:  # a stranger that sends byte after byte gets no better place
             entries[number] = entries.pop(number)
-
-
-def host_of(address: str) -> str:
-    """The key of a peer's host: an IPv4 address, or the /64 network in which an IPv6 host may choose its addresses."""
-    host = ip_address(address.partition("%")[0])
-    if not isinstance(host, IPv6Address):
-        return str(host)
-    if host.ipv4_mapped:
-        return str(host.ipv4_mapped)
-    return f"{IPv6Address(int(host) >> 64 << 64)}/64"
 
 
 def _is_overdue(entry: _Entry, now: float) -> bool:

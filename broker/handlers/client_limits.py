@@ -16,6 +16,7 @@ from ringmq.broker.tables.held_pulls import HELD_MAX, HeldPulls
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.offsets import STRAYS_MAX, OffsetTable
 from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.shares import is_same_host
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
@@ -23,6 +24,8 @@ from ringmq.remoting.heartbeat import ConsumerData
 from ringmq.remoting.message_queue import MessageQueue
 
 STEP_SUBSCRIPTIONS = 64
+HOST_PART = 2
+"""One host leaves this part of all queue locks to others."""
 SUBSCRIPTION_CHARS_IN_ALL = 64 << 20
 """Characters of all subscriptions together."""
 
@@ -87,16 +90,20 @@ class ClientLimits:
         if members is None or connection not in members:
             self._check_memberships()
 
-    def check_lock(self, group: str, client_id: str, queue: MessageQueue) -> None:
-        """Raise RequestError if one more lock would exceed a limit."""
-        if not self.locks.is_new(group, client_id, queue):
+    def check_lock(self, group: str, queue: MessageQueue, connection: Connection) -> None:
+        """Raise RequestError if a lock, new or taken over from another connection, would exceed a limit."""
+        holder = self.locks.holder(group, queue)
+        if holder == connection:
             return
-        used, limit = len(self.locks), self.live.config.locks_max
+        most = self.live.config.locks_max
+        if holder is None and len(self.locks) >= most:
+            _refuse_in_all("queue locks", len(self.locks), most, "ringmqLocksMax")
+        used, limit = self.locks.shares.of_connection(connection), self.live.config.client_locks_max
         if used >= limit:
-            _refuse_in_all("queue locks", used, limit, "ringmqLocksMax")
-        used, limit = self.locks.count_of(client_id), self.live.config.client_locks_max
-        if used >= limit:
-            _refuse_in_all(f"queue locks of client {client_id[:64]}", used, limit, "ringmqClientLocksMax")
+            _refuse_in_all(f"queue locks of connection {connection.address}", used, limit, "ringmqClientLocksMax")
+        used, limit = self.locks.shares.of_host(connection), most - most // HOST_PART
+        if used >= limit and (holder is None or not is_same_host(holder, connection)):
+            _refuse_in_all(f"queue locks of host {connection.host}", used, limit, "half of ringmqLocksMax")
 
     def _check_memberships(self) -> None:
         used, limit = self.consumers.memberships + self.producers.memberships, self.live.config.memberships_max

@@ -145,7 +145,8 @@ class ClientRequests:
         return request.reply(body=heartbeat.encode_consumer_ids(ids))
 
     def lock_queues(self, request: Request) -> Slices:
-        """Lock queues or renew their locks. The answer has the queues that the client holds now."""
+        """Lock queues or renew their locks. The answer has the queues that the client holds now, and no queue that does
+        not exist here."""
         return Slices(self._lock(request), is_large=len(request.command.body) > SMALL_BODY_BYTES)
 
     def _lock(self, request: Request) -> Steps[Answer]:
@@ -158,12 +159,22 @@ class ClientRequests:
         group, client = batch.consumer_group, batch.client_id
         for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
             queue = heartbeat.lock_queue(entry)
-            self.limits.check_lock(group, client, queue)
-            if self.locks.lock(group, client, queue, request.now_ms):
+            if self._may_be_locked(queue) and self.locks.is_free(group, client, queue, request.now_ms):
+                self.limits.check_lock(group, queue, request.connection)
+                self.locks.lock(group, client, queue, request.connection, request.now_ms)
                 held.append(queue)
             if number % STEP_NAMES == 0:
                 yield
         return request.reply(body=heartbeat.encode_locked(held))
+
+    def _may_be_locked(self, queue: MessageQueue) -> bool:
+        """True for a queue that clients of this broker can read. Stock locks any name, which fills the table."""
+        topic = self.topics.get(queue.topic)
+        return (
+            topic is not None
+            and queue.broker_name == self.live.config.broker_name
+            and 0 <= queue.queue_id < topic.read_queue_nums
+        )
 
     def unlock_queues(self, request: Request) -> Slices:
         """Release locks."""

@@ -1,5 +1,8 @@
 """Queue locks of orderly consumers: the client that may consume a queue of a group now (LOCK_BATCH_MQ,
 UNLOCK_BATCH_MQ).
+
+A lock belongs to the client id that its request names. It counts for the connection and the host that renewed it last,
+because a request may name any client id.
 """
 
 from __future__ import annotations
@@ -7,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from ringmq.broker.requests.request import Connection
+from ringmq.broker.tables.shares import Shares
 from ringmq.remoting.message_queue import MessageQueue
 
 LOCK_LIVE_MS = 60_000
@@ -18,6 +23,7 @@ FORGET_MAX = 4000
 @dataclass(slots=True)
 class _Lock:
     client_id: str
+    connection: Connection
     renewed_ms: int
 
     def is_free(self, now_ms: int) -> bool:
@@ -31,40 +37,35 @@ class QueueLocks:
         self._locks: dict[tuple[str, MessageQueue], _Lock] = {}
         """The locks in the order of their last renewal."""
         self._of_group: dict[str, dict[MessageQueue, _Lock]] = {}
-        self._of_client: dict[str, int] = {}
+        self.shares = Shares()
+        """Locks by the connection that renewed them last."""
 
     def __len__(self) -> int:
         """Number of locks. Expired locks count until they are removed, some seconds later."""
         return len(self._locks)
 
-    def count_of(self, client_id: str) -> int:
-        """Locks that the client holds."""
-        return self._of_client.get(client_id, 0)
+    def holder(self, group: str, queue: MessageQueue) -> Connection | None:
+        """The connection that renewed the queue's lock last, live or expired."""
+        lock = self._locks.get((group, queue))
+        return None if lock is None else lock.connection
 
     def is_free(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
         """True if `lock` would succeed."""
         lock = self._locks.get((group, queue))
         return lock is None or lock.is_free(now_ms) or lock.client_id == client_id
 
-    def is_new(self, group: str, client_id: str, queue: MessageQueue) -> bool:
-        """True if the client would hold one lock more."""
-        lock = self._locks.get((group, queue))
-        return lock is None or lock.client_id != client_id
-
-    def lock(self, group: str, client_id: str, queue: MessageQueue, now_ms: int) -> bool:
-        """Take or renew the lock. True if the client holds the queue now."""
-        if not self.is_free(group, client_id, queue, now_ms):
-            return False
+    def lock(self, group: str, client_id: str, queue: MessageQueue, connection: Connection, now_ms: int) -> None:
+        """Take or renew a lock that is free for the client."""
         self._forget(group, queue)
-        lock = _Lock(client_id, now_ms)
+        lock = _Lock(client_id, connection, now_ms)
         self._locks[group, queue] = lock
         self._of_group.setdefault(group, {})[queue] = lock
-        self._of_client[client_id] = self.count_of(client_id) + 1
-        return True
+        self.shares.add(connection)
 
     def unlock(self, group: str, client_id: str, queue: MessageQueue) -> None:
         """Release a queue if the client holds it."""
-        if not self.is_new(group, client_id, queue):
+        lock = self._locks.get((group, queue))
+        if lock is not None and lock.client_id == client_id:
             self._forget(group, queue)
 
     def is_any_live(self, group: str, now_ms: int) -> bool:
@@ -87,8 +88,4 @@ class QueueLocks:
         del queues[queue]
         if not queues:
             del self._of_group[group]
-        left = self._of_client[lock.client_id] - 1
-        if left:
-            self._of_client[lock.client_id] = left
-        else:
-            del self._of_client[lock.client_id]
+        self.shares.remove(lock.connection)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.broker.requests.request import Hangup
+from ringmq.broker.requests.request import Connection, Hangup
 from ringmq.broker.tables.locks import FORGET_MAX
 from ringmq.broker.tables.protocols import SUBSCRIPTION_ALL, SUBSCRIPTION_TAGS
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -13,6 +13,7 @@ from ringmq.remoting.subscription import SubscriptionData, build_subscription
 from tests.broker.fakes import Harness, make_harness, peer
 
 BUSY = ResponseCode.SYSTEM_BUSY
+FIRST = peer(1)
 
 
 def beat(
@@ -113,30 +114,67 @@ def test_text_of_heartbeats_is_bounded(bean: dict[str, object], field: str) -> N
     assert harness.broker.membership.connections() == set()
 
 
-def lock(harness: Harness, client: str, queues: range, group: str = "G") -> tuple[int, int, str]:
+def harness_with_queues(settings: dict[str, str] | None = None, queues: int = 100) -> Harness:
+    harness = make_harness(settings)
+    harness.make_topic("T", queues)
+    return harness
+
+
+def lock(
+    harness: Harness, client: str, queues: range, group: str = "G", *, connection: Connection = FIRST
+) -> tuple[int, int, str]:
     """(code, queues held, remark)"""
-    batch = LockBatch(group, client, [MessageQueue("T", "b", number) for number in queues])
-    answer = harness.ask(RequestCode.LOCK_BATCH_MQ, body=batch.encode())
+    batch = LockBatch(group, client, [MessageQueue("T", "wire-a", number) for number in queues])
+    answer = harness.ask(RequestCode.LOCK_BATCH_MQ, body=batch.encode(), connection=connection)
     return answer.code, len(decode_locked(answer.body)) if answer.code == 0 else 0, answer.remark or ""
 
 
-def test_locks_of_a_client_and_in_all() -> None:
-    harness = make_harness({"ringmqLocksMax": "10", "ringmqClientLocksMax": "6"})
+def at(host: str, number: int) -> Connection:
+    return peer(number)._replace(host=host)
+
+
+def test_locks_of_a_connection_and_in_all() -> None:
+    harness = harness_with_queues({"ringmqLocksMax": "20", "ringmqClientLocksMax": "6"})
     assert lock(harness, "a", range(6)) == (0, 6, "")
-    code, _, remark = lock(harness, "a", range(6, 7))
-    assert (code, "of client a: the broker keeps 6 of at most 6 (ringmqClientLocksMax)" in remark) == (BUSY, True)
+    code, _, remark = lock(harness, "another name", range(6, 7))
+    assert (code, "127.0.0.1:40001: the broker keeps 6 of at most 6 (ringmqClientLocksMax)" in remark) == (BUSY, True)
     assert lock(harness, "a", range(6)) == (0, 6, ""), "renewed"
-    assert lock(harness, "b", range(4), group="Other") == (0, 4, "")
-    code, _, remark = lock(harness, "b", range(4, 5), group="Other")
-    assert (code, "queue locks: the broker keeps 10 of at most 10 (ringmqLocksMax)" in remark) == (BUSY, True)
-    unlock = LockBatch("Other", "b", [MessageQueue("T", "b", 0)])
+    assert lock(harness, "b", range(4), "Other", connection=peer(2)) == (0, 4, "")
+    for host in "78":
+        assert lock(harness, host, range(5), host, connection=at("10.0.0." + host, 1)) == (0, 5, "")
+    code, _, remark = lock(harness, "c", range(4, 5), "Other", connection=at("10.0.0.9", 1))
+    assert (code, "queue locks: the broker keeps 20 of at most 20 (ringmqLocksMax)" in remark) == (BUSY, True)
+    unlock = LockBatch("Other", "b", [MessageQueue("T", "wire-a", 0)])
     harness.ask(RequestCode.UNLOCK_BATCH_MQ, body=unlock.encode())
-    assert lock(harness, "c", range(4, 5), group="Other") == (0, 1, "")
+    assert lock(harness, "c", range(4, 5), "Other", connection=at("10.0.0.9", 1)) == (0, 1, "")
+
+
+def test_one_host_leaves_half_of_the_locks_to_others() -> None:
+    harness = harness_with_queues({"ringmqLocksMax": "20", "ringmqClientLocksMax": "6"})
+    for number in range(2):
+        assert lock(harness, f"c{number}", range(5), f"G{number}", connection=at("10.0.0.7", number)) == (0, 5, "")
+    code, _, remark = lock(harness, "c3", range(5), "G3", connection=at("10.0.0.7", 3))
+    assert (code, "host 10.0.0.7: the broker keeps 10 of at most 10 (half of ringmqLocksMax)" in remark) == (BUSY, True)
+    assert lock(harness, "c0", range(5), "G0", connection=at("10.0.0.7", 4)) == (0, 5, ""), "a client that came back"
+    assert lock(harness, "d", range(5), connection=at("10.0.0.8", 1)) == (0, 5, "")
+    assert lock(harness, "d", range(5), connection=at("10.0.0.7", 5))[0] == BUSY, "a foreign name moves no share"
+
+
+@pytest.mark.parametrize(
+    "queue", [MessageQueue("None", "wire-a", 0), MessageQueue("T", "other", 0), MessageQueue("T", "wire-a", 100),
+              MessageQueue("T", "wire-a", -1)],
+)  # fmt: skip
+def test_queues_that_are_not_here_take_no_place(queue: MessageQueue) -> None:
+    harness = harness_with_queues()
+    batch = LockBatch("G", "c", [queue, MessageQueue("T", "wire-a", 99)])
+    answer = harness.ask(RequestCode.LOCK_BATCH_MQ, body=batch.encode())
+    assert (answer.code, decode_locked(answer.body)) == (0, [MessageQueue("T", "wire-a", 99)])
+    assert len(harness.broker.locks) == 1
 
 
 def test_dead_locks_are_forgotten_some_at_a_time() -> None:
-    harness = make_harness()
     queues = FORGET_MAX + 10
+    harness = harness_with_queues(queues=queues)
     for first in range(0, queues, 2000):
         assert lock(harness, "a", range(first, min(first + 2000, queues)))[0] == 0
     harness.now_ms += 30_000
@@ -145,7 +183,7 @@ def test_dead_locks_are_forgotten_some_at_a_time() -> None:
     harness.broker.locks.expire(harness.now_ms)
     assert len(harness.broker.locks) == queues - FORGET_MAX
     harness.broker.locks.expire(harness.now_ms)
-    assert len(harness.broker.locks) == harness.broker.locks.count_of("a") == 5, "the renewed ones"
+    assert len(harness.broker.locks) == harness.broker.locks.shares.of_connection(FIRST) == 5, "the renewed ones"
     assert harness.broker.locks.is_any_live("G", harness.now_ms)
 
 

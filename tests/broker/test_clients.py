@@ -237,6 +237,7 @@ def test_junk_heartbeats_are_refused(body: bytes) -> None:
 
 def test_locks_belong_to_one_client_for_60_s() -> None:
     harness = make_harness()
+    harness.make_topic("T")
     queues = [MessageQueue("T", "wire-a", 0), MessageQueue("T", "wire-a", 1)]
 
     def lock(client: str, which: list[MessageQueue]) -> list[MessageQueue]:

@@ -187,7 +187,7 @@ def test_a_defect_in_a_handler_costs_one_answer(harness: Harness, monkeypatch: p
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr(harness.loop.broker.locks, "lock", broken)
+    monkeypatch.setattr(harness.loop.broker.locks, "is_any_live", broken)
     harness.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"mqSet":[{}]}'))
     harness.put(RemotingCommand.request(9999))
     answers = harness.answers()
@@ -287,11 +287,11 @@ def test_what_peers_send_does_not_use_up_the_lines_of_our_own_faults(
 
     began = now()
     harness.loop.turn(began)
-    monkeypatch.setattr(harness.loop.broker.locks, "lock", broken)
+    monkeypatch.setattr(harness.loop.broker.locks, "is_any_live", broken)
     log_text()
     for number in range(1200):
         harness.put(json_frame(f'{{"code":"x{number}"}}'))
-        harness.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"clientId":"%d","mqSet":[{}]}' % number))
+        harness.put(RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, body=b'{"consumerGroup":"%d"}' % number))
         harness.loop.turn(began)
         harness.verdicts()
     said = log_text()

@@ -11,7 +11,6 @@ from ringmq.broker.exporter.http_connections import (
     STALL_TIMEOUT_S,
     HttpConnections,
     Phase,
-    host_of,
 )
 from ringmq.broker.exporter.http_protocol import HEAD_BYTES_MAX, BadRequest, HttpProtocol, Request
 
@@ -111,12 +110,6 @@ def test_known_connections_do_not_make_room_for_strangers() -> None:
         assert table.opened(number, "10.0.0.1", 6.0) is None
     assert table.opened(14, "10.0.0.1", 6.0) == 10
     assert table.requested(14, 7.0, Phase.ANSWER) == 1, "the least recently heard of the known ones"
-
-
-def test_hosts() -> None:
-    assert host_of("::ffff:10.0.0.7") == host_of("10.0.0.7")
-    assert host_of("2001:db8::1") == host_of("2001:db8::ffff:1") != host_of("2001:db8:0:1::1")
-    assert host_of("fe80::1%eth0") == "fe80::/64"
 
 
 @pytest.mark.parametrize("seed", range(200))

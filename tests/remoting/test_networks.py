@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.remoting.networks import NETWORKS_MAX, Networks, is_loopback, listens_beyond_loopback
+from ringmq.remoting.networks import NETWORKS_MAX, Networks, host_key, is_loopback, listens_beyond_loopback
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,10 @@ def test_loopback() -> None:
     assert not any(map(is_loopback, ["10.0.0.1", "0.0.0.0", "::", "localhost", ""]))
     assert not any(map(listens_beyond_loopback, ["127.0.0.1", "::1", "localhost"]))
     assert all(map(listens_beyond_loopback, ["0.0.0.0", "::", "10.0.0.1", "broker-a.example"]))
+
+
+def test_names_under_which_shares_of_hosts_count() -> None:
+    assert host_key("::ffff:10.0.0.7") == host_key("10.0.0.7") == "10.0.0.7"
+    assert host_key("2001:db8::1") == host_key("2001:db8::ffff:1") != host_key("2001:db8:0:1::1")
+    assert host_key("fe80::1%eth0") == "fe80::/64"
+    assert host_key("no address") == "no address"
