@@ -13,7 +13,7 @@ from functools import partial
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication.broker_suggestion import PullFinding, member_of, suggest
-from ringmq.broker.requests.request import FAQ, Answer, Redo, Request, Slices, Wait
+from ringmq.broker.requests.request import FAQ, Answer, Connection, Redo, Request, Slices, Wait
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.group_publication import GroupPublication
@@ -116,7 +116,7 @@ class PullRequests:
             if is_batch_topic(topic):
                 program = yield from filters.compiling(expression)
                 return self._serve(request, header, topic, group, subscription, program)
-            yield from filters.placing(expression)
+            yield from filters.placing(expression, request.connection)
         except FilterError as error:
             if header.sys_flag & PullSysFlag.SUBSCRIPTION:
                 remark = f"parse the consumer's subscription failed: {error}"
@@ -126,10 +126,10 @@ class PullRequests:
         if self.consumers.subscription(header.consumer_group, header.topic) is subscription:
             self.tables.publish_subscription(header.consumer_group, header.topic, subscription)
         if names.is_retry_topic(header.topic):
-            yield from self._placing_originals(header.topic.removeprefix(names.RETRY_PREFIX))
+            yield from self._placing_originals(request.connection, header.topic.removeprefix(names.RETRY_PREFIX))
         return self._serve(request, header, topic, group, subscription, None)
 
-    def _placing_originals(self, group: str) -> Steps[None]:
+    def _placing_originals(self, connection: Connection, group: str) -> Steps[None]:
         """Publish the programs of all conditions of a group, which filterSupportRetry applies to its retry topic.
 
         A condition that is refused filters nothing, as in stock.
@@ -139,7 +139,7 @@ class PullRequests:
             if not subscription.is_sql:
                 continue
             with suppress(FilterError):
-                yield from self.tables.filters.placing(subscription.sub_string)
+                yield from self.tables.filters.placing(subscription.sub_string, connection)
                 if self.consumers.subscription(group, topic) is subscription:
                     self.tables.publish_subscription(group, topic, subscription)
         self.publication.conditions_placed(group)

@@ -2,19 +2,27 @@
 
 A program stands once, for all groups and pulls that name its expression. A program that a published subscription names
 stays. Of the others the oldest gives way, so pulls with expressions of their own cannot drive out those of consumers.
+
+A place counts for the connection, and for the host, whose pull had the program placed. A connection or host that has
+its share gets a further place only in exchange for its own oldest one that no subscription names.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from ringmq.broker.requests.request import Connection
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.protocols import FILTERS_MAX, PlaneProtocol
+from ringmq.broker.tables.shares import Shares, is_same_host
 from ringmq.filters.compiler import compiling
 from ringmq.filters.errors import FilterError
 from ringmq.filters.program import Program
 
+CONNECTION_FILTERS_MAX = FILTERS_MAX // 8
+HOST_FILTERS_MAX = FILTERS_MAX // 2
 REFUSED_MAX = 128
 """Refused expressions that are remembered: their clients ask again every few seconds."""
 REFUSED_CHARS_MAX = 16_384
@@ -29,6 +37,8 @@ class Place:
 
     slot: int
     version: int
+    connection: Connection
+    """The connection whose pull had the program placed."""
 
 
 class FilterPrograms:
@@ -37,6 +47,7 @@ class FilterPrograms:
     def __init__(self, plane: PlaneProtocol) -> None:
         self._plane = plane
         self._places: OrderedDict[str, Place] = OrderedDict()
+        self._shares = Shares()
         self._named: dict[Pair, str] = {}
         """Expressions of published subscriptions, by group id and topic id."""
         self._names: Counter[str] = Counter()
@@ -65,8 +76,8 @@ class FilterPrograms:
             self._named[pair] = expression
             self._names[expression] += 1
 
-    def placing(self, expression: str) -> Steps[Place]:
-        """Compile and publish an expression, unless it stands. Raises FilterError."""
+    def placing(self, expression: str, connection: Connection) -> Steps[Place]:
+        """Compile and publish an expression for a connection's pull, unless it stands. Raises FilterError."""
         place = self._places.get(expression)
         if place is not None:
             return place
@@ -74,9 +85,10 @@ class FilterPrograms:
         encoded = self._encode(expression, program)
         place = self._places.get(expression)  # another request may have placed it between two steps
         if place is None:
-            slot = self._slot()
-            place = Place(slot, self._plane.filter_put(slot, expression.encode(), encoded))
+            slot = self._slot(connection)
+            place = Place(slot, self._plane.filter_put(slot, expression.encode(), encoded), connection)
             self._places[expression] = place
+            self._shares.add(connection)
         return place
 
     def compiling(self, expression: str) -> Steps[Program]:
@@ -108,10 +120,22 @@ class FilterPrograms:
         if len(self._refused) > REFUSED_MAX:
             self._refused.popitem(last=False)
 
-    def _slot(self) -> int:
+    def _slot(self, connection: Connection) -> int:
+        if self._shares.of_connection(connection) >= CONNECTION_FILTERS_MAX:
+            owner = f"of connection {connection.address}"
+            return self._give_way(lambda place: place.connection == connection, owner, CONNECTION_FILTERS_MAX)
+        if self._shares.of_host(connection) >= HOST_FILTERS_MAX:
+            owner = f"of host {connection.host}"
+            return self._give_way(lambda place: is_same_host(place.connection, connection), owner, HOST_FILTERS_MAX)
         if len(self._places) < FILTERS_MAX:
             return len(self._places)
-        oldest = next((expression for expression in self._places if not self._names[expression]), None)
+        return self._give_way(lambda place: True, "of all consumers", FILTERS_MAX)
+
+    def _give_way(self, is_owned: Callable[[Place], bool], owner: str, limit: int) -> int:
+        """Remove the oldest program of an owner that no subscription names. Returns its slot. Raises FilterError."""
+        oldest = next((text for text, place in self._places.items() if not self._names[text] and is_owned(place)), None)
         if oldest is None:
-            raise FilterError(f"subscriptions of consumers name {FILTERS_MAX} expressions, the most that are kept")
-        return self._places.pop(oldest).slot
+            raise FilterError(f"subscriptions {owner} name {limit} expressions, the most that are kept for them")
+        place = self._places.pop(oldest)
+        self._shares.remove(place.connection)
+        return place.slot

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.requests.request import Reply, Request, Run
+from ringmq.broker.requests.request import Connection, Reply, Request, Run
+from ringmq.broker.tables.filter_programs import CONNECTION_FILTERS_MAX, HOST_FILTERS_MAX
 from ringmq.broker.tables.protocols import FILTERS_MAX, SUBSCRIPTION_COLD, SUBSCRIPTION_FILTER, BatchPull
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -232,15 +233,63 @@ def test_other_filters_are_refused(kind: str, settings: dict[str, str]) -> None:
     assert (answer.code, answer.remark) == (1, f"The broker does not support consumer to filter message by {kind}")
 
 
+def pull_by(harness: Harness, expression: str, connection: Connection) -> Any:
+    return pull(harness, connection=connection, **SQL | {"subscription": expression})
+
+
+def subscribe_by(harness: Harness, connection: Connection, group: str, topics: range) -> None:
+    """Subscribe to topics of the connection's own, each with an expression of its own, and pull once from each."""
+    wanted = [
+        SubscriptionData(f"T{number}", f"{group} = {number}", sub_version=1, expression_type="SQL92")
+        for number in topics
+    ]
+    for topic in topics:
+        harness.make_topic(f"T{topic}")
+    data = ConsumerData(group, CONSUME_PASSIVELY, subscriptions=wanted)
+    harness.ask(RequestCode.HEART_BEAT, body=HeartbeatData(group, consumers=[data]).encode(), connection=connection)
+
+
 def test_expressions_of_consumers_stay_and_the_oldest_other_one_gives_way() -> None:
     harness = harness_with_filters()
     join_by(harness, "kept = 1")
     assert isinstance(pull(harness), Run)
     for number in range(FILTERS_MAX):
-        assert isinstance(pull(harness, **SQL | {"subscription": f"a = {number}"}), Run)
+        from_ = peer(number % 64)._replace(host=f"10.0.0.{number % 64}")
+        assert isinstance(pull_by(harness, f"a = {number}", from_), Run)
     assert len(harness.plane.filters) == FILTERS_MAX
     assert harness.plane.filters[0] == (1, b"kept = 1")
     assert harness.plane.filters[1] == (3, f"a = {FILTERS_MAX - 1}".encode())
+
+
+def test_a_connection_and_a_host_have_their_share_of_the_expressions() -> None:
+    """Their subscriptions are refused beyond it, and the place of another one's is never taken."""
+    harness = harness_with_filters()
+    share, clients = CONNECTION_FILTERS_MAX, HOST_FILTERS_MAX // CONNECTION_FILTERS_MAX
+    for client in range(clients):
+        subscribe_by(harness, peer(client), f"g{client}", range(share + 1))
+        for number in range(share):
+            answer = pull(harness, f"T{number}", f"g{client}", connection=peer(client))
+            assert isinstance(answer, Run)
+        answer = pull(harness, f"T{share}", f"g{client}", connection=peer(client))
+        assert answer.code == 27 and f"of connection 127.0.0.1:4000{client} name {share} exp" in answer.remark
+    answer = pull_by(harness, "own = 1", peer(9))
+    assert answer.code == 23 and f"of host 127.0.0.1 name {HOST_FILTERS_MAX} expressions" in answer.remark
+    other = peer(9)._replace(host="10.0.0.9")
+    assert isinstance(pull_by(harness, "own = 1", other), Run)
+    assert len(harness.plane.filters) == HOST_FILTERS_MAX + 1
+    harness.broker.on_close(peer(0))
+    assert isinstance(pull_by(harness, "own = 2", peer(9)), Run), "what nobody subscribes to gives way"
+    assert harness.plane.filters[0] == (3, b"own = 2")
+
+
+def test_expressions_of_its_own_pulls_take_a_connections_own_places() -> None:
+    harness = harness_with_filters()
+    for number in range(CONNECTION_FILTERS_MAX + 2):
+        assert isinstance(pull_by(harness, f"a = {number}", peer(1)), Run)
+    assert len(harness.plane.filters) == CONNECTION_FILTERS_MAX
+    assert harness.plane.filters[1] == (3, f"a = {CONNECTION_FILTERS_MAX + 1}".encode())
+    assert isinstance(pull_by(harness, "b = 1", peer(2)), Run)
+    assert len(harness.plane.filters) == CONNECTION_FILTERS_MAX + 1
 
 
 def test_batch_queues_are_filtered_here() -> None:
