@@ -38,7 +38,6 @@ from ringmq.broker.tables.stats import BrokerStats
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.remoting.config_beans import DataVersion
-from ringmq.remoting.flags import Perm
 
 EXPIRY_SCAN_MS = 10_000
 BODIES_STAY_MS = 2000
@@ -124,7 +123,7 @@ class Broker:
         self.audit.add(Kind.CONFIGURATION, config.broker_name, self.config.as_properties(), config.as_properties())
         self.config = config
         self.config_version.next(self.now.ms)
-        if self._move_gates():
+        if self.topics.move_gates(self.config, self.now.ms):
             self.topics.republish()
         self.admission.publish()
         if self.on_config is not None:
@@ -133,7 +132,7 @@ class Broker:
     def prepare(self, now_ms: int) -> None:
         """Set the gates that are closed at the start. Called before the first request."""
         self.now.ms = now_ms
-        self._move_gates()
+        self.topics.move_gates(self.config, now_ms)
 
     # ---- events ----
 
@@ -147,7 +146,7 @@ class Broker:
         self.forwards.expire(self.outbox, now_ms)
         self.locks.expire(now_ms)
         self.stats.sample(now_ms)
-        if self._move_gates():
+        if self.topics.move_gates(self.config, self.now.ms):
             self.topics.republish()
         self._expire_clients(now_ms)
         if now_ms >= self._next_forget_ms:
@@ -181,15 +180,6 @@ class Broker:
             for connection, member in list(members.items()):
                 is_stale = member.last_update_ms < before_ms and members.get(connection) is member
                 yield connection if is_stale else None
-
-    def _move_gates(self) -> bool:
-        """Open or close the gates by configuration and time. True if that changed anything."""
-        permission = self.config.broker_permission
-        closed = self.now.ms < self.config.start_accept_send_request_time_stamp
-        before = self.topics.send_cold, self.topics.pull_cold
-        self.topics.send_cold = closed or not permission & Perm.WRITE
-        self.topics.pull_cold = not permission & Perm.READ
-        return before != (self.topics.send_cold, self.topics.pull_cold)
 
     def _topic_changed(self, topic: str) -> None:
         self.outbox.changed_topics.add(topic)

@@ -97,7 +97,9 @@ def _delete(asked: RecallMessageRequestHeader, handle: RecallHandle, rule: Rule 
         properties.TIMER_DELIVER_MS.encode(): handle.time_text.encode(),
         properties.TIMER_DEL_UNIQKEY.encode(): b"",
     }
-    fault, out_ms = (TimeAsked.DISABLED, 0) if rule is None else time_asked(times, rule, now_ms)
+    if rule is None:
+        return Refuse(ResponseCode.SYSTEM_BUSY, f"{FAILED}: the rule for timer messages is not there yet, try again")
+    fault, out_ms = time_asked(times, rule, now_ms)
     if fault is not TimeAsked.LATER:
         return Refuse(ResponseCode.SYSTEM_ERROR, f"{FAILED}: the broker takes no timer messages now ({fault.name})")
     pairs = {

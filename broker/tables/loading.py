@@ -1,6 +1,7 @@
 """Filling a new plane before any worker runs, and filling control's state from the plane and the config files.
 
-At a start `load_into` publishes topics, groups, queue bounds and consumer offsets. Control loads the same files when it
+At a start `load_into` publishes topics with their gates, groups, queue bounds, consumer offsets and the rules of
+admission: other workers serve before control does, and decide by what they find. Control loads the same files when it
 comes up, which changes nothing. After a restart of control the plane has newer values than the files.
 """
 
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.tables import file_entries, groups, offsets, topics
+from ringmq.broker.tables.admission import AdmissionRules
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import OffsetTable
@@ -81,6 +84,7 @@ def load_into(
     }
     tables.remember(bounds, {topic for (topic, _), queue in recovered.queues.items() if queue.is_batch})
     topic_table = TopicTable(tables, lambda topic: None, ClientNames(plane.header))
+    topic_table.move_gates(config, now_ms)
 
     def publish_group(group: str) -> None:
         flags = group_flags(group_table.get(group), members=False, broadcasting=False, cold=False)
@@ -95,6 +99,7 @@ def load_into(
     if groups.FILE in damaged and config.broker_role != "SLAVE":
         restore_groups(group_table, offset_table, now_ms, tell)
     tables.publish_remembered()
+    AdmissionRules(plane, LiveConfig(config)).publish()
 
 
 def restore_groups(

@@ -162,6 +162,14 @@ class TopicTable:
             | protocols.TOPIC_RESERVED * (compacted or self.is_system(name))
         )
 
+    def move_gates(self, config: BrokerConfig, now_ms: int) -> bool:
+        """Open or close the gates for sends and pulls by configuration and time. True if that changed anything."""
+        permission = config.broker_permission
+        before = self.send_cold, self.pull_cold
+        self.send_cold = now_ms < config.start_accept_send_request_time_stamp or not permission & Perm.WRITE
+        self.pull_cold = not permission & Perm.READ
+        return before != (self.send_cold, self.pull_cold)
+
     def republish(self) -> None:
         """Publish every topic again, after a change of the inputs of `flags`."""
         for config in self._topics.values():

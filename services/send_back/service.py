@@ -260,8 +260,8 @@ class SendBackService:
     def _copy(self, waiting: _Waiting, store: Store, raw: memoryview) -> RecordCopy | None:
         queues = self._queues(store)
         target = self._target(store, self._random(queues) if queues else 0)
-        if isinstance(target, str):
-            self._reply(waiting, ResponseCode.SYSTEM_ERROR, target)
+        if isinstance(target, Refuse):
+            self._reply(waiting, target.code, target.remark)
             return None
         return RecordCopy(
             raw, *target.queue, edits=target.edits, position=waiting.asked.offset, reconsume_times_added=1
@@ -272,16 +272,17 @@ class SendBackService:
         topic = self._topics.find(store.topic)
         return 0 if topic is None else min(store.queues, max(topic.read_queues, topic.write_queues))
 
-    def _target(self, store: Store, queue_id: int) -> CopyTarget | str:
-        """The target of the copy, or the reason why it has none."""
+    def _target(self, store: Store, queue_id: int) -> CopyTarget | Refuse:
+        """The target of the copy, or the answer if it has none."""
         target, pairs = self._topics.queue(store.topic, queue_id), DEAD_EDITS if store.is_dead else None
         if target is not None and store.level > 0:
             moved = self._redirect(store, queue_id)
             if moved is None:
-                return f"{NOT_AVAILABLE}: there is no delay level"
+                remark = "[OVERLOAD]the rule for delay levels is not there yet, try again later"
+                return Refuse(ResponseCode.SYSTEM_BUSY, remark)
             target, pairs = self._topics.queue_of(moved.topic_id, moved.queue_id), moved.edits
         if target is None:
-            return f"topic[{store.topic}] has no queue {queue_id}"
+            return Refuse(ResponseCode.SYSTEM_ERROR, f"topic[{store.topic}] has no queue {queue_id}")
         return CopyTarget(target, edits(store.level) if pairs is None else pairs)
 
     def _redirect(self, store: Store, queue_id: int) -> Redirect | None:

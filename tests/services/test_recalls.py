@@ -111,10 +111,13 @@ def test_cases_in_their_order(
 
 
 def test_without_a_wheel_nothing_is_recalled() -> None:
-    off = replace(RULE, precision_ms=0)
-    for rule in (None, off):
-        found = decide(asked(), CONFIG, rule, True, NOW)
-        assert isinstance(found, Refuse) and found.code == 1 and found.remark.startswith("recall failed, execute error")
+    found = decide(asked(), CONFIG, replace(RULE, precision_ms=0), True, NOW)
+    assert isinstance(found, Refuse) and found.code == 1 and found.remark.startswith("recall failed, execute error")
+
+
+def test_a_rule_that_is_not_there_yet_is_no_final_answer() -> None:
+    found = decide(asked(), CONFIG, None, True, NOW)
+    assert isinstance(found, Refuse) and (found.code, found.remark[-9:]) == (ResponseCode.SYSTEM_BUSY, "try again")
 
 
 @pytest.mark.parametrize("text", ["A", "abc=d", "djEg\n", "!!!!", "djEgYSBiIDEg", "djIgR1QgYiAxIGs="])

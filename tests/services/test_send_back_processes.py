@@ -248,6 +248,21 @@ def test_a_message_that_retention_took(tmp_path: Path) -> None:
         assert broker.stop() == 0
 
 
+def test_a_rule_that_is_not_there_yet_is_no_final_answer(broker: RunningBroker, client: RawClient) -> None:
+    make_group(client, "G_rule")
+    offset = sent(client, b"early")
+    assert back(client, "G_rule", offset, level=-1).code == 0
+    plane = Plane.open(plane_name(broker.store))
+    rules = plane.admission_rules()
+    os.kill(broker.worker_pids()["services"], signal.SIGKILL)  # the next one has seen no rule
+    plane.admission_publish(())
+    answer = back(client, "G_rule", offset, level=1)
+    plane.admission_publish(rules)
+    assert answer.code == ResponseCode.SYSTEM_BUSY and "the rule for delay levels is not there" in (answer.remark or "")
+    assert back(client, "G_rule", offset, level=1).code == 0
+    assert retried(broker, "G_rule")[0].body == b"early"
+
+
 def test_kills_of_the_service_lose_no_answered_message_and_no_answer(tmp_path: Path) -> None:
     """A request without a stored copy is answered, too: its read worker sees that the service has died."""
     with RunningBroker(tmp_path / "store", SETTINGS) as broker:
