@@ -149,7 +149,7 @@ def test_each_record_once_and_in_order_over_kills_and_refusals(tmp_path: Path, p
         copying.strand()
         if policy == "SYNC_FLUSH":
             copying.inject_fault(("copy",), chance, stopped="flush")
-        assert copying.word(INHERITED) > 0, "replacements have found completions of dead predecessors"
+        wait_until(lambda: copying.word(INHERITED) > 0, "replacements have found completions of dead predecessors")
         assert copying.word(REFUSED) > 0
         copying.check()
     finally:

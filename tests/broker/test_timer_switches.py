@@ -11,6 +11,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from tests.broker.test_delay_metrics import Scrape
 from tests.raw_client import RawClient
+from tests.services.late_start import ask_started
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
 
@@ -69,7 +70,7 @@ def recalled_while_stalled(broker: RunningBroker, client: RawClient, number: int
     worker = broker.signal_worker("timer", signal.SIGSTOP)
     assert worker is not None
     fields = {"topic": "T", "recallHandle": handles["recalled"], "producerGroup": "PG"}
-    answer = client.ask(RequestCode.RECALL_MESSAGE, fields)
+    answer = ask_started(client, RequestCode.RECALL_MESSAGE, fields)
     is_in_time = now_ms() <= due_ms - 1000
     assert answer.code == ResponseCode.SUCCESS or not is_in_time, answer.remark
     wait_until(lambda: now_ms() > due_ms + 500, "it is due")

@@ -17,6 +17,7 @@ from ringmq.store.salvage import truncate
 from ringmq.timer.timer_log import Magic, TimerLog
 from tests.broker.test_delay_metrics import Scrape
 from tests.raw_client import RawClient
+from tests.services.late_start import ask_started
 from tests.staging import TOPIC_FIELDS, make_topic, messages_of
 from tests.waiting import wait_until
 
@@ -126,7 +127,7 @@ def test_metrics_deletes_and_targets_that_are_gone(tmp_path: Path) -> None:
         assert client.send("T", b"stays", pairs=due | {"UNIQ_KEY": "stays"}).code == ResponseCode.SUCCESS
         sent = client.send("T", b"goes", pairs=due | {"UNIQ_KEY": "goes"})
         fields = {"topic": "T", "recallHandle": sent.ext_fields["recallHandle"], "producerGroup": "PG"}
-        answer = client.ask(RequestCode.RECALL_MESSAGE, fields)
+        answer = ask_started(client, RequestCode.RECALL_MESSAGE, fields)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         later = {"TIMER_DELIVER_MS": str(now_ms() + 60_000)}
         assert client.send("T", b"goes", pairs=due | {"UNIQ_KEY": "goes, too"}).code == ResponseCode.SUCCESS
@@ -137,7 +138,7 @@ def test_metrics_deletes_and_targets_that_are_gone(tmp_path: Path) -> None:
         for key in ("a", "b"):
             sent = client.send("Far", b"x", pairs=far | {"UNIQ_KEY": key})
         fields = {"topic": "Far", "recallHandle": sent.ext_fields["recallHandle"], "producerGroup": "PG"}
-        assert client.ask(RequestCode.RECALL_MESSAGE, fields).code == ResponseCode.SUCCESS
+        assert ask_started(client, RequestCode.RECALL_MESSAGE, fields).code == ResponseCode.SUCCESS
         assert client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "Gone"}).code == ResponseCode.SUCCESS
         wait_until(lambda: Scrape(broker).value("ringmq_timer_enqueued_total") == 11, "all are in the wheel")
         assert Scrape(broker).value("ringmq_timer_unread_messages") == 0

@@ -9,6 +9,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt, decode_messages
 from ringmq.store.timer_checkpoint import read_timer_checkpoint
 from tests.raw_client import RawClient
+from tests.services.late_start import ask_started
 from tests.waiting import wait_until
 
 TOPIC = "HandedTimers"
@@ -63,7 +64,7 @@ class HandedTimers:
 
     def _recall(self, client: RawClient, name: str) -> None:
         fields = {"topic": TOPIC, "recallHandle": self._handles[name], "producerGroup": "P"}
-        answer = client.ask(RequestCode.RECALL_MESSAGE, fields)
+        answer = ask_started(client, RequestCode.RECALL_MESSAGE, fields)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
         self._stored += 1
 
