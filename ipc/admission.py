@@ -87,11 +87,13 @@ class Rule:
     slot_messages_max: int = 0
     recall_topic_id: int = 0
     """Of TIMER: the topic in recall handles. 0: the client's."""
+    room_bytes: int = 0
+    """Bytes of properties that later copies of the message get at most, beside `pairs`."""
 
 
 _NUMBERS = (
     "kind", "when", "transaction", "topic_id", "queue_from", "queue_id", "sys_flag_clear", "code", "with_when",
-    "precision_ms", "delay_max_ms", "slot_messages_max", "recall_topic_id",
+    "precision_ms", "delay_max_ms", "slot_messages_max", "recall_topic_id", "room_bytes",
 )  # fmt: skip
 
 
@@ -147,7 +149,7 @@ def _rule(struct: Any) -> Rule:
         struct.topic_id, QueueFrom(struct.queue_from), struct.queue_id, struct.sys_flag_clear, tuple(pairs),
         struct.code, ffi.string(struct.remark).decode(), _get(struct.with_name, struct.with_length),
         When(struct.with_when), bool(struct.retried), struct.precision_ms, struct.delay_max_ms,
-        struct.slot_messages_max, struct.recall_topic_id,
+        struct.slot_messages_max, struct.recall_topic_id, struct.room_bytes,
     )  # fmt: skip
 
 

@@ -176,7 +176,7 @@ class _Asked:
 def _choose(
     asked: _Asked, rules: tuple[Rule, ...], approved: bool, reserved: list[tuple[bytes, bytes]]
 ) -> tuple[Admitted, int]:
-    """The decision of the first rule that matches, and the bytes of the pairs that it adds."""
+    """The decision of the first rule that matches, and the bytes of the pairs that it adds and leaves room for."""
     send, seen = asked.send, reserved[:RESERVED_PAIRS_MAX]
     values, has_bits = dict(seen), bool(send.sys_flag & TRANSACTION_MASK)
     strange = len(reserved) > len(seen) or any(not _is_named(name, rules, send) for name, _ in seen)
@@ -251,7 +251,8 @@ def _redirect(rule: Rule, number: int, asked: _Asked, level: int, out_ms: int) -
         return Admitted(Verdict.ASK, Reason.VALUE), 0
     queues = {QueueFrom.FIXED: rule.queue_id, QueueFrom.LEVEL: level - 1, QueueFrom.ORIGINAL: asked.queue_id}
     queue_id = queues[rule.queue_from]
-    return Admitted(Verdict.REDIRECT, rule=number, queue_id=queue_id, level=level, out_ms=out_ms), len(pairs)
+    admitted = Admitted(Verdict.REDIRECT, rule=number, queue_id=queue_id, level=level, out_ms=out_ms)
+    return admitted, len(pairs) + rule.room_bytes
 
 
 def added_pairs(rule: Rule, topic: bytes, queue_id: int, level: int, key: bytes, out_ms: int = 0) -> bytes:

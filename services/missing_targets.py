@@ -1,4 +1,4 @@
-"""Stored records whose copies have no target: which topic or queue is missing, in words."""
+"""Stored records of which no copy is made, in words: which topic or queue is missing, or what else is wrong."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ringmq.native import ffi, lib
 from ringmq.remoting import names
 from ringmq.store.copy_targets import REAL_TOPIC
 from ringmq.store.record import parse_record
-from ringmq.store.record_copy import Cause
+from ringmq.store.record_copy import PROPERTIES_BYTES_MAX, Cause
+
+WITHOUT_TARGET = (Cause.NO_PAIR, Cause.NO_TOPIC, Cause.NO_QUEUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +65,14 @@ def distinct_targets(copies: Any, count: int) -> Iterator[MissingTarget]:
         if key not in seen:
             seen.add(key)
             yield missing_target(copy, number)
+
+
+def first_not_copied(copies: Any, count: int) -> tuple[int, str] | None:
+    """(number, reason) of the first record of a batch that has a target and of which no copy can be made."""
+    for number in range(count):
+        cause, detail = int(copies[number].cause), int(copies[number].detail)
+        if cause == Cause.PROPERTIES:
+            return number, f"{Cause(cause).name}: {detail} bytes, at most {PROPERTIES_BYTES_MAX} are stored"
+        if cause and cause not in WITHOUT_TARGET:
+            return number, f"{Cause(cause).name} {detail}"
+    return None

@@ -26,7 +26,7 @@ from ringmq.ipc.republish_words import INHERITED, PROGRESS, REFUSED, SKIPPED, SU
 from ringmq.native import ffi, lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.chains import CHAIN_PAIR
-from ringmq.services.missing_targets import MissingTarget, missing_target
+from ringmq.services.missing_targets import MissingTarget, first_not_copied, missing_target
 from ringmq.services.rate_limiter import RateLimiter
 from ringmq.services.republish_flow import Refusal, RepublishFlow
 from ringmq.store.native_copies import NativeCopies
@@ -40,7 +40,7 @@ from ringmq.store.queue_reader import (
     RecordBatch,
 )
 from ringmq.store.record import parse_record
-from ringmq.store.record_copy import Cause, CopyLimits, EditKind, PairEdit, RecordCopy
+from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
 
 BATCH = 512
 FILES = 4
@@ -54,7 +54,6 @@ TICK_MS = 1000
 """Time between two checks for mapped files that retention has deleted. Their blocks are not free until they are
 unmapped.
 """
-WITHOUT_TARGET = (Cause.NO_PAIR, Cause.NO_TOPIC, Cause.NO_QUEUE)
 RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
 
@@ -312,15 +311,11 @@ class Republisher:
 
     def _log_not_copied(self, count: int, lane: int) -> None:
         """Log the first of `count` records that cannot be copied. Records without a target are logged elsewhere."""
-        for number in range(count):
-            cause, detail = int(self._native.copies[number].cause), int(self._native.copies[number].detail)
-            if cause and cause not in WITHOUT_TARGET:
-                offset = int(self.batch.units[number].queue_offset)
-                where = f"source {lane}, offset {offset}"
-                self._log_trouble(
-                    f"skips messages whose records cannot be copied: {Cause(cause).name} {detail} ({where})"
-                )
-                return
+        found = first_not_copied(self._native.copies, count)
+        if found is not None:
+            number, reason = found
+            where = f"source {lane}, offset {int(self.batch.units[number].queue_offset)}"
+            self._log_trouble(f"skips messages whose records cannot be copied: {reason} ({where})")
 
     def _aim(self, target: QueueTarget) -> None:
         if target == self._aimed:

@@ -9,9 +9,9 @@ from ringmq.remoting import properties
 from ringmq.store.record_numbers import decimal
 from ringmq.timer.timer_log import Magic
 
-TIMER_OUT_MS = "TIMER_OUT_MS"
-TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
-TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+TIMER_OUT_MS = properties.TIMER_OUT_MS
+TIMER_ROLL_TIMES = properties.TIMER_ROLL_TIMES
+TIMER_DEL_UNIQKEY = properties.TIMER_DEL_UNIQKEY
 WINDOW_SLOTS, WINDOW_SLOTS_MIN, WINDOW_SLOTS_MAX = 172_800, 2, 604_740
 
 

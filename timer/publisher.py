@@ -16,19 +16,18 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, mark_of
 from ringmq.ipc.republish_words import INHERITED, REFUSED, SKIPPED, SUBMITTED
 from ringmq.native import ffi, lib
+from ringmq.remoting import properties
 from ringmq.services.arena_ring import ArenaRing
 from ringmq.services.chains import CHAIN_PAIR
-from ringmq.services.missing_targets import distinct_targets
+from ringmq.services.missing_targets import distinct_targets, first_not_copied
 from ringmq.services.rate_limiter import RateLimiter
 from ringmq.services.republisher import RINGS, QueueTarget
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, QueueReadError
 from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
 from ringmq.timer.core import Publish
-from ringmq.timer.placement import TIMER_ROLL_TIMES
 from ringmq.timer.slots import BATCH, Slots
 
-TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 LANE = 0
 
 
@@ -40,15 +39,15 @@ class Collected:
     refused: bool
 
 
-def _templates() -> list[RecordCopy]:
+def copy_templates() -> list[RecordCopy]:
     """Copies with edits of their own, in the order that rmq_timer_copies knows."""
     found = []
     for number in range(BATCH):
         edits = (
-            PairEdit(EditKind.SET, TIMER_ENQUEUE_MS.encode(), number),
-            PairEdit(EditKind.SET, TIMER_DEQUEUE_MS.encode(), 0),
+            PairEdit(EditKind.SET, properties.TIMER_ENQUEUE_MS.encode(), number),
+            PairEdit(EditKind.SET, properties.TIMER_DEQUEUE_MS.encode(), 0),
             PairEdit(EditKind.REMOVE, CHAIN_PAIR.encode()),
-            PairEdit(EditKind.ADD, TIMER_ROLL_TIMES.encode(), 1),
+            PairEdit(EditKind.ADD, properties.TIMER_ROLL_TIMES.encode(), 1),
         )  # fmt: skip
         assert len(edits) == lib.RMQ_TIMER_EDITS
         found.append(RecordCopy(b"", edits=edits))
@@ -67,7 +66,7 @@ class Publisher:
         plane.map_arena(self.port.number)
         self.reader = QueueReader(plane.struct, 8, 4)
         limits = CopyLimits(int(plane.header.settings.message_bytes_max))
-        self._native = NativeCopies(_templates(), limits, self.port.arena, 0, 0)
+        self._native = NativeCopies(copy_templates(), limits, self.port.arena, 0, 0)
         self._edits = ffi.cast("struct rmq_pair_edit *", self._native.batch.edits)
         self._records = ffi.new("struct rmq_held_record[]", BATCH)
         self._timer_target = ffi.new("struct rmq_record_copy *")
@@ -205,6 +204,11 @@ class Publisher:
             done = int(lib.rmq_record_copies(copies, held, native.batch, native.requests))
             if done or not self._arena.wrap():
                 break
+        not_copied = first_not_copied(copies, done)
+        if not_copied is not None:
+            number, reason = not_copied
+            where = f"log offset {int(batch.units[number].commit_log_offset)}"
+            self._log(f"skips timer messages whose records cannot be copied: {reason} ({where})")
         if native.batch.needed > len(self.port.arena):
             raise ValueError(f"a copy needs {native.batch.needed} bytes, but the arena has {len(self.port.arena)}")
         return done

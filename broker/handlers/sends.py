@@ -27,7 +27,17 @@ from ringmq.broker.tables.topics import (
     is_batch_topic,
 )
 from ringmq.ipc.admission import RULE_KEY_MAX, RuleKind
-from ringmq.ipc.admission_twin import RESERVED_PAIRS_MAX, Limits, Send, TopicState, Verdict, admit, is_reserved
+from ringmq.ipc.admission_twin import (
+    RESERVED_PAIRS_MAX,
+    Admitted,
+    Limits,
+    Reason,
+    Send,
+    TopicState,
+    Verdict,
+    admit,
+    is_reserved,
+)
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
@@ -153,10 +163,7 @@ class SendRequests:
         text = header.properties or ""
         length = len(text.encode("utf-8", "replace"))
         limit = self.live.config.max_message_size
-        illegal = (
-            "the message is illegal, maybe msg body or properties length not matched. "
-            f"msg body length limit {limit}B, msg properties length limit 32KB."
-        )
+        illegal = self._illegal()
         if length > MAX_PROPERTIES_BYTES:
             remark = f"{illegal} properties: {length} bytes, limit {MAX_PROPERTIES_BYTES}"
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
@@ -176,6 +183,14 @@ class SendRequests:
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return self._check_later_features(request, header, found, topic)
 
+    def _illegal(self) -> str:
+        """The begin of stock's remark."""
+        limit = self.live.config.max_message_size
+        return (
+            "the message is illegal, maybe msg body or properties length not matched. "
+            f"msg body length limit {limit}B, msg properties length limit 32KB."
+        )
+
     def _additions(self) -> str:
         """The pairs that the broker adds to the properties of every message."""
         pairs = {
@@ -190,16 +205,18 @@ class SendRequests:
     ) -> Answer | None:
         """Refuse a message that must not be stored as an ordinary one, unless a published rule covers it."""
         pairs, transaction = self._check_pairs(request, header, found), self._check_transaction(request, header)
-        if (pairs or transaction) and self._has_rule(request, header, topic):
-            pairs = transaction = None
+        if pairs or transaction or any(name in found for name in _TIMER_NAMES):
+            admitted = self._admitted(request, header, topic)
+            if admitted.reason is Reason.PROPERTIES:
+                remark = f"{self._illegal()} properties with those that the broker adds until the delivery: more than "
+                return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, f"{remark}{MAX_PROPERTIES_BYTES} bytes")
+            if admitted.verdict in (Verdict.REDIRECT, Verdict.REFUSE):
+                pairs = transaction = None
         return pairs or self._check_batch_queues(request, topic) or transaction or self._check_inner(request, header)
 
-    def _has_rule(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> bool:
-        """True if the read worker applies a rule to this send, now that its topic is in the tables."""
-        rules = self.plane.admission_rules()
-        if not rules:
-            return False
-        admitted = admit(
+    def _admitted(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Admitted:
+        """What the read worker decides about this send, now that its topic is in the tables."""
+        return admit(
             Send(
                 topic=header.topic.encode(),
                 queue_id=header.queue_id,
@@ -217,10 +234,9 @@ class SendRequests:
                 write_queues=topic.write_queue_nums,
                 topic_id=self.plane.topic_find(header.topic) or 0,
             ),
-            rules,
+            self.plane.admission_rules(),
             now_ms=request.now_ms,
         )
-        return admitted.verdict in (Verdict.REDIRECT, Verdict.REFUSE)
 
     def _check_transaction(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
         """Refuse bits that only half messages may have. Services take bit 8 for the mark of a committed message."""

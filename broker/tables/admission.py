@@ -33,6 +33,24 @@ _OF_HALVES = (
     RulePair(properties.TRAN_PREPARED_QUEUE_OFFSET.encode(), ValueFrom.CUT),
 )
 _OUT_MS = RulePair(properties.TIMER_OUT_MS.encode(), ValueFrom.OUT_MS)
+_COUNT_DIGITS, _NUMBER_DIGITS = 10, 20
+
+
+def _room(digits: int, *pairs: str) -> int:
+    """Bytes of pairs with numbers, as stored."""
+    return sum(len(name) + len("\x01\x02") + digits for name in pairs)
+
+
+TIMER_ROOM_BYTES = (
+    _room(_NUMBER_DIGITS, properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS)
+    + _room(_COUNT_DIGITS, properties.TIMER_ROLL_TIMES)
+)  # fmt: skip
+"""Pairs of a timer message's copies (`ringmq.timer.publisher`)."""
+HALF_ROOM_BYTES = (
+    _room(_COUNT_DIGITS, properties.TRANSACTION_CHECK_TIMES)
+    + _room(_NUMBER_DIGITS, properties.TRAN_PREPARED_QUEUE_OFFSET)
+)  # fmt: skip
+"""Pairs of a half message's copies (`ringmq.services.transactions.records`)."""
 
 
 def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
@@ -73,6 +91,7 @@ def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
         topic_id=half,
         sys_flag_clear=TRANSACTION_MASK,
         pairs=(*_REAL, *_OF_HALVES),
+        room_bytes=HALF_ROOM_BYTES,
     )
     return (retried, delayed, *_timed_halves(config, topic_id, half), redirect)
 
@@ -93,6 +112,7 @@ def _timed_halves(config: BrokerConfig, topic_id: TopicId, half: int) -> tuple[R
             sys_flag_clear=TRANSACTION_MASK,
             pairs=(*pairs, _OUT_MS),
             recall_topic_id=half,
+            room_bytes=TIMER_ROOM_BYTES + HALF_ROOM_BYTES,
         )
         for rule in timer_rules(config, topic_id)
     )
@@ -138,6 +158,7 @@ def timer_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
         precision_ms=config.timer_precision_ms if config.timer_wheel_enable else 0,
         delay_max_ms=config.timer_max_delay_sec * 1000,
         slot_messages_max=config.timer_congest_num_each_slot,
+        room_bytes=TIMER_ROOM_BYTES,
     )
     return (rule,)
 

@@ -135,11 +135,11 @@ static uint32_t digits(uint64_t number)
     return count;
 }
 
-/* Bytes of the pairs that the rule adds; 0 with *unfit when a value is too long for it. */
+/* Bytes of the pairs that the rule adds, and that copies will get; 0 with *unfit when a value is too long for it. */
 static uint32_t added_bytes(const struct rmq_admission_rule *rule, const struct rmq_send *s, uint32_t key_length, uint32_t level,
                             uint64_t out_ms, int *unfit)
 {
-    uint32_t bytes = 0;
+    uint32_t bytes = rule->room_bytes;
     for (uint32_t i = 0; i < rule->pair_count; i++) {
         const struct rmq_rule_pair *pair = &rule->pairs[i];
         if (pair->value_from == RMQ_ADD_NOTHING)

@@ -59,6 +59,10 @@ struct rmq_admission_rule {
     int64_t delay_max_ms;
     int32_t slot_messages_max;   /* timerCongestNumEachSlot: above it sends are refused the more often, the fuller the slot is */
     uint32_t recall_topic_id;    /* the topic in the recall handle of the answer; 0: the client's */
+    /* REDIRECT and TIMER: bytes of properties that later copies of the message get at most, beside `pairs`. A send without so much
+     * room is not admitted: it would be acknowledged and could not be delivered. */
+    uint32_t room_bytes;
+    uint32_t reserved;
     char name[32];
     char with_name[32];
     char remark[128];            /* REFUSE: NUL-terminated */
@@ -89,5 +93,5 @@ struct rmq_admission {
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_rule_pair) == 64, "pair");
-_Static_assert(sizeof(struct rmq_admission_rule) == 264 + RMQ_RULE_PAIRS_MAX * 64, "rule");
+_Static_assert(sizeof(struct rmq_admission_rule) == 272 + RMQ_RULE_PAIRS_MAX * 64, "rule");
 #endif

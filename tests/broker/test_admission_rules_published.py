@@ -10,8 +10,11 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.tables.admission import AdmissionRules, delay_rules, half_rules, timer_rules
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, ValueFrom, When, rules_struct
 from ringmq.ipc.admission_time import TimeAsked
-from ringmq.ipc.admission_twin import Limits, Send, TopicState, Verdict, added_pairs, admit
+from ringmq.ipc.admission_twin import Admitted, Limits, Reason, Send, TopicState, Verdict, added_pairs, admit
 from ringmq.remoting.codes import ResponseCode
+from ringmq.services.transactions.records import CHECK_EDITS, RENEW_EDITS
+from ringmq.store.record_copy import PROPERTIES_BYTES_MAX, EditKind, PairEdit
+from ringmq.timer.publisher import copy_templates
 from tests.broker.fakes import FakePlane
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -211,6 +214,41 @@ def test_full_slots_follow_the_configuration() -> None:
     [rule] = timer_rules(config, plane_with_timer_topic().topic_find)
     assert rule.slot_messages_max == 7
     assert timer_rules(config, plane_with_system_topics().topic_find) == ()
+
+
+DIGITS = {EditKind.SET: 20, EditKind.DEFAULT: 20, EditKind.ADD: 10}
+"""Of the longest numbers that edits of copies store."""
+
+
+def of_length(pairs: bytes, length: int) -> Send:
+    return Send(b"T", 2, 0, False, 5, pairs + b"k\x01" + b"v" * (length - len(pairs) - 3) + b"\x02")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "edits"),
+    [
+        (b"TIMER_DELAY_SEC\x0120\x02", copy_templates()[0].edits),
+        (b"TRAN_MSG\x01true\x02", CHECK_EDITS + RENEW_EDITS),
+        (b"TRAN_MSG\x01true\x02TIMER_DELAY_SEC\x0120\x02", copy_templates()[0].edits + CHECK_EDITS + RENEW_EDITS),
+        (b"DELAY\x013\x02", ()),
+    ],
+)
+def test_a_message_that_waits_leaves_room_for_the_pairs_of_its_copies(
+    pairs: bytes, edits: tuple[PairEdit, ...]
+) -> None:
+    find = plane_with_timer_topic().topic_find
+    rules = (*half_rules(BrokerConfig(), find), *delay_rules(BrokerConfig(), find), *timer_rules(BrokerConfig(), find))
+
+    def admitted(length: int) -> Admitted:
+        return admit(of_length(pairs, length), LIMITS, TOPIC, rules, now_ms=NOW)
+
+    longest = next(length for length in range(32_767, 0, -1) if admitted(length).verdict is Verdict.REDIRECT)
+    assert admitted(longest + 1).reason is Reason.PROPERTIES
+    found = admitted(longest)
+    added = added_pairs(rules[found.rule], b"T", 2, found.level, b"k" * 56, found.out_ms)
+    stored = longest + 1 + LIMITS.made_key_length + LIMITS.additions_length + len(added)
+    grown = sum(len(edit.name) + 2 + DIGITS[edit.kind] for edit in edits if edit.kind is not EditKind.REMOVE)
+    assert stored + grown == PROPERTIES_BYTES_MAX, "and no byte more is refused than copies need"
 
 
 def test_counters_of_checks_are_cut_from_half_messages() -> None:

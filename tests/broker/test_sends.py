@@ -1,5 +1,8 @@
 """Cold sends: what is refused, with which code and remark, and what goes back to the hot path."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from ringmq.broker.requests.request import REJECTED, Release, Run
@@ -12,7 +15,7 @@ from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.properties import encode_properties
 from ringmq.remoting.request_headers import encode_short_send_header
-from tests.broker.fakes import START_MS, Harness, make_harness
+from tests.broker.fakes import START_MS, Harness, make_harness, peer
 
 
 def ask(harness: Harness, topic: str = "T", body_length: int = 5, **fields: object) -> object:
@@ -191,6 +194,21 @@ def test_the_pairs_that_a_rule_adds_must_fit() -> None:
     assert goes_on("3", longest - added)
 
 
+def test_a_timer_message_without_room_for_its_copies_is_refused() -> None:
+    harness = make_harness()
+    harness.make_topic("T")
+    harness.plane.rules = (replace(TIMER, room_bytes=83),)
+
+    def ask_with(size: int) -> Any:
+        return ask(harness, properties={"TIMER_DELAY_SEC": "3", "k": "v" * size})
+
+    longest = max(size for size in range(32_300, 32_767) if isinstance(ask_with(size), Run))
+    answer = ask_with(longest + 1)
+    assert answer.code == 13 and "those that the broker adds until the delivery" in answer.remark
+    harness.plane.rules = (TIMER,)
+    assert isinstance(ask_with(longest + 83), Run) and ask_with(longest + 84).code == 13
+
+
 def test_rules_are_read_only_for_a_send_that_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = make_harness()
     read: list[int] = []
@@ -297,7 +315,7 @@ def test_a_retry_over_the_limit_is_a_dead_letter() -> None:
 def test_a_retry_of_a_group_with_a_queue_lock_is_a_dead_letter() -> None:
     harness = make_harness()
     assert not is_dead(ask(harness, "%RETRY%G"))
-    harness.broker.locks.lock("G", "c", MessageQueue("T", "b", 0), START_MS)
+    harness.broker.locks.lock("G", "c", MessageQueue("T", "b", 0), peer(1), START_MS)
     assert is_dead(ask(harness, "%RETRY%G"))
 
 

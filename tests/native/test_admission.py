@@ -165,9 +165,11 @@ def test_a_rule_for_two_pairs_and_for_retried_messages(pairs: bytes, times: int,
 def test_redirected_properties_have_the_same_limit() -> None:
     pair = b"DELAY\x013\x02"
     added = 42 + len(added_pairs(DELAY, b"T", 1, 3, b""))
-    room = 32767 - 50 - 1 - added - len(pair)
-    for length, verdict in ((room, Verdict.REDIRECT), (room + 1, Verdict.ASK)):
-        assert both(sent(pair + b"k\x01" + b"v" * (length - 3) + b"\x02")).verdict == verdict
+    for room_bytes in (0, 83):
+        room = 32767 - 50 - 1 - added - len(pair) - room_bytes
+        rules = (dataclasses.replace(DELAY, room_bytes=room_bytes),)
+        for length, verdict in ((room, Verdict.REDIRECT), (room + 1, Verdict.ASK)):
+            assert both(sent(pair + b"k\x01" + b"v" * (length - 3) + b"\x02"), rules).verdict == verdict
 
 
 NAMES = st.sampled_from([
@@ -202,7 +204,7 @@ NAMED = st.builds(
     st.sampled_from(When), TRANSACTIONS, topic_id=st.just(3),
     queue_from=st.sampled_from([QueueFrom.FIXED, QueueFrom.ORIGINAL]), queue_id=st.integers(0, 30), pairs=PAIRS,
     with_name=st.sampled_from([b"", b"", b"DELAY", b"TRAN_MSG"]), with_when=st.sampled_from(When),
-    is_retried=st.booleans(),
+    is_retried=st.booleans(), room_bytes=st.sampled_from([0, 99, 32000]),
 )  # fmt: skip
 LEVELS = st.builds(
     Rule, KINDS, st.sampled_from([b"DELAY", b"TIMER_DELAY_MS"]), st.just(When.POSITIVE), TRANSACTIONS,
@@ -216,6 +218,7 @@ TIMERS = st.builds(
     st.sampled_from([0, 0, 8]), topic_id=st.sampled_from([3, 9]), queue_id=st.integers(0, 2),
     pairs=st.sampled_from([(), TIMER.pairs]), precision_ms=st.sampled_from([0, 100, 1000]),
     delay_max_ms=st.sampled_from([1, 100_000, 1 << 60]), slot_messages_max=st.sampled_from([0, 1 << 30]),
+    room_bytes=st.sampled_from([0, 99, 32000]),
 )  # fmt: skip
 BITS = st.builds(Rule, KINDS, transaction=st.sampled_from([4, 8, 12]), topic_id=st.just(3), queue_id=st.integers(0, 30))
 RULE_SETS = st.lists(NAMED | LEVELS | BITS | TIMERS, max_size=5).map(tuple)

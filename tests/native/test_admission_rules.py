@@ -171,7 +171,9 @@ def test_what_no_rule_names_and_what_its_topic_cannot_take_goes_to_control(kit: 
 
 def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
     refuse = Rule(RuleKind.REFUSE, transaction=8, code=16, remark="not here: ä")
-    second = dataclasses.replace(delay_rule(kit), with_name=b"TRAN_MSG", with_when=When.TRUE, is_retried=True)
+    second = dataclasses.replace(
+        delay_rule(kit), room_bytes=77, with_name=b"TRAN_MSG", with_when=When.TRUE, is_retried=True
+    )
     rules = (delay_rule(kit), refuse) * 7 + (second, refuse)
     publish_rules(kit.plane, rules)
     assert published_rules(kit.plane) == rules
@@ -190,7 +192,7 @@ def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
         {"transaction": 1}, {"topic_id": 0}, {"pairs": (RulePair(b"UNIQ_KEY", ValueFrom.TEXT, b"x"),)},
         {"pairs": (RulePair(b"", ValueFrom.TEXT, b"x"),)}, {"pairs": (RulePair(b"a\x01", ValueFrom.TEXT, b"x"),)},
         {"pairs": (RulePair(b"a", ValueFrom.TEXT, b""),)}, {"pairs": (RulePair(b"a", ValueFrom.TEXT, b"\x02"),)},
-        {"pairs": (REAL[0], REAL[0])}, {"with_name": b"KEYS"},
+        {"pairs": (REAL[0], REAL[0])}, {"with_name": b"KEYS"}, {"room_bytes": 32768},
         {"name": b"", "transaction": 4, "when": When.PRESENT, "queue_from": QueueFrom.FIXED, "with_name": b"DELAY"},
     ],
     ids=str,
