@@ -366,6 +366,7 @@ class Consumer:
                 raise RouteError(f"topic {topic} has no readable {missing[0]}")
             if topic not in self._subscriptions:
                 self._subscriptions[topic] = subscription(topic, expression, now_ms())
+        await self._offsets.note_ends(self.group, wanted)
         await self._heartbeats.send_to_all()
         await finish(self._take_assignment(wanted))  # half of it would leave queues that nobody reads
 
@@ -449,8 +450,9 @@ class Consumer:
         if self._ordered and not self._broadcast:
             self._locks = LockRenewer(self._client, self._routes, self.group, self.client_id, self._lose_lock)
         self._member = GroupMember(
-            self.group, self.client_id, self._client, self._routes, self._heartbeats,
-            lambda: list(self._subscriptions), self._take_assignment, self._allocate,
+            self.group, self.client_id, self._client, self._routes, self._heartbeats, lambda: list(self._subscriptions),
+            lambda queues: self._offsets.look_before_joining(self.group, queues, self._context.start_rule),
+            self._take_assignment, self._allocate,
         )  # fmt: skip
         self._admin_requests = AdminRequests(
             self.group, self._client, self._readers, self._subscriptions,

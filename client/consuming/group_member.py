@@ -7,7 +7,7 @@ of members (40), after a broken connection, and every 20 s. Without an answer no
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ringmq.client.connections.heartbeat import Heartbeats, unregister_client
 from ringmq.client.connections.name_servers import RouteTable
@@ -37,7 +37,8 @@ Assignment = dict[MessageQueue, bool]
 class GroupMember:
     """One client's membership of one group.
 
-    `allocate` divides the queues. Without it every queue belongs to each member. `on_assignment` is awaited with each
+    `allocate` divides the queues. Without it every queue belongs to each member. `before_joining` is awaited with
+    the queues of each topic that exists at the start, before the first heartbeat. `on_assignment` is awaited with each
     new assignment. Its False asks for another round soon.
     """
 
@@ -49,6 +50,7 @@ class GroupMember:
         routes: RouteTable,
         heartbeats: Heartbeats,
         topics: Callable[[], list[str]],
+        before_joining: Callable[[Sequence[MessageQueue]], Awaitable[None]],
         on_assignment: Callable[[Assignment], Awaitable[bool]],
         allocate: AllocationStrategy | None,
     ) -> None:
@@ -59,6 +61,7 @@ class GroupMember:
         self._routes = routes
         self._heartbeats = heartbeats
         self._topics = topics
+        self._before_joining = before_joining
         self._on_assignment = on_assignment
         self._again = Signal()
         self._asked_again = False
@@ -98,6 +101,8 @@ class GroupMember:
                 routes.append(route)
             elif not is_retry_topic(topic):
                 complete = False
+        if self._seen_at_start is None:
+            await gather(*(self._before_joining(route.read_queues) for route in routes))
         await self._send_first_heartbeat({address for route in routes for address in route.all_addresses()})
         if self._seen_at_start is None:
             self._seen_at_start = {queue for route in routes for queue in route.read_queues}

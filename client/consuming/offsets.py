@@ -2,14 +2,15 @@
 
 import logging
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
-from ringmq.client.errors import BrokerError, ConnectError, RouteError
-from ringmq.client.runtimes.runtime import Lock
+from ringmq.client.errors import BrokerError, ConnectError, RingmqError, RouteError
+from ringmq.client.runtimes.runtime import Lock, bounded_gather, sleep
 from ringmq.client.runtimes.waiting import finish
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -24,6 +25,8 @@ from ringmq.remoting.names import is_retry_topic
 log = logging.getLogger("ringmq.client")
 
 LATE_QUEUE_MARGIN_MS = 600_000  # clocks of client and broker may differ this much
+FIRST_COMMITS_PAUSE_S = 1.0  # in which the members of a group that has just been made commit its starts
+QUESTIONS_AT_ONCE = 32
 
 
 class ConsumeFrom(Enum):
@@ -45,7 +48,10 @@ class StartRule:
 
 @dataclass(frozen=True, slots=True)
 class QueueFacts:
-    """A queue's offsets when a member begins to read it. `max_offset` was requested before `committed_offset`."""
+    """A queue's offsets when a member begins to read it.
+
+    `max_offset` was requested before `committed_offset`, for a queue without one before the member joined.
+    """
 
     max_offset: int
     committed_offset: int | None
@@ -69,7 +75,7 @@ def choose_start(queue: MessageQueue, facts: QueueFacts, rule: StartRule) -> int
     """Return the offset at which to begin reading `queue`, or the query for it. No IO.
 
     The rule is RocketMQ's `RebalancePushImpl.computePullFromWhere`, with two additions. They ensure that a consumer
-    misses nothing if it starts in the same instant as the first send.
+    misses no message that is sent after its start.
 
     * A broker may say "no offset" (22) about an empty queue, get the first message, and then name 1 as maximum. So
       the maximum is requested first, and later messages lie above it.
@@ -90,7 +96,15 @@ def choose_start(queue: MessageQueue, facts: QueueFacts, rule: StartRule) -> int
 
 
 class QueueOffsets:
-    """Offset requests about queues, sent to their master or, without one, to a slave. All raise `RingmqError`."""
+    """Offset requests about queues, sent to their master or, without one, to a slave. All raise `RingmqError`.
+
+    Asked for an offset that a group has not committed, brokers answer 0 if the queue begins at 0 and its first message
+    is in memory. So LAST and TIMESTAMP would read the whole history of a young topic. Requests with
+    setZeroIfNotFound=false are answered "no offset" (22) instead, since RocketMQ 5.0. RocketMQ 4 ignores the field.
+
+    The 0 is right for a queue that was added to a topic while all members were away. Without it the group would miss
+    the messages that were stored meanwhile. So these queues are asked for without the field.
+    """
 
     def __init__(self, client: RemotingClient, routes: RouteTable, timeout_ms: int = 3000) -> None:
         self._client = client
@@ -98,6 +112,8 @@ class QueueOffsets:
         self._timeout_ms = timeout_ms
         self._kept: dict[MessageQueue, int] = {}  # what was committed last, or could not be
         self._gone: set[MessageQueue] = set()  # and no start was committed since
+        self._ends: dict[MessageQueue, int] = {}  # at first sight, of queues without an offset
+        self._added: set[MessageQueue] = set()  # while the group was away
         self._start_turns: dict[tuple[str, str], Lock] = defaultdict(Lock)
 
     async def max_offset(self, queue: MessageQueue) -> int:
@@ -114,12 +130,41 @@ class QueueOffsets:
 
     async def committed(self, group: str, queue: MessageQueue) -> int | None:
         """Return the group's committed offset, None without one."""
-        try:
-            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group)
-        except BrokerError as error:
-            if error.code == ResponseCode.QUERY_NOT_FOUND:
-                return None
-            raise
+        return await self._query(group, queue, setZeroIfNotFound="false")
+
+    async def look_before_joining(self, group: str, queues: Sequence[MessageQueue], rule: StartRule) -> None:
+        """Note where a topic's queues end, given all of them, and which were added to it while the group was away.
+
+        This member sends its first heartbeat afterwards. Until then the queues belong to the other members. If the
+        group is made at this moment, they commit the start of each, one by one. A pause tells these queues from added
+        ones.
+        """
+        if rule.consume_from is ConsumeFrom.FIRST or not queues or is_retry_topic(queues[0].topic):
+            return  # read from the beginning
+        lacking = await self.note_ends(group, queues)
+        if 0 < len(lacking) < len(queues):
+            await sleep(FIRST_COMMITS_PAUSE_S)
+            self._added.update(await self.note_ends(group, lacking))
+
+    async def note_ends(self, group: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+        """Return queues without an offset of the group, and note their ends. Later messages are not missed.
+
+        A queue whose broker does not answer is one of them. Its reader asks again.
+        """
+        lacking: list[MessageQueue] = []
+
+        async def note(queue: MessageQueue) -> None:
+            try:
+                maximum = await self.max_offset(queue)  # before the committed offset, see choose_start
+                if await self.committed(group, queue) is not None:
+                    return
+                self._ends.setdefault(queue, maximum)
+            except RingmqError as error:
+                log.info("group %s: the end of %s is not known yet: %s", group, queue, error)
+            lacking.append(queue)
+
+        await bounded_gather(note, queues, QUESTIONS_AT_ONCE)
+        return lacking
 
     async def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Set the group's committed offset."""
@@ -142,7 +187,10 @@ class QueueOffsets:
         kept = self._kept.get(queue)
         if committed is None and kept is not None and kept <= maximum:
             return kept, None
-        start = choose_start(queue, QueueFacts(maximum, committed, appeared_late), rule)
+        if committed is None and queue in self._added and (begin := await self._query(group, queue)) is not None:
+            return begin, None
+        end = min(maximum, self._ends.get(queue, maximum))
+        start = choose_start(queue, QueueFacts(end, committed, appeared_late), rule)
         if isinstance(start, SearchFrom):
             return await self.search(queue, max(0, start.timestamp_ms)), committed
         if isinstance(start, FromMinimum):
@@ -162,12 +210,23 @@ class QueueOffsets:
                 log.info("group %s: the start %d of %s could not be committed yet: %s", group, start, queue, error)
                 return False
         self._gone.discard(queue)
+        self._added.discard(queue)
+        self._ends.pop(queue, None)
         return True
 
     def forget(self, queue: MessageQueue) -> None:
         """Forget the commits of a deleted topic: they mean nothing for another topic of its name."""
         self._kept.pop(queue, None)
+        self._ends.pop(queue, None)
         self._gone.add(queue)
+
+    async def _query(self, group: str, queue: MessageQueue, **fields: str) -> int | None:
+        try:
+            return await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, consumerGroup=group, **fields)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
 
     async def _ask(self, queue: MessageQueue, code: RequestCode, **fields: str) -> int:
         answer = await self._call(queue, code, fields)

@@ -12,7 +12,7 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.server import make_plane
-from ringmq.client import Message
+from ringmq.client import ConsumeFrom, Message
 from ringmq.client.blocking import Consumer, Producer
 from ringmq.ipc.placement import place
 from ringmq.ipc.segment import plane_name, remove_segments
@@ -144,7 +144,7 @@ def test_a_broker_starts_with_damaged_records_and_serves_the_others(tmp_path: Pa
         with Producer(broker.namesrv) as producer:
             producer.send(Message("Damaged", b"after"))
         got: list[bytes] = []
-        with Consumer("Damaged", broker.namesrv, group="readers") as consumer:
+        with Consumer("Damaged", broker.namesrv, "readers", consume_from=ConsumeFrom.FIRST) as consumer:
             while len(got) < 6 and (messages := consumer.poll(timeout_ms=60_000)):
                 got += [message.body for message in messages]
             got += [message.body for message in consumer.poll(timeout_ms=1000)]

@@ -1,4 +1,4 @@
-"""A consumer that starts in the same instant as the first send misses nothing.
+"""A consumer that starts in the same instant as the first send misses nothing, unless it is to begin at the end.
 
 Stock loses a message where a new group asks for its offset in an empty queue (not found), a message arrives, and the
 client then begins at the queue's maximum. Here the first question is answered with 0.
@@ -6,6 +6,7 @@ client then begins at the queue's maximum. Here the first question is answered w
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,7 @@ from ringmq.client import ConsumeFrom, Consumer, Message, Producer, PullOptions,
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import decode_messages
 from tests.raw_client import RawClient
-from tests.waiting import TIMEOUT_S
+from tests.waiting import TIMEOUT_S, wait_until
 
 pytestmark = pytest.mark.timeout(180)
 RACES = 200
@@ -110,21 +111,29 @@ def test_raw_consumers_that_race_with_the_first_send_miss_nothing(broker: Runnin
 def test_sdk_consumers_that_race_with_the_first_send_miss_nothing(
     broker: RunningBroker, client: RawClient, consume_from: ConsumeFrom
 ) -> None:
+    """LAST begins at the end that its start finds, so the sends follow the start at once."""
+
     async def race(producer: Producer, number: int) -> None:
         topic = f"Sdk{consume_from.name}{number}"
         make_topic(client, topic, queues=2)
         options = PullOptions(suspend_ms=1000)
         consumer = Consumer(topic, broker.namesrv, f"sdk{number}", consume_from=consume_from, options=options)
 
+        started = asyncio.Event()
+
         async def receive() -> list[bytes]:
             found: list[bytes] = []
             async with consumer:
+                started.set()
                 while len(found) < 2 and (messages := await consumer.poll(timeout_ms=60_000)):
                     found += [bytes(message.body) for message in messages]
             return found
 
         receiving = asyncio.create_task(receive())
-        await asyncio.sleep(number % 5 * 0.004)  # an observed span: at different moments of the consumer's start
+        if consume_from is ConsumeFrom.LAST:
+            await started.wait()
+        else:
+            await asyncio.sleep(number % 5 * 0.004)  # an observed span: at different moments of the consumer's start
         for queue in await producer.queues(topic):
             await producer.send(Message(topic, b"first in %d" % queue.queue_id), queue=queue)
         assert sorted(await receiving) == [b"first in 0", b"first in 1"], f"race {number}"
@@ -147,3 +156,22 @@ def test_a_consumer_of_a_topic_that_the_first_send_creates(broker: RunningBroker
         producer.send(Message("MadeLater", b"first"))
         messages = consumer.poll(timeout_ms=60_000)
         assert [bytes(message.body) for message in messages] == [b"first"]
+
+
+def test_last_and_a_time_hold_for_a_young_topic(broker: RunningBroker, client: RawClient) -> None:
+    """Its first message is in memory, so a stock client gets the offset 0 in place of "not found"."""
+    make_topic(client, "Young")
+    with blocking.Producer(broker.namesrv) as producer:
+        for body in (b"old", b"older"):
+            producer.send(Message("Young", body))
+        assert first_offset(client, "Young", "stock") == 0
+        soon_ms = time.time_ns() // 10**6 + 1
+        wait_until(lambda: time.time_ns() // 10**6 > soon_ms, "the clock has gone on")
+        timestamp = ConsumeFrom.TIMESTAMP
+        with (
+            blocking.Consumer("Young", broker.namesrv, "last") as last,
+            blocking.Consumer("Young", broker.namesrv, "timed", consume_from=timestamp, timestamp_ms=soon_ms) as timed,
+        ):
+            producer.send(Message("Young", b"new"))
+            for consumer in (last, timed):
+                assert [bytes(message.body) for message in consumer.poll(timeout_ms=60_000)] == [b"new"]

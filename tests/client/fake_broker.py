@@ -291,11 +291,15 @@ class FakeCluster:
     def _query_offset(self, broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
         fields = request.ext_fields
         offset = broker.committed.get((fields["consumerGroup"], *_queue(request)))
-        if offset is None and self.young_queues and broker.queues[_queue(request)]:
-            offset = 0  # stock: the queue begins at 0 and its first message is still in memory
+        if offset is None and self._is_young(broker, request) and fields.get("setZeroIfNotFound") != "false":
+            offset = 0
         if offset is None:
             return refuse(request, ResponseCode.QUERY_NOT_FOUND, "no offset")
         return ok(request, offset=offset)
+
+    def _is_young(self, broker: FakeBroker, request: RemotingCommand) -> bool:
+        """As stock: the queue begins at 0 and its first message is still in memory."""
+        return self.young_queues and bool(broker.queues[_queue(request)])
 
     def _update_offset(self, broker: FakeBroker, request: RemotingCommand) -> RemotingCommand:
         fields = request.ext_fields

@@ -82,6 +82,7 @@ async def test_a_broker_that_does_not_answer_keeps_no_other_s_offsets_waiting(
         hanging, healthy = cluster.brokers.values()
         cluster.rules.append(rule)
         for broker in (hanging, healthy):
+            broker.committed["g", "T", 0] = 0  # no start to commit
             broker.store(MessageExt("T", b""))
         async with Consumer(
             "T", cluster.namesrv, "g", consume_from=ConsumeFrom.FIRST, auto_ack=False, settings=settings

@@ -82,6 +82,7 @@ async def test_an_older_commit_still_under_way_never_overwrites_the_last_one(
             return NoAnswer.SILENCE
 
         cluster.rules.append(serve_the_first_commit_late)
+        cluster.broker.committed["g", "T", 0] = 0  # no start to commit
         fill(cluster, "T", 0, 10)
         async with Consumer("T", cluster.namesrv, "g", auto_ack=False, consume_from=ConsumeFrom.FIRST) as consumer:
             messages = await take(consumer, 10)

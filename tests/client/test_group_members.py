@@ -33,7 +33,7 @@ async def test_a_consumer_started_with_the_first_send_misses_nothing() -> None:
                 await producer.send_all(compose_message("New", b"%d" % i) for i in range(20))
 
             sending = asyncio.create_task(send(producer, delay))
-            async with Consumer("New", cluster.namesrv, f"g{delay}") as consumer:
+            async with Consumer("New", cluster.namesrv, f"g{delay}", consume_from=ConsumeFrom.FIRST) as consumer:
                 found = {m.body for m in await take(consumer, 20)}
             await sending
             assert found == {b"%d" % i for i in range(20)}

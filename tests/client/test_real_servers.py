@@ -72,7 +72,7 @@ async def test_large_bodies_travel_compressed(server: servers.Server, topic: str
 async def test_a_consumer_started_with_the_first_send_misses_nothing(server: servers.Server, topic: str) -> None:
     async with Producer(server.namesrv) as producer:
         sending = asyncio.create_task(producer.send_all([compose_message(topic, b"%d" % i) for i in range(100)]))
-        async with Consumer(topic, server.namesrv, f"g_{topic}") as consumer:
+        async with Consumer(topic, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
             found = {m.body for m in await take(consumer, 100)}
         await sending
     assert found == {b"%d" % i for i in range(100)}
