@@ -22,6 +22,7 @@ async def main(namesrv: str, topic: str) -> None:
 
             async def answer() -> None:
                 async for message in consumer:
+                    consumer.ack(message)  # another run does not answer it again: its program has gone
                     if "CORRELATION_ID" in message.properties:
                         await answering.reply(message, message.body.upper())
 

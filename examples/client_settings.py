@@ -25,7 +25,7 @@ from ringmq.client import (
 )
 from ringmq.client.blocking import Consumer, Producer
 
-TOPIC, COUNT = "SettingsExample", 10
+TOPIC, GROUP, COUNT = f"SettingsExample_{time.time_ns() // 1_000_000}", "settings_example", 10
 
 
 class SlowSends(Interceptor):
@@ -67,17 +67,16 @@ def main() -> None:
     namesrv = os.environ.get("RINGMQ_NAMESRV", "127.0.0.1:9876")
     metrics = ClientMetrics()
     settings = make_settings(metrics, os.environ.get("CA_FILE"))
-    with Producer(namesrv, "settings_example", settings=settings) as producer:
+    with Producer(namesrv, GROUP, settings=settings) as producer:
         producer.send_all(compose_message(TOPIC, b"%d" % number, keys=f"key-{number}") for number in range(COUNT))
-    group = f"settings_example_{os.getpid()}"
-    with Consumer(TOPIC, namesrv, group, consume_from=ConsumeFrom.FIRST, settings=settings) as consumer:
+    with Consumer(TOPIC, namesrv, GROUP, consume_from=ConsumeFrom.FIRST, settings=settings) as consumer:
         seen = 0
         while seen < COUNT:
             seen += len(consumer.poll(timeout_ms=10_000))
         consumer.poll(timeout_ms=1)  # asking for more acknowledges the last ones
     now = metrics.snapshot()
     print(f"sent {now.counter('ringmq_client_sends_total', TOPIC, 'ok')}")
-    print(f"consumed {now.counter('ringmq_client_consumed_messages_total', TOPIC, group, 'ok')}")
+    print(f"consumed {now.counter('ringmq_client_consumed_messages_total', TOPIC, GROUP, 'ok')}")
     print(f"traced {now.counter('ringmq_client_trace_records_total', 'recorded')}")
 
 

@@ -6,6 +6,7 @@ python examples/transfer.py --namesrv 127.0.0.1:9876
 import argparse
 import sqlite3
 import sys
+import uuid
 
 from ringmq.client import ConsumeFrom, Message, MessageExt, SendError, TransactionState
 from ringmq.client.blocking import Consumer, TransactionProducer
@@ -33,13 +34,21 @@ def main(namesrv: str, topic: str) -> None:
             return TransactionState.COMMIT if found else TransactionState.ROLLBACK
 
         with TransactionProducer(namesrv, f"transfers_{topic}", check=check) as producer:
+            run = uuid.uuid4().hex  # transfers of other runs have other ids
             for number, amount in enumerate((50, 500, 100)):
-                message = Message(topic, str(amount).encode(), {"KEYS": f"transfer-{number}"})
+                message = Message(topic, str(amount).encode(), {"KEYS": f"transfer-{run}-{number}"})
                 result = producer.send_in_transaction(message, book)
                 print(f"transfer of {amount}: {result.state.name}")
+        booked = dict(accounts.execute("select id, amount from booked"))
+    read: list[int] = []
     with Consumer(topic, namesrv, f"ledger_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
-        amounts = sorted(int(next(iter(consumer)).body) for _ in range(2))
-        print(f"read: {amounts}")
+        for message in consumer:
+            consumer.ack(message)  # asking for the next one would do it, but the last message has none
+            if booked.pop(message.keys[0], None) is not None:
+                read.append(int(message.body))
+            if not booked:
+                break
+    print(f"read: {sorted(read)}")
 
 
 if __name__ == "__main__":
