@@ -36,6 +36,7 @@ class TimerView:
     cluster: str
     seconds: float
     waiting: int
+    recalled: int
     unread: int
     """Messages of the timer topic that are not in the wheel yet."""
     behind_ms: float
@@ -70,7 +71,7 @@ def view_of(before: Samples, now: Samples) -> TimerView:
         return max(0.0, now.total(name) - before.total(name)) / seconds
 
     (labels, _), *_ = now.rows("ringmq_ready") or [({}, 0.0)]
-    waiting = int(now.total("rocketmq_timer_dequeue_lag"))
+    waiting = int(now.total("ringmq_timer_waiting_messages"))
     half, most, latest = (
         now.total("ringmq_timer_minute_lateness_seconds", quantile=share) * 1e3 for share in ("0.5", "0.99", "1")
     )
@@ -79,6 +80,7 @@ def view_of(before: Samples, now: Samples) -> TimerView:
         cluster=labels.get("cluster", "?"),
         seconds=round(seconds, 3),
         waiting=waiting,
+        recalled=max(0, int(now.total("rocketmq_timer_dequeue_lag")) - waiting),
         unread=int(now.total("ringmq_timer_unread_messages")),
         behind_ms=now.total("ringmq_timer_behind_seconds") * 1e3,
         enqueued_per_second=rate("ringmq_timer_enqueued_total"),
@@ -99,11 +101,14 @@ def view_of(before: Samples, now: Samples) -> TimerView:
 
 
 def _by_time(now: Samples, waiting: int) -> tuple[BoundRow, ...]:
-    """The snapshot counts deletes as less, and `waiting` does not, so the rest is no less than 0."""
+    """Overdue messages are in the first row. The snapshot begins with the present."""
     found = now.by("rocketmq_timer_message_snapshot", "timer_bound_s")
     rows = sorted((int(bound), int(messages)) for (bound,), messages in found.items())
-    rest = max(0, waiting - sum(messages for _, messages in rows))
-    return (*(BoundRow(bound, messages) for bound, messages in rows), BoundRow(None, rest))
+    beyond = int(now.total("ringmq_timer_waiting_beyond_day"))
+    if rows:
+        overdue = max(0, waiting - beyond - sum(messages for _, messages in rows))
+        rows[0] = (rows[0][0], rows[0][1] + overdue)
+    return (*(BoundRow(bound, messages) for bound, messages in rows), BoundRow(None, beyond))
 
 
 def _by_topic(now: Samples) -> tuple[TopicRow, ...]:
@@ -128,20 +133,22 @@ def help_screen() -> Group:
 
 
 _HELP = (
-    "waiting: messages in the wheel and for later; a recalled one counts until its time",
+    "waiting: messages in the wheel; recalled ones stay there until their time",
     "not in the wheel: messages that the worker timer has not read yet",
     "behind: age of the slot that is being delivered",
     "late: bounds of the time from a message's time to its place in the log, in the last minute",
     "full slots: steps of timerPrecisionMs with more than timerCongestNumEachSlot messages, whose sends are refused",
     "skipped: messages without a target, a time or a record, since the start",
-    "by time to delivery: messages of the wheel, less deletes",
+    "by time to delivery: waiting messages, overdue ones in the first row",
+    "by topic: waiting and recalled messages",
 )
 
 
 def _head(view: TimerView) -> Text:
     text = Text()
     text.append(f"{view.broker}", "bold")
-    text.append(f" of {view.cluster}  waiting {short(view.waiting)}  not in the wheel {short(view.unread)}  ")
+    text.append(f" of {view.cluster}  waiting {short(view.waiting)} and {short(view.recalled)} recalled  ")
+    text.append(f"not in the wheel {short(view.unread)}  ")
     text.append(f"behind {duration(view.behind_ms)}", "bold red" if view.behind_ms > 10_000 else "")
     text.append(f"  skipped {short(view.skipped)}\n", "bold red" if view.skipped else "")
     text.append(f"into the wheel {short(view.enqueued_per_second)}/s  delivered {short(view.delivered_per_second)}/s  ")

@@ -129,6 +129,8 @@ METRICS = {
         Metric("ringmq_timer_skipped_total", COUNTER, "Timer messages without a target, a time or a record"),
         Metric("ringmq_timer_behind_seconds", GAUGE, "Age of the oldest slot that is not delivered whole"),
         Metric("ringmq_timer_unread_messages", GAUGE, "Timer messages that are not in the wheel yet"),
+        Metric("ringmq_timer_waiting_messages", GAUGE, "Timer messages that wait, without recalled ones"),
+        Metric("ringmq_timer_waiting_beyond_day", GAUGE, "Those of a time more than a day ahead"),
         Metric("ringmq_timer_lateness_seconds", HISTOGRAM, "Time from a timer message's time to its place in the log"),
         Metric("ringmq_timer_minute_messages", GAUGE, "Timer messages delivered in the last minute"),
         Metric("ringmq_timer_minute_lateness_seconds", GAUGE, "Bound of their lateness, 34 s for more", ("quantile",)),

@@ -94,7 +94,11 @@ class TimerFamilies:
         rules = self._plane.admission_rules() if is_used else ()
         full = next((rule.slot_messages_max for rule in rules if rule.kind is RuleKind.TIMER and not rule.name), 0)
         window = config.timer_roll_window_slot if is_used else 0
-        view = read_wheel(self._root, now_ms, config.timer_precision_ms, window, full or (1 << 31))
+        words = self._plane.role(lib.RMQ_ROLE_TIMER).counters
+        open_ms = int(words[lib.RMQ_TIMER_WORD_OPEN_MS])
+        view = read_wheel(self._root, now_ms, config.timer_precision_ms, window, full or (1 << 31), open_ms)
+        page.add("ringmq_timer_waiting_messages", min(view.messages, int(words[lib.RMQ_TIMER_WORD_WAITING])))
+        page.add("ringmq_timer_waiting_beyond_day", view.beyond)
         snapshot = zip(BOUNDS_S, view.by_bound, strict=True)
         page.add(
             "rocketmq_timer_message_snapshot",

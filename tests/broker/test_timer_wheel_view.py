@@ -1,6 +1,8 @@
 """The exporter reads from the wheel: messages by time to delivery, full slots."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -9,15 +11,17 @@ from ringmq.native import ffi, lib
 from tests.timer.kit import MemoryFiles
 
 NOW_MS = 1_800_000_000_123
+EMPTY: Mapping[int, int] = MappingProxyType({})
 
 
-def wheel(folder: Path, precision_ms: int, messages: dict[int, int]) -> None:
-    """Write a wheel with `messages` by time of their slot."""
+def wheel(folder: Path, precision_ms: int, messages: dict[int, int], deletes: Mapping[int, int] = EMPTY) -> None:
+    """Write a wheel with `messages` and `deletes` by time of their slot."""
     files = MemoryFiles(1, 52 * 4000, precision_ms=precision_ms)
-    for slot_ms, count in messages.items():
-        for _ in range(count):
-            unit = ffi.new("struct rmq_timer_unit *", {"slot_ms": slot_ms, "magic": 1, "size": 1})
-            assert lib.rmq_timer_append(files.struct, unit)
+    for magic, units in ((lib.RMQ_TIMER_DEFAULT, messages), (lib.RMQ_TIMER_DELETE, deletes)):
+        for slot_ms, count in units.items():
+            for _ in range(count):
+                unit = ffi.new("struct rmq_timer_unit *", {"slot_ms": slot_ms, "magic": magic, "size": 1})
+                assert lib.rmq_timer_append(files.struct, unit)
     (folder / "timerwheel").write_bytes(ffi.buffer(files.wheel))
 
 
@@ -30,10 +34,22 @@ def test_messages_count_by_time_to_delivery(tmp_path: Path, precision_ms: int) -
     assert dict(zip(BOUNDS_S, view.by_bound, strict=True)) == {
         5: 3, 60: 12, 300: 0, 900: 0, 3600: 0, 14_400: 16, 28_800: 0, 86_400: 32,
     }  # fmt: skip
+    assert view.messages == sum(view.by_bound) + view.beyond, "the slot before the present is closed"
     in_view = 2 if precision_ms == 1000 else 1  # a day of slots of 100 ms is longer than the window
     assert view.full_slots == in_view
     fullest_ms = 86_400_000 if in_view == 2 else 86_399_000
     assert (view.fullest_messages, view.fullest_in_ms) == (at[fullest_ms], present + fullest_ms - NOW_MS)
+
+
+def test_recalled_messages_do_not_wait_and_overdue_ones_do(tmp_path: Path) -> None:
+    present = NOW_MS - NOW_MS % 1000
+    ahead = {4000: 2, 90_000_000: 8}
+    closed, overdue, recalled = {-5000: 16}, {-3000: 1, -1000: 4}, {4000: -1, 90_000_000: -3}
+    wheel(tmp_path, 1000, {present + ms: count for ms, count in (ahead | closed | overdue).items()}, {
+        present + ms: -count for ms, count in recalled.items()
+    })  # fmt: skip
+    view = read_wheel(tmp_path, NOW_MS, 1000, 172_800, 20, open_ms=present - 3000)
+    assert (view.messages, view.by_bound[0], view.beyond) == (1 + 4 + 1 + 5, 1, 5)
 
 
 def test_slots_of_an_earlier_round_are_empty(tmp_path: Path) -> None:
