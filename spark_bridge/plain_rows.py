@@ -1,6 +1,5 @@
 """The C core's walks and columns in plain Python: for hosts without the core, and for tests to compare with."""
 
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -55,10 +54,11 @@ class PlainRows:
         """See `Rows`."""
         view = memoryview(data)
         while begin < end:
-            result, record = parse_record(view[begin:end], data_start + begin, check_crc=False)
+            place = None if data_start == ANYWHERE else data_start + begin
+            result, record = parse_record(view[begin:end], place, check_crc=False)
             if record is None:
                 return Stop(begin, result)
-            if data_start != ANYWHERE and record.commit_log_offset != record.physical_offset:
+            if record.commit_log_offset != record.physical_offset:
                 return Stop(begin, records.BAD_PLACE)
             if self._is_wanted(record):
                 reason, stored = self._put_record(record, bytes(view[begin : begin + record.size]))
@@ -152,7 +152,7 @@ class PlainRows:
             "timestamp": _microseconds(record.store_time_ms),
             "headers": [{"key": name, "value": value} for name, value in headers] or None,
             "tags": properties.get("TAGS"),
-            "msg_id": properties.get("UNIQ_KEY") or _offset_id(record),
+            "msg_id": properties.get("UNIQ_KEY") or offset_message_id(record),
             "born_timestamp": _microseconds(record.born_time_ms),
             "sys_flag": record.sys_flag,
             "commit_log_offset": record.physical_offset,
@@ -182,10 +182,6 @@ def _stored(record: Record, raw: bytes) -> StoredRecord:
         record.body,
         record.properties_raw,
     )
-
-
-def _offset_id(record: Record) -> str:
-    return offset_message_id(replace(record, commit_log_offset=record.physical_offset))
 
 
 def _microseconds(time_ms: int) -> int:

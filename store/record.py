@@ -110,12 +110,13 @@ def _host(data: memoryview, at: int, is_v6: bool) -> tuple[str, int]:
 
 
 def parse_record(
-    data: bytes | memoryview, commit_log_offset: int = 0, *, check_crc: bool = True, with_body: bool = True
+    data: bytes | memoryview, commit_log_offset: int | None = None, *, check_crc: bool = True, with_body: bool = True
 ) -> tuple[int, Record | None]:
     """Parse the record at the start of `data`, which holds all remaining bytes of its file.
 
-    Returns (result, record): OK with a record, BLANK, or the reason why the bytes are no record. `with_body` False
-    leaves the body empty, and its checksum unread. So bytes that a client has made up cannot cost a copy of the log.
+    Returns (result, record): OK with a record, BLANK, or the reason why the bytes are no record. Without
+    `commit_log_offset` the record lies where it says (`physical_offset`). `with_body` False leaves the body empty, and
+    its checksum unread. So bytes that a client has made up cannot cost a copy of the log.
     """
     data = memoryview(data)
     if len(data) <= 4:
@@ -156,7 +157,7 @@ def next_record(data: bytes | memoryview, begin: int, file_start: int) -> int | 
     return None
 
 
-def _parse_fields(data: memoryview, offset: int, check_crc: bool, with_body: bool) -> tuple[int, Record | None]:
+def _parse_fields(data: memoryview, offset: int | None, check_crc: bool, with_body: bool) -> tuple[int, Record | None]:
     size, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born_time = _HEAD.unpack_from(data, 0)
     born_host, at = _host(data, 48, bool(sys_flag & layout.BORN_HOST_V6))
     (store_time,) = _I64.unpack_from(data, at)
@@ -178,8 +179,9 @@ def _parse_fields(data: memoryview, offset: int, check_crc: bool, with_body: boo
         return BAD_CRC, None
     if at != size:
         return BAD_LENGTH, None
+    place = physical if offset is None else offset
     return OK, Record(
-        offset, size, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born_time, born_host,
+        place, size, magic, body_crc, queue_id, flag, queue_offset, physical, sys_flag, born_time, born_host,
         store_time, store_host, reconsume_times, prepared_offset, body, topic, properties,
     )  # fmt: skip
 
@@ -188,7 +190,7 @@ def offset_message_id(record: Record) -> str:
     """Return the upper-case hex of store host, port and offset: 32 digits for IPv4, 56 for IPv6."""
     host, _, port = record.store_host.rpartition(":")
     packed = ip_address(host.strip("[]")).packed + int(port).to_bytes(4, "big", signed=True)
-    return (packed + record.commit_log_offset.to_bytes(8, "big")).hex().upper()
+    return (packed + _I64.pack(record.commit_log_offset)).hex().upper()
 
 
 def torn_properties(raw: bytes) -> str | None:

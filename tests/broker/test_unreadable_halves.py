@@ -14,6 +14,7 @@ from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.message import decode_messages
+from ringmq.remoting.message_id import decode_offset_id
 from tests.broker.transaction_kit import COMMIT, EXPIRED, HALF, OP, ROLLBACK, Transaction, bodies, listed, queue_of
 from tests.raw_client import RawClient
 from tests.staging import make_topic
@@ -100,6 +101,9 @@ def test_damage_ends_no_other_transaction(tmp_path: Path) -> None:
             while (asked := peer.receive()) and decode_messages(asked.body)[0].body != b"wide":
                 pass
             assert asked and asked.code == RequestCode.CHECK_TRANSACTION_STATE, "it has no room for a count"
+            _, _, offset = decode_offset_id(asked.ext_fields["offsetMsgId"])
+            viewed = client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": offset})
+            assert decode_messages(viewed.body)[0].body == b"wide", "the id names the half"
         wait_until(lambda: b"wide" in bodies(broker, EXPIRED), "it has had all checks")
         wait_until(lambda: lost(store) == 2, "a round finds the damaged record")
         assert later.end(client, COMMIT).code == wide.end(client, COMMIT).code == ResponseCode.SYSTEM_ERROR

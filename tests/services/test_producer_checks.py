@@ -6,6 +6,10 @@ import pytest
 
 from ringmq.broker.requests.producer_check import ProducerCheck
 from ringmq.native import lib
+from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader
+from ringmq.remoting.frame import FrameDecoder
+from ringmq.remoting.message import MessageExt, decode_message, encode_message
+from ringmq.services.transactions.check_request import check_frame
 from ringmq.services.transactions.half_table import NO_IMMUNITY, Half
 from ringmq.services.transactions.producer_checks import ProducerChecks
 from ringmq.store.record import Record, parse_record
@@ -63,3 +67,17 @@ def test_no_half_ends_the_worker(pairs: bytes, is_asked: bool) -> None:
     assert (len(asks.payloads), len(lines)) == ((1, 0) if is_asked else (0, 1))
     assert words[lib.RMQ_TRANSACTIONS_CHECKED] + words[lib.RMQ_TRANSACTIONS_UNCHECKED] == 1
     assert not checks.in_flight and not checks.is_waiting
+
+
+@pytest.mark.parametrize("store_host", [("127.0.0.1", 10911), ("fe80::1", 10911)])
+def test_the_offset_id_names_the_half_in_the_log(store_host: tuple[str, int]) -> None:
+    pairs, place = {"PGROUP": "P", "REAL_TOPIC": "T", "REAL_QID": "3"}, 0x123456789A
+    topic = "RMQ_SYS_TRANS_HALF_TOPIC"
+    half = MessageExt(topic, b"body", pairs, queue_offset=7, commit_log_offset=place, store_host=store_host)
+    data = encode_message(half)
+    record = parse_record(data)[1]
+    assert record is not None
+    (request,) = FrameDecoder().feed(check_frame(data, record, "broker-a")[1])
+    header = CheckTransactionStateRequestHeader.decode(request.ext_fields)
+    assert header.offset_msg_id == half.offset_msg_id == decode_message(request.body)[0].offset_msg_id
+    assert (header.commit_log_offset, header.tran_state_table_offset) == (place, 7)

@@ -118,3 +118,11 @@ def test_hostile_times_and_offsets_of_stock_are_passed_over(
     )  # fmt: skip
     after = {entry.kind: entry.count for entry in find_unsupported(basic_config(basic_copy))}
     assert after == before
+
+
+@pytest.mark.parametrize("offset", [0, 1 << 40, -1, -(1 << 63)])
+def test_an_offset_id_names_the_place_that_the_record_names(offset: int) -> None:
+    """A damaged record may name any place."""
+    found = records.parse_record(encode(0, offset, b"body", b""))[1]
+    assert found is not None and found.commit_log_offset == offset
+    assert records.offset_message_id(found) == f"{0:016X}{offset % (1 << 64):016X}"
