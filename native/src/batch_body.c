@@ -44,7 +44,7 @@ uint32_t rmq_batch_measure(uint8_t *body, uint32_t length, uint64_t record_bytes
         uint32_t bytes = rmq_batch_element_take(at, (uint32_t)(end - at), in);
         if (!bytes)
             return RMQ_CAUSE_BATCH_ELEMENT;
-        uint32_t cause = check_pairs(in->properties[0], in->properties_length[0]);
+        uint32_t cause = check_pairs(in->properties[1], in->properties_length[1]);
         if (cause)
             return cause;
         int64_t size = rmq_record_size(in);

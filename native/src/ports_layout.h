@@ -19,7 +19,7 @@
 struct rmq_request {
     uint64_t body_at;
     uint64_t properties_at;      /* as to be stored, ends in 02 unless empty; batch: the header's properties */
-    uint64_t extra_at;           /* a UNIQ_KEY pair made by the reader when the client sent none */
+    uint64_t extra_at;           /* pairs of the broker: a UNIQ_KEY when the client sent none, those of a rule */
     uint32_t body_length;
     uint16_t properties_length;
     uint16_t extra_length;

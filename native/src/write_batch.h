@@ -9,7 +9,8 @@
 #include "writer.h"
 
 enum {
-    RMQ_TAIL_BYTES_MAX = 3 * RMQ_PROPERTIES_BYTES_MAX,
+    RMQ_PIECE_BYTES_MAX = UINT16_MAX + 1, /* pairs of a request, the last one with its 02 */
+    RMQ_TAIL_BYTES_MAX = 2 * RMQ_PIECE_BYTES_MAX + sizeof(((struct rmq_settings *)0)->additions) + 1,
 };
 
 /* One request taken: where its records go, or why it is refused (code != 0). */
@@ -61,7 +62,9 @@ struct rmq_writer {
 
     long faults_before;
     int faults_known;
-    uint8_t tail[RMQ_TAIL_BYTES_MAX]; /* batch-level properties of a client batch, joined */
+    /* pairs of a client batch in front of those of each message, and behind them */
+    uint8_t head[RMQ_PIECE_BYTES_MAX];
+    uint8_t tail[RMQ_TAIL_BYTES_MAX];
 };
 
 /* Takes note of queues that control has added. */

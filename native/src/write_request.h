@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "property_pairs.h"
+#include "send_decode.h"
 #include "write_batch.h"
 
 static inline int is_v6(const struct rmq_request *request) { return request->flags & RMQ_APPEND_FLAG_BORN_V6; }
@@ -58,18 +59,31 @@ static inline uint32_t join(uint8_t *to, uint32_t at, const void *piece, uint32_
     return at;
 }
 
-/* The batch-level properties, which every record of the batch carries behind its own. */
+/* The pairs that every record of a batch carries around the message's own. Of equal names the last one counts, so the header's pairs
+ * stand in front: stock appends them, and all messages of a Java batch then have the UNIQ_KEY of the batch. Behind stand the header's
+ * reserved pairs, which admission has followed (a time for the whole batch), and what the broker adds. */
 static inline void fill_batch(struct rmq_writer *w, const struct rmq_request *request, const char *arena,
                        struct rmq_record_in *in)
 {
     const struct rmq_settings *settings = &w->header->settings;
+    const uint8_t *at = (const uint8_t *)arena + request->properties_at, *end = at + request->properties_length;
+    uint32_t head = 0, tail = 0;
+    struct rmq_pair pair;
     fill_common(w, request, in);
     in->prepared_transaction_offset = request->prepared_transaction_offset;
-    uint32_t length = join(w->tail, 0, arena + request->properties_at, request->properties_length);
-    length = join(w->tail, length, arena + request->extra_at, request->extra_length);
-    length = join(w->tail, length, settings->additions, settings->additions_length);
-    in->properties[1] = w->tail;
-    in->properties_length[1] = length;
+    while (rmq_next_pair(&at, end, &pair)) {
+        uint32_t length = pair.name.length + 1 + pair.value.length;
+        if (rmq_send_reserves(pair.name.at, pair.name.length))
+            tail = join(w->tail, tail, pair.name.at, length);
+        else
+            head = join(w->head, head, pair.name.at, length);
+    }
+    tail = join(w->tail, tail, arena + request->extra_at, request->extra_length);
+    tail = join(w->tail, tail, settings->additions, settings->additions_length);
+    in->properties[0] = w->head;
+    in->properties_length[0] = head;
+    in->properties[2] = w->tail;
+    in->properties_length[2] = tail;
 }
 
 static inline uint8_t *arena_at(struct rmq_writer *w, const struct rmq_write_plan *plan, uint64_t at)

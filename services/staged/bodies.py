@@ -140,8 +140,8 @@ class StagedBodies:
         record, size = ffi.new("struct rmq_record_in *"), ffi.new("struct rmq_batch_size *")
         name = ffi.from_buffer("uint8_t[]", topic.encode())
         record.topic, record.topic_length = name, len(name)
-        record.properties[1] = ffi.cast("uint8_t *", settings.additions)
-        record.properties_length[1] = settings.additions_length
+        record.properties[2] = ffi.cast("uint8_t *", settings.additions)
+        record.properties_length[2] = settings.additions_length
         record.sys_flag = SYS_BORN_HOST_V6 | (lib.RMQ_SYS_STORE_HOST_V6 if settings.store_host_bytes == 16 else 0)
         limit = bytes_max + lib.RMQ_RECORD_OVERHEAD_MAX
         data: Any = ffi.from_buffer("uint8_t *", body)

@@ -66,7 +66,7 @@ def requests() -> Iterator[tuple[int, dict[str, Any], bytes]]:
                 (b"element %d" % i, {"UNIQ_KEY": unique_key(10_000 + number * 10 + i), "TAGS": "TagA", "KEYS": f"e{i}"})
                 for i in range(PROPERTIES_OF_A_BATCH)
             ]
-            pairs = {"UNIQ_KEY": unique_key(20_000 + number), "WAIT": "true"}
+            pairs = {"WAIT": "true", "seller": f"s{number}"}  # stock would index a UNIQ_KEY of the batch
             fields = send_fields("BytesA", 1, pairs, batch="true")
             yield SEND_BATCH_MESSAGE, shortened(fields), batch_body(elements)
     # the long names of code 10; and without any property but the key

@@ -90,22 +90,23 @@ def test_offsets_and_order_over_producers_and_queues(kit: Kit) -> None:
     assert got == expected
 
 
-def test_batch_elements_carry_their_own_then_the_header_properties(kit: Kit) -> None:
+def test_batch_elements_carry_the_header_properties_then_their_own(kit: Kit) -> None:
     kit.set_additions(ADDITIONS)
     topic = kit.topic(b"TopicA")
     elements = [element(b"one", b"a\x011\x02", 5), element(b"", b"b\x012"), element(b"three")]
     at = kit.keep(0, b"".join(elements))
     kit.request(
-        topic, 0, b"", kind=lib.RMQ_APPEND_BATCH, properties=b"WAIT\x01true", extra=b"UNIQ_KEY\x01U\x02",
+        topic, 0, b"", kind=lib.RMQ_APPEND_BATCH, properties=b"WAIT\x01true", extra=b"REAL_TOPIC\x01U\x02",
         body_at=at, body_length=sum(map(len, elements)),
     )  # fmt: skip
     with kit.writer() as run:
         run()
     (completion,) = kit.completions()
     found = kit.records()
-    tail = b"WAIT\x01true\x02UNIQ_KEY\x01U\x02" + ADDITIONS
+    head, tail = b"WAIT\x01true\x02", b"REAL_TOPIC\x01U\x02" + ADDITIONS
     assert [record(d, v, "body") for _, d, v in found] == [b"one", b"", b"three"]
-    assert [record(d, v, "properties") for _, d, v in found] == [b"a\x011\x02" + tail, b"b\x012\x02" + tail, tail]
+    pairs = [head + own + tail for own in (b"a\x011\x02", b"b\x012\x02", b"")]
+    assert [record(d, v, "properties") for _, d, v in found] == pairs
     assert [v.queue_offset for *_, v in found] == [0, 1, 2]
     assert [v.flag for *_, v in found] == [5, 0, 0]
     assert (completion.queue_offset, completion.commit_log_offset) == (0, 0)

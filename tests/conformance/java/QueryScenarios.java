@@ -17,12 +17,24 @@ final class QueryScenarios {
         StockClient.register("queryKeys", QueryScenarios::queryKeys);
     }
 
+    private interface Query {
+        QueryResult ask() throws Exception;
+    }
+
     static List<String> byKey(Clients clients, String topic, String key, int max, long begin, long end)
         throws Exception {
+        return bodies(() -> clients.admin().queryMessage(topic, key, max, begin, end));
+    }
+
+    private static List<String> byUniqueKey(Clients clients, String topic, String key, long begin, long end)
+        throws Exception {
+        return bodies(() -> clients.admin().queryMessageByUniqKey(null, topic, key, 32, begin, end));
+    }
+
+    private static List<String> bodies(Query query) throws Exception {
         List<String> bodies = new ArrayList<>();
         try {
-            QueryResult result = clients.admin().queryMessage(topic, key, max, begin, end);
-            for (MessageExt message : result.getMessageList()) {
+            for (MessageExt message : query.ask().getMessageList()) {
                 bodies.add(new String(message.getBody()));
             }
         } catch (MQClientException none) {
@@ -42,6 +54,9 @@ final class QueryScenarios {
         for (int i = 0; i < 5; i++) {
             producer.send(SendScenarios.message(topic, "TagA", "shared own-" + i, "shared " + i));
         }
+        SendResult batch = producer.send(List.of(
+            SendScenarios.message(topic, "TagA", "batch", "batch 0"),
+            SendScenarios.message(topic, "TagA", "batch", "batch 1")));
         producer.send(SendScenarios.message(topic, null, "Aa", "key Aa"));
         producer.send(SendScenarios.message(topic, null, "BB", "key BB"));
         long end = System.currentTimeMillis() + 60_000;
@@ -62,6 +77,11 @@ final class QueryScenarios {
         seen.put("BB", byKey(clients, topic, "BB", 32, begin, end));
         seen.put("missing", byKey(clients, topic, "missing", 32, begin, end));
         seen.put("tooEarly", byKey(clients, topic, "only", 32, 0, begin - 600_000));
+        List<String> ofBatch = new ArrayList<>();
+        for (String id : batch.getMsgId().split(",")) {
+            ofBatch.add(String.join(",", byUniqueKey(clients, topic, id, begin, end)));
+        }
+        seen.put("batchByUniqueIds", ofBatch);
         seen.put("byUniqueId", Fetch.describe(admin.viewMessage(topic, single.getMsgId())));
         seen.put("byOffsetId", Fetch.describe(admin.viewMessage(topic, single.getOffsetMsgId())));
         try {
