@@ -2,13 +2,13 @@
 
 #include <string.h>
 
+#include "batch_body.h"
 #include "bytes.h"
 #include "frame_header.h"
 #include "number_text.h"
 
 #define VERSION_NUMBER 479 /* MQVersion.V5_3_3 */
 #define HEX_OFFSET 16
-#define BATCH_ELEMENT_MIN 22
 
 /* --- small pieces -------------------------------------------------------------------------------------- */
 
@@ -39,19 +39,10 @@ static uint8_t *put_message_id(uint8_t *to, const struct rmq_answer_broker *brok
     return to + HEX_OFFSET;
 }
 
-/* Size of the batch element at `at`, 0 when none fits. */
-static inline uint32_t element_size(const uint8_t *at, uint32_t left)
-{
-    if (left < BATCH_ELEMENT_MIN)
-        return 0;
-    uint32_t size = rmq_get32(at);
-    return size >= BATCH_ELEMENT_MIN && size <= left ? size : 0;
-}
-
 uint32_t rmq_batch_count(const uint8_t *batch, uint32_t length)
 {
     uint32_t count = 0, size;
-    for (; (size = element_size(batch, length)); batch += size, length -= size)
+    for (; (size = rmq_batch_element_bytes(batch, length)); batch += size, length -= size)
         count++;
     return count;
 }
@@ -62,7 +53,7 @@ static uint8_t *put_message_ids(uint8_t *to, const struct rmq_send_answer *a)
         return put_message_id(to, a->broker, a->commit_log_offset);
     const uint8_t *at = a->batch;
     uint32_t left = a->batch_length, size;
-    for (; (size = element_size(at, left)); at += size, left -= size) {
+    for (; (size = rmq_batch_element_bytes(at, left)); at += size, left -= size) {
         if (at != a->batch)
             *to++ = ',';
         to = put_message_id(to, a->broker, rmq_get64(at + 4));

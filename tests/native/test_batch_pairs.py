@@ -1,6 +1,7 @@
 """The pairs of the messages of a batch (320): those of the header, of the message itself, and of the broker."""
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,19 @@ def test_messages_of_a_java_batch_keep_their_unique_keys(reader: ReaderKit) -> N
         answer = client.ask(send_frame("TopicA", java_batch(), "UNIQ_KEY\x01BATCH\x02WAIT\x01true\x02", batch=True))
     assert [parse_properties(pairs)["UNIQ_KEY"] for pairs in stored(reader)] == ["OWN0", "OWN1", "OWN2"]
     assert answer.ext_fields["transactionId"] == "BATCH", "as stock"
+
+
+@pytest.mark.parametrize("size", [0, 22, 25, 1 << 20, -1])
+def test_ids_of_a_batch_do_not_depend_on_sizes_that_stock_ignores(reader: ReaderKit, size: int) -> None:
+    body = bytearray(java_batch())
+    length = len(body) // 3
+    for at in range(0, len(body), length):
+        struct.pack_into(">i", body, at, size)
+    with connected(reader) as client:
+        answer = client.ask(send_frame("TopicA", bytes(body), batch=True))
+    places = [offset for offset, *_ in reader.records()]
+    assert answer.ext_fields["msgId"].split(",") == [f"7F00000100002A9F{place:016X}" for place in places]
+    assert len(places) == 3
 
 
 @pytest.fixture
