@@ -185,6 +185,7 @@ def prepare_batch(
     """Return the request for a batch, which the broker stores whole or not at all. Raises ValueError.
 
     Rules of `MessageBatch.generateFromList`: one topic, no retry topic, no delayed messages, one value of WAIT.
+    The header has no UNIQ_KEY: RocketMQ up to 5.3.3 would store it behind those of the messages, and so replace them.
     """
     if not messages:
         raise ValueError("a batch needs at least one message")
@@ -220,8 +221,7 @@ def prepare_batch(
             _check_body(message.body, rules)
         raise
     _check_body(body, rules)
-    batch_properties = {names.UNIQ_KEY: next_key(now_ms), names.WAIT: wait}
-    encoded, code = _properties_bytes(batch_properties), RequestCode.SEND_BATCH_MESSAGE
+    encoded, code = _properties_bytes({names.WAIT: wait}), RequestCode.SEND_BATCH_MESSAGE
     return SendRequest(topic, body, encoded, 0, 0, now_ms, tuple(ids), is_batch=True, code=code)
 
 

@@ -26,7 +26,6 @@ class SendResult:
     """The stored position of a message (or of the first one of a batch).
 
     `message_ids` are the UNIQ_KEYs, one per message. `offset_message_ids` name the positions in the broker's log.
-    Consumers of a batch see one UNIQ_KEY for all its messages: brokers append the batch's own to each.
     `recall_handle` recalls a delayed message (`Producer.recall`), if the broker returned one.
     """
 

@@ -265,7 +265,8 @@ class FakeCluster:
         if topic not in self.topics:
             self.topics[topic] = int(fields["defaultTopicQueueNums"])
         if fields.get("batch") == "true":
-            elements = [(e.body, e.flag, e.properties.decode()) for e in decode_batch(request.body)]
+            of_batch = fields["properties"]  # behind those of a message, so they count: RocketMQ up to 5.3.3
+            elements = [(e.body, e.flag, e.properties.decode() + of_batch) for e in decode_batch(request.body)]
         else:
             elements = [(request.body, int(fields["flag"]), fields["properties"])]
         stored = [

@@ -97,8 +97,10 @@ async def test_a_batch_is_one_request() -> None:
     async with FakeCluster(topics={"T": 1}) as cluster, Producer(cluster.namesrv) as producer:
         result = await producer.send_batch([Message("T", b"%d" % i) for i in range(5)])
         assert len(sends(cluster.broker)) == 1
-        assert [m.body for m in cluster.broker.queues["T", 0]] == [b"0", b"1", b"2", b"3", b"4"]
+        stored = cluster.broker.queues["T", 0]
+        assert [m.body for m in stored] == [b"0", b"1", b"2", b"3", b"4"]
         assert len(set(result.message_ids)) == len(result.offset_message_ids) == 5
+        assert [m.uniq_key for m in stored] == list(result.message_ids)
 
 
 @pytest.mark.parametrize("code", [1, 2, 14, 16, 17, 204, 205])

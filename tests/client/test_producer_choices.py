@@ -191,7 +191,8 @@ async def test_messages_that_linger_travel_together() -> None:
         assert [r.code for r in sends(cluster)] == [320, 320]
         assert len({r.message_id for r in results}) == 20
         for message, result in zip(messages, results, strict=True):
-            assert cluster.broker.queues[message.topic, 0][result.queue_offset].body == message.body
+            stored = cluster.broker.queues[message.topic, 0][result.queue_offset]
+            assert (stored.body, stored.uniq_key) == (message.body, result.message_id)
             assert len(result.offset_message_ids) == 1
 
 

@@ -1,6 +1,7 @@
 """The SDK against real servers, RingMQ and stock RocketMQ: the same tests for both."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,10 @@ from ringmq.client import (
     SendError,
     compose_message,
 )
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.message import decode_messages
 from tests.conformance import servers
+from tests.raw_client import RawClient
 from tests.waiting import until
 
 pytestmark = pytest.mark.timeout(180)
@@ -41,8 +45,7 @@ async def test_what_is_sent_comes_back_whole_and_in_order(server: servers.Server
         assert len(set(batch.offset_message_ids)) == 20
     async with Consumer({topic: "t"}, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
         messages = await take(consumer, 521)
-    # brokers append the batch's own UNIQ_KEY to each of its messages, so these share one id
-    assert len({m.msg_id for m in messages}) == 502
+    assert len({m.msg_id for m in messages}) == 521
     assert len({m.body for m in messages}) == 521
     first = next(m for m in messages if m.body == b"first")
     assert (first.tags, first.keys, first.properties["p"]) == ("t", ["k"], "ü")
@@ -54,6 +57,29 @@ async def test_what_is_sent_comes_back_whole_and_in_order(server: servers.Server
         assert offsets == list(range(len(offsets)))
     at = {(m.queue_id, m.queue_offset): m.msg_id for m in messages}
     assert all(at[r.queue.queue_id, r.queue_offset] == r.message_id for r in sent)
+
+
+def found_by_id(server: servers.Server, topic: str, message_id: str) -> list[bytes]:
+    """The bodies of the messages that a query by their unique key finds."""
+    fields = {"topic": topic, "key": message_id, "maxNum": 32, "beginTimestamp": 0, "endTimestamp": 1 << 62}
+    with RawClient(server.broker) as client:
+        answer = client.ask(RequestCode.QUERY_MESSAGE, fields | {"_UNIQUE_KEY_QUERY": "true"})
+    found = decode_messages(answer.body)
+    return [message.body for message in found if message.uniq_key == message_id]  # stock's mqadmin compares, too
+
+
+async def test_messages_that_travel_together_keep_their_own_ids(server: servers.Server, topic: str) -> None:
+    together = [compose_message(topic, b"batch %d" % i) for i in range(3)]
+    alone = [compose_message(topic, b"linger %d" % i) for i in range(3)]
+    async with Producer(server.namesrv, linger_ms=50) as producer:
+        ids = list((await producer.send_batch(together)).message_ids)
+        ids += [result.message_id for result in await asyncio.gather(*map(producer.send, alone))]
+    async with Consumer(topic, server.namesrv, f"g_{topic}", consume_from=ConsumeFrom.FIRST) as consumer:
+        received = {message.uniq_key: message.body for message in await take(consumer, 6)}
+    assert received == dict(zip(ids, (message.body for message in together + alone), strict=True))
+    for message_id, body in received.items():
+        found = await until(partial(found_by_id, server, topic, str(message_id)), "the index has the message")
+        assert found == [body]
 
 
 @pytest.mark.parametrize("algorithm", [Compression.ZLIB, Compression.LZ4, Compression.ZSTD])

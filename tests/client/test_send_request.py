@@ -60,6 +60,7 @@ def test_one_way_and_batch_differ_in_code_flag_and_mark() -> None:
     (command,) = FrameDecoder().feed(TopicHeader("g", "T").encode(batch, 0, 1, oneway=True))
     assert (command.code, command.is_oneway, command.ext_fields["m"]) == (320, True, "true")
     assert [element.body for element in decode_batch(command.body)] == [b"1", b"22"]
+    assert decode_properties(command.ext_fields["i"]) == {"WAIT": "true"}, "brokers store these behind each message's"
 
 
 def test_a_message_gets_an_id_once_and_keeps_it() -> None:
