@@ -55,6 +55,24 @@ def read_config(text: str) -> Any:
     return _read(_ConfigReader(text))
 
 
+def is_nested_deeper(value: Any, levels: int = DEPTH_MAX) -> bool:
+    """True if lists and objects of a value lie in one another more than `levels` times.
+
+    Values of other readers are checked before code goes down into them: a RecursionError would end that code.
+    """
+    level = [value] if type(value) in (dict, list) else []
+    for _ in range(levels + 1):
+        if not level:
+            return False
+        level = [
+            entry
+            for part in level
+            for entry in (part.values() if type(part) is dict else part)
+            if type(entry) is dict or type(entry) is list
+        ]
+    return bool(level)
+
+
 def _read(reader: _Reader) -> Any:
     value = reader.value(0)
     reader.skip(_SPACE)

@@ -10,7 +10,7 @@ import contextlib
 import json
 from typing import Any
 
-from ringmq.fastjson.reader import read_json
+from ringmq.fastjson.reader import DEPTH_MAX, is_nested_deeper, read_json
 
 orjson: Any
 try:
@@ -33,11 +33,12 @@ def dump_json(value: Any) -> bytes:
 def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
     """Read standard JSON quickly, else fastjson's dialect. Raises `ValueError` with the position of the fault.
 
+    Values are nested in DEPTH_MAX levels at most, as the dialect's reader has it. orjson reads 1024.
     The dialect's reader is Python and needs some 1 us a byte. `dialect_bytes_max` bounds its input, None = unbounded.
     """
     if orjson is not None:
         try:
-            return orjson.loads(data)
+            return _not_too_deep(orjson.loads(data), data)
         except ValueError:
             pass
     if dialect_bytes_max is not None and len(data) > dialect_bytes_max:
@@ -45,11 +46,19 @@ def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
     return read_json(data.decode("utf-8", "replace"))
 
 
+def _not_too_deep(value: Any, data: bytes) -> Any:
+    """Return the value that was read from `data`. Most texts have too few brackets to be too deep."""
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX and is_nested_deeper(value):
+        raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
+    return value
+
+
 def _load_standard(data: bytes, dialect_bytes_max: int) -> Any:
     """Read standard JSON that is too large for the reader in Python. orjson, if installed, has rejected it."""
     if orjson is None:
         with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(data)
+            return _not_too_deep(json.loads(data), data)
     raise ValueError(
-        f"{len(data)} bytes are no standard JSON; in fastjson's dialect at most {dialect_bytes_max} are read"
+        f"{len(data)} bytes are no standard JSON of at most {DEPTH_MAX} levels; in fastjson's dialect at most "
+        f"{dialect_bytes_max} are read"
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from ringmq.remoting.config_beans import DataVersion
+from ringmq.remoting.json_text import load_json
 
 PAGE_ENTRIES = 2000
 """splitMetadataSize"""
@@ -28,7 +28,7 @@ def page_of(
 
 def _is(version: DataVersion, text: str | None) -> bool:
     try:
-        value = json.loads(text or "{}")
+        value = load_json((text or "{}").encode())
         return bool(value) and DataVersion.from_json(value) == version
     except (ValueError, AttributeError):
         return False

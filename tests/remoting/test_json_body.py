@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringmq.broker.handlers.config_pages import page_of
 from ringmq.fastjson.reader import read_json
 from ringmq.remoting import json_body, json_text
+from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.heartbeat import HeartbeatData
 from ringmq.remoting.json_body import read_object, read_request, write_body, write_browser_body
@@ -286,3 +288,22 @@ def test_any_json_like_text_reads_or_raises(text: str) -> None:
     with contextlib.suppress(BadBody):
         value = read_object(text.encode(), "x")
     assert all(type(name) is str for name in value)
+
+
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize("depth", [66, 900, 1015, 30_000])
+def test_no_body_is_deeper_than_code_goes_down(depth: int) -> None:
+    """orjson reads 1024 levels. A message about such a value, or a `$ref` beside it, went down into it by calls."""
+    deep = b"[" * depth + b"]" * depth
+    for body in (b'{"queueId":%b}' % deep, b'{"a":%b,"b":{"$ref":"$.a"}}' % deep):
+        with pytest.raises(BadBody, match=r"nested deeper than 64 levels|no standard JSON of at most 64 levels"):
+            read_request(body, "x")
+    assert read_request(b'{"a":%b}' % (b"[" * 64 + b"]" * 64), "x")
+    wide = b"[" + b",".join([b"[[]]"] * 1000) + b"]"
+    assert len(read_request(b'{"a":%b}' % wide, "x")["a"]) == 1000
+
+
+@pytest.mark.usefixtures("_engine")
+def test_no_version_of_a_page_is_deeper_either() -> None:
+    names = ["a", "b"]
+    assert page_of(names, DataVersion(), 1, None, "[" * 60_000) == names
