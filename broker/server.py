@@ -41,7 +41,7 @@ from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError, unusable_file
-from ringmq.broker.start_files import check_kv_config, take_plane_name
+from ringmq.broker.start_files import check_kv_config, check_own_files, take_lock, take_plane_name
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
@@ -108,19 +108,6 @@ def probe_engine() -> None:
     why = ffi.new("char[512]")
     if lib.rmq_engine_probe(why, len(why)) < 0:
         raise StartError(ffi.string(why).decode(), status=EXIT_ENGINE_REFUSED)
-
-
-def take_lock(root: Path) -> StoreLock:
-    """The store's lock. Raises StartError if the folder cannot be used, StoreLockedError if another broker has it."""
-    try:
-        return StoreLock(root)
-    except OSError as error:
-        if error.filename == str(root / layout.LOCK):
-            raise unusable_file(root, error) from error
-        raise StartError(
-            f"{root}: the store's folder cannot be used: {error.strerror}; "
-            "choose one that this user may write to (--store, storePathRootDir)"
-        ) from error
 
 
 def check_stock_store(config: BrokerConfig) -> None:
@@ -378,6 +365,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     root = Path(config.store_path_root_dir)
     lock = take_lock(root)
     check_stock_store(config)
+    check_own_files(root, is_slave=config.broker_role == "SLAVE")
     if options.namesrv_port is not None:
         check_kv_config(root, options.namesrv_properties)
     take_plane_name(root)  # a killed broker's page would count as live under this lock
@@ -460,8 +448,9 @@ def perform_store_task(config: BrokerConfig) -> int | None:
     except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
         if isinstance(error, OSError) and error.filename:
             raise unusable_file(Path(config.store_path_root_dir), error) from error
+        status = EXIT_STORE_REFUSED if isinstance(error, store_task.TaskFileError) else 1
         raise StartError(
-            f"{config.store_path_root_dir}: the pending task of the store cannot be performed: {error}"
+            f"{config.store_path_root_dir}: the pending task of the store cannot be performed: {error}", status
         ) from error
     for line in performed.lines:
         log.info("%s", line)

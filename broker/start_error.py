@@ -3,6 +3,8 @@
 import errno
 from pathlib import Path
 
+from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
+
 
 class StartError(RuntimeError):
     """The broker cannot start. The message says what to do. `status` is the exit status."""
@@ -12,9 +14,16 @@ class StartError(RuntimeError):
         self.status = status
 
 
-def unusable_file(root: Path, error: OSError, status: int = 1) -> StartError:
+_FOR_GOOD = (
+    errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EFBIG, errno.ENXIO,
+)  # fmt: skip
+"""Errors of a file's type, owner, mode or size. The next start would meet them, too."""
+
+
+def unusable_file(root: Path, error: OSError) -> StartError:
     """The error of a file in the store at `root` that the system does not let this broker use."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    status = EXIT_STORE_REFUSED if error.errno in _FOR_GOOD else 1
     usual = "give this user the right to read and write it, or restore it from a copy"
     remedy = "make room on its disk" if is_full else usual
     return StartError(

@@ -4,10 +4,35 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ringmq.broker.start_error import StartError, unusable_file
+from ringmq.broker.tables.persistence import read_client_names, read_slave_commits
 from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
 from ringmq.ipc.segment import renew_plane_name
 from ringmq.remoting import json_body
 from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.named_files import read_state_file
+from ringmq.store import layout
+from ringmq.store.config_files import ConfigFileError
+from ringmq.store.pending_deletions import read_deletions
+from ringmq.store.store_lock import StoreLock
+from ringmq.store.topic_start_offsets import read_start_offsets
+from ringmq.store.write_hold import read_hold
+
+KV_FILE_BYTES_MAX = 1 << 30
+"""As of a name server that runs alone (namesrv/kv.py)."""
+REPAIR_IT = "repair the file, or move it away to start without its content"
+
+
+def take_lock(root: Path) -> StoreLock:
+    """The store's lock. Raises StartError if the folder cannot be used, StoreLockedError if another broker has it."""
+    try:
+        return StoreLock(root)
+    except OSError as error:
+        if error.filename == str(root / layout.LOCK):
+            raise unusable_file(root, error) from error
+        raise StartError(
+            f"{root}: the store's folder cannot be used: {error.strerror}; "
+            "choose one that this user may write to (--store, storePathRootDir)"
+        ) from error
 
 
 def take_plane_name(root: Path) -> None:
@@ -18,6 +43,19 @@ def take_plane_name(root: Path) -> None:
         raise unusable_file(root, error) from error
 
 
+def check_own_files(root: Path, *, is_slave: bool) -> None:
+    """Check the files of `config/` that RingMQ alone writes and that no other file tells again. Raises StartError.
+
+    Workers read them. A worker could only log the fault, and go on as if the file had said nothing.
+    """
+    of_role = read_slave_commits if is_slave else read_hold
+    try:
+        for read in (read_deletions, read_start_offsets, read_client_names, of_role):
+            read(root)
+    except ConfigFileError as error:
+        raise StartError(f"{error}; {REPAIR_IT}", EXIT_STORE_REFUSED) from error
+
+
 def kv_config_path(root: Path, namesrv_properties: Mapping[str, str]) -> str:
     """The file with the KV configuration of the broker's own name server."""
     return namesrv_properties.get("kvConfigPath", str(root / "config" / "kvConfig.json"))
@@ -26,15 +64,16 @@ def kv_config_path(root: Path, namesrv_properties: Mapping[str, str]) -> str:
 def check_kv_config(root: Path, namesrv_properties: Mapping[str, str]) -> None:
     """Check the KV configuration, which the worker `namesrv` loads. Raises StartError."""
     path = kv_config_path(root, namesrv_properties)
+    if not path:
+        return
     try:
-        if path and Path(path).exists():
-            content = json_body.read_object(Path(path).read_bytes(), "kvConfig.json")
-            table = json_body.mapping(content, "configTable")
-            for namespace in table:
-                json_body.text_mapping(table, namespace)
+        content = json_body.read_object(read_state_file(Path(path), KV_FILE_BYTES_MAX), "kvConfig.json")
+        table = json_body.mapping(content, "configTable")
+        for namespace in table:
+            json_body.text_mapping(table, namespace)
+    except FileNotFoundError:
+        return
     except OSError as error:
-        raise unusable_file(root, error, EXIT_STORE_REFUSED) from error
+        raise unusable_file(root, error) from error
     except (RemotingError, ValueError) as error:
-        raise StartError(
-            f"{path}: {error}; repair the file, or move it away to start without its content", EXIT_STORE_REFUSED
-        ) from error
+        raise StartError(f"{path}: {error}; {REPAIR_IT}", EXIT_STORE_REFUSED) from error

@@ -18,7 +18,7 @@ import click
 from ringmq.cli.arguments import pairs
 from ringmq.cli.output import output_option, print_line, print_rows
 from ringmq.client.extras import not_installed
-from ringmq.remoting.properties_text import parse_properties
+from ringmq.remoting.properties_text import parse_properties, read_properties_text
 
 LIMIT = 20
 
@@ -55,7 +55,7 @@ def store_options(command: Any) -> Any:
 
 def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str]:
     try:
-        lines = parse_properties(config.read_text("utf-8")) if config else []
+        lines = parse_properties(read_properties_text(config)) if config else []
     except (OSError, ValueError) as error:
         raise click.ClickException(f"{config}: {error}") from error
     values = {line.name: line.value for line in lines} | pairs(settings, "--set")

@@ -18,6 +18,7 @@ SHM_DIR = Path("/dev/shm")
 _OPEN = os.O_NOFOLLOW | os.O_CLOEXEC
 NAME_FILE = "ringmq.shm"
 _SECRET_BYTES = 12
+_SECRET_CHARS = 2 * _SECRET_BYTES
 _SECRET = re.compile(r"[0-9a-f]{24}")
 
 
@@ -29,7 +30,8 @@ def plane_name(store_root: Path) -> str:
     """
     plain = plain_name(store_root)
     try:
-        secret = (store_root / NAME_FILE).read_text(errors="replace").strip()
+        with open(store_root / NAME_FILE, "rb", opener=_without_waiting) as file:
+            secret = file.read(_SECRET_CHARS + 1).decode("utf-8", "replace").strip()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return plain
     if not _SECRET.fullmatch(secret):
@@ -38,6 +40,11 @@ def plane_name(store_root: Path) -> str:
     older = segment_path(plain, "watermarks")
     is_older_last = _made_ns(older) > _made_ns(segment_path(name, "watermarks")) and _is_of_owner(older, store_root)
     return plain if is_older_last else name
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file. A pipe in its place would wait for a writer, and is empty this way."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _made_ns(path: Path) -> int:

@@ -73,7 +73,7 @@ def lock_holder(store_root: Path) -> int | None:
     OURS for a lock of an open file (RingMQ). For a lock of a process (stock) the pid, 0 if it is in another namespace.
     """
     try:
-        descriptor = os.open(store_root / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(store_root / "lock", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:

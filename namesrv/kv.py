@@ -9,10 +9,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringmq.remoting import json_body
+from ringmq.remoting.errors import BadBody
 from ringmq.remoting.json_text import dump_json
+from ringmq.remoting.named_files import read_state_file
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """The namespace whose values travel in routes and registrations."""
+
+
+FILE_BYTES_MAX = 1 << 30
+"""Limit of the file, and the highest ringmqMaxKvBytes."""
+
+
+class KvFileError(Exception):
+    """The file cannot be read or holds no configuration. The message names the file and the remedy."""
 
 
 class KvFullError(Exception):
@@ -79,10 +89,14 @@ class KvConfig:
 
 
 def load_kv(path: Path) -> KvConfig:
-    """Return the configuration in the file, an empty one if there is no file. Raises `BadBody` and `OSError`."""
-    if not path.exists():
+    """Return the configuration in the file, an empty one if there is no file. Raises `KvFileError`."""
+    try:
+        return KvConfig.from_bytes(read_state_file(path, FILE_BYTES_MAX))
+    except FileNotFoundError:
         return KvConfig()
-    return KvConfig.from_bytes(path.read_bytes())
+    except (OSError, BadBody) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise KvFileError(f"{path}: {reason}; repair the file, or move it away to start without its content") from error
 
 
 def save_kv(content: bytes, path: Path) -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.collector import bound_collections
-from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
+from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_STORE_REFUSED
 from ringmq.ipc.fd_store import FdStore, ListeningSocket
 from ringmq.ipc.logs import configure, level_number
 from ringmq.ipc.notify import service_manager
@@ -39,7 +39,7 @@ from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.connection import READ_BYTES, Connection
 from ringmq.namesrv.core import RouteRegistry
 from ringmq.namesrv.handlers import NamesrvHandlers
-from ringmq.namesrv.kv import KvConfig, KvFile, load_kv
+from ringmq.namesrv.kv import KvConfig, KvFile, KvFileError, load_kv
 from ringmq.namesrv.service_report import report
 from ringmq.namesrv.turns import Turns
 from ringmq.remoting.endpoints import name_server_endpoints, public_endpoints
@@ -304,6 +304,9 @@ def main(argv: list[str] | None = None) -> int:
     except BadProperties as error:
         log.critical("--set %s", error)
         return EXIT_BAD_CONFIG
+    except KvFileError as error:
+        log.critical("%s", error)
+        return EXIT_STORE_REFUSED
     except (ConfigError, RemotingError, OSError) as error:
         log.critical("%s", error)
         return EXIT_BAD_CONFIG if isinstance(error, ConfigError) else 1

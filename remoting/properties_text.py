@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringmq.remoting.named_files import open_named_file
+
 MAX_LINES = 10_000
 MAX_FILE_BYTES = 1_048_576
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -38,7 +40,7 @@ class PropertyLine:
 
 def read_properties_text(path: Path) -> str:
     """Return the text of a properties file. Raises OSError, and BadProperties if it is too large or not UTF-8."""
-    with path.open("rb") as file:
+    with open_named_file(path) as file:
         data = file.read(MAX_FILE_BYTES + 1)
     if len(data) > MAX_FILE_BYTES:
         raise BadProperties(f"is over the limit of {MAX_FILE_BYTES} bytes")

@@ -3,14 +3,13 @@
 RingMQ and stock write `config/topics.json` before they answer the creation of a topic.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.config_files import ConfigFileError, load_config, read_standard_json
 
 log = logging.getLogger("ringmq.spark_bridge")
 
@@ -39,7 +38,7 @@ def configured_queues(root: Path, wants: Callable[[str], bool], *, with_own: boo
 def _load(root: Path) -> dict[str, Any]:
     """Return the file, or its .bak. Plain JSON, the usual case, is read by a parser that is forty times as fast."""
     try:
-        loaded: dict[str, Any] = json.loads((root / layout.CONFIG / FILE).read_bytes())
-    except (OSError, ValueError):
+        loaded: dict[str, Any] = read_standard_json(root / layout.CONFIG / FILE)
+    except (FileNotFoundError, ConfigFileError):
         return load_config(root, FILE)
     return loaded

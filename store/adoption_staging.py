@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ringmq.fastjson.files import read_json_file, read_plain_file
 from ringmq.store import layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, check_front, copy_records
 from ringmq.store.commit_log import CommitLog
@@ -43,7 +44,7 @@ class Staged:
 def complete(root: Path, source: str, to_offset: int) -> Staged | None:
     """Return the copy of the log of `source` up to `to_offset`, None while it is incomplete."""
     try:
-        staged = Staged(**json.loads((root / FOLDER / _COMPLETE).read_bytes()))
+        staged = Staged(**read_json_file(root / FOLDER / _COMPLETE))
     except (FileNotFoundError, ValueError, TypeError):
         return None
     return staged if (staged.source, staged.to_offset) == (source, to_offset) else None
@@ -99,8 +100,8 @@ def reader(root: Path, staged: Staged) -> Iterator[ReadChunk]:
 def put_config(root: Path) -> None:
     """Move the config files with the other broker's tables to their places, each as a whole."""
     for path in sorted((root / FOLDER / layout.CONFIG).glob("*.json")):
-        target, data = root / layout.CONFIG / path.name, path.read_bytes()
-        if not target.exists() or target.read_bytes() != data:
+        target, data = root / layout.CONFIG / path.name, read_plain_file(path)
+        if not target.exists() or read_plain_file(target) != data:
             markers.replace_file(target, data)
 
 

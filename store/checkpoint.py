@@ -5,6 +5,7 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringmq.fastjson.files import read_head
 from ringmq.store import layout
 from ringmq.store.safe_files import open_to_write
 
@@ -44,7 +45,7 @@ class Checkpoint:
 def read_checkpoint(root: Path) -> Checkpoint:
     """Read the checkpoint. A missing or short one counts as all zero."""
     try:
-        raw = (root / layout.CHECKPOINT).read_bytes()
+        raw = read_head(root / layout.CHECKPOINT, layout.CHECKPOINT_BYTES)
     except FileNotFoundError:
         return Checkpoint()
     return Checkpoint(*_FIELDS.unpack(raw[: _FIELDS.size].ljust(_FIELDS.size, b"\x00")))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ringmq.fastjson.files import read_json_file, read_plain_file
 from ringmq.fastjson.reader import FastJsonError, read_config
 from ringmq.fastjson.writer import write_config
 from ringmq.store import layout
@@ -40,7 +41,7 @@ def load_config(
     absent: list[str] = []
     for candidate in (path, path.with_name(name + ".bak")):
         try:
-            text = candidate.read_text(encoding="utf-8")
+            text = read_text(candidate)
         except FileNotFoundError:
             absent.append(f"{candidate} is missing")
             continue
@@ -70,6 +71,26 @@ def load_config(
     return {}
 
 
+def read_standard_json(path: Path) -> Any:
+    """Return the value in a file of standard JSON, as RingMQ writes its own files, without a look at a `.bak`.
+
+    Raises FileNotFoundError, and ConfigFileError if the file cannot be read or is no JSON.
+    """
+    try:
+        return read_json_file(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConfigFileError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigFileError(f"{path}: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a config file. Raises OSError and UnicodeDecodeError."""
+    return read_plain_file(path).decode()
+
+
 def save_damaged_copy(root: Path, name: str) -> Path | None:
     """Copy `<root>/config/<name>` to the first free of `<name>.damaged`, `<name>.damaged.2` and so on, durably.
 
@@ -77,7 +98,7 @@ def save_damaged_copy(root: Path, name: str) -> Path | None:
     """
     path = root / layout.CONFIG / name
     try:
-        content = path.read_bytes()
+        content = read_plain_file(path)
     except FileNotFoundError:
         return None
     number = 1
@@ -86,7 +107,7 @@ def save_damaged_copy(root: Path, name: str) -> Path | None:
         if not copy.exists():
             replace_file(copy, content)
             return copy
-        if copy.read_bytes() == content:
+        if read_plain_file(copy) == content:
             return copy
         number += 1
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringmq.fastjson.files import read_head
 from ringmq.native import ffi, lib
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.safe_files import open_to_write
@@ -143,8 +144,7 @@ def index_paths(directory: Path) -> list[Path]:
 
 def header_end_offset(path: Path) -> int:
     """Return the commit log offset of the newest record in a file by its header, 0 in a file without a header."""
-    with path.open("rb") as file:
-        data = file.read(_END_OFFSET.size)
+    data = read_head(path, _END_OFFSET.size)
     return int(_END_OFFSET.unpack(data)[0]) if len(data) == _END_OFFSET.size else 0
 
 

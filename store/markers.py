@@ -12,11 +12,13 @@ import contextlib
 import os
 from pathlib import Path
 
+from ringmq.fastjson.files import read_head
 from ringmq.store import layout
 from ringmq.store.safe_files import open_to_write, write_new_file
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _OUR_ABORT = b" ringmq"
+MARK_BYTES_MAX = 4096
 
 
 def sync_directory(directory: Path) -> None:
@@ -59,7 +61,7 @@ def has_abort(root: Path) -> bool:
 def is_abort_of_stock(root: Path) -> bool:
     """True if the last owner did not stop cleanly and was no RingMQ."""
     try:
-        return not (root / layout.ABORT).read_bytes().endswith(_OUR_ABORT)
+        return not read_head(root / layout.ABORT, MARK_BYTES_MAX).endswith(_OUR_ABORT)
     except FileNotFoundError:
         return False
 
@@ -90,7 +92,7 @@ def _boot_text(root: Path) -> str:
 def is_same_boot(root: Path) -> bool:
     """True if RingMQ last opened the store in this boot of the kernel, in this very folder."""
     try:
-        return (root / layout.BOOT_MARKER).read_bytes() == _boot_text(root).encode()
+        return read_head(root / layout.BOOT_MARKER, MARK_BYTES_MAX) == _boot_text(root).encode()
     except FileNotFoundError:
         return False
 
@@ -109,7 +111,7 @@ def remove_boot_marker(root: Path) -> None:
 def failed_cause(root: Path) -> str | None:
     """Return the recorded cause of the last run's failed fsync, None without one."""
     try:
-        return (root / layout.FAILED_MARKER).read_text(errors="replace")
+        return read_head(root / layout.FAILED_MARKER, MARK_BYTES_MAX).decode("utf-8", "replace")
     except FileNotFoundError:
         return None
 

@@ -9,22 +9,20 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ringmq.store import layout, markers
-from ringmq.store.config_files import ConfigFileError
+from ringmq.store.config_files import ConfigFileError, read_standard_json
 
 DELETIONS_FILE = "ringmqDeletions.json"
 
 
 def read_deletions(root: Path) -> frozenset[str]:
-    """Return the names. Raises ConfigFileError for a file that cannot be RingMQ's, OSError."""
+    """Return the names. Raises ConfigFileError for a file that cannot be RingMQ's."""
     path = root / layout.CONFIG / DELETIONS_FILE
     try:
-        names = json.loads(path.read_bytes())
+        names = read_standard_json(path)
     except FileNotFoundError:
         return frozenset()
-    except ValueError as error:
-        raise ConfigFileError(f"{path} is not a list of deleted topics: {error}") from error
     if type(names) is not list or any(type(name) is not str for name in names):
-        raise ConfigFileError(f"{path} is not a list of deleted topics")
+        raise ConfigFileError(f"{path}: holds no list of deleted topics")
     return frozenset(names)
 
 

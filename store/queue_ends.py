@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ringmq.fastjson.files import read_head, read_plain_file
 from ringmq.store import layout, markers
 from ringmq.store.index_file import header_end_offset, index_paths
 
@@ -55,12 +56,12 @@ def write_queue_ends(root: Path, log_min: int, log_end: int, queues: Iterable[tu
 def read_queue_ends(root: Path) -> QueueEnds | None:
     """Return the bounds, None without a whole file. Raises OSError."""
     try:
-        checksum, _, text = (root / layout.QUEUE_ENDS_FILE).read_bytes().partition(b"\n")
+        checksum, _, text = read_plain_file(root / layout.QUEUE_ENDS_FILE).partition(b"\n")
     except (FileNotFoundError, IsADirectoryError):
         return None
     if checksum != b"%08x" % zlib.crc32(text):
         return None
-    value = json.loads(text)
+    value = json.loads(text)  # as this module has written it, by the checksum
     queues = {
         (topic, queue_id): QueueBound(*bound) for topic, rows in value["queues"].items() for queue_id, *bound in rows
     }
@@ -79,7 +80,7 @@ def read_rebuild(root: Path) -> int | None:
     An unreadable number counts as 0: the whole log is read. Raises OSError.
     """
     try:
-        text = (root / layout.REBUILD_MARKER).read_bytes()[: _NUMBER_DIGITS + 1].strip()
+        text = read_head(root / layout.REBUILD_MARKER, _NUMBER_DIGITS + 1).strip()
     except FileNotFoundError:
         return None
     return int(text) if text.isdigit() and len(text) <= _NUMBER_DIGITS else 0

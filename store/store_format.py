@@ -8,6 +8,7 @@ RingMQ. RocketMQ ignores the file.
 from collections.abc import Callable
 from pathlib import Path
 
+from ringmq.fastjson.files import read_head
 from ringmq.store import layout, markers
 
 FORMAT = 1
@@ -47,8 +48,7 @@ def write_format(root: Path, writer: Callable[[], str]) -> None:
 def _read(root: Path) -> tuple[int, str]:
     path = root / layout.FORMAT_MARKER
     try:
-        with path.open("rb") as file:
-            text = file.read(_READ_BYTES).decode("utf-8", "replace")
+        text = read_head(path, _READ_BYTES).decode("utf-8", "replace")
     except FileNotFoundError:
         return 0, ""
     number, _, writer = text.strip().partition(" ")

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ringmq.fastjson.files import read_json_file
 from ringmq.store import adoption_staging, layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, append
 from ringmq.store.adoption_staging import Staged
@@ -29,6 +30,10 @@ TASK_FILE = "haOrder.json"
 CUT = "cut"
 REBASE = "rebase"
 ADOPT = "adopt"
+
+
+class TaskFileError(SalvageError):
+    """The file holds no task. The message names the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +77,20 @@ def write_task(root: Path, task: StoreTask) -> None:
 
 
 def read_task(root: Path) -> StoreTask | None:
-    """Return the waiting task, None without one. Raises SalvageError for an unreadable file."""
+    """Return the waiting task, None without one. Raises TaskFileError for an unreadable file, OSError."""
     path = root / layout.CONFIG / TASK_FILE
     try:
-        values = json.loads(path.read_bytes())
+        values = read_json_file(path)
         task = StoreTask(**values)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise SalvageError(
-            f"{path} is not a task of the store: {error}; remove it to start with the store as it is"
+        raise TaskFileError(
+            f"{path}: holds no task of the store: {error}; remove it to start with the store as it is"
         ) from error
     numbers = all(type(value) is int and value >= 0 for value in (task.offset, task.end))
     if task.action not in (CUT, REBASE, ADOPT) or not numbers or type(task.source) is not str:
-        raise SalvageError(f"{path} is not a task of the store: {values}; remove it to start with the store as it is")
+        raise TaskFileError(f"{path}: holds no task of the store: {values}; remove it to start with the store as it is")
     return task
 
 

@@ -9,6 +9,7 @@ import struct
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ringmq.fastjson.files import read_head
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import CHECKPOINT_BYTES, CONFIG
 from ringmq.store.sealed_files import load_sealed
@@ -64,7 +65,7 @@ class TimerCheckpoint:
 def read_timer_checkpoint(root: Path) -> TimerCheckpoint | None:
     """Read the file. None if it is missing, too short or has an impossible time: the log tells what it would."""
     try:
-        found = TimerCheckpoint.decode((root / CONFIG / FILE).read_bytes())
+        found = TimerCheckpoint.decode(read_head(root / CONFIG / FILE, CHECKPOINT_BYTES))
     except (FileNotFoundError, ValueError):
         return None
     return found if 0 <= found.last_read_ms <= TIME_MS_MAX else None

@@ -11,25 +11,23 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ringmq.store import layout, markers
-from ringmq.store.config_files import ConfigFileError
+from ringmq.store.config_files import ConfigFileError, read_standard_json
 
 START_OFFSETS_FILE = "ringmqTopicBirths.json"
 
 
 def read_start_offsets(root: Path) -> dict[str, int]:
-    """Return commit log offsets by topic. Raises ConfigFileError for a file that cannot be RingMQ's, OSError."""
+    """Return commit log offsets by topic. Raises ConfigFileError for a file that cannot be RingMQ's."""
     path = root / layout.CONFIG / START_OFFSETS_FILE
     try:
-        start_offsets = json.loads(path.read_bytes())
+        start_offsets = read_standard_json(path)
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise ConfigFileError(f"{path} is not a table of log offsets by topic: {error}") from error
     if type(start_offsets) is not dict or any(
         type(offset) is not int or offset < 0 for offset in start_offsets.values()
     ):
-        raise ConfigFileError(f"{path} is not a table of log offsets by topic")
-    return start_offsets
+        raise ConfigFileError(f"{path}: holds no table of log offsets by topic")
+    return dict(start_offsets)
 
 
 def write_start_offsets(root: Path, start_offsets: Mapping[str, int]) -> None:

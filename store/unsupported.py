@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringmq.fastjson.files import read_head
 from ringmq.store import layout, markers
 from ringmq.store.batch_consume_queue import BatchUnit
 from ringmq.store.config import StoreConfig
@@ -146,8 +147,7 @@ def _add_timers_of_pop(store: MessageStore, tail: Mapping[str, int], ledger: Pop
 def _timer_read_ms(root: Path) -> int:
     """Return the time up to which stock has delivered timers, 0 if unknown."""
     try:
-        with (root / layout.CONFIG / "timercheck").open("rb") as file:
-            data = file.read(_TIMER_CHECK.size)
+        data = read_head(root / layout.CONFIG / "timercheck", _TIMER_CHECK.size)
     except FileNotFoundError:
         return 0
     return int(_TIMER_CHECK.unpack(data)[0]) if len(data) == _TIMER_CHECK.size else 0

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ringmq.store import layout, markers
-from ringmq.store.config_files import ConfigFileError
+from ringmq.store.config_files import ConfigFileError, read_standard_json
 
 HOLD_FILE = "ringmqWriteHold.json"
 BY_HOST = -1
@@ -32,21 +32,18 @@ class HeldFor:
 
 
 def read_hold(root: Path) -> tuple[HeldFor, ...]:
-    """Return the slaves for which writes are held.
-
-    Raises ConfigFileError for a file that cannot be RingMQ's, OSError.
-    """
+    """Return the slaves for which writes are held. Raises ConfigFileError for a file that cannot be RingMQ's."""
     path = root / layout.CONFIG / HOLD_FILE
     try:
-        held = tuple(HeldFor(**entry) for entry in json.loads(path.read_bytes()))
+        held = tuple(HeldFor(**entry) for entry in read_standard_json(path))
     except FileNotFoundError:
         return ()
-    except (ValueError, TypeError) as error:
-        raise ConfigFileError(f"{path} is not a list of slaves with held writes: {error}") from error
+    except TypeError as error:
+        raise ConfigFileError(f"{path}: holds no list of slaves with held writes: {error}") from error
     for entry in held:
         numbers = (entry.broker_id, entry.common_offset, entry.master_offset, entry.slave_offset)
         if type(entry.address) is not str or any(type(number) is not int for number in numbers):
-            raise ConfigFileError(f"{path} is not a list of slaves with held writes: {entry}")
+            raise ConfigFileError(f"{path}: holds no list of slaves with held writes: {entry}")
     return held
 
 

@@ -47,7 +47,7 @@ class TimerWheel:
     def __init__(self, root: Path, precision_ms: int = 1000) -> None:
         self.precision_ms = precision_ms
         self._path = root / TIMER_WHEEL_FILE
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             size = os.fstat(descriptor).st_size
             if size != FILE_BYTES:
@@ -77,7 +77,7 @@ class TimerWheel:
         return sorted(found, key=lambda slot: slot.time_ms)
 
     def _written(self) -> Iterator[tuple[int, int, int, int]]:
-        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             for _, chunk in data_chunks(descriptor, 0, FILE_BYTES):
                 for time, first, last, count, _ in SLOT.iter_unpack(chunk):

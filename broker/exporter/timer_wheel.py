@@ -74,10 +74,12 @@ def _slots(root: Path, first: int, count: int) -> np.ndarray[tuple[int], np.dtyp
     """The slots of `count` steps, in the order of their times. Empty without a readable file of full size."""
     begin = first % lib.RMQ_TIMER_SLOTS
     ahead = min(count, lib.RMQ_TIMER_SLOTS - begin)
-    with contextlib.suppress(OSError), (root / TIMER_WHEEL_FILE).open("rb") as file:
+    with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+        descriptor = os.open(root / TIMER_WHEEL_FILE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        opened.callback(os.close, descriptor)
         pieces: Sequence[tuple[int, int]] = ((begin, ahead), (0, count - ahead))
         size = lib.RMQ_TIMER_SLOT_BYTES
-        data = b"".join(os.pread(file.fileno(), slots * size, at * size) for at, slots in pieces)
+        data = b"".join(os.pread(descriptor, slots * size, at * size) for at, slots in pieces)
         if len(data) == count * size:
             return np.frombuffer(data, _SLOT)
     return np.zeros(0, _SLOT)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,6 +16,7 @@ from ringmq.ipc.republish_words import SKIPPED
 from ringmq.ipc.timer_words import TimerState, timer_state
 from ringmq.native import lib
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
+from ringmq.store.config_files import ConfigFileError, read_standard_json
 from ringmq.store.layout import CONFIG, TIMER_COUNTS_FILE, TIMER_TOPICS_FILE
 
 DELAY_BOUNDS = ("60", "600", "3600", "43200", "86400", "259200")
@@ -128,9 +128,9 @@ class NumbersFile(Generic[Numbers]):
         try:
             status = self._path.stat()
             if (status.st_mtime_ns, status.st_size) != self._read:
-                self._numbers = self._parse(json.loads(self._path.read_bytes()))
+                self._numbers = self._parse(read_standard_json(self._path))
                 self._read = status.st_mtime_ns, status.st_size
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        except (OSError, ConfigFileError, ValueError, TypeError, KeyError, AttributeError):
             return self._numbers
         return self._numbers
 

@@ -6,6 +6,8 @@ import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringmq.store.config_files import read_text
+
 
 @dataclass(slots=True)
 class PassthroughFile:
@@ -19,5 +21,5 @@ class PassthroughFile:
         """The newest text. That of the last call if the file cannot be read now."""
         if self.path is not None:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                self.text = self.path.read_text()
+                self.text = read_text(self.path)
         return self.text

@@ -22,9 +22,8 @@ from ringmq.broker.tables.offsets import CommitKey, OffsetTable
 from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.protocols import LogState, StoreProtocol
 from ringmq.broker.tables.topics import TopicTable
-from ringmq.remoting.errors import RequestError
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text
+from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text, read_standard_json, read_text
 from ringmq.store.master_timers import MasterTimers, write_master_timers
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
@@ -63,6 +62,29 @@ class Saved:
     delay_offsets: PassthroughFile
     timer_counts: PassthroughFile
     store: StoreProtocol
+
+
+def read_client_names(root: Path) -> dict[str, list[str]]:
+    """Return the topics and groups that clients have created, {} without a file. Raises ConfigFileError."""
+    path = root / layout.CONFIG / client_names.FILE
+    try:
+        found = read_standard_json(path)
+    except FileNotFoundError:
+        return {}
+    if not isinstance(found, dict) or not all(isinstance(names, list) for names in found.values()):
+        raise ConfigFileError(f"{path}: holds no lists of topics and groups")
+    return found
+
+
+def read_slave_commits(root: Path) -> list[CommitKey]:
+    """Return the offsets that a slave's master does not know yet, none without a file. Raises ConfigFileError."""
+    path = root / layout.CONFIG / SLAVE_COMMITS_FILE
+    try:
+        return [(str(group), str(topic), int(queue_id)) for group, topic, queue_id in read_standard_json(path)]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError) as error:
+        raise ConfigFileError(f"{path}: holds no list of group, topic and queue: {error}") from error
 
 
 class Persistence:
@@ -153,7 +175,7 @@ class Persistence:
         files = (saved.delay_offsets, layout.DELAY_OFFSETS_FILE), (saved.timer_counts, layout.TIMER_COUNTS_FILE)
         for kept, name in files:
             with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a slave starts without them, too
-                kept.text = (self._root / layout.CONFIG / name).read_text()
+                kept.text = read_text(self._root / layout.CONFIG / name)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the queues of deleted topics from disk, once none of their records is in flight. Topics beyond
@@ -289,22 +311,12 @@ class Persistence:
 
     def load_client_names(self) -> None:
         """Load the names of the previous run. Raises ConfigFileError for an invalid file."""
-        path, saved = self._root / layout.CONFIG / client_names.FILE, self._saved
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                saved.client_names.load(json.loads(path.read_text()), saved.topics, saved.groups.names())
-            except (ValueError, AttributeError, RequestError) as error:
-                raise ConfigFileError(f"{path}: {error}") from error
+        names = read_client_names(self._root)
+        if names:
+            self._saved.client_names.load(names, self._saved.topics, self._saved.groups.names())
 
     def load_slave_commits(self) -> None:
         """Load the offsets of the previous run. Raises ConfigFileError for an invalid file."""
-        path = self._root / layout.CONFIG / SLAVE_COMMITS_FILE
-        with contextlib.suppress(FileNotFoundError):
-            try:
-                keys = [
-                    (str(group), str(topic), int(queue_id)) for group, topic, queue_id in json.loads(path.read_text())
-                ]
-            except (ValueError, TypeError) as error:
-                raise ConfigFileError(f"{path}: {error}") from error
-            self._saved.offsets.committed_here.update(keys)
-            self._slave_commits = sorted(keys)
+        keys = read_slave_commits(self._root)
+        self._saved.offsets.committed_here.update(keys)
+        self._slave_commits = sorted(keys)

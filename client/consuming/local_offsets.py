@@ -20,6 +20,7 @@ from ringmq.client.consuming.offsets import QueueOffsets
 from ringmq.remoting import json_body
 from ringmq.remoting.errors import BadBody
 from ringmq.remoting.message_queue import MessageQueue
+from ringmq.remoting.named_files import read_state_file
 
 FILE_BYTES_MAX = 32 << 20
 ENTRIES_MAX = 131_072
@@ -121,10 +122,7 @@ class LocalOffsetFile:
         troubles: list[str] = []
         for path in (self.path, self.path.with_name(self.path.name + ".bak")):
             try:
-                with path.open("rb") as file:
-                    content = file.read(FILE_BYTES_MAX + 1)
-                if len(content) > FILE_BYTES_MAX:
-                    raise json_body.bad_body(f"over {FILE_BYTES_MAX} bytes", "offsets")
+                content = read_state_file(path, FILE_BYTES_MAX)
                 if content.strip():
                     return decode_offsets(content)
             except FileNotFoundError:

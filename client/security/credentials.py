@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringmq.client.security.files import expanded
+from ringmq.remoting.named_files import open_named_file
 from ringmq.remoting.properties_text import BadProperties, parse_properties
 
 log = logging.getLogger("ringmq.client")
@@ -80,7 +81,7 @@ class Credentials:
 def read_secrets(path: Path, what: str, *, must_be_private: bool) -> bytes:
     """Return a file of secrets. Raises ValueError that names the file as `what` with its path."""
     try:
-        with path.open("rb") as file:
+        with open_named_file(path) as file:
             data = file.read(FILE_BYTES_MAX + 1)
             readable_by_others = os.fstat(file.fileno()).st_mode & 0o004
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Every kind of file of a store under ten kinds of damage: the outcome of a start.
+"""Every kind of file of a store under twelve kinds of damage: the outcome of a start.
 
 The rows are the files, the columns `KINDS` of the kit. The store of the log's files has stopped cleanly.
 """
@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,7 +20,7 @@ import pytest
 from ringmq.broker import server
 from ringmq.broker.config.broker_config import BrokerConfig, changed
 from ringmq.broker.start_error import StartError
-from ringmq.broker.start_files import check_kv_config, take_plane_name
+from ringmq.broker.start_files import check_kv_config, check_own_files, take_plane_name
 from ringmq.broker.tables.loading import load_into
 from ringmq.ipc.segment import plane_name, renew_plane_name
 from ringmq.services.delay.progress import stock_offsets
@@ -45,6 +46,7 @@ SETTINGS = {
     "maxIndexNum": "400", "mapperFileSizeBatchConsumeQueue": "4600",
 }  # fmt: skip
 NOBODY = 65534
+HANG_S = 60
 REMEDIES = ("move it", "restore", "put the file back", "remove", "repair", "start with", "give this user")
 
 KEPT, SAID, REFUSED, CUT = "=", "s", "r", "c"
@@ -66,6 +68,8 @@ def start(root: Path, lines: list[str]) -> RecoveredStore:
     lock = server.take_lock(root)
     try:
         server.check_stock_store(config)
+        check_own_files(root, is_slave=False)
+        check_own_files(root, is_slave=True)
         check_kv_config(root, {})
         take_plane_name(root)
         server.perform_store_task(config)
@@ -106,6 +110,8 @@ CONFIG_FILES: dict[str, Any] = {
     "ringmqWriteHold.json": [
         {"broker_id": 1, "address": "h:1", "common_offset": 1, "master_offset": 2, "slave_offset": 3}
     ],
+    "ringmqClientNames.json": {"topics": ["CrashA"], "groups": []},
+    "ringmqSlaveCommits.json": [["g", "CrashA", 0]],
     "kvConfig.json": {"configTable": {"n": {"k": "v"}}},
     "topicQueueMapping.json": {"topicQueueMappingInfoMap": {}},
     "consumerFilter.json": {"filterDataByTopic": {}},
@@ -160,6 +166,22 @@ def sound(_crashed_stores: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @contextlib.contextmanager
+def without_a_hang() -> Iterator[None]:
+    """Fail if a file keeps the start waiting for ever."""
+
+    def give_up(number: int, frame: object) -> None:
+        raise AssertionError("the start waits for a file")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(HANG_S)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
 def without_rights(root: Path) -> Iterator[None]:
     """Run as a user for whom modes count, who owns the store."""
     if os.geteuid():
@@ -178,7 +200,8 @@ def outcome(root: Path, path: Path, before: dict[Any, int], is_log: bool) -> tup
     """Start the store and return one of the outcomes, with what was said. Checks that no message is lost."""
     lines: list[str] = []
     try:
-        found = start(root, lines)
+        with without_a_hang():
+            found = start(root, lines)
     except (StartError, StoreLockedError) as error:
         text = str(error)
         assert path.name in text, f"a refusal does not name {path.name}: {text}"
@@ -199,43 +222,45 @@ def outcome(root: Path, path: Path, before: dict[Any, int], is_log: bool) -> tup
 
 
 TABLE = {
-    # missing, empty, truncated, too long, garbage, one bit, zeros, wrong type, older copy, unreadable
-    "commitlog#0": "c r r r = = = r = =",
-    "commitlog#-1": "r r r r c s c r c r",
-    "consumequeue/CrashA/0#0": "s s s s s s s s s r",
-    "consumequeue/CrashA/0#-1": "s s s s s s s s s r",
-    "index#0": "s s s s s = s s s r",
-    "index#-1": "s s s s s = s s s r",
-    "checkpoint": "= = = = = = = r = r",
-    "lock": "= = = = = = = r = r",
-    "ringmq.boot": "= = = = = = = r = r",
-    "ringmq.format": "= r = = r = r r = r",
-    "ringmq.queues": "= = = = = = = = = r",
-    "ringmq.shm": "= = = = = = = r = =",
-    "timerwheel": "= = = = = = = = = =",
-    "timerlog": "= = = = = = = = = =",
-    "config/topics.json": "s s s s s = s r = r",
-    "config/topics.json.bak": "= = = = = = = = = =",
-    "config/brokerName": "= = = = = = = r = r",
-    "config/timercheck": "= = = = = = = r = r",
-    "config/subscriptionGroup.json": "s s r r r = r r = r",
-    "config/consumerOffset.json": "= = r r r r r r = r",
-    "config/delayOffset.json": "= = s s s = s s = s",
-    "config/ringmqDelayOffset.json": "= = s s s s s s = s",
-    "config/ringmqStagedWrites.json": "= = s s s s s s = s",
-    "config/ringmqTimer.json": "= = s s s s s s = s",
-    "config/ringmqMasterTimers.json": "= = s s s s s s = s",
-    "config/ringmqDeletions.json": "= s s s s s s s = s",
-    "config/ringmqTopicBirths.json": "= s s s s = s r = r",
-    "config/ringmqWriteHold.json": "= r r r r = r r = r",
-    "config/kvConfig.json": "= r r r r = r r = r",
-    "config/topicQueueMapping.json": "= = r r r = r r = r",
-    "config/consumerFilter.json": "= = = = = = = = = =",
-    "config/consumerOrderInfo.json": "= = = = = = = = = =",
-    "abort": "= = = = = = = r = r",
-    "ringmq.failed": "= s s s s s s r = r",
-    "ringmq.rebuild": "= = = = = = = r = r",
-    "config/haOrder.json": "= r r r r r r r = r",
+    # missing, empty, truncated, too long, garbage, one bit, zeros, wrong type, older copy, unreadable, nested, pipe
+    "commitlog#0": "c r r r = = = r = = r r",
+    "commitlog#-1": "r r r r c s c r c r r r",
+    "consumequeue/CrashA/0#0": "s s s s s s s s s r s s",
+    "consumequeue/CrashA/0#-1": "s s s s s s s s s r s s",
+    "index#0": "s s s s s = s s s r s s",
+    "index#-1": "s s s s s = s s s r s s",
+    "checkpoint": "= = = = = = = r = r = r",
+    "lock": "= = = = = = = r = r = r",
+    "ringmq.boot": "= = = = = = = r = r = r",
+    "ringmq.format": "= r = = r = r r = r r r",
+    "ringmq.queues": "= = = = = = = = = r = r",
+    "ringmq.shm": "= = = = = = = r = = = =",
+    "timerwheel": "= = = = = = = = = = = =",
+    "timerlog": "= = = = = = = = = = = =",
+    "config/topics.json": "s s s s s = s r = r s r",
+    "config/topics.json.bak": "= = = = = = = = = = = =",
+    "config/brokerName": "= = = = = = = r = r = r",
+    "config/timercheck": "= = = = = = = r = r = r",
+    "config/subscriptionGroup.json": "s s r r r = r r = r r r",
+    "config/consumerOffset.json": "= = r r r r r r = r r r",
+    "config/delayOffset.json": "= = s s s = s s = s s s",
+    "config/ringmqDelayOffset.json": "= = s s s s s s = s s s",
+    "config/ringmqStagedWrites.json": "= = s s s s s s = s s s",
+    "config/ringmqTimer.json": "= = s s s s s s = s s s",
+    "config/ringmqMasterTimers.json": "= = s s s s s s = s s s",
+    "config/ringmqDeletions.json": "= r r r r r r r = r r r",
+    "config/ringmqTopicBirths.json": "= r r r r = r r = r r r",
+    "config/ringmqWriteHold.json": "= r r r r = r r = r r r",
+    "config/ringmqClientNames.json": "= r r r r r r r = r r r",
+    "config/ringmqSlaveCommits.json": "= r r r r r r r = r r r",
+    "config/kvConfig.json": "= r r r r = r r = r r r",
+    "config/topicQueueMapping.json": "= = r r r = r r = r r r",
+    "config/consumerFilter.json": "= = = = = = = = = = = =",
+    "config/consumerOrderInfo.json": "= = = = = = = = = = = =",
+    "abort": "= = = = = = = r = r = r",
+    "ringmq.failed": "= s s s s s s r = r s r",
+    "ringmq.rebuild": "= = = = = = = r = r = r",
+    "config/haOrder.json": "= r r r r r r r = r r r",
 }
 
 

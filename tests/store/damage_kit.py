@@ -109,6 +109,17 @@ def wrong_type(path: Path, older: Path) -> None:
     path.mkdir()
 
 
+def nested(path: Path, older: Path) -> None:
+    """Lists in one another, deeper than any parser goes down by calls."""
+    path.write_bytes(b"[" * 100_000)
+
+
+def pipe(path: Path, older: Path) -> None:
+    """A pipe without a writer: a plain open would wait for one."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 def older_copy(path: Path, older: Path) -> None:
     shutil.copyfile(older, path) if older.exists() else path.unlink()
 
@@ -119,7 +130,7 @@ def unreadable(path: Path, older: Path) -> None:
 
 
 KINDS: tuple[Damage, ...] = (
-    missing, empty, truncated, too_long, garbage, one_bit, zeros, wrong_type, older_copy, unreadable,
+    missing, empty, truncated, too_long, garbage, one_bit, zeros, wrong_type, older_copy, unreadable, nested, pipe,
 )  # fmt: skip
 
 
