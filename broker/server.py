@@ -41,7 +41,7 @@ from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
 from ringmq.broker.start_error import StartError, unusable_file
-from ringmq.broker.start_files import check_kv_config, check_own_files, take_lock, take_plane_name
+from ringmq.broker.start_files import check_kv_config, check_own_files, check_store_owner, take_lock, take_plane_name
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
@@ -363,6 +363,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
         log.warning("%s", too_few_files)
     root = Path(config.store_path_root_dir)
+    check_store_owner(store_config(config))
     lock = take_lock(root)
     check_stock_store(config)
     check_own_files(root, is_slave=config.broker_role == "SLAVE")

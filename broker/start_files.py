@@ -1,5 +1,6 @@
 """Files of the store that a start reads or makes before its workers, with errors that name file and remedy."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,11 +12,15 @@ from ringmq.remoting import json_body
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.named_files import read_state_file
 from ringmq.store import layout
+from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.pending_deletions import read_deletions
 from ringmq.store.store_lock import StoreLock
+from ringmq.store.store_owner import ForeignStoreError, check_owner, is_open_to_all
 from ringmq.store.topic_start_offsets import read_start_offsets
 from ringmq.store.write_hold import read_hold
+
+log = logging.getLogger(__name__)
 
 KV_FILE_BYTES_MAX = 1 << 30
 """As of a name server that runs alone (namesrv/kv.py)."""
@@ -33,6 +38,19 @@ def take_lock(root: Path) -> StoreLock:
             f"{root}: the store's folder cannot be used: {error.strerror}; "
             "choose one that this user may write to (--store, storePathRootDir)"
         ) from error
+
+
+def check_store_owner(store: StoreConfig) -> None:
+    """Refuse a store of another user, and warn of one that every user may write to. Raises StartError."""
+    try:
+        check_owner(store)
+        if store.root.is_dir() and is_open_to_all(store.root):
+            text = "%s: every user of this machine may replace the store's files; chmod o-w on it ends this"
+            log.warning(text, store.root)
+    except ForeignStoreError as error:
+        raise StartError(str(error), EXIT_STORE_REFUSED) from error
+    except OSError as error:
+        raise unusable_file(store.root, error) from error
 
 
 def take_plane_name(root: Path) -> None:

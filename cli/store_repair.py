@@ -39,10 +39,12 @@ def repair(
     All queue files and the index are compared with the log. Everything that is moved or cut is kept in ringmq.cut. The
     next start makes missing entries from the log.
     """
+    from ringmq.store.config import StoreConfig
     from ringmq.store.inferred_config import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
     from ringmq.store.store_format import StoreFormatError, check_format
     from ringmq.store.store_lock import StoreLock, StoreLockedError
+    from ringmq.store.store_owner import ForeignStoreError, check_owner
 
     try:
         from ringmq.store.repair import planned_repairs
@@ -58,6 +60,7 @@ def repair(
     try:
         known = settings_of(folder, config, settings)
         check_format(folder)
+        check_owner(StoreConfig(folder, known.get("commit_log_directories", ())))
         lock = StoreLock(folder)
         chosen = config_for_folder(folder, **known)
         if not dry_run:
@@ -66,7 +69,7 @@ def repair(
             done = planned_repairs(chosen, thorough=not quick, tell=progress)
         else:
             done = repair_store(chosen, accept_loss=accept_loss, thorough=not quick, tell=progress)
-    except (StoreLoadError, StoreLockedError, StoreFormatError) as error:
+    except (StoreLoadError, StoreLockedError, StoreFormatError, ForeignStoreError) as error:
         raise click.ClickException(str(error)) from error
     except PermissionError:
         raise

@@ -1,7 +1,7 @@
 """Opening of files for writing in a folder that other users may also write to.
 
 A broker that runs as root on another user's folder would write through a link to any file of the machine. So no link
-is followed, and the file has to be a plain one of this user, of root or of the folder's owner.
+is followed, and the file has to be a plain one of this user or of root.
 """
 
 import errno
@@ -18,9 +18,8 @@ def open_to_write(path: Path, flags: int, mode: int = 0o644) -> int:
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     try:
         status = os.fstat(descriptor)
-        owners = {os.geteuid(), 0, path.parent.stat().st_uid}
-        if not stat.S_ISREG(status.st_mode) or status.st_uid not in owners:
-            raise OSError(errno.EPERM, "it is no plain file of this user, of root or of the folder's owner", str(path))
+        if not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0):
+            raise OSError(errno.EPERM, "it is no plain file of this user or of root", str(path))
     except BaseException:
         os.close(descriptor)
         raise
