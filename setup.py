@@ -33,6 +33,15 @@ def package_folders() -> dict[str, str]:
 class OptionalBuildExt(build_ext):
     """Turn a failed compile into a warning unless RINGMQ_REQUIRE_NATIVE=1 asks for an error."""
 
+    def build_extensions(self) -> None:
+        """Link without run paths of the interpreter's own build. They name folders that another host may lack, and a
+        user of that host may make. The run paths of LDFLAGS stay."""
+        given = os.environ.get("LDFLAGS", "").split()
+        run_paths = ("-Wl,-rpath,", "-Wl,-rpath=", "-Wl,-R")
+        linker = [word for word in self.compiler.linker_so if word in given or not word.startswith(run_paths)]
+        self.compiler.set_executable("linker_so", linker)
+        super().build_extensions()
+
     def build_extension(self, ext: object) -> None:
         try:
             super().build_extension(ext)

@@ -31,6 +31,14 @@ DEFINES = [("_GNU_SOURCE", None), ("RMQ_PLANE_VERSION", f"0x{PLANE_VERSION:08x}u
 if os.environ.get("RINGMQ_CRASH_POINTS") == "1":
     DEFINES.append(("RMQ_CRASH_POINTS", None))  # test build only: named points where a worker may kill itself
 
+COMPILE = [
+    "-std=gnu11", "-O3", "-g", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden",
+    "-fstack-protector-strong", "-Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=2",
+]  # fmt: skip
+"""A distribution's flags may name another level of FORTIFY, by -D or by -Wp,-D, which comes behind every -D. A second
+definition is an error, so -U comes before ours. Level 3 is an error where glibc is older than 2.34."""
+LINK = ["-Wl,-z,relro,-z,now"]
+
 
 def declarations() -> str:
     """Return the cffi text: each header's marked blocks, layouts first."""
@@ -52,18 +60,8 @@ ffibuilder.set_source(
     depends=paths("*.h"),
     include_dirs=[str(SOURCE_DIR)],
     define_macros=DEFINES,
-    extra_compile_args=[
-        "-std=gnu11",
-        "-O3",
-        "-g",
-        "-march=x86-64-v2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-fvisibility=hidden",
-    ]
-    if os.uname().machine == "x86_64"
-    else ["-std=gnu11", "-O3", "-g", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden"],
+    extra_compile_args=[*COMPILE, *(["-march=x86-64-v2"] if os.uname().machine == "x86_64" else [])],
+    extra_link_args=LINK,
     libraries=["uring", "deflate"],
 )
 

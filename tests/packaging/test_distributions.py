@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import free_port
 from tests.conformance.servers import RingmqProcess
+from tests.native.elf import faults_of
 
 ROOT = Path(__file__).parents[2]
 SAFELY: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # not in Python 3.11.2
@@ -102,6 +103,11 @@ def test_the_core_needs_python_s_stable_abi_alone(wheel: Path, tmp_path: Path) -
         core = archive.extract("ringmq/native/_native.abi3.so", tmp_path)
     symbols = {line.split()[-1] for line in run(["nm", "-D", "--undefined-only", core], tmp_path).splitlines()}
     assert {name for name in symbols if name.startswith(("Py", "_Py"))} <= STABLE
+
+
+def test_the_core_of_the_wheel_has_every_protection_and_no_run_path(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert faults_of(Path(archive.extract("ringmq/native/_native.abi3.so", tmp_path))) == []
 
 
 def test_the_wheel_runs_where_nothing_else_of_the_project_is(wheel: Path, tmp_path: Path) -> None:
