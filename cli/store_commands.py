@@ -65,13 +65,14 @@ def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str
 def settings_of(folder: Path, config: Path | None, settings: tuple[str, ...]) -> dict[str, Any]:
     """Return the fields of StoreConfig that broker.conf and --set give for a store."""
     from ringmq.store.config import StoreConfig, StoreConfigError
+    from ringmq.store.layout import CONSUME_QUEUE
 
     properties = _properties(config, settings)
     try:
         given = StoreConfig.from_properties(folder, properties)
     except StoreConfigError as error:
         raise click.ClickException(str(error)) from error
-    if not any(logs.is_dir() for logs in given.commit_log_directories):
+    if not any(logs.is_dir() for logs in (*given.commit_log_directories, folder / CONSUME_QUEUE)):
         raise click.ClickException(f"{folder} is not a store: it lacks {given.commit_log_directories[0]}")
     fields = {
         "mappedFileSizeCommitLog": "commit_log_file_bytes",
@@ -98,6 +99,7 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
     """Return (MessageStore, readable offset, Watermarks). Raises PermissionError."""
     from ringmq.ipc.watermark import read_watermarks
     from ringmq.store.inferred_config import config_for_folder
+    from ringmq.store.log_loss import LostLogError, loss_remedy
     from ringmq.store.mapped_file import StoreLoadError
     from ringmq.store.message_store import MessageStore
     from ringmq.store.store_format import StoreFormatError, check_format
@@ -106,7 +108,10 @@ def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple
         check_format(folder)
         known = settings_of(folder, config, settings)
         found = MessageStore(config_for_folder(folder, **known))
-        found.commit_log.files.check_sizes()
+        try:
+            found.commit_log.files.check_sizes()
+        except StoreLoadError as error:
+            raise LostLogError(str(error), loss_remedy(found.config)) from error
     except (StoreFormatError, StoreLoadError) as error:
         raise click.ClickException(str(error)) from error
     watermarks = read_watermarks(folder)
@@ -313,4 +318,19 @@ def verify(
         if report.not_indexed is not None:
             click.echo(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:
+        if output != "json":
+            click.echo(_advice(found, report, is_closed))
         sys.exit(1)
+
+
+def _advice(found: Any, report: Any, is_closed: bool) -> str:
+    """The next step after errors."""
+    from ringmq.store.log_loss import loss_remedy, repair_command
+
+    lost = loss_remedy(found.config) if is_closed else ""
+    if lost:
+        return lost
+    if not report.bad_units and not report.is_index_bad:
+        return "no command brings damaged records back: restore their log file from a copy, or look at a replica"
+    first = "" if is_closed else "stop the broker. "
+    return f"{first}to make these entries again from the log, run: {repair_command(found.config)}"

@@ -29,7 +29,7 @@ def _check_rights(config: Any) -> None:
 @store_options
 @click.option("--dry-run", is_flag=True, help="Name the repairs and change nothing.")
 @click.option("--quick", is_flag=True, help="Read what a start reads: the newest files of log and queues.")
-@click.option("--accept-loss", is_flag=True, help="Go on without log files that are missing since the last stop.")
+@click.option("--accept-loss", is_flag=True, help="Give up messages whose log files are missing or cut, and name them.")
 def repair(
     folder: Path, config: Path | None, settings: tuple[str, ...], output: str, dry_run: bool, accept_loss: bool,
     quick: bool,
@@ -63,12 +63,9 @@ def repair(
         check_owner(StoreConfig(folder, known.get("commit_log_directories", ())))
         lock = StoreLock(folder)
         chosen = config_for_folder(folder, **known)
-        if not dry_run:
-            _check_rights(chosen)
-        if dry_run:
-            done = planned_repairs(chosen, thorough=not quick, tell=progress)
-        else:
-            done = repair_store(chosen, accept_loss=accept_loss, thorough=not quick, tell=progress)
+        _check_rights(chosen)
+        work = planned_repairs if dry_run else repair_store
+        done = work(chosen, accept_loss=accept_loss, thorough=not quick, tell=progress)
     except (StoreLoadError, StoreLockedError, StoreFormatError, ForeignStoreError) as error:
         raise click.ClickException(str(error)) from error
     except PermissionError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from collections.abc import Iterator, Sequence
 
@@ -197,7 +198,7 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
     if facts.error:
         yield Finding(
             "store", "files", FAIL, facts.error, "the store cannot be read with these settings",
-            "give the file sizes that it was made with (-c broker.conf), or restore the files",
+            facts.remedy or "give the file sizes that it was made with (-c broker.conf), or restore the files",
         )  # fmt: skip
     if facts.other_sizes:
         yield Finding(
@@ -269,13 +270,15 @@ def _last_end(facts: StoreFacts) -> Iterator[Finding]:
             tail.damage
             or f"{tail.records} records, {tail.bytes / MIB:.1f} MiB up to offset {tail.end_offset} are sound",
             "the newest records were read and their checksums compared",
-            "after an unclean stop the next start cuts it; else: ringmq store verify DIR, and look at the disk",
+            "after an unclean stop the next start cuts it. After a clean one look at the disk, and run: "
+            + shlex.join(["ringmq", "store", "verify", facts.root]),
         )
     if tail is not None and tail.not_indexed is not None:
         yield Finding(
             "store", "impossible values", WARN, f"in the tail of the log, {tail.not_indexed}",
             "no queue and no index has these records; slaves get them byte for byte",
-            "ringmq store verify DIR names each; look at memory and disk of this machine, and at the master's",
+            "look at memory and disk of this machine, and at the master's. To name each, run: "
+            + shlex.join(["ringmq", "store", "verify", facts.root]),
         )  # fmt: skip
 
 

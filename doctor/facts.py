@@ -146,6 +146,8 @@ class StoreFacts:
     format_number: int | None = 0
     error: str = ""
     """Reason why the store cannot be read with the configuration."""
+    remedy: str = ""
+    """The next step after `error`, if the store shows it."""
     denied: tuple[str, ...] = ()
     """Parts that this user may not read. Facts that depend on them are unknown."""
     other_sizes: str = ""

@@ -15,6 +15,7 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config
 from ringmq.store.inferred_config import check_index_sizes, different_sizes, with_sizes_of_files
 from ringmq.store.layout import TIMER_COUNTS_FILE
+from ringmq.store.log_loss import LostLogError, check_log
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.record_values import counted
@@ -57,6 +58,8 @@ def gather_store(config: StoreConfig) -> StoreFacts:
             timers_waiting=looks.at(lambda: _timers_waiting(root), 0),
         )
         facts = _with_log(facts, config, looks)
+    except LostLogError as error:
+        facts = dataclasses.replace(facts, error=error.fault, remedy=error.remedy)
     except (StoreLoadError, StoreFormatError, ConfigFileError, OSError) as error:
         facts = dataclasses.replace(facts, error=str(error))
     return dataclasses.replace(facts, denied=tuple(dict.fromkeys(looks.denied)))
@@ -127,6 +130,8 @@ def _log_facts(facts: StoreFacts, config: StoreConfig, looks: _Looks) -> StoreFa
     may_run = marks is None or marks.live
     own = with_sizes_of_files(config) if may_run else config
     store = MessageStore(own)
+    if not may_run:
+        check_log(store)
     store.commit_log.files.check_sizes()
     if own.message_index:
         check_index_sizes(own)

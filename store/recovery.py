@@ -34,13 +34,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ringmq.store import layout, markers
+from ringmq.store import markers
 from ringmq.store.checkpoint import read_checkpoint
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError
-from ringmq.store.mapped_file import StoreLoadError
+from ringmq.store.log_loss import check_log
 from ringmq.store.message_store import MessageStore
-from ringmq.store.queue_ends import QueueEnds, read_queue_ends, write_rebuild
+from ringmq.store.queue_ends import read_queue_ends, write_rebuild
 from ringmq.store.recovery_caches import drop_caches
 from ringmq.store.recovery_damage import Damage, existing_topics, named
 from ringmq.store.recovery_index import recover_index
@@ -113,14 +113,12 @@ def _attempt(
     store = MessageStore(config)
     tell("opening log files and queues")
     ends = read_queue_ends(root) if result.mode == CLEAN else None
-    _load_log(store, ends, accept_loss)
+    _load_log(store, accept_loss)
     result.checkpoint = read_checkpoint(root)
     result.min_offset = store.commit_log.min_offset
     stages.end("load log")
     damage = Damage(store, result.min_offset, ends)
     result.queues = damage.load_queues(trusted=result.mode == SAME_BOOT)
-    if not accept_loss:
-        _check_log_exists(store, result)
     index_damaged_from = damage.check_index()
     stages.end("load queues")
     usual = scan_start(store, result, window_bytes)
@@ -180,15 +178,6 @@ def _gap_from(result: RecoveredStore) -> int | None:
     """Return the log offset from which queues lack entries in front of the scanned records, None without such a gap."""
     ends = [max(result.min_offset, state.physical_end) for state in result.queues.values() if state.is_gap]
     return min(ends, default=None)
-
-
-def _check_log_exists(store: MessageStore, result: RecoveredStore) -> None:
-    files = store.commit_log.files
-    if result.mode == CLEAN and not files.starts and result.queues_end > 0:
-        raise StoreLoadError(
-            f"{files.directories[0]} has no log file with records, but the queues name records up to "
-            f"{result.queues_end}; put the files back from a copy, or run `ringmq store repair --accept-loss`"
-        )
 
 
 def _lost_end(store: MessageStore, result: RecoveredStore, log_end_at_stop: int) -> list[str]:
@@ -257,24 +246,10 @@ def _mode(root: Path, trust_boot: bool, reasons: list[str]) -> str:
     return SAME_BOOT if trust_boot and markers.is_same_boot(root) else CHECKPOINT
 
 
-def _load_log(store: MessageStore, ends: QueueEnds | None, accept_loss: bool) -> None:
-    files = store.commit_log.files
-    files.check_sizes()
-    whole = files.starts[:-1] if files.is_newest_empty() else files.starts
-    if ends is not None and not accept_loss:
-        last = max(ends.log_end - 1, ends.log_min) // files.file_bytes * files.file_bytes
-        end = whole[-1] + files.file_bytes if whole else ends.log_min // files.file_bytes * files.file_bytes
-        if ends.log_end > ends.log_min and last not in whole:
-            lost = files.directories[0] / layout.file_name(min(end, last))
-            raise StoreLoadError(
-                f"{lost} is missing or empty: the log ended at {ends.log_end} when the broker stopped; put the file "
-                "back from a copy, or run `ringmq store repair --accept-loss`"
-            )
-    files.check_sizes(remove_empty=True)
-    for before, after in zip(files.starts, files.starts[1:], strict=False):
-        if after != before + files.file_bytes:
-            missing = layout.file_name(before + files.file_bytes)
-            raise StoreLoadError(f"the log has a gap: file {missing} before {files.path(after)} is missing")
+def _load_log(store: MessageStore, accept_loss: bool) -> None:
+    if not accept_loss:
+        check_log(store)
+    store.commit_log.files.check_sizes(remove_empty=True)
 
 
 # ---- what is left to do --------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ringmq.store.message_store import MessageStore
 from ringmq.store.queue_ends import QueueBound, QueueEnds, read_rebuild, write_rebuild
 from ringmq.store.recovery_queues import NO_LIMIT, QueueState, load_queues
 from ringmq.store.recovery_truncate import CUT_FOLDER
+from ringmq.store.safe_files import free_name
 
 NAMED_MAX = 5
 """Lines about single queues or files. One more line has the number of the others."""
@@ -210,12 +211,3 @@ def existing_topics(root: Path, ends: QueueEnds | None) -> frozenset[str] | None
         return None
     stopped_with = {topic for topic, _ in ends.queues} if problems and ends is not None else set()
     return frozenset(map(str, table)) | stopped_with
-
-
-def free_name(path: Path) -> Path:
-    """Return `path`, or the first path with a number behind it that does not exist."""
-    number = 2
-    free = path
-    while free.exists():
-        free, number = path.with_name(f"{path.name}.{number}"), number + 1
-    return free

@@ -91,9 +91,11 @@ def load_queues(
         state.damage = damage or ("an impossible unit in front of its end" if is_cut else "")
         state.is_lost = bool(damage) and not queue.files.starts
         loaded.states[(name.topic, name.queue_id)] = state
-    for (_, configured), found in lengths.items():
-        if len(+found) == 1 and not found[configured] and found.total() > 1:  # not damage: another configuration
-            raise StoreLoadError(loaded.unusable[0][1])
+    for (is_batch, configured), found in lengths.items():
+        unit_bytes = (layout.BATCH_UNIT if is_batch else layout.CONSUME_QUEUE_UNIT).size
+        could_be = not any(length % unit_bytes for length in found)
+        if could_be and len(+found) == 1 and not found[configured] and found.total() > 1:
+            raise StoreLoadError(loaded.unusable[0][1])  # not damage: another configuration
     return loaded
 
 

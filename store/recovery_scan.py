@@ -76,7 +76,7 @@ def file_below(store: MessageStore, offset: int) -> int:
     """Return the newest file that begins with a record at or below `offset`, else the oldest: the log was cut there."""
     starts = store.commit_log.files.starts
     below = (start for start in reversed(starts) if start <= offset and first_record(store, start) is not None)
-    return next(below, starts[0])
+    return next(below, store.commit_log.min_offset)
 
 
 # ---- the scan --------------------------------------------------------------------------------------------

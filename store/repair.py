@@ -12,12 +12,14 @@ from ringmq.store import layout
 from ringmq.store.config import StoreConfig
 from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.index_file import index_paths
+from ringmq.store.log_loss import checked_loss, is_stopped, loss_lines, mend
 from ringmq.store.message_store import MessageStore
-from ringmq.store.queue_ends import read_queue_ends, read_rebuild, write_rebuild
+from ringmq.store.queue_ends import QueueBound, read_queue_ends, read_rebuild, write_queue_ends, write_rebuild
 from ringmq.store.recovery import recover, survey
-from ringmq.store.recovery_damage import NAMED_MAX, Damage, free_name
+from ringmq.store.recovery_damage import NAMED_MAX, Damage
 from ringmq.store.recovery_state import CLEAN, RecoveredStore
 from ringmq.store.recovery_truncate import CUT_FOLDER
+from ringmq.store.safe_files import free_name
 from ringmq.store.verify import verify
 
 
@@ -28,9 +30,13 @@ class Repairs:
     append_offset: int
     rebuild_from: int
     lines: list[str] = field(default_factory=list)
+    is_log_mended: bool = True
+    """False in a plan that ends at the log: the rest can be compared only after the log is mended."""
 
     def text(self) -> str:
         """The summary as a line."""
+        if not self.is_log_mended:
+            return "the log is mended first; queues and index are compared with it afterwards"
         missing = self.append_offset - self.rebuild_from
         if missing <= 0:
             return f"the log ends at {self.append_offset}; queues and index are complete"
@@ -45,10 +51,15 @@ def repair(
 ) -> Repairs:
     """Repair the store, whose lock the caller holds. `thorough` compares all queues and the index with the log.
 
-    Raises StoreLoadError, OSError.
+    Without `accept_loss` a log that has lost messages stays as it is. Raises StoreLoadError, OSError.
     """
+    store = MessageStore(config)
+    loss = checked_loss(store, accept_loss=accept_loss)
+    lines, has_lost_ends = loss_lines(store, loss), bool(loss.lost) and is_stopped(config.root)
+    if loss.faults:
+        mend(store, loss)
     result = recover(config, accept_loss=accept_loss, tell=tell)
-    lines = [*result.reasons, *result.notes]
+    lines += [*result.reasons, *result.notes]
     if thorough:
         wrong = _Wrong(config, result.append_offset, tell)
         lines += wrong.lines
@@ -61,13 +72,37 @@ def repair(
             again = recover(config, accept_loss=accept_loss, tell=tell)
             lines += [line for line in (*again.reasons, *again.notes) if line not in lines]
             result = again
+    if has_lost_ends:
+        _leave_ends(config.root, result)
     return Repairs(result.append_offset, result.redispatch_offset, lines)
 
 
-def planned_repairs(config: StoreConfig, *, thorough: bool, tell: Callable[[str], None] = lambda step: None) -> Repairs:
-    """Return the repairs that `repair` would make. Writes nothing. Raises StoreLoadError, OSError."""
-    found = survey(config)
+def _leave_ends(root: Path, result: RecoveredStore) -> None:
+    """Write the bounds that a clean stop would leave now. The next start would miss the lost files by the old ones."""
+    rows = (
+        (topic, queue_id, QueueBound(state.is_batch, state.min_offset, state.max_offset))
+        for (topic, queue_id), state in result.queues.items()
+    )
+    write_queue_ends(root, result.min_offset, result.append_offset, rows)
+
+
+def planned_repairs(
+    config: StoreConfig,
+    *,
+    accept_loss: bool = False,
+    thorough: bool,
+    tell: Callable[[str], None] = lambda step: None,
+) -> Repairs:
+    """Return the repairs that `repair` would make, or raise its error. Writes nothing.
+
+    Raises StoreLoadError, OSError.
+    """
     store = MessageStore(config)
+    loss = checked_loss(store, accept_loss=accept_loss)
+    if loss.faults:
+        end = loss.lost[-1][0] if loss.lost else store.queue_end()
+        return Repairs(end, store.commit_log.min_offset, loss_lines(store, loss), is_log_mended=False)
+    found = survey(config)
     ends = read_queue_ends(config.root) if found.mode == CLEAN else None
     damage = Damage(store, found.min_offset, ends)
     damage.load_queues(trusted=False, remove_empty=False)

@@ -1,4 +1,4 @@
-"""Opening of files for writing in a folder that other users may also write to.
+"""Opening of files for writing in a folder that other users may also write to, and free names for files to keep.
 
 A broker that runs as root on another user's folder would write through a link to any file of the machine. So no link
 is followed, and the file has to be a plain one of this user or of root.
@@ -34,3 +34,12 @@ def write_new_file(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(descriptor)
+
+
+def free_name(path: Path) -> Path:
+    """Return `path`, or the first path with a number behind it that does not exist."""
+    number = 2
+    free = path
+    while free.exists():
+        free, number = path.with_name(f"{path.name}.{number}"), number + 1
+    return free

@@ -24,6 +24,7 @@ from ringmq.store.checkpoint import read_checkpoint
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.consume_queue import ConsumeQueue
 from ringmq.store.delay_levels import native_delay_levels
+from ringmq.store.log_loss import find_loss
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.queue_ends import read_queue_ends, read_rebuild
@@ -158,6 +159,9 @@ def _name_missing_files(store: MessageStore, report: VerifyReport, is_closed: bo
             first, last = layout.file_name(before + size), layout.file_name(after - size)
             text = f"file {first} is missing" if first == last else f"files {first} to {last} are missing"
             report.add(ERROR, f"commit log {before + size}", text)
+    if is_closed and not report.errors:
+        for fault in find_loss(store).faults:
+            report.add(ERROR, "commit log", fault)
 
 
 class _Run:
