@@ -22,7 +22,6 @@ from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
-from ringmq.broker.config.store_sizes import load_advice
 from ringmq.broker.dispatch_shell import leave_failed_marker
 from ringmq.broker.listening import (
     METRICS_PORT,
@@ -40,7 +39,7 @@ from ringmq.broker.reader_watch import ReaderWatch
 from ringmq.broker.replication.adopted_tables import take_tables
 from ringmq.broker.self_probe import address_to_ask
 from ringmq.broker.service_report import ServiceReport
-from ringmq.broker.start_error import StartError, unusable_file
+from ringmq.broker.start_error import StartError, unloadable, unusable_config, unusable_file
 from ringmq.broker.start_files import check_kv_config, check_own_files, check_store_owner, take_lock, take_plane_name
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
@@ -116,15 +115,14 @@ def check_stock_store(config: BrokerConfig) -> None:
     try:
         for line in stock_store_notices(store_config(config), config):
             log.warning("%s", line)
-    except (StockStoreError, StoreFormatError, StoreLoadError) as error:
+    except (StockStoreError, StoreFormatError) as error:
         raise StartError(str(error), status=EXIT_STORE_REFUSED) from error
+    except StoreLoadError as error:
+        raise unloadable(config, error) from error
     except OSError as error:
         raise unusable_file(store_config(config).root, error) from error
     except ConfigFileError as error:
-        raise StartError(
-            f"{error}; repair the file, or move it and its .bak away to start without their content",
-            status=EXIT_STORE_REFUSED,
-        ) from error
+        raise unusable_config(error) from error
 
 
 def resolve_host(config: BrokerConfig) -> tuple[str, str]:
@@ -148,10 +146,7 @@ def recover_store(
     except LogInUseError as error:
         raise StartError(f"the store cannot be loaded: {error}", status=EXIT_STORE_REFUSED) from error
     except StoreLoadError as error:
-        raise StartError(
-            f"the store cannot be loaded: {error}; {load_advice(config)}",
-            status=EXIT_STORE_REFUSED,
-        ) from error
+        raise unloadable(config, error) from error
     stages = ", ".join(f"{name} {ms:.0f} ms" for name, ms in recovered.stage_ms.items() if ms >= 1)
     seconds = time.monotonic() - began
     text = f"store recovered in {seconds:.2f} s ({recovered.mode}) up to offset {recovered.append_offset}"
@@ -170,11 +165,9 @@ def no_segments_left(name: str) -> Iterator[None]:
         yield
     except BaseException as error:
         remove_segments(name)
-        status = 1
         match error:
             case ConfigFileError():
-                why = f"{error}; repair the file, or move it and its .bak away to start without their content"
-                status = EXIT_STORE_REFUSED
+                raise unusable_config(error) from error
             case PlaneFullError() | ValueError():
                 why = str(error)
             case OSError() if not str(error.filename or SHM_DIR).startswith(str(SHM_DIR)):
@@ -183,7 +176,7 @@ def no_segments_left(name: str) -> Iterator[None]:
                 why = f"the workers' shared memory cannot be made: {error}; make room in {SHM_DIR}, see ulimit -n"
             case _:
                 raise
-        raise StartError(why, status) from error
+        raise StartError(why) from error
 
 
 def check_shared_memory() -> None:
@@ -446,7 +439,9 @@ def perform_store_task(config: BrokerConfig) -> int | None:
     """
     try:
         performed = store_task.perform(store_config(config), open_log_source, take_tables, log.info)
-    except (OSError, SalvageError, StoreLoadError, ConfigFileError) as error:
+    except StoreLoadError as error:
+        raise unloadable(config, error) from error
+    except (OSError, SalvageError, ConfigFileError) as error:
         if isinstance(error, OSError) and error.filename:
             raise unusable_file(Path(config.store_path_root_dir), error) from error
         status = EXIT_STORE_REFUSED if isinstance(error, store_task.TaskFileError) else 1

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from ringmq.broker.start_error import StartError, unusable_file
+from ringmq.broker.start_error import StartError, unusable_config, unusable_file
 from ringmq.broker.tables.persistence import read_client_names, read_slave_commits
 from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
 from ringmq.ipc.segment import renew_plane_name
@@ -13,7 +13,7 @@ from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.named_files import read_state_file
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import ConfigFileError
+from ringmq.store.config_files import ConfigFileError, moved_away
 from ringmq.store.pending_deletions import read_deletions
 from ringmq.store.store_lock import StoreLock
 from ringmq.store.store_owner import ForeignStoreError, check_owner, is_open_to_all
@@ -24,7 +24,6 @@ log = logging.getLogger(__name__)
 
 KV_FILE_BYTES_MAX = 1 << 30
 """As of a name server that runs alone (namesrv/kv.py)."""
-REPAIR_IT = "repair the file, or move it away to start without its content"
 
 
 def take_lock(root: Path) -> StoreLock:
@@ -71,7 +70,7 @@ def check_own_files(root: Path, *, is_slave: bool) -> None:
         for read in (read_deletions, read_start_offsets, read_client_names, of_role):
             read(root)
     except ConfigFileError as error:
-        raise StartError(f"{error}; {REPAIR_IT}", EXIT_STORE_REFUSED) from error
+        raise unusable_config(error) from error
 
 
 def kv_config_path(root: Path, namesrv_properties: Mapping[str, str]) -> str:
@@ -94,4 +93,7 @@ def check_kv_config(root: Path, namesrv_properties: Mapping[str, str]) -> None:
     except OSError as error:
         raise unusable_file(root, error) from error
     except (RemotingError, ValueError) as error:
-        raise StartError(f"{path}: {error}; {REPAIR_IT}", EXIT_STORE_REFUSED) from error
+        raise StartError(
+            f"{path}: {error}; repair it. To start without its content, run: {moved_away([Path(path)])}",
+            EXIT_STORE_REFUSED,
+        ) from error

@@ -1,7 +1,8 @@
 """Config files under `<root>/config`: RocketMQ's text, its `.bak` copies, tolerant loading (ConfigManager, MixAll)."""
 
 import os
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from ringmq.fastjson.reader import FastJsonError, read_config
 from ringmq.fastjson.writer import write_config
 from ringmq.store import layout
 from ringmq.store.markers import replace_file, sync_directory
+from ringmq.store.safe_files import free_name
 
 DAMAGED = ".damaged"
 COMPACT_FILES = frozenset({"timermetrics", "transactionMetrics"})
@@ -17,6 +19,11 @@ COMPACT_FILES = frozenset({"timermetrics", "transactionMetrics"})
 
 class ConfigFileError(Exception):
     """Neither the file nor its `.bak` can be read, or its content is impossible. The message names file and reason."""
+
+    def __init__(self, message: str, paths: Sequence[Path] = ()) -> None:
+        super().__init__(message)
+        self.paths = tuple(paths)
+        """The files whose content cannot be used."""
 
 
 def data_version(counter: int, state_version: int, timestamp_ms: int) -> dict[str, int]:
@@ -38,6 +45,7 @@ def load_config(
     """
     path = root / layout.CONFIG / name
     problems: list[str] = []
+    unusable: list[Path] = []
     absent: list[str] = []
     for candidate in (path, path.with_name(name + ".bak")):
         try:
@@ -49,10 +57,12 @@ def load_config(
             raise ConfigFileError(f"{candidate}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             problems.append(f"{candidate}: {error}")
+            unusable.append(candidate)
             continue
         if not text.strip():
             absent.append(f"{candidate} is empty")
             continue
+        unusable.append(candidate)
         try:
             value = read_config(text)
         except FastJsonError as error:
@@ -67,7 +77,7 @@ def load_config(
                 tell(f"{problem}; {candidate.name} is used in its place")
             return value
     if problems:
-        raise ConfigFileError("; ".join(problems))
+        raise ConfigFileError("; ".join(problems), unusable)
     return {}
 
 
@@ -81,14 +91,20 @@ def read_standard_json(path: Path) -> Any:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise ConfigFileError(f"{path}: {error.strerror}") from error
+        raise ConfigFileError(f"{path}: {error.strerror}", [path]) from error
     except ValueError as error:
-        raise ConfigFileError(f"{path}: {error}") from error
+        raise ConfigFileError(f"{path}: {error}", [path]) from error
 
 
 def read_text(path: Path) -> str:
     """Return the text of a config file. Raises OSError and UnicodeDecodeError."""
     return read_plain_file(path).decode()
+
+
+def moved_away(paths: Sequence[Path]) -> str:
+    """Return a command line for a shell that moves files to free names beside them."""
+    moves = (["mv", "--", str(path), str(free_name(path.with_name(path.name + DAMAGED)))] for path in paths)
+    return " && ".join(map(shlex.join, moves))
 
 
 def save_damaged_copy(root: Path, name: str) -> Path | None:

@@ -22,7 +22,7 @@ def read_deletions(root: Path) -> frozenset[str]:
     except FileNotFoundError:
         return frozenset()
     if type(names) is not list or any(type(name) is not str for name in names):
-        raise ConfigFileError(f"{path}: holds no list of deleted topics")
+        raise ConfigFileError(f"{path}: holds no list of deleted topics", [path])
     return frozenset(names)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ringmq.fastjson.files import read_head
 from ringmq.store import layout, markers
+from ringmq.store.config_files import moved_away
 
 FORMAT = 1
 _READ_BYTES = 256
@@ -54,7 +55,7 @@ def _read(root: Path) -> tuple[int, str]:
     number, _, writer = text.strip().partition(" ")
     if not (number.isascii() and number.isdigit()):
         raise StoreFormatError(
-            f"{path}: holds no format number but {text[:40]!r}; if no newer RingMQ has owned the store, remove "
-            "the file and start again"
+            f"{path}: holds no format number but {text[:40]!r}; if no newer RingMQ has owned the store, run: "
+            + moved_away([path])
         )
     return int(number), writer

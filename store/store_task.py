@@ -21,6 +21,7 @@ from ringmq.store import adoption_staging, layout, markers
 from ringmq.store.adoption import AdoptionError, ReadChunk, append
 from ringmq.store.adoption_staging import Staged
 from ringmq.store.config import StoreConfig
+from ringmq.store.config_files import moved_away
 from ringmq.store.queue_ends import forget_queue_ends
 from ringmq.store.recovery import recover
 from ringmq.store.salvage import SalvageError, border_below, end_at, is_without_files, rebase, truncate
@@ -85,13 +86,16 @@ def read_task(root: Path) -> StoreTask | None:
     except FileNotFoundError:
         return None
     except (ValueError, TypeError) as error:
-        raise TaskFileError(
-            f"{path}: holds no task of the store: {error}; remove it to start with the store as it is"
-        ) from error
+        raise TaskFileError(_unusable(path, error)) from error
     numbers = all(type(value) is int and value >= 0 for value in (task.offset, task.end))
     if task.action not in (CUT, REBASE, ADOPT) or not numbers or type(task.source) is not str:
-        raise TaskFileError(f"{path}: holds no task of the store: {values}; remove it to start with the store as it is")
+        raise TaskFileError(_unusable(path, values))
     return task
+
+
+def _unusable(path: Path, cause: object) -> str:
+    command = moved_away([path])
+    return f"{path} is not a task of the store: {cause}. To start with the store as it is, run: {command}"
 
 
 def remove_task(root: Path) -> None:

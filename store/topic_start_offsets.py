@@ -26,7 +26,7 @@ def read_start_offsets(root: Path) -> dict[str, int]:
     if type(start_offsets) is not dict or any(
         type(offset) is not int or offset < 0 for offset in start_offsets.values()
     ):
-        raise ConfigFileError(f"{path}: holds no table of log offsets by topic")
+        raise ConfigFileError(f"{path}: holds no table of log offsets by topic", [path])
     return dict(start_offsets)
 
 

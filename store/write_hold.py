@@ -39,11 +39,11 @@ def read_hold(root: Path) -> tuple[HeldFor, ...]:
     except FileNotFoundError:
         return ()
     except TypeError as error:
-        raise ConfigFileError(f"{path}: holds no list of slaves with held writes: {error}") from error
+        raise ConfigFileError(f"{path}: holds no list of slaves with held writes: {error}", [path]) from error
     for entry in held:
         numbers = (entry.broker_id, entry.common_offset, entry.master_offset, entry.slave_offset)
         if type(entry.address) is not str or any(type(number) is not int for number in numbers):
-            raise ConfigFileError(f"{path}: holds no list of slaves with held writes: {entry}")
+            raise ConfigFileError(f"{path}: holds no list of slaves with held writes: {entry}", [path])
     return held
 
 

@@ -1,28 +1,26 @@
-"""Advice for a store that does not load: the settings with which it was made, as its files show them."""
+"""Advice for a store that does not load: the settings with which it was made, as its files show them, or a repair."""
 
 from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed
 from ringmq.broker.config.run_config import store_config
-from ringmq.store.inferred_config import different_sizes, with_index_sizes_of_files, with_sizes_of_files
-from ringmq.store.mapped_file import StoreLoadError
-from ringmq.store.message_store import MessageStore
+from ringmq.store.log_loss import loss_remedy, size_options, sound_sizes
 
-RESTORE = "restore the store from a copy"
+RESTORE = "no command mends it: restore the store from a copy"
 
 
 def load_advice(config: BrokerConfig) -> str:
-    """The next step after StoreLoadError: `--set` with the sizes of the files, or to restore the store.
+    """The next step after StoreLoadError: `--set` with the sizes of the files, a repair, or to restore the store.
 
-    Sizes are proposed only if the broker accepts them and every log file has the proposed size.
+    Sizes are proposed only if the broker accepts them.
     """
     given = store_config(config)
+    sizes = sound_sizes(given)
     try:
-        found = with_index_sizes_of_files(with_sizes_of_files(given))
-        settings = different_sizes(found, given)
-        changed(config, settings)
-        MessageStore(found).commit_log.files.check_sizes()
-    except (OSError, StoreLoadError, ConfigError, ValueError):
+        changed(config, sizes)
+    except (ConfigError, ValueError):
+        sizes = {}
+    if sizes:
+        return f"start with the sizes of its files, add to the command: {size_options(sizes)}"
+    try:
+        return loss_remedy(given, by_sizes=False) or RESTORE
+    except OSError:
         return RESTORE
-    if not settings:
-        return RESTORE
-    options = " ".join(f"--set {name}={value}" for name, value in settings.items())
-    return f"start with the sizes of its files: {options}"

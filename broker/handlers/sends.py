@@ -215,7 +215,7 @@ class SendRequests:
         return pairs or self._check_batch_queues(request, topic) or transaction or self._check_inner(request, header)
 
     def _admitted(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Admitted:
-        """What the read worker decides about this send, now that its topic is in the tables."""
+        """The read worker's decision about this send, now that its topic is in the tables."""
         return admit(
             Send(
                 topic=header.topic.encode(),

@@ -185,12 +185,13 @@ def _read(
     lines: list[str] = []
     path = root / layout.CONFIG / file
     content = load_config(root, file, lines.append)
+    read = [path, path.with_name(f"{file}.bak")] if lines else [path]
     if lines or not content:
         older.add(file)
     try:
         yield content, lambda line: lines.append(f"{path}: {line}")
     except (RemotingError, ValueError, TypeError, OverflowError) as error:
-        raise ConfigFileError(f"{path}: {error}") from error
+        raise ConfigFileError(f"{path}: {error}", [each for each in read if each.exists()]) from error
     if lines and fresh:
         kept = save_damaged_copy(root, file)
         copy = "" if kept is None else f". The damaged file is kept as {kept}"

@@ -72,7 +72,7 @@ def read_client_names(root: Path) -> dict[str, list[str]]:
     except FileNotFoundError:
         return {}
     if not isinstance(found, dict) or not all(isinstance(names, list) for names in found.values()):
-        raise ConfigFileError(f"{path}: holds no lists of topics and groups")
+        raise ConfigFileError(f"{path}: holds no lists of topics and groups", [path])
     return found
 
 
@@ -84,7 +84,7 @@ def read_slave_commits(root: Path) -> list[CommitKey]:
     except FileNotFoundError:
         return []
     except (ValueError, TypeError) as error:
-        raise ConfigFileError(f"{path}: holds no list of group, topic and queue: {error}") from error
+        raise ConfigFileError(f"{path}: holds no list of group, topic and queue: {error}", [path]) from error
 
 
 class Persistence:

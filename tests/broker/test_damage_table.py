@@ -1,11 +1,13 @@
 """Every kind of file of a store under twelve kinds of damage: the outcome of a start.
 
-The rows are the files, the columns `KINDS` of the kit. The store of the log's files has stopped cleanly.
+The rows are the files, the columns `KINDS` of the kit. The store of the log's files has stopped cleanly. Each refusal
+names one command, which is run as it is printed, until the store serves.
 """
 
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import tempfile
@@ -16,18 +18,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ringmq.broker import server
 from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.run_config import store_config
 from ringmq.broker.start_error import StartError
 from ringmq.broker.start_files import check_kv_config, check_own_files, take_plane_name
 from ringmq.broker.tables.loading import load_into
+from ringmq.cli.main import main
+from ringmq.doctor.gather_store import gather_store
 from ringmq.ipc.segment import plane_name, renew_plane_name
 from ringmq.services.delay.progress import stock_offsets
 from ringmq.store import markers
 from ringmq.store.config_files import ConfigFileError, load_config, persist_config
 from ringmq.store.index_file import IndexFile, header_end_offset, index_paths
 from ringmq.store.pending_deletions import read_deletions
+from ringmq.store.queue_ends import write_rebuild
 from ringmq.store.recovery import recover
 from ringmq.store.recovery_state import RecoveredStore
 from ringmq.store.sealed_files import load_sealed, sealed_text
@@ -37,17 +44,18 @@ from ringmq.store.store_task import TASK_FILE
 from ringmq.store.topic_start_offsets import read_start_offsets
 from ringmq.store.write_hold import read_hold
 from tests.broker.fakes import FakePlane
+from tests.store.advice_kit import GIVEN_UP, Refused, command_in, follow, given_up, started_by_advice
 from tests.store.conftest import _crashed_stores  # noqa: F401
-from tests.store.damage_kit import KINDS, leave_bounds, messages, messages_after, unreadable
+from tests.store.damage_kit import KINDS, leave_bounds, messages, messages_after, one_bit, unreadable
 from tests.store.golden_stores import crashed_config
 
 SETTINGS = {
     "mappedFileSizeCommitLog": "262144", "mappedFileSizeConsumeQueue": "6000", "maxHashSlotNum": "100",
     "maxIndexNum": "400", "mapperFileSizeBatchConsumeQueue": "4600",
 }  # fmt: skip
+SIZES = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
 NOBODY = 65534
 HANG_S = 60
-REMEDIES = ("move it", "restore", "put the file back", "remove", "repair", "start with", "give this user")
 
 KEPT, SAID, REFUSED, CUT = "=", "s", "r", "c"
 """Nothing is missing and nothing is said; made again or left out, with a line that names the file; refused with file
@@ -205,7 +213,7 @@ def outcome(root: Path, path: Path, before: dict[Any, int], is_log: bool) -> tup
     except (StartError, StoreLockedError) as error:
         text = str(error)
         assert path.name in text, f"a refusal does not name {path.name}: {text}"
-        assert any(remedy in text for remedy in REMEDIES), f"a refusal without a remedy: {text}"
+        check_advice(root, before)
         return REFUSED, text
     after = messages_after(crashed_config(root), found)
     kept = {place: at for place, at in before.items() if found.min_offset <= at < found.append_offset}
@@ -219,6 +227,28 @@ def outcome(root: Path, path: Path, before: dict[Any, int], is_log: bool) -> tup
         assert "the log" in text, "a loss without a line"
         return CUT, text
     return (SAID if lines else KEPT), text
+
+
+def check_advice(root: Path, before: dict[Any, int], *, is_queue_lost: bool = False) -> None:
+    """Follow the advice until the store serves. Only messages that a repair has named are missing then.
+
+    A lost queue names none of them.
+    """
+
+    def started() -> RecoveredStore:
+        try:
+            return start(root, [])
+        except (StartError, StoreLockedError) as error:
+            raise Refused(str(error)) from error
+
+    steps: list[str] = []
+    found = started_by_advice(started, steps)
+    after = messages_after(crashed_config(root), found)
+    missing = [at for place, at in before.items() if place not in after]
+    lost = given_up(steps)
+    assert all(any(first <= at < end for first, end in lost) for at in missing), steps
+    named = sum(int(row[3]) for text in steps for row in GIVEN_UP.findall(text))
+    assert named == len(missing) or (is_queue_lost and 0 < named < len(missing)), steps
 
 
 TABLE = {
@@ -285,3 +315,96 @@ def test_each_damage_has_its_outcome(sound: Path, row: str) -> None:
         outcomes += result
         said.append(f"{damage.__name__}: {result} {text}")
     assert " ".join(outcomes) == TABLE[row], "\n".join(said)
+
+
+def _unlink(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink()
+
+
+def _next_made(root: Path, paths: list[Path]) -> None:
+    """The file behind the newest used one, as a broker makes it in advance."""
+    with (root / "commitlog" / f"{int(paths[-1].name) + FILE_BYTES:020d}").open("wb") as file:
+        file.truncate(FILE_BYTES)
+
+
+def _killed(root: Path) -> None:
+    markers.write_abort(root, 1)
+    markers.write_boot_marker(root)
+
+
+def _repaired_before(root: Path) -> None:
+    """A repair has moved the files of a queue away, and no start has made them again yet."""
+    shutil.rmtree(root / "consumequeue" / "CrashA" / "0")
+    write_rebuild(root, 0)
+
+
+FILE_BYTES = int(SETTINGS["mappedFileSizeCommitLog"])
+LOG_DAMAGES: dict[str, Callable[[Path, list[Path]], object]] = {
+    "newest": lambda root, paths: _unlink(paths[-1:]),
+    "newest, the next is made": lambda root, paths: (_next_made(root, paths), _unlink(paths[-1:])),
+    "two newest, the next is made": lambda root, paths: (_next_made(root, paths), _unlink(paths[-2:])),
+    "newest is empty, the next is made": lambda root, paths: (_next_made(root, paths), paths[-1].write_bytes(b"")),
+    "all": lambda root, paths: _unlink(paths),
+    "all, the next is made": lambda root, paths: (_next_made(root, paths), _unlink(paths)),
+    "the folder": lambda root, paths: shutil.rmtree(root / "commitlog"),
+    "all, no bounds": lambda root, paths: (_unlink(paths), (root / "ringmq.queues").unlink()),
+    "all, a queue repaired before": lambda root, paths: (_repaired_before(root), _unlink(paths)),
+    "newest, a queue repaired before": lambda root, paths: (_repaired_before(root), _unlink(paths[-1:])),
+    "one in the middle": lambda root, paths: _unlink(paths[2:3]),
+    "two in the middle, the next is made": lambda root, paths: (_next_made(root, paths), _unlink(paths[1:3])),
+    "one in the middle, killed": lambda root, paths: (_unlink(paths[2:3]), _killed(root)),
+    "one in the middle, a queue repaired before": lambda root, paths: (_repaired_before(root), _unlink(paths[2:3])),
+    "one in the middle and the newest": lambda root, paths: _unlink([paths[2], paths[-1]]),
+    "another name": lambda root, paths: paths[2].rename(paths[2].with_name(f"{int(paths[2].name) + 7:020d}")),
+    "a link": lambda root, paths: (paths[2].unlink(), paths[2].symlink_to("nowhere")),
+    "all cut, the newest is missing": lambda root, paths: (
+        [os.truncate(path, 100_000) for path in paths], _unlink(paths[-1:]),
+    ),
+    "all but the oldest, which is cut": lambda root, paths: (_unlink(paths[1:]), os.truncate(paths[0], 100_000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", LOG_DAMAGES)
+def test_the_start_and_verify_and_doctor_name_one_repair_of_a_lost_log(
+    sound: Path, tmp_path: Path, damage: str
+) -> None:
+    before, root = messages(crashed_config(sound)), Path(shutil.copytree(sound, tmp_path / "it's a store"))
+    LOG_DAMAGES[damage](root, sorted((root / "commitlog").iterdir()))
+    with pytest.raises(StartError, match="/commitlog") as caught:
+        start(root, [])
+    command = command_in(str(caught.value))
+    assert shlex.quote(str(root)) in command and "--accept-loss" in command
+    config = changed(BrokerConfig(), SETTINGS | {"storePathRootDir": str(root)})
+    assert command_in(gather_store(store_config(config)).remedy) == command
+    assert command_in(CliRunner().invoke(main, ["store", "verify", str(root), *SIZES]).output) == command
+    files = sorted((path, path.stat().st_size) for path in root.rglob("*") if path.is_file())
+    for option in ([], ["--dry-run"]):  # nothing is given up unless the loss is accepted
+        words = [word for word in shlex.split(command)[1:] if word != "--accept-loss"]
+        refused = CliRunner().invoke(main, [*words, *option])
+        assert refused.exit_code == 1 and command_in(refused.output) == command
+    assert sorted((path, path.stat().st_size) for path in root.rglob("*") if path.is_file()) == files
+    check_advice(root, before, is_queue_lost="a queue" in damage)
+
+
+def test_a_config_file_and_its_older_copy_are_moved_away_by_one_command(sound: Path, tmp_path: Path) -> None:
+    before, root = messages(crashed_config(sound)), Path(shutil.copytree(sound, tmp_path / "it's a store"))
+    paths = [root / "config" / name for name in ("topics.json", "topics.json.bak")]
+    for path in paths:
+        path.write_text("{")
+    paths[1].with_name("topics.json.bak.damaged").write_text("of an earlier fault")
+    check_advice(root, before)
+    kept = [root / "config" / name for name in ("topics.json.damaged", "topics.json.bak.damaged.2")]
+    assert [path.read_text() for path in kept] == ["{", "{"]
+
+
+def test_verify_names_the_repair_of_wrong_entries(sound: Path, tmp_path: Path) -> None:
+    before, root = messages(crashed_config(sound)), Path(shutil.copytree(sound, tmp_path / "store"))
+    path = sorted((root / "consumequeue" / "CrashA" / "0").iterdir())[0]
+    one_bit(path, path)
+    words = ["store", "verify", str(root), *SIZES]
+    said = CliRunner().invoke(main, words)
+    assert said.exit_code == 1
+    follow(command_in(said.output))
+    assert CliRunner().invoke(main, words).exit_code == 0
+    check_advice(root, before)

@@ -33,6 +33,7 @@ from ringmq.store import markers
 from ringmq.store.store_lock import byte_0_lock
 from tests.archives import extract_all
 from tests.broker.exporter_kit import value
+from tests.store.advice_kit import command_in
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SMALL = {
@@ -42,6 +43,7 @@ SMALL = {
     "maxIndexNum": "400",
     "listenPort": "0",
 }
+SMALL_OTHERS = ("mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
 
 
 def refused(store: Path, settings: dict[str, str] | None = None, status: int = 1) -> str:
@@ -92,7 +94,8 @@ def test_files_of_another_size(tmp_path: Path) -> None:
     (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(5000))
     said = refused(tmp_path, status=EXIT_STORE_REFUSED)
     assert f"{0:020d} has 5000 bytes, not 1048576" in said
-    assert said.endswith("restore the store from a copy")  # no broker accepts a size of 5000
+    sizes = " ".join(f"--set {name}={SMALL[name]}" for name in ("mappedFileSizeCommitLog", *SMALL_OTHERS))
+    assert command_in(said) == f"ringmq store repair {tmp_path} {sizes}"  # no broker accepts a size of 5000
 
 
 @pytest.mark.parametrize(
@@ -128,8 +131,8 @@ def test_a_config_file_that_is_none_stops_the_start_and_stays(tmp_path: Path, fi
     path = tmp_path / "config" / file
     path.write_text(text)
     said = refused(tmp_path, status=EXIT_STORE_REFUSED)
-    assert f"config/{file}: " in said and words in said and "repair the file" in said
-    assert path.read_text() == text
+    assert f"config/{file}: " in said and words in said and "repair it" in said
+    assert command_in(said) == f"mv -- {path} {path}.damaged" and path.read_text() == text
 
 
 def test_a_log_that_is_read_is_not_read_anew_after_a_failed_sync(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_start_refuses_a_file_of_its_own_that_says_nothing(tmp_path: Path, nam
     assert caught.value.status == EXIT_STORE_REFUSED
     said = str(caught.value)
     assert f"config/{name}: " in said and words in said
-    assert said.endswith("repair the file, or move it away to start without its content")
+    assert "o start without its content, run: mv -- " in said and said.endswith(f"config/{name}.damaged")
 
 
 def test_sound_files_and_none_are_no_reason(tmp_path: Path) -> None:
