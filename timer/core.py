@@ -19,7 +19,9 @@ longer than a few messages. The open slot then holds what is due up to the end o
 are too late join the last one. No join crosses a full hour, so slots that were joined once can be joined again.
 
 A message is delivered when units are appended for all records that were answered up to a step of the precision before
-its time: a delete that was answered in time works, also behind a down time, and in a worker that was stalled.
+its time: a delete that was answered in time works, also behind a down time, and in a worker that was stalled. A rolled
+delete has been answered long before its record. So later messages wait until it has a unit. A start does not know which
+records are rolled deletes: it waits for all.
 
 The marks of copies tell what of the open slot was delivered. A start collects them from the log offset on at which the
 slot was opened. The checkpoint may be older: then the start goes on to the slot that was open, even if the clock has
@@ -34,6 +36,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from ringmq.timer.rolled_deletes import RolledDeletes
 from ringmq.timer.timer_wheel import SLOTS
 
 ENQUEUE_MAX = 4096
@@ -97,11 +100,13 @@ class Tick:
 class Enqueued:
     """Answer to Enqueue. `next_offset` lies behind the last record, and behind what retention has taken.
 
-    Records that were answered before `read_ms` have units. Those that cannot be read do not count.
+    Records that were answered before `read_ms`, and those before `log_offset`, have units. Those that cannot be read do
+    not count.
     """
 
     next_offset: int
     read_ms: int
+    log_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,16 +119,21 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Answer to Publish: copies in flight that it has added."""
+    """Answer to Publish: copies in flight that it has added. None is due behind a rolled delete among them."""
 
     count: int
+    last_delete: int = 0
+    """Number of the last rolled delete, from 1 on. 0 without one."""
+    delete_ms: int = 0
+    """Its time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The oldest `count` copies in flight are in the log."""
+    """The oldest `count` copies in flight are in the log, before `log_end`."""
 
     count: int
+    log_end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,7 @@ class TimerCore:
     messages are in the wheel, the marks of copies from `progress.marks_from` on count, and `progress.known_*` stays.
     `opened_ms`: the time of the latest slot that was open, as late messages and the newest copy tell. The checkpoint
     may be older than its opening, and the clock may have been set back since.
+    `log_end`: end of the log at the start.
     """
 
     def __init__(
@@ -220,6 +231,7 @@ class TimerCore:
         delivered_ms: int,
         delivered_end: int,
         opened_ms: int,
+        log_end: int = 0,
     ) -> None:
         self.settings = settings
         self.progress = progress
@@ -235,6 +247,8 @@ class TimerCore:
         """The slot that others may join while it is read."""
         self._is_reading = False
         self._read_ms = -1
+        self._read_offset = -1
+        self._rolled_deletes = RolledDeletes(log_end)
         self._last_ms: int | None = None
         self.source_ms = progress.open_ms
         """The slot of the copies in flight."""
@@ -289,14 +303,19 @@ class TimerCore:
         assert isinstance(event, Enqueued)
         self._is_reading = False
         self.progress.queue_offset = event.next_offset
-        self._read_ms = event.read_ms
+        self._read_ms, self._read_offset = event.read_ms, event.log_offset
         return []
 
     def _until_ms(self, now_ms: int) -> int:
         """Return the time up to which a message can go out: a delete that was answered in time has a unit."""
         if not self._may_enqueue(now_ms):
             return now_ms
-        return min(now_ms, self._read_ms + self.settings.precision_ms - 1)
+        until_ms = min(now_ms, self._read_ms + self.settings.precision_ms - 1)
+        return min(until_ms, self._rolled_deletes.due_ms) if self.waits_for_delete(now_ms) else until_ms
+
+    def waits_for_delete(self, now_ms: int) -> bool:
+        """True while messages wait for the unit of a rolled delete."""
+        return self._may_enqueue(now_ms) and not self._rolled_deletes.are_read(self._read_offset)
 
     # -- dequeue -------------------------------------------------------------------------------------------
 
@@ -426,17 +445,21 @@ class TimerCore:
 
     def _published(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Published)
+        if event.last_delete:
+            self._rolled_deletes.submitted(self.in_flight + event.last_delete, event.delete_ms)
         self.in_flight += event.count
         return []
 
     def _stored(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Stored)
         self.in_flight -= event.count
+        self._rolled_deletes.stored(event.count, event.log_end)
         self._pause_ms = 0
         return []
 
     def _refused(self, event: Event, now_ms: int) -> list[Effect]:
         self.in_flight = 0
+        self._rolled_deletes.refused()
         self._pause_ms = min(PAUSE_MAX_MS, self._pause_ms * 2 or PAUSE_MS)
         self._resume_ms = now_ms + self._pause_ms
         return []

@@ -68,7 +68,7 @@ class Delivery:
         work.known_offset, work.known_ms = recovered.progress.known_offset, recovered.progress.known_ms
         self.core = TimerCore(
             store.settings(), recovered.progress, store.slots, latest.delivered_ms, recovered.queue_end,
-            latest.opened_ms,
+            latest.opened_ms, publisher.port.settled_end or 0,
         )  # fmt: skip
         self._statistics = Statistics(store)
         self._enqueuer = Enqueuer(store, publisher.reader)
@@ -99,7 +99,7 @@ class Delivery:
         collected = self._publisher.collect()
         if collected.stored:
             self._slots.stored(collected.stored, self._wall_ms())
-            self._step(Stored(collected.stored))
+            self._step(Stored(collected.stored, self._publisher.log_offset))
         if collected.refused:
             self._slots.refused(self.core.source_ms)
             self._step(Refused())
@@ -165,7 +165,8 @@ class Delivery:
         self._arrivals.want(self._queue.queue_slot)
         now_ms = self._wall_ms()
         sleep_ms = min(self.core.next_ms(now_ms) - now_ms, PIECE_PAUSE_MS if is_walking else SLEEP_MAX_MS)
-        if not self._publisher.may_publish or self._has_arrivals():
+        is_waiting = not self._publisher.may_publish or self.core.waits_for_delete(now_ms)
+        if is_waiting or self._has_arrivals():
             sleep_ms = min(max(1, sleep_ms), RETRY_MS if self._enqueuer.is_waiting_for_room else SETTLE_MS)
         if sleep_ms <= 0:
             return
@@ -193,7 +194,8 @@ class Delivery:
                 count = self._publisher.publish(effect, self._wall_ms()) if self._publisher.may_publish else 0
                 self._has_more |= count > 0
                 self._has_worked |= count > 0
-                self._step(Published(count))
+                flight = self._slots.flight
+                self._step(Published(count, int(flight.last_delete) if count else 0, int(flight.delete_ms)))
             case Close(slot_ms):
                 self._slots.close(slot_ms)
                 self._has_more = True
@@ -205,13 +207,15 @@ class Delivery:
 
     def _enqueue(self, effect: Enqueue) -> Enqueued:
         work, marks, now_ms = self._slots.work, self._plane.watermarks, self._wall_ms()
-        confirmed = int(lib.rmq_confirm_offset(marks))
-        complete_ms = self._read_time.complete_ms(confirmed, int(marks.dispatched_offset), now_ms)
+        confirmed, dispatched = int(lib.rmq_confirm_offset(marks)), int(marks.dispatched_offset)
+        complete_ms = self._read_time.complete_ms(confirmed, dispatched, now_ms)
         work.write_ms, work.open_ms = effect.write_ms, effect.open_ms
         offset = self._enqueuer.enqueue(effect.offset, effect.limit)
         self._has_worked |= offset > effect.offset
         self._has_more |= self._enqueuer.has_more
-        return Enqueued(offset, int(work.read_ms) if self._enqueuer.has_more else complete_ms)
+        if self._enqueuer.has_more or self._enqueuer.is_blocked:
+            return Enqueued(offset, int(work.read_ms), self._enqueuer.log_offset)
+        return Enqueued(offset, complete_ms, dispatched)
 
     # -- progress ------------------------------------------------------------------------------------------
 
@@ -263,7 +267,7 @@ class Delivery:
             collected = self._publisher.collect()
             if collected.stored:
                 self._slots.stored(collected.stored, self._wall_ms())
-                self._step(Stored(collected.stored))
+                self._step(Stored(collected.stored, self._publisher.log_offset))
             if collected.refused:
                 break
             self._plane.wait(self._role, 10)

@@ -32,12 +32,16 @@ class Enqueuer:
         """timerSkipUnknownError: a damaged entry of the queue is skipped. Else it and those behind it wait."""
         self.has_more = False
         """True if the last call has ended at its limit, or at that of searches for the targets of deletes."""
+        self.is_blocked = False
+        """True if the last call has ended at a record whose file cannot be mapped now."""
+        self.log_offset = -1
+        """Offset of the log behind the last record that was taken."""
 
     def enqueue(self, offset: int, limit: int) -> int:
         """Append units for the records from a queue offset on, at most `limit`. Returns the offset behind the last
         one."""
         end = offset + limit
-        self.has_more = False
+        self.has_more = self.is_blocked = False
         self._targets.begin_turn(time.monotonic_ns())
         while offset < end:
             following = self._enqueue_batch(offset, end)
@@ -67,7 +71,11 @@ class Enqueuer:
                     f"(offsets {offset} to {error.next_offset - 1})"
                 )
             return max(offset, error.next_offset)
-        except (NotMappedError, NotConfirmedError):
+        except NotMappedError as error:
+            self._log(f"waits: {error}")
+            self.is_blocked = True
+            return offset
+        except NotConfirmedError:
             return offset
         except DamagedError as error:
             if self.skips_unknown_errors:
@@ -100,4 +108,7 @@ class Enqueuer:
                 break
             if work.stop == lib.RMQ_TIMER_STOP_INDEX:
                 self._targets.list_files(min(work.write_ms, work.open_ms))
+        if done:
+            last = self._batch.units[done - 1]
+            self.log_offset = int(last.commit_log_offset) + int(last.size)
         return int(self._batch.units[done].queue_offset) if done < self._batch.count else self._batch.next_offset

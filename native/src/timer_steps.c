@@ -218,10 +218,18 @@ int rmq_timer_walk(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct
     return 0;
 }
 
+static int is_rolled_delete(uint32_t magic) { return magic & RMQ_TIMER_ROLL && magic & RMQ_TIMER_DELETE; }
+
 uint32_t rmq_timer_take(const struct rmq_timer_files *f, struct rmq_timer_slot *slot, int64_t now_ms, struct rmq_timer_batch *b)
 {
+    int64_t until_ms = INT64_MAX;
     b->count = rmq_timer_slot_take(slot, now_ms, b->keys, b->room);
     for (uint32_t i = 0; i < b->count; i++) {
+        if (rmq_timer_slot_exact_ms(slot, b->keys[i]) > until_ms) {
+            (void)rmq_timer_slot_return(slot, b->keys + i, b->count - i); /* needs no memory: they were there before */
+            b->count = i;
+            break;
+        }
         struct rmq_timer_unit unit = {0}; /* if retention has taken the unit, no record is found either */
         int is_there = rmq_timer_unit_at(f, rmq_timer_position(f, rmq_timer_slot_unit(b->keys[i])), &unit);
         b->topic_rows[i] = is_there ? rmq_timer_topic_row(b->topics, &unit) : RMQ_NONE;
@@ -229,6 +237,8 @@ uint32_t rmq_timer_take(const struct rmq_timer_files *f, struct rmq_timer_slot *
         b->enqueue_ms[i] = unit.enqueue_ms;
         b->slots_ms[i] = unit.slot_ms;
         b->magics[i] = unit.magic;
+        if (is_rolled_delete(unit.magic))
+            until_ms = rmq_timer_slot_exact_ms(slot, b->keys[i]);
     }
     return b->count;
 }
@@ -281,6 +291,8 @@ void rmq_timer_copies(struct rmq_timer_slot *slot, struct rmq_timer_batch *b, st
 int rmq_timer_submitted(struct rmq_timer_flight *flight, struct rmq_timer_slot *slot, const struct rmq_timer_batch *b,
                         const struct rmq_request *requests, uint32_t done, struct rmq_timer_tally *tally)
 {
+    uint32_t made = 0;
+    flight->last_delete = 0;
     for (uint32_t i = 0; i < done; i++) {
         if (!requests[i].kind) {
             rmq_timer_topic_add(b->topics, b->topic_rows[i], -1);
@@ -293,6 +305,11 @@ int rmq_timer_submitted(struct rmq_timer_flight *flight, struct rmq_timer_slot *
         flight->is_rolled[at] = (b->magics[i] & RMQ_TIMER_ROLL) != 0;
         flight->topic_rows[at] = b->topic_rows[i];
         flight->due_ms[at] = rmq_timer_slot_exact_ms(slot, b->keys[i]);
+        made++;
+        if (is_rolled_delete(b->magics[i])) {
+            flight->last_delete = made;
+            flight->delete_ms = flight->due_ms[at];
+        }
     }
     return rmq_timer_slot_return(slot, b->keys + done, b->count - done);
 }

@@ -86,7 +86,8 @@ struct rmq_timer_batch {
     uint32_t count;
 };
 
-/* Takes due messages and reads their units, which say where the records are. Their number. */
+/* Takes due messages and reads their units, which say where the records are. Their number. A batch with a rolled delete has nothing
+ * that is due behind it: the delete may name such messages, and has to be in its slot first. */
 uint32_t rmq_timer_take(const struct rmq_timer_files *f, struct rmq_timer_slot *slot, int64_t now_ms, struct rmq_timer_batch *b);
 
 /* The edits of each copy, which the caller has made once: SET TIMER_ENQUEUE_MS, SET TIMER_DEQUEUE_MS, those of every copy, and last
@@ -112,7 +113,8 @@ struct rmq_timer_flight {
     uint32_t room;
     uint32_t first;
     uint32_t count;
-    uint32_t reserved;
+    uint32_t last_delete;        /* number of the last rolled delete among the copies of the last batch, from 1 on, 0 = none */
+    int64_t delete_ms;           /* when it was due */
     uint64_t delivered;          /* totals of what was stored */
     uint64_t rolled;
 };

@@ -106,6 +106,7 @@ class World:
 
     messages_max, join_units = 8, 12
     large_units, lead_steps = 10, 12
+    enqueue_max = 40
 
     def __init__(self, seed: int, settings: TimerSettings) -> None:
         self.random = random.Random(seed)
@@ -127,7 +128,7 @@ class World:
         """Slots of the wheel that have joined another one."""
         self.early: list[int] = []
         self.refuses = False
-        self.read_ms = 0
+        self.read_ms = self.read_offset = 0
         self.elsewhere = 0
         """Deletes in the slot of a target of another time."""
         self.core = self.started()
@@ -194,7 +195,7 @@ class World:
         delivered_ms = latest_ms + self.settings.precision_ms
         self.in_flight, self.to_walk, self.slots, self.ends = [], [], {}, {}
         begin, end = replace(progress, queue_offset=queue_offset), len(disk.timer_records())
-        return TimerCore(self.settings, begin, self, delivered_ms, end, opened_ms)
+        return TimerCore(self.settings, begin, self, delivered_ms, end, opened_ms, disk.end)
 
     def slots_of(self, copies: list[LogRecord]) -> list[int]:
         """Times of the slots that delivered messages have asked for."""
@@ -236,7 +237,7 @@ class World:
                     self.delivered.clear()
 
     def enqueue(self, effect: Enqueue) -> None:
-        limit = min(effect.limit, self.random.randrange(1, 40))
+        limit = min(effect.limit, self.random.randrange(1, self.enqueue_max))
         found = self.disk.timer_records()[effect.offset : effect.offset + limit]
         for record in found:
             unit = self.enqueued(record, effect.open_ms, effect.write_ms)
@@ -244,9 +245,12 @@ class World:
                 if unit is not None and slot_ms <= unit.slot_ms < end_ms and unit.queue_offset not in self.delivered:
                     self.slots[slot_ms].add(self.message(unit))
         following = effect.offset + len(found)
-        self.read_ms = found[-1].store_ms if found else self.read_ms
-        has_more = following < len(self.disk.timer_records())
-        self.step(Enqueued(following, self.read_ms if has_more else self.now_ms))
+        if found:
+            self.read_ms, self.read_offset = found[-1].store_ms, found[-1].offset + RECORD_BYTES
+        if following < len(self.disk.timer_records()):
+            self.step(Enqueued(following, self.read_ms, self.read_offset))
+        else:
+            self.step(Enqueued(following, self.now_ms, self.disk.end))
 
     def enqueued(self, record: LogRecord, open_ms: int, write_ms: int) -> Unit | None:
         """Append the unit of a record. None if it is known to be delivered."""
@@ -341,13 +345,18 @@ class World:
     def publish(self, effect: Publish) -> None:
         slot = self.slots[effect.slot_ms]
         due = slot.take(effect.until_ms, min(effect.room, self.random.randrange(1, 40)))
+        deletes = [message for message in due if message.is_rolled and Magic.DELETE in message.magic]
+        if deletes:
+            slot.give_back(message for message in due if message.at_ms > deletes[0].at_ms)
+            due = [message for message in due if message.at_ms <= deletes[0].at_ms]
         copies = [message for message in due if not slot.is_deleted(message)]
         self.in_flight += copies
         exact = (
             self.message(self.disk.units[message.unit]) for message in copies
         )  # the slot may have rounded the time
         self.early += [message.unit for message in exact if message.at_ms > self.now_ms]
-        self.step(Published(len(copies)))
+        numbers = [number for number, message in enumerate(copies, 1) if message in deletes]
+        self.step(Published(len(copies), max(numbers, default=0), deletes[0].at_ms if deletes else 0))
 
     def store(self) -> None:
         """`write` takes some of the requests, or refuses the rest."""
@@ -356,7 +365,7 @@ class World:
         for message in taken:
             self.store_copy(message)
         if count:
-            self.step(Stored(count))
+            self.step(Stored(count, self.disk.end))
         if self.refuses:
             if self.in_flight:
                 self.slots[self.core.source_ms].give_back(self.in_flight)

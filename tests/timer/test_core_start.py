@@ -8,6 +8,7 @@ from ringmq.timer.core import (
     Progress,
     Publish,
     Published,
+    Refused,
     Stored,
     Tick,
     TimerCore,
@@ -60,8 +61,8 @@ def tick(core: TimerCore, now_ms: int = NOW_MS) -> list[type]:
 @pytest.mark.parametrize(
     ("answer", "is_delivered"),
     [
-        (Enqueued(AT_START - 1, SLOT_MS - PRECISION_MS), False),  # one of the same millisecond may follow
-        (Enqueued(AT_START - 1, SLOT_MS - PRECISION_MS + 1), True),  # a later delete may come too late
+        (Enqueued(AT_START - 1, SLOT_MS - PRECISION_MS, 0), False),  # one of the same millisecond may follow
+        (Enqueued(AT_START - 1, SLOT_MS - PRECISION_MS + 1, 0), True),  # a later delete may come too late
     ],
 )
 def test_what_waits_behind_the_checkpoint_is_enqueued_first(answer: Enqueued, is_delivered: bool) -> None:
@@ -121,18 +122,18 @@ def test_late_messages_do_not_wait_for_slots_that_are_not_due() -> None:
     core = TimerCore(TimerSettings(PRECISION_MS), progress, slots, opened_ms, AT_START, opened_ms)
     for _ in range(2):
         assert tick(core, clock_ms)[:1] == [Walk], "the open slot, then the one that was open"
-    core.step(Enqueued(AT_START, clock_ms), clock_ms)
+    core.step(Enqueued(AT_START, clock_ms, 0), clock_ms)
     assert core.next_ms(clock_ms) == clock_ms
     publish = next(effect for effect in core.step(Tick(0), clock_ms) if isinstance(effect, Publish))
     assert publish.slot_ms == core.source_ms == opened_ms
     core.step(Published(1), clock_ms)
     del slots.waiting[opened_ms]
-    core.step(Enqueued(AT_START, clock_ms), clock_ms)
+    core.step(Enqueued(AT_START, clock_ms, 0), clock_ms)
     due = core.step(Tick(0), SLOT_MS + 1)
     assert not any(isinstance(effect, Publish) for effect in due), "its copies are in flight"
     assert core.next_ms(SLOT_MS + 1) > SLOT_MS + 1, "and their completion wakes the worker"
-    core.step(Enqueued(AT_START, SLOT_MS + 1), SLOT_MS + 1)
-    core.step(Stored(1), SLOT_MS + 1)
+    core.step(Enqueued(AT_START, SLOT_MS + 1, 0), SLOT_MS + 1)
+    core.step(Stored(1, 0), SLOT_MS + 1)
     publish = next(effect for effect in core.step(Tick(0), SLOT_MS + 1) if isinstance(effect, Publish))
     assert publish.slot_ms == core.source_ms == core.progress.open_ms == SLOT_MS
     assert core.is_behind
@@ -144,11 +145,61 @@ def test_a_worker_that_was_stalled_reads_deletes_before_it_delivers(late_ms: int
     core = core_of(AT_START, TimerSettings(PRECISION_MS))
     tick(core)
     tick(core)
-    core.step(Enqueued(AT_START, NOW_MS), NOW_MS)
+    core.step(Enqueued(AT_START, NOW_MS, 0), NOW_MS)
     effects = core.step(Tick(0), NOW_MS + late_ms)
     publish = next(effect for effect in effects if isinstance(effect, Publish))
     assert publish.until_ms == NOW_MS + until_ms
     core.step(Published(0), NOW_MS + late_ms)
-    core.step(Enqueued(AT_START, NOW_MS + 7), NOW_MS + late_ms)
+    core.step(Enqueued(AT_START, NOW_MS + 7, 0), NOW_MS + late_ms)
     publish = next(effect for effect in core.step(Tick(0), NOW_MS + late_ms) if isinstance(effect, Publish))
     assert publish.until_ms == min(NOW_MS + late_ms, NOW_MS + 6 + PRECISION_MS)
+
+
+def published_until(core: TimerCore, now_ms: int = NOW_MS) -> int | None:
+    """Time up to which a tick publishes. None if it publishes nothing."""
+    effects = core.step(Tick(0), now_ms)
+    return next((effect.until_ms for effect in effects if isinstance(effect, Publish)), None)
+
+
+def test_a_start_reads_all_that_was_rolled_before_it_delivers() -> None:
+    """A rolled delete behind a down time is stored after its message is due, so the times of records tell nothing."""
+    core = TimerCore(TimerSettings(PRECISION_MS), Progress(SLOT_MS, 0, 0), OneSlot(), -1, AT_START, -1, log_end=500)
+    tick(core)
+    tick(core)
+    core.step(Enqueued(AT_START - 1, NOW_MS, 499), NOW_MS)
+    assert published_until(core) is None and core.waits_for_delete(NOW_MS)
+    core.step(Enqueued(AT_START, NOW_MS, 500), NOW_MS)
+    assert published_until(core) == NOW_MS and not core.waits_for_delete(NOW_MS)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_what_is_due_behind_a_rolled_delete_waits_for_its_unit(is_refused: bool) -> None:
+    contents = TwoSlots({SLOT_MS: SLOT_MS})
+    core = TimerCore(TimerSettings(PRECISION_MS), Progress(SLOT_MS, AT_START, 0), contents, -1, AT_START, -1)
+    tick(core)
+    tick(core)
+    core.step(Enqueued(AT_START, NOW_MS, 1000), NOW_MS)
+    assert published_until(core) == NOW_MS
+    core.step(Published(5, last_delete=4, delete_ms=SLOT_MS), NOW_MS)
+    core.step(Enqueued(AT_START + 2, NOW_MS, 1200), NOW_MS)
+    assert published_until(core) == SLOT_MS, "what is due with the delete"
+    contents.waiting[SLOT_MS] = SLOT_MS + 500
+    for stored, log_end, read in ((3, 1300, 1300), (1, 1400, 1399)):
+        core.step(Stored(stored, log_end), NOW_MS)
+        core.step(Enqueued(AT_START + 3, NOW_MS, read), NOW_MS)
+        assert published_until(core) is None
+    if is_refused:
+        core.step(Refused(), NOW_MS)
+        assert published_until(core, NOW_MS + 20) is None, "its copy is in the log"
+    core.step(Enqueued(AT_START + 4, NOW_MS + 20, 1400), NOW_MS + 20)
+    assert published_until(core, NOW_MS + 20) == NOW_MS + 20
+
+
+def test_a_refused_delete_is_waited_for_no_longer() -> None:
+    core = core_of(AT_START, TimerSettings(PRECISION_MS))
+    tick(core)
+    tick(core)
+    core.step(Enqueued(AT_START, NOW_MS, 1000), NOW_MS)
+    core.step(Published(2, last_delete=1, delete_ms=SLOT_MS), NOW_MS)
+    core.step(Refused(), NOW_MS)
+    assert not core.waits_for_delete(NOW_MS)

@@ -2,11 +2,13 @@
 
 import bisect
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
 from ringmq.timer.core import TimerSettings
-from tests.timer.simulation import World
+from ringmq.timer.placement import Target
+from tests.timer.simulation import LogRecord, World
 
 SEEDS = range(24)
 BACK_SEEDS = (94, 218, 2012)
@@ -216,3 +218,41 @@ def test_a_jump_over_a_large_slot_that_is_in_memory_delivers_it_once_and_in_orde
     world.finish(world.now_ms)
     times = [world.sent[number].exact_ms for number in world.deliveries()]
     assert times == sorted(times) and len(times) == len(world.sent) and not world.early
+
+
+class OfStock(World):
+    """A wheel of a stock broker, until `is_taken_over`: deletes wait at their own time, so they are rolled as their
+    targets."""
+
+    enqueue_max = 4
+    is_taken_over = False
+
+    def targets(self, record: LogRecord) -> Iterator[Target]:
+        return super().targets(record) if self.is_taken_over else iter(())
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_rolled_deletes_work_though_all_is_overdue(seed: int) -> None:
+    """A message and its delete are rolled one behind the other, and are due at once as they come back."""
+    world = OfStock(seed, TimerSettings(PRECISIONS_MS[seed % 4], 20))
+    for _ in range(30):
+        number = world.send(world.random.randrange(60_000, 200_000))
+        for _ in range(world.random.randrange(3)):
+            world.turn()
+        if world.random.random() < 0.5:
+            world.now_ms += world.random.randrange(2000)
+            assert world.delete(number)
+        world.turn()
+    world.now_ms += 600_000
+    world.is_taken_over = True
+    for _ in range(world.random.randrange(120)):
+        world.turn()
+        world.now_ms += world.random.randrange(3)
+        if world.random.random() < 0.05:
+            world.flush()
+        if world.random.random() < 0.1:
+            world.kill()
+    world.finish(world.now_ms)
+    found, kept = world.deliveries(), {of for of, sent in world.sent.items() if sent.key not in world.deleted}
+    assert sorted(found) == sorted(kept)
+    assert any(record.rolls and record.deletes for record in world.disk.log)
