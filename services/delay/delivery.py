@@ -19,7 +19,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
-from ringmq.services.delay.levels import known_slots
+from ringmq.services.delay.levels import known_slots, queue_ends
 from ringmq.services.delay.progress import Progress, following_marks, load_progress, may_have_waiting, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
 from ringmq.services.log_view import LogView
@@ -210,7 +210,8 @@ class Delivery:
         levels = len(self._schedule.levels)
         left_out: list[str] = []
         try:
-            found = load_progress(self._root, levels, self._log_view, log_end, left_out.append)
+            ends = queue_ends(self._plane, known_slots(self._plane))
+            found = load_progress(self._root, levels, self._log_view, log_end, left_out.append, ends)
         except ConfigFileError as error:
             self._log(f"{error}: the marks of the whole log tell what was delivered")
             return Progress(0, (0,) * levels, has_checkpoint=False)

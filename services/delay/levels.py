@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ringmq.ipc.plane import Plane
 from ringmq.remoting.names import SCHEDULE_TOPIC
 from ringmq.store.config import DELAY_LEVELS_MAX
@@ -22,3 +24,8 @@ def known_slots(plane: Plane) -> list[int]:
     topic_id = plane.topic_find(SCHEDULE_TOPIC)
     slots = [None if topic_id is None else plane.queue_find(topic_id, queue_id) for queue_id in range(DELAY_LEVELS_MAX)]
     return [slot for slot in slots if slot is not None]
+
+
+def queue_ends(plane: Plane, slots: Sequence[int]) -> list[int]:
+    """The offset behind the last message of each of these queues."""
+    return [int(plane.queue(slot).max_offset) for slot in slots]

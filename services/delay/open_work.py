@@ -12,7 +12,7 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals
-from ringmq.services.delay.levels import schedule_slots
+from ringmq.services.delay.levels import queue_ends, schedule_slots
 from ringmq.services.delay.progress import Progress, load_progress, may_have_waiting
 from ringmq.services.log_view import LogView
 from ringmq.store.config import parse_delay_levels
@@ -36,7 +36,8 @@ def has_delayed(config: BrokerConfig, root: Path) -> bool:
     if not may_have_waiting(plane, slots, nothing_known):
         return False
     try:
-        saved = load_progress(root, levels, LogView(plane, MessageStore(store_config(config))), log_end)
+        log = LogView(plane, MessageStore(store_config(config)))
+        saved = load_progress(root, levels, log, log_end, ends=queue_ends(plane, slots))
     except ConfigFileError:
         return True  # the worker logs the error
     return may_have_waiting(plane, slots, saved)

@@ -8,6 +8,9 @@ reveals a log that was cut since and has grown again: by a power cut, or for ano
 
 A slave has no checkpoint, and the delayOffset.json of its master may be ahead of its log. So a promoted slave that
 finds marks in its log goes by them alone. Otherwise messages whose copies never reached the slave would be lost.
+
+An offset beyond the end of its queue is true of another log, so it tells nothing of this one. Stock takes it for the
+end, and skips the messages that wait.
 """
 
 from __future__ import annotations
@@ -65,13 +68,14 @@ def stock_text(offsets: Sequence[int], version: DataVersion) -> str:
     )
 
 
-def stock_offsets(root: Path, levels: int, leave_out: LeaveOut = ignore) -> list[int]:
+def stock_offsets(root: Path, levels: int, leave_out: LeaveOut = ignore, ends: Sequence[int] = ()) -> list[int]:
     """The offsets of delayOffset.json, at least `levels` of them. 0 for levels that it does not have. `leave_out` gets
-    a line about each impossible entry, which counts as none. Raises ConfigFileError, OSError."""
-    return _offsets(load_config(root, DELAY_OFFSETS_FILE).get("offsetTable"), levels, leave_out)
+    a line about each impossible entry, which counts as none. `ends`: those of the queues that are known, level 1 first.
+    Raises ConfigFileError, OSError."""
+    return _offsets(load_config(root, DELAY_OFFSETS_FILE).get("offsetTable"), levels, leave_out, ends)
 
 
-def _offsets(table: Any, levels: int, leave_out: LeaveOut = ignore) -> list[int]:
+def _offsets(table: Any, levels: int, leave_out: LeaveOut, ends: Sequence[int]) -> list[int]:
     if not isinstance(table, Mapping | None):
         leave_out("offsetTable is left out: it is no object")
     offsets = [0] * DELAY_LEVELS_MAX
@@ -82,6 +86,8 @@ def _offsets(table: Any, levels: int, leave_out: LeaveOut = ignore) -> list[int]
                 raise ValueError(f"levels are 1 to {DELAY_LEVELS_MAX}")
             if offset < 0:
                 raise ValueError(f"offset {offset} is below 0")
+            if level <= len(ends) and offset > ends[level - 1]:
+                raise ValueError(f"offset {offset} is beyond the end of its queue, {ends[level - 1]}")
         except (BadBody, ValueError) as error:
             leave_out(f"the offset of level {str(name)[:NAME_CHARS_SHOWN]!r} is left out: {error}")
             continue
@@ -90,20 +96,26 @@ def _offsets(table: Any, levels: int, leave_out: LeaveOut = ignore) -> list[int]
     return offsets[: max(levels, count)]
 
 
-def load_progress(root: Path, levels: int, log: LogView, log_end: int, leave_out: LeaveOut = ignore) -> Progress:
-    """The newest offsets on disk. `leave_out` is that of `stock_offsets`. Raises ConfigFileError, OSError.
+def load_progress(
+    root: Path, levels: int, log: LogView, log_end: int, leave_out: LeaveOut = ignore, ends: Sequence[int] = ()
+) -> Progress:  # fmt: skip
+    """The newest offsets on disk. `leave_out`, `ends`: see `stock_offsets`. Raises ConfigFileError, OSError.
 
     With a checkpoint of another history of the log, no file counts: both may tell of copies that the log has lost. Then
-    the marks of the whole log tell the progress.
+    the marks of the whole log tell the progress. They do so, too, if an entry of the checkpoint is impossible.
     """
     own = load_sealed(root, DELAY_CHECKPOINT_FILE)
-    stock = stock_offsets(root, levels, leave_out)
+    stock = stock_offsets(root, levels, leave_out, ends)
     if not own:
         return Progress(0, tuple(stock), has_checkpoint=False)
     log_offset = _verified_log_offset(own, log, log_end)
     if log_offset is None:
         return Progress(0, (0,) * levels, has_checkpoint=False)
-    return Progress(log_offset, _later(stock, _offsets(own.get("offsets"), levels)))
+    impossible: list[str] = []
+    offsets = _offsets(own.get("offsets"), levels, impossible.append, ends)
+    for line in impossible:
+        leave_out(f"{DELAY_CHECKPOINT_FILE}: {line}")
+    return Progress(0 if impossible else log_offset, _later(stock, offsets), has_checkpoint=not impossible)
 
 
 def _later(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:

@@ -155,6 +155,28 @@ def test_impossible_entries_count_as_none_and_are_named(tmp_path: Path) -> None:
     assert stock_offsets(tmp_path, 2, lines.append) == [0, 0] and "no object" in lines[-1]
 
 
+@pytest.mark.parametrize(
+    ("own", "stock", "expected", "named"),
+    [
+        ((7, 0, 9), (8, 0, 9), Progress(100, (8, 0, 9)), ""),
+        ((7, 0, 9), (77, 0, 9), Progress(100, (7, 0, 9)), "the offset of level '1' is left out: offset 77 is beyond"),
+        (None, (77, 5, 10), Progress(0, (0, 5, 0), has_checkpoint=False), "of its queue, 8"),
+        ((7, 6, 9), (7, 5, 9), Progress(0, (7, 5, 9), has_checkpoint=False), "ringmqDelayOffset.json: the offset of"),
+    ],
+)
+def test_an_offset_beyond_the_end_of_its_queue_tells_nothing(
+    tmp_path: Path, own: tuple[int, ...] | None, stock: tuple[int, ...], expected: Progress, named: str
+) -> None:
+    """With an impossible checkpoint the marks of the whole log tell the progress."""
+    (tmp_path / "config").mkdir()
+    log, lines = Log(bytes(range(200))), []
+    if own is not None:
+        save_progress(tmp_path, Progress(100, own), log, T0)
+    (tmp_path / "config" / "delayOffset.json").write_text(stock_text(stock, DataVersion(1, 0, T0)))
+    assert load_progress(tmp_path, 3, log, 100, lines.append, (8, 5, 9)) == expected
+    assert bool(lines) == bool(named) and named in "".join(lines)
+
+
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     for name in ("delayOffset.json", "delayOffset.json.bak"):
