@@ -23,11 +23,12 @@ def has_open_halves(config: BrokerConfig, root: Path) -> bool:
         return False
     Arrivals(plane, plane.port_of(lib.RMQ_ROLE_TRANSACTIONS)).want(queue[1])
     marks, end = plane.watermarks, int(plane.queue(queue[1]).max_offset)
-    return int(marks.dispatched_offset) < int(marks.append_offset) or (end > 0 and _low(config, root, plane) < end)
+    return int(marks.dispatched_offset) < int(marks.append_offset) or (end > 0 and _low(config, root, plane, end) < end)
 
 
-def _low(config: BrokerConfig, root: Path, plane: Plane) -> int:
-    """The half-queue offset below which no half is open: of the newest op record, else of consumerOffset.json."""
+def _low(config: BrokerConfig, root: Path, plane: Plane, end: int) -> int:
+    """The half-queue offset below which no half is open: of the newest op record, else of consumerOffset.json. One
+    beyond the `end` of the half queue counts as none."""
     from ringmq.services.log_view import LogView
     from ringmq.services.transactions.records import low_of_op
     from ringmq.services.transactions.recovery import stock_offset
@@ -40,5 +41,5 @@ def _low(config: BrokerConfig, root: Path, plane: Plane) -> int:
         data = log.record(position)
         record = None if data is None else parse_record(data)[1]
         if record is not None and (low := low_of_op(record)) is not None:
-            return low
-    return stock_offset(root)
+            return low if low <= end else -1
+    return stock_offset(root, end)

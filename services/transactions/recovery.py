@@ -14,6 +14,7 @@ rebuilt, so `low` stays below it (`unread`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ringmq.services.transactions import records
 from ringmq.services.transactions.half_table import Half
 from ringmq.services.transactions.transaction_log import BATCH, HALVES, OPS, Damage, TransactionLog
 from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.layout import CONFIG
 
 EXPIRED_READ = 16_384
 """Expired transactions that a start reads."""
@@ -51,29 +53,42 @@ class Recovered:
     """First offsets of the transactions that have expired last, the oldest first."""
 
 
-def stock_offset(root: Path) -> int:
-    """The half-queue offset in consumerOffset.json. -1 if there is none."""
+def stock_offset(root: Path, end: int, tell: Callable[[str], None] = lambda line: None) -> int:
+    """The half-queue offset in consumerOffset.json. -1 if there is none. `tell` gets a line if it is beyond the `end`
+    of the queue: then it counts as none."""
+    name = f"{names.HALF_TOPIC}@{records.GROUP}"
     try:
-        table = load_config(root, OFFSETS_FILE).get("offsetTable", {})
-        entry = table.get(f"{names.HALF_TOPIC}@{records.GROUP}", {})
+        entry = load_config(root, OFFSETS_FILE).get("offsetTable", {}).get(name, {})
         offset = entry.get(0, entry.get("0", -1))
     except (ConfigFileError, OSError, AttributeError):
         return -1
-    return offset if isinstance(offset, int) else -1
+    if not isinstance(offset, int):
+        return -1
+    if offset > end:
+        tell(f"{root / CONFIG / OFFSETS_FILE}: {name} is left out: {_beyond(offset, end)}")
+        return -1
+    return offset
+
+
+def _beyond(offset: int, end: int) -> str:
+    return f"offset {offset} is beyond the end of its queue, {end}"
 
 
 class Recovery:
     """Reads half queue, op queue and log. All records up to the log's `end` must be in their queues."""
 
-    def __init__(self, log: TransactionLog) -> None:
-        self._log = log
+    def __init__(self, log: TransactionLog, tell: Callable[[str], None] = lambda line: None) -> None:
+        self._log, self._tell = log, tell
 
     def run(self, stock_low: int) -> Steps[Recovered]:
-        """Recover. `stock_low`: the half-queue offset in consumerOffset.json. Raises QueueReadError."""
+        """Recover. `stock_low`: the half-queue offset in consumerOffset.json, -1 without one. An offset beyond the end
+        of the queue is true of another log: all halves count that no op record lists. Raises QueueReadError."""
         half_min, half_max = self._log.bounds(HALVES)
         own_low, scan_from, is_newest = yield from self._newest_op()
-        low = own_low if is_newest else max(own_low, stock_low)
-        low = max(half_min, min(low, half_max))
+        if own_low > half_max:
+            self._tell(f"{names.OP_HALF_TOPIC}: the newest low offset is left out: {_beyond(own_low, half_max)}")
+            own_low, is_newest = -1, False
+        low = max(half_min, own_low if is_newest else max(own_low, stock_low))
         low_place = self._log.place(HALVES, low) if low < half_max else self._log.end
         done = bytearray(half_max - low)
         yield from self._read_ops(low, low_place, done)

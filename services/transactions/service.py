@@ -250,7 +250,8 @@ class TransactionService:
             slots = self._half_queue[1], self._op_queue[1], None if expired is None else expired[1]
             log = StoredTransactionLog(self._plane, self._reader, self._log, slots, end)
             root = Path(self._config().store_path_root_dir)
-            self._recovering = Recovery(log).run(stock_offset(root))
+            stock_low = stock_offset(root, self._halves.end, self._log_line)
+            self._recovering = Recovery(log, self._log_line).run(stock_low)
         try:
             found = self._clock.advance(self._recovering, RECOVER_MS)
         except QueueReadError as error:

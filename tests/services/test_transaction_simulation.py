@@ -6,8 +6,9 @@ The model is the log itself: the open halves of a recovered service are those th
 import pytest
 
 from ringmq.broker.requests.turns import finish
+from ringmq.services.transactions import records
 from ringmq.services.transactions.recovery import Recovery
-from ringmq.store.layout import HALF_TOPIC
+from ringmq.store.layout import HALF_TOPIC, OP_HALF_TOPIC
 from tests.services.transaction_world import Log, World
 
 EVENTS = 400
@@ -45,6 +46,18 @@ def test_a_copy_of_a_stock_broker_ends_no_foreign_half(key: str) -> None:
     found = finish(Recovery(log).run(-1))
     assert [half.newest for half in found.halves] == [1, 2]
     assert found.renamed == {0: 2}
+
+
+@pytest.mark.parametrize(("low", "is_named"), [(3, False), (1, False), (4, True), (1 << 40, True)])
+def test_a_low_offset_beyond_the_half_queue_hides_no_open_half(low: int, is_named: bool) -> None:
+    """Op records tell which halves are done."""
+    log, lines = Log(), []
+    for group in "ABC":
+        log.append(HALF_TOPIC, f"PGROUP\x01{group}\x02", 1000)
+    log.append(OP_HALF_TOPIC, "TAGS\x01d\x02", 1000, prepared=records.op_mark(low), body=b"0,")
+    found = finish(Recovery(log, lines.append).run(-1))
+    assert [half.first for half in found.halves] == ([1, 2] if is_named or low == 1 else [])
+    assert len(lines) == is_named and (not is_named or f"offset {low} is beyond the end of its queue, 3" in lines[0])
 
 
 def test_the_judge_sees_a_second_commit() -> None:
