@@ -8,6 +8,7 @@ broker writes timercheck alone, so the later time of both counts.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -49,13 +50,15 @@ class Saved:
     known_ms: int = 0
     """See timer.core.Progress."""
     marks_from: int | None = None
-    """None: no checkpoint is true of this log, so the marks of the whole log count."""
+    """None: no checkpoint is true of this log. Then copies of the open slot are looked for by their times."""
     precision_ms: int | None = None
     """Of the wheel. None if only a stock broker has written it."""
     flushed_position: int = 0
     is_cut: bool = False
     """True if the log was cut since, behind another master, so it may lack copies of slots before `open_ms`. Records
     may have other queue offsets."""
+    needs_all_marks: bool = False
+    """True if only the marks of the whole log tell which messages of earlier slots are delivered."""
 
 
 def load_saved(root: Path, log: LogView, log_end: int) -> Saved:
@@ -95,6 +98,26 @@ def of_master(saved: Saved, timers: MasterTimers | None, log_end: int) -> Saved:
         saved, open_ms=timers.open_ms, known_offset=timers.known_offset, known_ms=timers.open_ms,
         marks_from=timers.marks_from, is_cut=False,
     )  # fmt: skip
+
+
+def believable(saved: Saved, queue_end: int, tell: Callable[[str], None]) -> Saved:
+    """Return the progress without offsets beyond the end of the timer topic: they are true of another log, or of one
+    that has lost its end. The newest unit tells what is in the wheel, marks tell what was delivered. `tell` gets a line
+    about them."""
+    beyond = {"queueOffset": saved.queue_offset, "known": saved.known_offset}
+    beyond = {name: offset for name, offset in beyond.items() if offset > queue_end}
+    if not beyond:
+        return saved
+    entries = ", ".join(f"{name} {offset}" for name, offset in beyond.items())
+    tell(
+        f"{PROGRESS_FILE}, {timer_checkpoint.FILE}: {entries} left out, as the timer topic ends at {queue_end}: "
+        f"TimerLog and the marks of copies tell the progress"
+    )
+    if "queueOffset" in beyond:
+        saved = replace(saved, queue_offset=0)
+    if "known" in beyond:
+        saved = replace(saved, known_offset=0, known_ms=0, needs_all_marks=True)
+    return saved
 
 
 def _pair(value: object) -> tuple[int, int]:

@@ -82,7 +82,7 @@ def recover_files(
 ) -> Recovered:  # fmt: skip
     """Find the end of the log, mend slots, and find the record behind the newest unit.
 
-    `record_at` reads a record of the CommitLog by offset and size. Raises TimerFilesFailedError.
+    `saved` is believable. `record_at` reads a record of the CommitLog by offset and size. Raises TimerFilesFailedError.
     """
     step_ms = int(files.struct.precision_ms)
     from_position = max(files.log_begin, saved.flushed_position - files.file_bytes)
@@ -98,8 +98,7 @@ def recover_files(
         open_ms = first_ms if oldest_ms < 0 else oldest_ms
     following = 0 if newest is None else max(newest.queue_offset + 1, saved.queue_offset)
     queue_offset = min(max(following, queue_min), queue_max)
-    known_offset = min(saved.known_offset, queue_max)
-    progress = Progress(open_ms - open_ms % step_ms, queue_offset, log_end, known_offset, saved.known_ms)
+    progress = Progress(open_ms - open_ms % step_ms, queue_offset, log_end, saved.known_offset, saved.known_ms)
     return Recovered(files, progress, queue_max, newest is None, *latest)
 
 
@@ -237,6 +236,8 @@ def scan_begin(log: LogView, saved: Saved, log_end: int, segment_bytes: int) -> 
 
     Without a checkpoint that is true of this log, it is the begin of a file whose first record is older than the slot.
     """
+    if saved.needs_all_marks:
+        return log.bounds().min_offset
     if saved.marks_from is not None:
         return saved.marks_from
     log_min = log.bounds().min_offset

@@ -32,7 +32,7 @@ from ringmq.store.retention import disk_ratios
 from ringmq.timer.core import TimerSettings
 from ringmq.timer.delivery import Delivery
 from ringmq.timer.follower import Follower
-from ringmq.timer.progress import Saved, load_saved, of_master
+from ringmq.timer.progress import Saved, believable, load_saved, of_master
 from ringmq.timer.publisher import Publisher
 from ringmq.timer.recovery import (
     Recovered,
@@ -108,6 +108,11 @@ class Opened:
             self.settings, self.write_line,
         )  # fmt: skip
 
+    def checked(self) -> Opened:
+        """Return it without what the saved progress tells of records that the timer topic does not have."""
+        end = int(self.plane.queue(self.queue.queue_slot).max_offset)
+        return replace(self, saved=believable(self.saved, end, self.write_line))
+
     def recover(self, log_end: int) -> Recovered:
         """See recover_files."""
         row = self.plane.queue(self.queue.queue_slot)
@@ -156,6 +161,7 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
             return None
         opened.write_line(f"the log was cut since the progress was saved: delivery goes on at slot {saved.open_ms}")
         opened = replace(opened, saved=saved)
+    opened = opened.checked()
     recovered = opened.recover(log_end)
     since = scan_begin(log_view, opened.saved, log_end, segment_bytes)
     delivered = in_turns(find_delivered(log_view, role, since, log_end, segment_bytes, step_ms), stop)
@@ -179,6 +185,7 @@ def in_turns(steps: Steps[Found], stop: StopFlag) -> Found | None:
 
 def make_follower(opened: Opened) -> Follower:
     """Recover, on a slave."""
+    opened = opened.checked()
     recovered = opened.recover(int(opened.plane.watermarks.append_offset))
     return Follower(opened.working_store(Slots(opened.files), recovered))
 

@@ -1,0 +1,71 @@
+"""Offsets beyond the end of the timer topic count as unknown: no record without a unit is passed over."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.native import ffi, lib
+from ringmq.services.log_view import LogBounds, LogView
+from ringmq.store.record import Record, parse_record
+from ringmq.timer.progress import Saved, believable
+from ringmq.timer.recovery import recover_files, scan_begin
+from ringmq.timer.timer_files import TimerFiles
+from ringmq.timer.timer_log import Magic
+from tests.timer.kit import encode
+
+OPEN_MS, UNITS, QUEUE_MAX, LOG_END = 1_800_000_000_000, 5, 9, 1 << 20
+SOUND = Saved(OPEN_MS, QUEUE_MAX, QUEUE_MAX, OPEN_MS, 4096, 1000)
+
+
+class Log(LogView):
+    def __init__(self) -> None:
+        pass
+
+    def bounds(self) -> LogBounds:
+        return LogBounds(100, LOG_END, LOG_END)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[TimerFiles]:
+    """Wheel and log with units for the first records of the timer topic."""
+    files = TimerFiles(tmp_path, 1000, 172_800, 10_240)
+    files.make_room(UNITS)
+    for number in range(UNITS):
+        unit = ffi.new("struct rmq_timer_unit *", {
+            "enqueue_ms": OPEN_MS, "slot_ms": OPEN_MS + 5000, "magic": int(Magic.DEFAULT),
+            "commit_log_offset": 1000 * number, "size": 100,
+        })  # fmt: skip
+        assert lib.rmq_timer_append(files.struct, unit) == 1
+    yield files
+    files.close()
+
+
+def record_at(offset: int, size: int) -> Record | None:
+    return parse_record(encode(offset // 1000, offset, b""))[1]
+
+
+def start(files: TimerFiles, saved: Saved, lines: list[str]) -> tuple[int, int, int]:
+    """Queue offset and known offset with which a start goes on, and where it begins to look for marks."""
+    saved = believable(saved, QUEUE_MAX, lines.append)
+    found = recover_files(
+        files, saved, record_at, queue_min=0, queue_max=QUEUE_MAX, log_end=LOG_END, now_ms=OPEN_MS
+    ).progress  # fmt: skip
+    return found.queue_offset, found.known_offset, scan_begin(Log(), saved, LOG_END, 1 << 16)
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected", "named"),
+    [
+        (SOUND, (QUEUE_MAX, QUEUE_MAX, 4096), ""),
+        (Saved(OPEN_MS, 77, 0, 0, 4096), (UNITS, 0, 4096), "queueOffset 77 left out, as the timer topic ends at 9"),
+        (Saved(OPEN_MS, 7, 10, OPEN_MS, 4096), (7, 0, 100), "known 10 left out"),
+        (Saved(OPEN_MS, 77, 77, OPEN_MS), (UNITS, 0, 100), "queueOffset 77, known 77 left out"),
+    ],
+)
+def test_a_start_goes_on_behind_the_newest_unit(
+    files: TimerFiles, saved: Saved, expected: tuple[int, int, int], named: str
+) -> None:
+    lines: list[str] = []
+    assert start(files, saved, lines) == expected
+    assert len(lines) == bool(named) and named in "".join(lines)
