@@ -80,12 +80,13 @@ def _tail_counts(config: StoreConfig, store: MessageStore) -> dict[str, int]:
 
 
 def _bounds(store: MessageStore, topic: str, queue_id: int, first: int) -> tuple[int, int]:
-    """Return existing queue offsets [from, to) at or behind `first`."""
+    """Return existing queue offsets [from, to) at or behind `first`. All of them if it lies beyond the end: then it is
+    true of another log."""
     queue = store.queue(topic, queue_id)
     if queue is None:
         return 0, 0
     end = queue.max_offset(EVERYTHING)
-    return min(end, max(first, queue.min_offset(store.commit_log.min_offset, end))), end
+    return min(end, max(first if first <= end else 0, queue.min_offset(store.commit_log.min_offset, end))), end
 
 
 def _records(store: MessageStore, topic: str, queue_id: int, first: int, end: int) -> Iterator[Record]:

@@ -86,6 +86,14 @@ def test_what_was_popped_and_not_acknowledged_is_counted_behind_the_last_check_p
     assert popped(pop_copy) is None, "four pops, all acknowledged, one by one and in a batch"
 
 
+def test_a_revive_offset_beyond_its_queue_hides_no_message(pop_copy: Path) -> None:
+    """It is true of another log. The check points of the whole queue count, as without an offset."""
+    set_offset(pop_copy, REVIVED, 0, -1)
+    expected = popped(pop_copy)
+    set_offset(pop_copy, REVIVED, 0, 1 << 40)
+    assert expected is not None and popped(pop_copy) == expected
+
+
 def test_what_pop_has_in_the_timer_counts_with_its_acks_wherever_they_are(pop_copy: Path) -> None:
     """GPB 3 of 6, GPM 2 of 6, GP1 3, GPW 1; a retry of GPW has its ack in the timer, another pop in a revive queue."""
     with (pop_copy / "config/timercheck").open("r+b") as file:
