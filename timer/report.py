@@ -51,12 +51,15 @@ def report(store: MessageStore, properties: Mapping[str, str], now_ms: int) -> t
 
 
 def _not_in_the_wheel(store: MessageStore, log: TimerLog, state: TimerState) -> int:
-    """Count messages of the timer topic behind the one that the newest unit names."""
+    """Count messages of the timer topic behind the one that the newest unit names. Without a unit the checkpoint
+    counts, unless it is true of another log."""
     queue, end = store.queue(TIMER_TOPIC, 0), store.commit_log.files.end_offset
     newest = log.unit_before(state.log_end)
     record = None if newest is None else store.commit_log.record_at(newest.commit_log_offset, end, newest.size)
-    following = state.checkpoint.queue_offset if record is None else record.queue_offset + 1
-    return 0 if queue is None else max(0, queue.max_offset(end) - following)
+    count = 0 if queue is None else queue.max_offset(end)
+    known = state.checkpoint.queue_offset
+    following = record.queue_offset + 1 if record is not None else known if known <= count else 0
+    return max(0, count - following)
 
 
 def _size_of_files(store: MessageStore) -> int:

@@ -1,17 +1,21 @@
 """`ringmq store timers` over the recorded stores and over stores without timers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from ringmq.cli.main import main
+from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from tests.archives import unpack
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STOPPED_S = 1795208676
 """Time of the clean stop of the store below. Slots from long ago count as delivered."""
+RECORDS = 1302
+"""Records of its timer topic."""
 
 
 @pytest.fixture
@@ -45,6 +49,17 @@ def test_messages_behind_the_newest_unit_are_counted(store: Path) -> None:
             path.write_bytes(data[: 67992 - 61440 - 2 * 52] + bytes(len(data) - (67992 - 61440) + 2 * 52))
     found = json.loads(timers(store, "-o", "json").output)
     assert (found["messages"], found["not_in_the_wheel"], found["log_end"]) == (26, 2, 67992 - 2 * 52)
+
+
+@pytest.mark.parametrize("queue_offset", [0, 1 << 40])
+def test_a_checkpoint_beyond_the_timer_topic_hides_no_message(store: Path, queue_offset: int) -> None:
+    """Wheel and log are lost, so no unit tells what was in the wheel."""
+    for path in (*(store / "timerlog").iterdir(), store / "timerwheel"):
+        path.unlink()
+    checkpoint = replace(read_timer_checkpoint(store) or TimerCheckpoint(), queue_offset=queue_offset)
+    (store / "config" / "timercheck").write_bytes(checkpoint.encode_file())
+    found = json.loads(timers(store, "-o", "json").output)
+    assert (found["messages"], found["not_in_the_wheel"]) == (0, RECORDS)
 
 
 def test_a_store_without_timers_has_no_row(tmp_path: Path) -> None:
