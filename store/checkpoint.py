@@ -2,14 +2,18 @@
 
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringmq.fastjson.files import read_head
 from ringmq.store import layout
 from ringmq.store.safe_files import open_to_write
+from ringmq.store.timer_checkpoint import TIME_MS_MAX
 
 _FIELDS = struct.Struct(">qqqqq")
+TIMES = 3
+"""The first fields are times."""
 SAFETY_MS = 3000  # records this much older than the checkpoint are on disk, StoreCheckpoint.getMinTimestamp
 
 
@@ -42,13 +46,24 @@ class Checkpoint:
         return fields.ljust(layout.CHECKPOINT_BYTES, b"\x00")
 
 
-def read_checkpoint(root: Path) -> Checkpoint:
-    """Read the checkpoint. A missing or short one counts as all zero."""
+def read_checkpoint(root: Path, tell: Callable[[str], None] = lambda line: None) -> Checkpoint:
+    """Read the checkpoint. A missing or short one counts as all zero.
+
+    With an impossible time no time counts: a start would believe that all queues and the index are on disk. `tell` gets
+    a line about it.
+    """
+    path = root / layout.CHECKPOINT
     try:
-        raw = read_head(root / layout.CHECKPOINT, layout.CHECKPOINT_BYTES)
+        raw = read_head(path, layout.CHECKPOINT_BYTES)
     except FileNotFoundError:
         return Checkpoint()
-    return Checkpoint(*_FIELDS.unpack(raw[: _FIELDS.size].ljust(_FIELDS.size, b"\x00")))
+    fields = list(_FIELDS.unpack(raw[: _FIELDS.size].ljust(_FIELDS.size, b"\x00")))
+    for time_ms in fields[:TIMES]:
+        if not 0 <= time_ms <= TIME_MS_MAX:
+            tell(f"{path}: a time of {time_ms} ms is impossible: its times count as 0, as without a checkpoint")
+            fields[:TIMES] = [0] * TIMES
+            break
+    return Checkpoint(*fields)
 
 
 def write_checkpoint(root: Path, checkpoint: Checkpoint) -> None:

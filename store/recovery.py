@@ -114,7 +114,7 @@ def _attempt(
     tell("opening log files and queues")
     ends = read_queue_ends(root) if result.mode == CLEAN else None
     _load_log(store, accept_loss)
-    result.checkpoint = read_checkpoint(root)
+    result.checkpoint = read_checkpoint(root, reasons.append)
     result.min_offset = store.commit_log.min_offset
     stages.end("load log")
     damage = Damage(store, result.min_offset, ends)

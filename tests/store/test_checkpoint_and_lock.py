@@ -36,6 +36,16 @@ def test_missing_and_short_checkpoint_count_as_zero(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path) == Checkpoint()
 
 
+@pytest.mark.parametrize("field", range(3))
+@pytest.mark.parametrize("time_ms", [-1, 1 << 60])
+def test_a_checkpoint_with_an_impossible_time_has_no_times(tmp_path: Path, time_ms: int, field: int) -> None:
+    times, lines = [1000, 2000, 3000], list[str]()
+    times[field] = time_ms
+    write_checkpoint(tmp_path, Checkpoint(*times, 4, 5))
+    assert read_checkpoint(tmp_path, lines.append) == Checkpoint(0, 0, 0, 4, 5)
+    assert len(lines) == 1 and f"{tmp_path / 'checkpoint'}: a time of {time_ms} ms is impossible" in lines[0]
+
+
 def test_second_lock_of_this_and_another_process_is_refused(tmp_path: Path) -> None:
     lock = StoreLock(tmp_path)
     assert (tmp_path / "lock").read_bytes() == b"lock"

@@ -150,6 +150,19 @@ def test_missing_units_are_found_and_reported(crashed_copy: Copy, trusted: bool,
     assert result.redispatch_offset <= unit.commit_log_offset
 
 
+@pytest.mark.parametrize("keep", [1, 299, 301])
+@pytest.mark.parametrize("time_ms", [1 << 60, -(1 << 60)])
+def test_an_impossible_checkpoint_hides_no_missing_unit(crashed_copy: Copy, time_ms: int, keep: int) -> None:
+    root = crashed_copy("crash-kill9")
+    unit = _unit(root, "CrashA", 0, keep)
+    _drop_units(root, "CrashA", 0, keep)
+    write_checkpoint(root, Checkpoint(time_ms, time_ms, time_ms))
+    result = recover(crashed_config(root))
+    state = result.queues[("CrashA", 0)]
+    assert (state.max_offset, state.next_offset, state.missing_from) == (keep, 737, unit.commit_log_offset)
+    assert any(f"{root / 'checkpoint'}: a time of {time_ms} ms is impossible" in reason for reason in result.reasons)
+
+
 @pytest.mark.parametrize("trusted", [True, False])
 @pytest.mark.parametrize("damage", [b"", b"\1"])
 def test_a_last_unit_gets_the_tags_code_again_that_a_pages_end_cut_off(
