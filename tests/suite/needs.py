@@ -2,6 +2,8 @@
 
 Such a test waits until so many CPUs are idle and so much memory is free. After 30 s it is skipped, and the skip names
 what was missing. When all tests together have waited for two minutes, the next one is skipped at once.
+
+A run of these tests alone (`-m timed`) imports no other files: all files together take longer than these tests do.
 """
 
 import os
@@ -11,12 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.suite.recorder import LOG
+
 SAMPLE_S = 0.1
 WAIT_S = 30.0
 WAIT_OF_ALL_S = 120.0
 IDLE_OF_ONE = 0.8
 """Of each CPU that a test needs: pytest itself and the kernel take a part of it while the sample is taken."""
 MEMORY_MB = 500
+MARK_TEXT = b"mark.timed("
+"""Each file of such tests has it: files without it are not read by a run of these tests alone."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,23 @@ class Patience:
 
 
 PATIENCE = Patience()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of these tests alone leaves files out that mark none."""
+    if config.getoption("markexpr") != "timed" or collection_path.suffix != ".py":
+        return None
+    return None if MARK_TEXT in collection_path.read_bytes() else True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A mark that came by another file's name would be missed above, so its test would run nowhere."""
+    marked = {item.path for item in items if item.get_closest_marker("timed")}
+    if hidden := sorted(str(path) for path in marked if MARK_TEXT not in path.read_bytes()):
+        text = f"write @pytest.{MARK_TEXT.decode()}...) at the tests of {', '.join(hidden)}"
+        print(text, file=LOG, flush=True)  # xdist shows no error of a worker that collects
+        raise pytest.UsageError(text)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -55,3 +55,21 @@ def test_a_test_that_cannot_be_measured_is_skipped_by_name(inner: Inner) -> None
     done = inner.suite()
     assert "not measured on a busy machine: tests/test_a.py::test_fast[1]" in done.stdout
     assert done.stdout.splitlines()[-1] == "suite: 0 passed, 0 failed, 2 skipped"
+
+
+def test_a_run_of_timed_tests_imports_no_other_file(inner: Inner) -> None:
+    inner.write("test_a", TIMED.replace("10_000", "0, memory_mb=0"))
+    inner.write("test_b", "from pathlib import Path\nPath('imported').touch()\ndef test_b():\n    pass\n")
+    assert "2 passed" in inner.pytest("-m", "timed").stdout
+    assert not (inner.root / "imported").exists()
+    assert "3 passed" in inner.pytest().stdout
+    assert (inner.root / "imported").exists()
+
+
+def test_a_mark_under_another_name_is_refused(inner: Inner) -> None:
+    """Neither run would have its tests."""
+    inner.write("marks", "import pytest\nQUIET = pytest.mark.timed(cpus=0)\n")
+    inner.write("test_a", "from tests.marks import QUIET\n@QUIET\ndef test_a():\n    pass\n")
+    done = inner.suite()
+    assert "write @pytest.mark.timed(...) at the tests of" in done.stderr
+    assert "does not hold" in done.stdout
