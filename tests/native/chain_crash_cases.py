@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from crash_kit import flush_all, in_child, points
-from plane_kit import NO_WAIT, SLICE_NS, Kit, element
+from plane_kit import NO_WAIT, SHORT_SLICE_NS, Kit, element
 from test_chains import requests
 from test_port import ORDERED, ROLE, SERVICE, PlaneOfKit
 
@@ -28,7 +28,7 @@ def write_all(kit: Kit) -> None:
     ports = kit.header.ports.port
     with kit.writer() as write:
         while any(ports[number].request.tail < ports[number].request.head for number in (0, 1, SERVICE)):
-            write(SLICE_NS)
+            write(SHORT_SLICE_NS)
 
 
 def made(root: Path, plan: PortPlan, waits_for_disk: bool) -> tuple[Kit, Port, int]:

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from plane_kit import CONTROL, NO_WAIT, SLICE_NS, Kit, die_with_parent, element
+from plane_kit import CONTROL, NO_WAIT, SHORT_SLICE_NS, Kit, die_with_parent, element
 
 from ringmq.native import lib
 
@@ -116,7 +116,7 @@ class Load:
 def write_rest(kit: Kit, write: Callable[[int], None]) -> None:
     """However many slices it takes: on a busy machine one may pass without a turn."""
     while any(kit.header.ports.port[p].request.tail < kit.header.ports.port[p].request.head for p in (0, 1, CONTROL)):
-        write(SLICE_NS)
+        write(SHORT_SLICE_NS)
 
 
 def write_all(kit: Kit) -> None:
@@ -127,7 +127,7 @@ def write_all(kit: Kit) -> None:
 def flush_all(kit: Kit) -> None:
     with kit.flusher() as flush:
         while kit.header.ports.parked.tail < kit.header.ports.parked.head:
-            flush(SLICE_NS)
+            flush(SHORT_SLICE_NS)
 
 
 def make_kit(root: Path, sync: bool) -> Kit:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from crash_kit import Load, crash_until_hit, in_child, make_kit, points, write_all
-from plane_kit import SLICE_NS, Kit, die_with_parent
+from plane_kit import SHORT_SLICE_NS, Kit, die_with_parent
 
 from ringmq.native import ffi, lib
 
@@ -18,7 +18,7 @@ UNIT_WITHOUT_SIZE = "dispatch-unit-without-size"
 def dispatch_all(kit: Kit) -> None:
     with kit.dispatcher(open_files=2) as dispatch:
         while kit.marks.dispatched_offset < kit.marks.append_offset:
-            dispatch(SLICE_NS)
+            dispatch(SHORT_SLICE_NS)
 
 
 def keys_of(kit: Kit) -> list[tuple[int, int]]:
@@ -81,7 +81,7 @@ def test_failed_sync_of_a_queue_stays_after_a_kill(tmp_path: Path, monkeypatch: 
         die_with_parent()
         with kit.dispatcher() as dispatch:
             while not kit.marks.dispatch_fault:
-                dispatch(SLICE_NS)
+                dispatch(SHORT_SLICE_NS)
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     fault = (lib.RMQ_FAULT_QUEUE_SYNC, 5)

@@ -22,6 +22,8 @@ NO_WAIT = lib.RMQ_APPEND_FLAG_NO_WAIT
 ARENA_BYTES = 1 << 20
 LIVE = lib.RMQ_TOPIC_LIVE << 40
 SLICE_NS = 20_000_000
+SHORT_SLICE_NS = 1_000_000
+"""For loops around slices: a role that has nothing left to do sleeps to the end of its slice."""
 FLUSH_TIMEOUT_MS = 50_000
 """Longer than any stall of the machine: a test that needs a late entry sets the time when it was parked."""
 SLICES_MAX = 10

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from crash_kit import in_child, points
-from plane_kit import SLICE_NS, Kit
+from plane_kit import SHORT_SLICE_NS, Kit
 from test_port import HELD, ORDERED, ROLE, SERVICE, PlaneOfKit, requests, stored
 
 from ringmq.ipc.ports import Port
@@ -23,6 +23,8 @@ NUMBERS = 40
 AT_A_TIME = 4
 STORED = (0, 10, 11, 12)
 """Codes of requests whose records are in the log."""
+SYNC_FLUSH_TIMEOUT_MS = 500
+"""If write dies behind its commit, the append offset stays where it was. Flush waits so long for the replacement."""
 
 
 class Checkpoint:
@@ -63,14 +65,14 @@ def own(kit: Kit, topic: int, checkpoint: Checkpoint, *, is_replacement: bool) -
 def write(kit: Kit) -> None:
     """A slice of write; requests that are there are taken."""
     with kit.writer() as run:
-        run(SLICE_NS)
+        run(SHORT_SLICE_NS)
 
 
 def flush(kit: Kit) -> None:
     """Flush until nothing waits for the disk."""
     with kit.flusher() as run:
         while kit.header.ports.parked.tail < kit.header.ports.parked.head:
-            run(SLICE_NS)
+            run(SHORT_SLICE_NS)
 
 
 def made(root: Path, sync: bool) -> tuple[Kit, int]:
@@ -78,6 +80,7 @@ def made(root: Path, sync: bool) -> tuple[Kit, int]:
     kit = Kit(root, segment_bytes=4096, sync=sync, ports=(ORDERED,))
     for number in range(1, 12):
         kit.create_segment(number * 4096)
+    kit.header.settings.sync_flush_timeout_ms = SYNC_FLUSH_TIMEOUT_MS
     kit.header.roles[ROLE].generation = 1
     return kit, kit.topic(b"T")
 
