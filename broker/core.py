@@ -20,6 +20,7 @@ from ringmq.broker.tables.body_cache import BodyCache
 from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.consumers import ConsumerTable
 from ringmq.broker.tables.deletions import Deletions
+from ringmq.broker.tables.filter_programs import load_compiler
 from ringmq.broker.tables.forward import ForwardTable
 from ringmq.broker.tables.group_publication import GroupPublication
 from ringmq.broker.tables.groups import GroupTable
@@ -53,6 +54,7 @@ class Broker:
 
     def __init__(self, config: BrokerConfig, identity: Identity, plane: PlaneProtocol, store: StoreProtocol) -> None:
         self.live = LiveConfig(config)
+        self.config = config
         self.identity = identity
         self.plane = plane
         self.store = store
@@ -111,6 +113,8 @@ class Broker:
     @config.setter
     def config(self, config: BrokerConfig) -> None:
         self.live.config = config
+        if config.enable_property_filter:
+            load_compiler()
 
     # ---- rules between the parts ----
 

@@ -17,7 +17,6 @@ from ringmq.broker.requests.request import Connection
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.protocols import FILTERS_MAX, PlaneProtocol
 from ringmq.broker.tables.shares import Shares, is_same_host
-from ringmq.filters.compiler import compiling
 from ringmq.filters.errors import FilterError
 from ringmq.filters.program import Program
 
@@ -39,6 +38,14 @@ class Place:
     version: int
     connection: Connection
     """The connection whose pull had the program placed."""
+
+
+def load_compiler() -> None:
+    """Import the compiler. Its parser takes 70 ms of CPU time to build, too much for a client's request.
+
+    A broker builds it when it starts with enablePropertyFilter, or when request 25 turns that on.
+    """
+    from ringmq.filters import compiler  # noqa: F401
 
 
 class FilterPrograms:
@@ -97,6 +104,8 @@ class FilterPrograms:
             raise FilterError(self._refused[expression])
         program = self._recent.get(expression)
         if program is None:
+            from ringmq.filters.compiler import compiling  # here: `load_compiler` says why
+
             try:
                 program = yield from compiling(expression)
             except FilterError as error:
