@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from ringmq.remoting.flags import Compression, compression_of, with_compression
+from ringmq.remoting.flags import COMPRESSION_MASK, Compression, MessageSysFlag, compression_of, with_compression
 
 COMPRESS_OVER_BYTES = 4096
 COMPRESSION_LEVEL = 5
@@ -18,6 +18,9 @@ LEVELS = {Compression.ZLIB: (-1, 9), Compression.ZLIB_OLD: (-1, 9), Compression.
 """Least and greatest level. LZ4 has no levels here."""
 DECOMPRESSED_BYTES_MAX = 64 << 20  # a body is at most 4 MiB when sent by a client; more than this is an attack
 ZSTD_STEP_BYTES = 1024  # an RLE block of 4 bytes stands for up to 128 KiB
+_ZSTD = ("zstandard", "zstandard")  # module, package
+_LZ4 = ("lz4.frame", "lz4")
+_PACKAGES: dict[int, tuple[str, str]] = {Compression.ZSTD: _ZSTD, Compression.LZ4: _LZ4}
 
 
 class DecompressionError(ValueError):
@@ -38,6 +41,13 @@ def decompress_body(body: bytes, sys_flag: int) -> bytes:
     return body if algorithm is None else _DECOMPRESSORS[algorithm](body)
 
 
+def check_codec(sys_flag: int) -> None:
+    """Raise RuntimeError if a body with these bits needs a package that is not installed."""
+    needed = _PACKAGES.get((sys_flag & COMPRESSION_MASK) >> 8)
+    if sys_flag & MessageSysFlag.COMPRESSED and needed is not None:
+        _optional(*needed)
+
+
 def _optional(module: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
@@ -46,12 +56,12 @@ def _optional(module: str, package: str) -> Any:
 
 
 def _compress_zstd(body: bytes, level: int) -> bytes:
-    compressed: bytes = _optional("zstandard", "zstandard").ZstdCompressor(level=level).compress(body)
+    compressed: bytes = _optional(*_ZSTD).ZstdCompressor(level=level).compress(body)
     return compressed
 
 
 def _compress_lz4(body: bytes, _level: int) -> bytes:  # level 0: the fast variant, which is what Java uses
-    compressed: bytes = _optional("lz4.frame", "lz4").compress(body)
+    compressed: bytes = _optional(*_LZ4).compress(body)
     return compressed
 
 
@@ -67,7 +77,7 @@ def _decompress_zlib(body: bytes) -> bytes:
 
 
 def _decompress_zstd(body: bytes) -> bytes:
-    zstandard = _optional("zstandard", "zstandard")
+    zstandard = _optional(*_ZSTD)
     stream = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     length = 0
@@ -88,7 +98,7 @@ def _decompress_zstd(body: bytes) -> bytes:
 
 
 def _decompress_lz4(body: bytes) -> bytes:
-    stream = _optional("lz4.frame", "lz4").LZ4FrameDecompressor()
+    stream = _optional(*_LZ4).LZ4FrameDecompressor()
     try:
         plain: bytes = stream.decompress(body, DECOMPRESSED_BYTES_MAX)
     except (RuntimeError, EOFError) as error:
@@ -100,7 +110,7 @@ def _decompress_lz4(body: bytes) -> bytes:
 
 def _refuse(name: str, length: int) -> None:
     if length >= DECOMPRESSED_BYTES_MAX:
-        raise DecompressionError(f"{name}: more than {DECOMPRESSED_BYTES_MAX} bytes when decompressed")
+        raise DecompressionError(f"{name}: more than the limit of {DECOMPRESSED_BYTES_MAX} bytes when decompressed")
     raise DecompressionError(f"{name}: the body ends in the middle of the stream")
 
 

@@ -30,7 +30,7 @@ from ringmq.client.consuming.local_offsets import LocalOffsetFile, LocalOffsets,
 from ringmq.client.consuming.lock_renewal import LockRenewer
 from ringmq.client.consuming.member_description import MemberDescription
 from ringmq.client.consuming.offsets import ConsumeFrom, QueueOffsets, StartRule
-from ringmq.client.consuming.pull_decoding import before_damage, check_body, queue_of
+from ringmq.client.consuming.pull_decoding import before_damage, check_body, queue_of, unpacked_front
 from ringmq.client.consuming.queue_reader import PullOptions, QueueReader, ReaderContext, read_again
 from ringmq.client.consuming.send_backs import Rejects
 from ringmq.client.consuming.subscriptions import Sql92, Topics, subscription, subscriptions
@@ -289,27 +289,32 @@ class Consumer:
             await sleep(0)  # as in `run`
             return []
         self._check_started()
-        handed_over, self._handed_over = self._handed_over, []
-        for process_queue, epoch, left in handed_over:
-            if process_queue.epoch == epoch:  # else their offsets may be those of other messages by now
-                self.ack(left)
+        self._ack_handed_over()
         taken = self._take_now(max_messages) or await self._wait_for_messages(max_messages, timeout_ms)
         if taken is None:
             return []
-        process_queue, messages = taken
-        messages, behind = before_damage(messages) if self._options.check_crc else (messages, [])
-        if behind:
-            self._inbox.take_back(process_queue, behind)
+        process_queue, waiting = taken
+        front = before_damage(waiting) if self._options.check_crc else waiting
         try:
+            messages = unpacked_front(front, self._options.buffered_bytes_max)
             for interceptor in self._interceptors:
                 interceptor.before_consume(self.group, messages)
         except BaseException:
-            self._inbox.take_back(process_queue, messages)
+            self._inbox.take_back(process_queue, waiting)
             raise
+        if behind := waiting[len(messages) :]:
+            self._inbox.take_back(process_queue, behind)
         if self._auto_ack:
             self._handed_over.append((process_queue, process_queue.epoch, list(messages)))  # `messages` is the caller's
         check_body(messages[0])
         return messages
+
+    def _ack_handed_over(self) -> None:
+        """Acknowledge the last poll's messages. They are released before the next ones are decompressed."""
+        handed_over, self._handed_over = self._handed_over, []
+        for process_queue, epoch, left in handed_over:
+            if process_queue.epoch == epoch:  # else their offsets may be those of other messages by now
+                self.ack(left)
 
     def ack(self, messages: MessageExt | Iterable[MessageExt]) -> int:
         """Acknowledge messages. Return the number of open ones: not those of given-up queues or from before a seek."""
@@ -543,13 +548,8 @@ class Consumer:
             reader.pause()  # or a message that waits to be tried again is handled while the lock goes
         timeout_s = self.drain_timeout_ms / 1000
         await gather(*(self._runner.wait_idle(reader.process_queue, timeout_s) for reader in ending))
-        for reader in ending:
-            if reader.process_queue.handled:
-                log.warning(
-                    "group %s: %s belongs to another member; it stays here until its handler ends",
-                    self.group,
-                    reader.queue,
-                )
+        for queue in [reader.queue for reader in ending if reader.process_queue.handled]:
+            log.warning("group %s: %s is another member's; it stays here until its handler ends", self.group, queue)
         return [reader for reader in readers if not reader.process_queue.handled]
 
     async def _give_up(self, readers: list[QueueReader]) -> None:

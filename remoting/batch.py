@@ -56,11 +56,13 @@ def encode_batch(messages: Iterable[Message]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch(data: bytes | memoryview) -> list[BatchElement]:
-    """Return all elements of a batch body. Raises `BadBatch` if one of them does not parse."""
+def decode_batch(data: bytes | memoryview, count_max: int | None = None) -> list[BatchElement]:
+    """Return all elements of a batch body. Raises `BadBatch` if one does not parse, or there are over `count_max`."""
     view, at = memoryview(data), 0
     elements: list[BatchElement] = []
     while at < len(view):
+        if len(elements) == count_max:
+            raise BadBatch(f"more than {count_max} messages", field="messages", limit=count_max)
         if len(view) - at < _FIXED_BYTES:
             raise BadBatch(f"{len(view) - at} bytes are left after {len(elements)} messages", field="total size")
         total, _, _, flag, body_length = _HEAD.unpack_from(view, at)

@@ -11,18 +11,19 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ringmq.client.connections.remoting_client import Deferred, RemotingClient
 from ringmq.client.consuming.consume_retry import RetryLater
 from ringmq.client.consuming.consume_stats import ConsumeStats
 from ringmq.client.consuming.handler_runner import HandlerRunner
 from ringmq.client.consuming.lock_renewal import LockRenewer
-from ringmq.client.consuming.pull_decoding import read_messages
+from ringmq.client.consuming.pull_decoding import read_messages, unpacked
 from ringmq.client.consuming.queue_reader import QueueReader
 from ringmq.client.errors import RingmqError
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.runtimes.runtime import create_task
+from ringmq.client.runtimes.waiting import PushedTasks
 from ringmq.remoting import consumer_bodies as bodies
 from ringmq.remoting.admin_bodies import decode_queue_offsets
 from ringmq.remoting.admin_headers import (
@@ -59,6 +60,7 @@ class AdminRequests:
     locks: LockRenewer | None
     properties: Callable[[], dict[str, str]]
     runner: Callable[[], HandlerRunner | None]
+    direct: PushedTasks = field(default_factory=PushedTasks)
 
     def serve(self, address: str, request: RemotingCommand) -> RemotingCommand | Deferred | None:
         """Return the answer to a request of the broker at `address`, None for other codes."""
@@ -112,7 +114,12 @@ class AdminRequests:
         queue = MessageQueue(stored.topic, header.broker_name or "", stored.queue_id)
         namespace = self.client.settings.namespace
         message = read_messages(request.body, queue, 0, SubscriptionData(stored.topic), namespace)[0]
-        create_task(self._answer_directly(address, request, runner, message), name="ringmq direct message")
+        if self.direct.full:
+            remark = f"consumer of group {self.group} handles {self.direct.fill} directly: try again"
+            return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, remark)
+        message = unpacked(message)
+        work = self._answer_directly(address, request, runner, message)
+        self.direct.start(work, len(message.body), "ringmq direct message")
         return Deferred.LATER
 
     async def _answer_directly(

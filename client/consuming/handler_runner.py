@@ -186,6 +186,7 @@ class HandlerRunner:
                 continue
             self._running[delivery] = time.monotonic()
             try:
+                delivery.unpack()
                 for interceptor in context.interceptors:
                     interceptor.before_consume(context.group, [delivery.message])
                 check_body(delivery.message)
@@ -309,7 +310,8 @@ class HandlerRunner:
             else:
                 verdict = TryHere(rules.retry.local_pause_s(message.reconsume_times + 1))
         if isinstance(verdict, TryHere):
-            message.reconsume_times += 1
+            delivery.pack()
+            delivery.message.reconsume_times += 1
             self._put_back_after(delivery, verdict.pause_s)
         else:
             self._done(delivery)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ringmq.client.connections.identity import now_ms
+from ringmq.client.consuming.pull_decoding import unpacked
 from ringmq.client.runtimes.waiting import Signal
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.message_queue import MessageQueue
@@ -45,6 +46,18 @@ class Delivery:
     process_queue: ProcessQueue
     message: MessageExt
     epoch: int
+    _packed: MessageExt | None = None  # `message` as it waits, while a handler has it unpacked
+
+    def unpack(self) -> None:
+        """Decompress the body for a handler."""
+        message = unpacked(self.message)
+        if message is not self.message:
+            self.message, self._packed = message, self.message
+
+    def pack(self) -> None:
+        """Forget the decompressed body: the message has to wait again."""
+        if self._packed is not None:
+            self.message, self._packed = self._packed, None
 
     @property
     def stale(self) -> bool:
@@ -53,7 +66,7 @@ class Delivery:
 
 
 class Inbox:
-    """All waiting messages. `count_max` and `bytes_max` are the bounds at which the inbox is full.
+    """All waiting messages, with bodies as stored. `count_max` and `bytes_max` are the bounds at which it is full.
 
     Messages that were pulled before still come in. Messages of paused queues do not count: they cannot be taken, and
     would keep the other queues from being read.
@@ -145,6 +158,7 @@ class Inbox:
             return
         process_queue = delivery.process_queue
         process_queue.busy = False
+        delivery.pack()
         process_queue.messages.appendleft(delivery.message)
         self._account(process_queue, 1, len(delivery.message.body))
         self._offer(process_queue, 1)

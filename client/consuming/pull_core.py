@@ -42,8 +42,9 @@ class PullOptions:
 
     Per queue, `buffered_max` messages and `buffered_bytes_max` wait for the application, and `unacked_max` messages
     are not acknowledged, waiting or delivered. Over all queues, `inbox_max` messages and `inbox_bytes_max` wait. A
-    pull in progress when a bound is reached may exceed it by its own messages. With `check_crc` a stored body whose
-    CRC is wrong is an error: see `BodyCrcError`.
+    pull in progress when a bound is reached may exceed it by its own messages. Compressed bodies wait as they are
+    stored. A poll decompresses up to `buffered_bytes_max`, which its last message may exceed; each handler has one
+    message. With `check_crc` a stored body whose CRC is wrong is an error: see `BodyCrcError`.
     """
 
     batch_count: int = 32
@@ -171,8 +172,9 @@ class PullCore:
         if code == ResponseCode.SUCCESS:
             next_offset = self._header_offset(address, answer)
             messages, readable_to = read_answer(
-                answer.body, self.queue, offset, self.subscription, self._namespace, check_crc=self._options.check_crc
-            )
+                answer.body, self.queue, offset, self.subscription, self._namespace,
+                check_crc=self._options.check_crc, split_bytes_max=self._options.buffered_bytes_max,
+            )  # fmt: skip
             if readable_to is not None:
                 next_offset = min(next_offset, readable_to)
             self.window.deliver([message.queue_offset for message in messages], next_offset)

@@ -66,30 +66,33 @@ class WaitingRequests:
         self._waiting.pop(correlation_id, None)
 
     def take(self, request: RemotingCommand) -> RemotingCommand:
-        """Handle a reply that a broker pushes, and return the answer. A late reply is dropped, as by stock."""
+        """Handle a reply that a broker pushes, and return the answer. A late reply is dropped, as by stock.
+
+        The body of a late reply is not decompressed: so replies take the memory of the requests that wait, at most.
+        """
         try:
-            message = read_reply(request)
+            header = ReplyMessageRequestHeader.decode(request.ext_fields)
+            properties = decode_properties(header.properties or "")
+            waiting = self._waiting.get(properties.get(names.CORRELATION_ID, ""))
+            if waiting is None or waiting.done():
+                log.info("a reply came too late: %s", properties.get(names.CORRELATION_ID))
+            else:
+                waiting.set_result(_reply(header, properties, request.body))
         except (RemotingError, DecompressionError) as error:
             log.warning("a reply cannot be decoded: %s", error)
             return RemotingCommand.response_to(request, ResponseCode.SYSTEM_ERROR, "process reply message fail")
-        waiting = self._waiting.get(message.properties.get(names.CORRELATION_ID, ""))
-        if waiting is None or waiting.done():
-            log.info("a reply came too late: %s", message.properties.get(names.CORRELATION_ID))
-        else:
-            waiting.set_result(message)
         return RemotingCommand.response_to(request, ResponseCode.SUCCESS)
 
 
-def read_reply(request: RemotingCommand) -> MessageExt:
-    """Return the message in a push 326. Raises RemotingError, DecompressionError."""
-    header = ReplyMessageRequestHeader.decode(request.ext_fields)
-    body, sys_flag = request.body, header.sys_flag
+def _reply(header: ReplyMessageRequestHeader, properties: dict[str, str], body: bytes) -> MessageExt:
+    """Return the message of a push 326. Raises DecompressionError."""
+    sys_flag = header.sys_flag
     if sys_flag & MessageSysFlag.COMPRESSED:
         body, sys_flag = decompress_body(body, sys_flag), without_compression(sys_flag)
     return MessageExt(
         header.topic,
         body,
-        decode_properties(header.properties or ""),
+        properties,
         header.flag,
         queue_id=header.queue_id,
         sys_flag=sys_flag,

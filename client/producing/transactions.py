@@ -20,7 +20,8 @@ from ringmq.client.interceptors import TransactionEnd, run_quietly
 from ringmq.client.namespaces import without_namespace
 from ringmq.client.producer import Producer
 from ringmq.client.producing.send_result import SendResult, SendStatus
-from ringmq.client.runtimes.runtime import Task, call_outside, create_task, wait
+from ringmq.client.runtimes.runtime import call_outside, wait
+from ringmq.client.runtimes.waiting import PushedTasks
 from ringmq.remoting import properties as names
 from ringmq.remoting.client_headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode
@@ -32,7 +33,6 @@ from ringmq.remoting.message_id import decode_offset_id
 
 log = logging.getLogger("ringmq.client")
 
-CHECKS_MAX = 64  # at a time; what is not answered now, the broker asks again
 END_TIMEOUT_MS = 3000
 CHECKS_WAIT_S = 3.0
 
@@ -74,7 +74,7 @@ class TransactionProducer(Producer):
         if not callable(check):
             raise TypeError(f"check must be a function that returns a TransactionState, not {check!r}")
         self._check = check
-        self._checks: set[Task[None]] = set()
+        self._checks = PushedTasks()  # what is not answered now, the broker asks again
 
     async def send_in_transaction(self, message: Message, local: Local) -> TransactionResult:
         """Store `message` as a half, run `local` with it, then publish or drop it.
@@ -103,7 +103,7 @@ class TransactionProducer(Producer):
 
     async def close(self) -> None:
         """Wait for checks in progress, at most 3 s (the broker asks the next member of the group), then close."""
-        checks: list[Task[None]] = list(self._checks)
+        checks = self._checks.running()
         try:
             await wait(checks, CHECKS_WAIT_S)
         except CancelledError:  # nothing is waited for any more
@@ -158,20 +158,19 @@ class TransactionProducer(Producer):
         try:
             header = CheckTransactionStateRequestHeader.decode(request.ext_fields)
             message, _ = decode_message(request.body)
-            if message.sys_flag & MessageSysFlag.COMPRESSED:  # the half as it is stored
-                message.body = decompress_body(message.body, message.sys_flag)
+            if message.properties.get(names.PGROUP) != self._wire_group:
+                log.warning("%s asks for a transaction of group %s", address, message.properties.get(names.PGROUP))
+                return None
+            if self._checks.full:
+                log.warning("transactions of %s are being checked; %s will ask again", self._checks.fill, address)
+                return None
+            message.body = decompress_body(message.body, message.sys_flag)  # the half as it is stored
+            if message.sys_flag & MessageSysFlag.COMPRESSED:
                 message.sys_flag = without_compression(message.sys_flag)
         except (RemotingError, DecompressionError, RuntimeError) as error:  # the last: a package is not there
             log.warning("%s asks for a transaction, but the request cannot be decoded: %s", address, error)
             return None
-        if message.properties.get(names.PGROUP) != self._wire_group:
-            log.warning("%s asks for a transaction of group %s", address, message.properties.get(names.PGROUP))
-        elif len(self._checks) >= CHECKS_MAX:
-            log.warning("%d transactions are being checked; %s will ask again", CHECKS_MAX, address)
-        else:
-            task = create_task(self._answer_check(address, header, message))
-            self._checks.add(task)
-            task.add_done_callback(self._checks.discard)
+        self._checks.start(self._answer_check(address, header, message), len(message.body), "ringmq transaction check")
         return None
 
     async def _answer_check(self, address: str, check: CheckTransactionStateRequestHeader, message: MessageExt) -> None:

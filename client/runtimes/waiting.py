@@ -62,6 +62,37 @@ class Signal:
                 woken += 1
 
 
+class PushedTasks:
+    """Tasks for messages that brokers push, with bounds of their number and of the bytes of their bodies."""
+
+    COUNT_MAX = 64
+    BYTES_MAX = 64 << 20
+
+    def __init__(self) -> None:
+        self._sizes: dict[Task[None], int] = {}
+
+    @property
+    def full(self) -> bool:
+        """True if a bound is reached. The last task may exceed the bytes by its own."""
+        return len(self._sizes) >= self.COUNT_MAX or sum(self._sizes.values()) >= self.BYTES_MAX
+
+    @property
+    def fill(self) -> str:
+        """Number and bytes with their limits, for a message."""
+        held = sum(self._sizes.values())
+        return f"{len(self._sizes)} messages of {held} bytes (limits {self.COUNT_MAX} and {self.BYTES_MAX})"
+
+    def start(self, work: Coroutine[Any, Any, None], size: int, name: str) -> None:
+        """Run `work`, which holds a body of `size` bytes."""
+        task = create_task(work, name=name)
+        self._sizes[task] = size
+        task.add_done_callback(lambda done: self._sizes.pop(task))
+
+    def running(self) -> list[Task[None]]:
+        """Return the tasks that have not ended."""
+        return list(self._sizes)
+
+
 async def finish(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end even if the caller is cancelled. The cancellation follows then."""
     task = create_task(work)

@@ -41,16 +41,16 @@ async def test_a_check_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.M
     async with FakeCluster(topics={"T": 1}) as cluster:
         producer = TransactionProducer(cluster.namesrv, "g", check=check)
         producer.start()
-        task = asyncio.create_task(check(MessageExt("T", b"x")))
-        producer._checks.add(task)  # type: ignore[arg-type]
+        producer._checks.start(check(MessageExt("T", b"x")), 1, "check")  # type: ignore[arg-type]
+        (task,) = producer._checks.running()
         began = time.monotonic()
         await asyncio.wait_for(producer.close(), 60)
         assert time.monotonic() - began >= 0.2
-        assert task.cancelling() or task.cancelled()
+        assert isinstance(task, asyncio.Task) and (task.cancelling() or task.cancelled())
         monkeypatch.setattr("ringmq.client.producing.transactions.CHECKS_WAIT_S", 600)
         other = TransactionProducer(cluster.namesrv, "g", check=check)
         other.start()
-        other._checks.add(asyncio.create_task(check(MessageExt("T", b"x"))))  # type: ignore[arg-type]
+        other._checks.start(check(MessageExt("T", b"x")), 1, "check")  # type: ignore[arg-type]
         closing = asyncio.create_task(other.close())
         await asyncio.sleep(0.01)  # span: the close waits for the check from its first turn on
         closing.cancel()
