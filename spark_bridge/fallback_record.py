@@ -1,6 +1,7 @@
 """Records that Python unpacks: compressed bodies, inner batches (BatchCQ topics), properties with invalid UTF-8."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ringmq.client.compression import DecompressionError, decompress_body
@@ -38,12 +39,16 @@ class RowMessage:
     properties: bytes
 
 
-def messages_of(record: StoredRecord, *, wants_body: bool) -> list[RowMessage]:
-    """The record's message, or those of its inner batch. Raises `FallbackRecordError`."""
+def messages_of(record: StoredRecord, *, wants_body: bool) -> Iterator[RowMessage]:
+    """Yield the record's message, or those of its inner batch, one at a time: a batch may have millions.
+
+    Raises `FallbackRecordError` before the first message.
+    """
     if record.sys_flag & layout.INNER_BATCH:
-        return _split(_plain_body(record), _base_offset(record))
-    body = _plain_body(record) if wants_body else b""
-    return [RowMessage(record.queue_offset, body, clean_properties(record.properties))]
+        yield from _split(_plain_body(record), _base_offset(record))
+    else:
+        body = _plain_body(record) if wants_body else b""
+        yield RowMessage(record.queue_offset, body, clean_properties(record.properties))
 
 
 def _plain_body(record: StoredRecord) -> bytes:
@@ -66,20 +71,23 @@ def _base_offset(record: StoredRecord) -> int:
         raise FallbackRecordError(f"its INNER_BASE {text[:32]!r} is not a number") from None
 
 
-def _split(body: bytes, base_offset: int) -> list[RowMessage]:
-    messages: list[RowMessage] = []
-    at = 0
+def _split(body: bytes, base_offset: int) -> Iterator[RowMessage]:
+    _check_lengths(body)
+    at, offset = 0, base_offset
     while at < len(body):
-        number = len(messages)
+        total, _, _, _, length = _HEAD.unpack_from(body, at)
+        body_at = at + _HEAD.size
+        properties = body[body_at + length + _LENGTH.size : at + total]
+        yield RowMessage(offset, body[body_at : body_at + length], clean_properties(properties))
+        at, offset = at + total, offset + 1
+
+
+def _check_lengths(body: bytes) -> None:
+    at = number = 0
+    while at < len(body):
         if len(body) - at < _HEAD.size + _LENGTH.size:
             raise FallbackRecordError(f"its inner batch ends inside the head of message {number}")
         total, _, _, _, length = _HEAD.unpack_from(body, at)
-        body_at = at + _HEAD.size
         if not 0 <= length <= total - _HEAD.size - _LENGTH.size or at + total > len(body):
             raise FallbackRecordError(f"inner batch: lengths {total} and {length} of message {number} lead out of it")
-        properties = body[body_at + length + _LENGTH.size : at + total]
-        messages.append(
-            RowMessage(base_offset + number, body[body_at : body_at + length], clean_properties(properties))
-        )
-        at += total
-    return messages
+        at, number = at + total, number + 1

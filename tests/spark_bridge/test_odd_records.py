@@ -1,5 +1,6 @@
 """Records of every kind, made byte by byte, by both walks, against the independent decoder."""
 
+import tracemalloc
 import zlib
 from itertools import pairwise
 from pathlib import Path
@@ -9,6 +10,9 @@ import lz4.frame
 import pytest
 import zstandard
 
+from ringmq.client import Message
+from ringmq.remoting.batch import encode_batch
+from ringmq.spark_bridge.fallback_record import FallbackRecordError, StoredRecord, messages_of
 from tests.spark_bridge import made_store as made
 from tests.spark_bridge.made_store import MadeStore, inner_batch_bytes, properties_bytes
 from tests.spark_bridge.plain_decoder import log_rows
@@ -116,3 +120,18 @@ def test_the_newest_records_may_have_no_units(tmp_path: Path) -> None:
     position = store.append(is_dispatched=False)
     part = slice_of(store.root, {("T", 0): (1, 2)}, (position, store.end))
     assert rows_of(part, ("offset", "partition")) == [{"offset": 1, "partition": 0}]
+
+
+def test_inner_batches_are_split_one_message_at_a_time() -> None:
+    body = encode_batch([Message("T", b"x")]) * 100_000
+    record = StoredRecord(0, b"", "T", 0, 5, 0xC0, body, b"")
+    tracemalloc.start()
+    try:
+        offsets = sum(message.queue_offset for message in messages_of(record, wants_body=True))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert offsets == sum(range(5, 100_005))
+    cut = StoredRecord(0, b"", "T", 0, 5, 0xC0, body[:-1], b"")
+    with pytest.raises(FallbackRecordError, match="lead out of it"):
+        next(messages_of(cut, wants_body=True))
