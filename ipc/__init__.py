@@ -2,5 +2,5 @@
 
 Owns the /dev/shm files named after a store, and the rules by which the supervisor starts, watches and ends workers.
 Must stay true: one writer per shared word; workers start by exec; no worker outlives its supervisor. May import:
-ringmq.native.
+ringmq.native, ringmq.remoting.
 """

@@ -9,18 +9,18 @@ line has no time, because the journal has its own. C writes no fields.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from ringmq.remoting.printable import printable_json, printable_lines
+
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 """The values of `logLevel`. CRITICAL is always written."""
 FIELD_CHARS_MAX = 4096
 """The longest value of a field in a line. A longer one is cut."""
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _BARE = re.compile(r"[\w.:/@%|+-]{1,256}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
@@ -46,19 +46,14 @@ def format_line(
         return prefix + _json(value | {key: _cut(field) for key, field in (fields or {}).items()})
     clock = "" if style.is_journal else f"{time_text(time_ms)} "
     parts = [text, *(f"{key}={_field(value)}" for key, value in (fields or {}).items())]
-    return f"{prefix}{clock}{name} {_clean(worker, prefix)} {_clean(' '.join(parts), prefix)}"
+    indent = f"{prefix}    "
+    return f"{prefix}{clock}{name} {printable_lines(worker, indent)} {printable_lines(' '.join(parts), indent)}"
 
 
 def time_text(time_ms: int) -> str:
     """A time of the years 1970 to 9999 in UTC, such as 2026-11-27T02:12:07.123Z."""
     moment = _EPOCH + timedelta(milliseconds=time_ms)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
-
-
-def _clean(text: str, prefix: str) -> str:
-    """`text` without control characters, which could drive a terminal. Each further line is indented."""
-    shown = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return shown.replace("\n", f"\n{prefix}    ")
 
 
 def _floor(level: int) -> int:
@@ -81,4 +76,4 @@ def _cut(value: object) -> object:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    return printable_json(value, separators=(",", ":"), default=str)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ringmq.ipc.log_lines import LEVELS, Style, format_line
+from ringmq.remoting.printable import printable_lines
 
 SUPERVISOR = "supervisor"
 """The name of a broker's main process in log lines."""
@@ -79,7 +80,7 @@ def set_level(number: int) -> None:
 def refusal_line(text: str) -> str:
     """The line of a process that ends before it serves: with a priority for the journal, else for a terminal."""
     if not is_journal(os.environ):
-        return f"Error: {text}"
+        return f"Error: {printable_lines(text)}"
     return format_line(Style(is_journal=True), 0, logging.CRITICAL, SUPERVISOR, text)
 
 

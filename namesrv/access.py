@@ -12,6 +12,7 @@ from ringmq.namesrv.live_brokers import BrokerAddress, LiveBroker
 from ringmq.remoting.access import NAMESRV, Access, refusal_text
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.networks import networks
+from ringmq.remoting.printable import printable
 
 NAME_MAX = 100
 LINES_MAX = 64
@@ -41,7 +42,7 @@ def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: 
     if live is None or may_unregister(config, live, host):
         return None
     why = (
-        f"the broker at {printable(address.addr)} lives and was registered by host {live.host}; "
+        f"the broker at {shown_name(address.addr)} lives and was registered by host {live.host}; "
         "only that host and networks that adminAddresses names may unregister it"
     )
     return refusal_text(RequestCode.UNREGISTER_BROKER, host, why)
@@ -87,11 +88,10 @@ def dispute_text(broker: str, broker_id: int, registered: tuple[str, str], other
 
     The text is the same for both orders of registration, so the log shows one dispute, not two.
     """
-    places = [f"at {printable(addr)} by host {host}" for addr, host in sorted((registered, other))]
-    return f"broker {printable(broker)}:{broker_id} is registered {' and '.join(places)}"
+    places = [f"at {shown_name(addr)} by host {host}" for addr, host in sorted((registered, other))]
+    return f"broker {shown_name(broker)}:{broker_id} is registered {' and '.join(places)}"
 
 
-def printable(text: str) -> str:
-    """Return a peer's text for a log line: at most NAME_MAX characters, control characters escaped."""
-    cut = text[:NAME_MAX]
-    return cut if cut.isprintable() else ascii(cut)
+def shown_name(text: str) -> str:
+    """Return a peer's text for a log line: one line of at most NAME_MAX characters."""
+    return printable(text, NAME_MAX)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringmq.ipc.audit import AuditTrail, Kind
-from ringmq.namesrv.access import Incidents, dispute_text, may_unregister, printable, refusal, unregister_refusal
+from ringmq.namesrv.access import Incidents, dispute_text, may_unregister, refusal, shown_name, unregister_refusal
 from ringmq.namesrv.config import BLACK_LIST, ConfigError, NamesrvConfig
 from ringmq.namesrv.core import DEFAULT_EXPIRY_MS, Bounds, NoRoomError, Registration, RouteRegistry
 from ringmq.namesrv.kv import ORDER_TOPIC_CONFIG, KvConfig, KvFullError
@@ -152,7 +152,7 @@ class NamesrvHandlers:
             )
         if registered.left_out:
             self.incidents.left_out += registered.left_out
-            name = printable(registration.broker_name)
+            name = shown_name(registration.broker_name)
             self.incidents.log(f"broker {name} of host {call.host}: {self.registry.full_text(registered.left_out)}")
         answer = answers.RegisterBrokerResponseHeader(
             ha_server_addr=registered.ha_server_addr, master_addr=registered.master_addr
@@ -268,7 +268,7 @@ class NamesrvHandlers:
         try:
             self.registry.register_topic(header.topic, queues, call.host)
         except NoRoomError as error:
-            raise self._no_room(f"topic {printable(header.topic)}: {error}") from error
+            raise self._no_room(f"topic {shown_name(header.topic)}: {error}") from error
         return None, b""
 
     def _wipe_write_perm(self, header: headers.WipeWritePermOfBrokerRequestHeader, call: Call) -> Answer:
@@ -300,7 +300,7 @@ class NamesrvHandlers:
                 header.namespace, header.key, header.value, self.config.max_kv_entries, self.config.max_kv_bytes
             )
         except KvFullError as error:
-            raise self._no_room(f"key {printable(header.key)} is not kept: {error}") from error
+            raise self._no_room(f"key {shown_name(header.key)} is not kept: {error}") from error
         self._note_kv(header.namespace, header.key, before)
         self.save_kv(self.kv)
         return None, b""

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 MAY_IMPORT = {
     "native": set(),
-    "ipc": {"native"},
+    "ipc": {"native", "remoting"},
     "fastjson": set(),
     "filters": set(),
     "remoting": {"native", "fastjson"},

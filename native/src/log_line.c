@@ -86,24 +86,50 @@ static void put_hex(struct out *to, uint8_t byte)
     put_byte(to, "0123456789abcdef"[byte & 15]);
 }
 
-/* Control characters, also those of two UTF-8 bytes, could drive a terminal. */
+/* The character at `text` if it could drive a terminal or turn the text around it: a control character, a separator of
+ * lines or paragraphs, or a control of the direction of writing (twin: remoting/printable.py). `size` gets its bytes.
+ * 0 for all others. */
+static uint32_t unprintable(const char *text, int *size)
+{
+    uint8_t byte = (uint8_t)text[0];
+    *size = 1;
+    if (byte < 0x20 || byte == 0x7f)
+        return byte;
+    if (byte != 0xc2 && byte != 0xd8 && byte != 0xe2)
+        return 0;
+    uint8_t second = (uint8_t)text[1];
+    if ((second & 0xc0) != 0x80)
+        return 0;
+    *size = 2;
+    uint32_t code = (byte & 0x1fu) << 6 | (second & 0x3fu);
+    if (byte != 0xe2)
+        return code < 0xa0 || code == 0x61c ? code : 0;
+    uint8_t third = (uint8_t)text[2];
+    if ((third & 0xc0) != 0x80)
+        return 0;
+    *size = 3;
+    code = 0x2000u | (second & 0x3fu) << 6 | (third & 0x3fu);
+    if (code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069))
+        return code;
+    return 0;
+}
+
 static void put_text(struct out *to, const char *text, uint32_t style, uint32_t level)
 {
-    for (; *text; text++) {
-        uint8_t byte = (uint8_t)*text, next = (uint8_t)text[1];
-        if (byte == '\n') {
+    for (int size; *text; text += size) {
+        uint32_t code = unprintable(text, &size);
+        if (code == '\n') {
             put_byte(to, '\n');
             if (style & RMQ_LOG_JOURNAL)
                 put_priority(to, level);
             put(to, "    ");
-        } else if (byte < 0x20 || byte == 0x7f) {
-            put(to, "\\x");
-            put_hex(to, byte);
-        } else if (byte == 0xc2 && next >= 0x80 && next < 0xa0) {
-            put(to, "\\x");
-            put_hex(to, next);
-            text++;
+        } else if (code) {
+            put(to, code < 0x100 ? "\\x" : "\\u");
+            if (code >= 0x100)
+                put_hex(to, (uint8_t)(code >> 8));
+            put_hex(to, (uint8_t)code);
         } else {
+            size = 1;
             put_byte(to, *text);
         }
     }
@@ -113,17 +139,20 @@ static void put_json(struct out *to, const char *text)
 {
     static const char shorts[] = "\"\"\\\\\nn\rr\tt\bb\ff";
     put_byte(to, '"');
-    for (; *text; text++) {
+    for (int size; *text; text += size) {
+        uint32_t code = unprintable(text, &size);
         const char *found = NULL;
         for (const char *pair = shorts; *pair && !found; pair += 2)
             found = *pair == *text ? pair : NULL;
         if (found) {
             put_byte(to, '\\');
             put_byte(to, found[1]);
-        } else if ((uint8_t)*text < 0x20) {
-            put(to, "\\u00");
-            put_hex(to, (uint8_t)*text);
+        } else if (code) {
+            put(to, "\\u");
+            put_hex(to, (uint8_t)(code >> 8));
+            put_hex(to, (uint8_t)code);
         } else {
+            size = 1;
             put_byte(to, *text);
         }
     }

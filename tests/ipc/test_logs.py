@@ -58,7 +58,19 @@ def test_each_level_has_its_priority(name: str) -> None:
 @pytest.mark.parametrize("style", STYLES)
 def test_c_writes_the_same_lines(style: Style) -> None:
     dice = random.Random(7)
-    letters = [*map(chr, range(1, 0x100)), "\u20ac", "\U0001f600", '"', "\\", "\n", "\n", "\x1b", "\x9b", "\x7f"]
+    near = [*range(0x610, 0x625), *range(0x2000, 0x2080)]  # with the controls of direction
+    letters = [
+        *map(chr, [*range(1, 0x100), *near]),
+        "\u20ac",
+        "\U0001f600",
+        '"',
+        "\\",
+        "\n",
+        "\n",
+        "\x1b",
+        "\x9b",
+        "\x7f",
+    ]
     for _ in range(400):
         text = "".join(dice.choices(letters, k=dice.randrange(80)))
         worker = "".join(dice.choices(letters, k=dice.randrange(10)))
@@ -81,14 +93,18 @@ def test_a_line_of_c_is_cut_to_its_room() -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_no_text_imitates_a_line_or_drives_a_terminal(style: Style) -> None:
-    text = f"topic T\n{AT} CRITICAL control all is lost\r\x1b[2J\x9b2J"
+    text = f"topic T\n{AT} CRITICAL control all is lost\r\x1b[2J\x9b2J\x7f\u2028\u202e\u2066\u061c"
     lines = format_line(style, AT_MS, logging.INFO, "control", text).split("\n")
     if style.is_json:
         (line,) = lines
+        assert line.isprintable()
         assert json.loads(line.removeprefix("<6>"))["text"] == text
     else:
         prefix = "<6>" if style.is_journal else ""
-        assert lines[1] == f"{prefix}    {AT} CRITICAL control all is lost\\x0d\\x1b[2J\\x9b2J"
+        assert (
+            lines[1]
+            == f"{prefix}    {AT} CRITICAL control all is lost\\x0d\\x1b[2J\\x9b2J\\x7f\\u2028\\u202e\\u2066\\u061c"
+        )
 
 
 def test_fields() -> None:
