@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import click
 
-from ringmq.cli.output import output_option, print_rows
+from ringmq.cli.output import output_option, print_json, print_rows, say, say_lines
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _server_option = click.option(
@@ -43,13 +42,13 @@ def check(file: Path, server: str, output: str) -> None:
     failed = any(problem.level == FAIL for problem in problems)
     if output == "json":
         found = [dataclasses.asdict(problem) for problem in problems]
-        click.echo(json.dumps({"file": str(file), "ok": not failed, "problems": found}, ensure_ascii=False, indent=2))
+        print_json({"file": str(file), "ok": not failed, "problems": found})
     else:
         for problem in problems:
             place = f"{file}:{problem.line}" if problem.line else str(file)
-            click.echo(f"{place}: {problem.level}: {problem.name or 'file'}: {_sentence(problem)}")
+            say(f"{place}: {problem.level}: {problem.name or 'file'}: {_sentence(problem)}")
         fails = sum(problem.level == FAIL for problem in problems)
-        click.echo(f"{file}: {fails} to correct, {len(problems) - fails} to know" if problems else f"{file}: ok")
+        say(f"{file}: {fails} to correct, {len(problems) - fails} to know" if problems else f"{file}: ok")
     sys.exit(1 if failed else 0)
 
 
@@ -133,6 +132,6 @@ def reference(output: str) -> None:
     if output == "json":
         tables = {"broker": broker, "namesrv": namesrv}
         rows = {name: [dataclasses.asdict(row) for row in table] for name, table in tables.items()}
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        print_json(rows)
         return
-    click.echo(markdown(broker, namesrv), nl=False)
+    say_lines(markdown(broker, namesrv).removesuffix("\n"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from ringmq.cli.output import print_rows
+from ringmq.cli.output import print_rows, say
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.remoting.address import address_text, host_from_here
@@ -45,7 +45,7 @@ def reload_broker(config_file: Path | None, assignments: tuple[str, ...], store:
     except ConfigError as error:
         raise click.ClickException(f"{error}; nothing was changed") from error
     for notice in notices:
-        click.echo(notice, err=True)
+        say(notice, err=True)
     root = store or Path(wanted.store_path_root_dir or default_store(os.environ))
     if store is not None:  # it wins over the file, and the broker that is found has it
         wanted = dataclasses.replace(wanted, store_path_root_dir="")
@@ -194,9 +194,9 @@ def _print(found: list[Any], output: str, kind: str) -> None:
         print_rows(output, rows, [])
         return
     for row in rows:
-        click.echo(f"{row['name']}: {row['running'] or '(empty)'} -> {row['wanted'] or '(empty)'}: {row['outcome']}")
+        say(f"{row['name']}: {row['running'] or '(empty)'} -> {row['wanted'] or '(empty)'}: {row['outcome']}")
     restart = sum(not change.live for change in found)
-    click.echo(
+    say(
         f"{len(found) - restart} keys changed live, {restart} need a restart"
         if found
         else f"the {kind} runs with this configuration: nothing to change"

@@ -10,7 +10,7 @@ import click
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
 from ringmq.cli.message_body import body_fields
-from ringmq.cli.output import print_line, printable
+from ringmq.cli.output import print_body, print_line, say
 from ringmq.cli.running import run, until_signalled
 from ringmq.client import ConsumeFrom, Consumer, MessageExt
 
@@ -85,7 +85,7 @@ async def _tell_if_missing(access: Access, topic: str) -> None:
     """
     async with open_admin(access.namesrv, access.settings) as admin:
         if await admin.route(topic) is None:
-            click.echo(f"topic {topic} does not exist yet; waiting for its first message", err=True)
+            say(f"topic {topic} does not exist yet; waiting for its first message", err=True)
 
 
 def _begin(text: str) -> tuple[ConsumeFrom, int]:
@@ -100,12 +100,9 @@ def _show(message: MessageExt, output: str, verbose: bool) -> None:
     if output == "json":
         print_line(_fields(message))
         return
-    if verbose:
-        keys = " ".join(message.keys) or "-"
-        place = f"{message.broker_name}/{message.queue_id} {message.queue_offset}"
-        click.echo(printable(f"[{place}] keys {keys} tags {message.tags or '-'} "), nl=False)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(message.body + b"\n")
+    keys = " ".join(message.keys) or "-"
+    place = f"{message.broker_name}/{message.queue_id} {message.queue_offset}"
+    print_body(message.body, f"[{place}] keys {keys} tags {message.tags or '-'} " if verbose else "")
 
 
 def _fields(message: MessageExt) -> dict[str, Any]:

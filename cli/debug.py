@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from ringmq.cli.doctor import broker_options, examine, resolve
-from ringmq.cli.output import output_option, print_rows
+from ringmq.cli.output import output_option, print_json, print_rows, say
 
 RUNTIME_TIMEOUT_MS = 3000
 JOURNAL_LINES = 5000
@@ -68,10 +68,11 @@ def bundle(
     except OSError as error:
         raise click.ClickException(f"{error.filename or path}: {error.strerror or error}") from error
     if output == "json":
-        click.echo(json.dumps({"file": str(path), "entries": rows}, indent=2))
+        print_json({"file": str(path), "entries": rows})
         return
     print_rows("table", rows, ["name", "bytes", "note"])
-    click.echo(f"\n{path}: {path.stat().st_size} bytes. Look through it before you give it away.")
+    say()
+    say(f"{path}: {path.stat().st_size} bytes. Look through it before you give it away.")
 
 
 def _check_files(target: Path, logs: tuple[Path, ...]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -12,8 +11,9 @@ from typing import Any
 
 import click
 
-from ringmq.cli.output import output_option
+from ringmq.cli.output import output_option, print_json, say_painted
 from ringmq.client.extras import not_installed
+from ringmq.remoting.printable import printable_lines
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _shared = (
@@ -65,12 +65,18 @@ def doctor(
     areas = list(dict.fromkeys(finding.area for finding in findings))
     findings.sort(key=lambda finding: areas.index(finding.area))
     if output == "json":
-        click.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], ensure_ascii=False, indent=2))
+        print_json([dataclasses.asdict(finding) for finding in findings])
     else:
         width = min(120, shutil.get_terminal_size().columns)
-        for line in render(findings, width, verbose=verbose, paint=_paint):
-            click.echo(line)
+        for line in render([_shown(finding) for finding in findings], width, verbose=verbose, paint=_paint):
+            say_painted(line)
     sys.exit(1 if any(finding.level == FAIL for finding in findings) else 0)
+
+
+def _shown(finding: Any) -> Any:
+    """Return the finding with names from disk and network made printable. `render` adds the colours."""
+    texts = dataclasses.asdict(finding)
+    return dataclasses.replace(finding, **{name: printable_lines(text) for name, text in texts.items()})
 
 
 def _paint(text: str, colour: str) -> str:

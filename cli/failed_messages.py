@@ -16,7 +16,7 @@ from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
 from ringmq.cli.message_body import body_fields, plain_body
 from ringmq.cli.open_halves import pull_page
-from ringmq.cli.output import print_result, print_rows
+from ringmq.cli.output import print_line, print_result, print_rows, say, say_body
 from ringmq.cli.running import run
 from ringmq.client.errors import BrokerError
 from ringmq.client.namespaces import without_namespace
@@ -106,19 +106,14 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
         rows, more = run(_list(access, topic_of(group_name), limit))
         print_rows(output, rows, COLUMNS)
         if more:
-            click.echo("there are more messages, see --limit", err=True)
+            say("there are more messages, see --limit", err=True)
 
     @group.command(help=f"Show one of {what} with its properties.")
     @click.argument("group_name", metavar="GROUP")
     @click.argument("place", metavar="BROKER:QUEUE:OFFSET", type=place_of)
     @client_options
     def show(group_name: str, place: Place, access: Access, output: str) -> None:
-        found = run(_show(access, topic_of(group_name), place))
-        body = plain_body(found.message)
-        details = {**found.row(), "properties": dict(found.message.properties)}
-        shown = {**details, "body": body.decode("utf-8", "backslashreplace")}
-        lines = "\n".join(f"{key}: {value}" for key, value in shown.items())
-        print_result(output, details | body_fields(body), lines)
+        _print(output, run(_show(access, topic_of(group_name), place)))
 
     @group.command(help=f"Have {what} delivered to the group again, after delay level {RESEND_LEVEL}.")
     @click.argument("group_name", metavar="GROUP")
@@ -164,6 +159,18 @@ def commands(name: str, topic_of: Callable[[str], str], what: str) -> click.Grou
 
 retry = commands("retry", retry_topic, "messages that wait for a retry or had one")
 dlq = commands("dlq", dlq_topic, "dead letters")
+
+
+def _print(output: str, found: Failed) -> None:
+    """Print a message with its body, which is the only value that may have several lines."""
+    body = plain_body(found.message)
+    details = {**found.row(), "properties": dict(found.message.properties)}
+    if output == "json":
+        print_line(details | body_fields(body))
+        return
+    for key, value in details.items():
+        say(f"{key}: {value}")
+    say_body(body, "body: ")
 
 
 async def _queues(admin: Admin, topic: str) -> list[Queue]:
@@ -251,10 +258,10 @@ async def _resend_all(access: Access, topic: str, sender: str | None, start: Pla
                 await _send_back(admin, sender, found)
                 count, place = count + 1, place._replace(offset=place.offset + 1)
                 if count % PROGRESS_STEP == 0:
-                    click.echo(f"{count} of {total}", err=True)
+                    say(f"{count} of {total}", err=True)
         except BaseException:  # Ctrl-C, too
             if place is not None and sender is not None:
-                click.echo(f"{count} messages were resent; go on with --all --from {place}", err=True)
+                say(f"{count} messages were resent; go on with --all --from {place}", err=True)
             raise
     return count
 

@@ -10,7 +10,7 @@ import click
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import no_group, no_route, open_admin
 from ringmq.cli.failed_messages import dlq, retry
-from ringmq.cli.output import print_result, print_rows
+from ringmq.cli.output import print_result, print_rows, say
 from ringmq.cli.running import run
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.names import SYSTEM_GROUPS, check_group
@@ -77,7 +77,7 @@ def progress(name: str, topic: str | None, access: Access, output: str) -> None:
     columns = ["topic", "broker", "queueId", "brokerOffset", "consumerOffset", "lag", "inFlight", "lastConsumedMs"]
     print_rows(output, rows, columns)
     if output == "table":
-        click.echo(f"total lag {sum(row['lag'] for row in rows)}")
+        say(f"total lag {sum(row['lag'] for row in rows)}")
 
 
 @group.command()

@@ -9,7 +9,7 @@ import click
 
 from ringmq.cli.access import Access, in_options, server_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
-from ringmq.cli.output import print_line, print_result, print_rows
+from ringmq.cli.output import print_line, print_result, print_rows, say
 from ringmq.cli.running import run, until_signalled
 from ringmq.client.errors import BrokerError, RingmqError
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -125,10 +125,10 @@ def _why(error: RingmqError) -> str:
 def _print_all(found: list[dict[str, Any]]) -> None:
     for number, entry in enumerate(found):
         if number:
-            click.echo()
+            say()
         head = f"{entry['brokerName']} {entry['address']}"
         if "error" in entry:
-            click.echo(f"{head}: {entry['error']}")
+            say(f"{head}: {entry['error']}")
         elif entry["role"] == "slave":
             _print_slave(head, entry)
         else:
@@ -137,14 +137,14 @@ def _print_all(found: list[dict[str, Any]]) -> None:
 
 def _print_master(head: str, entry: dict[str, Any]) -> None:
     in_sync = f"{entry['inSyncReplicas']} replicas in sync, {entry['wantedReplicas']} wanted"
-    click.echo(
+    say(
         f"{head}: master, log {entry['minOffset']}..{entry['appendOffset']}, flushed {entry['flushedOffset']}, "
         f"confirmed {entry['confirmOffset']}, {in_sync}"
     )
     if entry["isDegraded"] or entry["replicationState"] != "ok":
-        click.echo(f"  DEGRADED: replication is {entry['replicationState']}")
+        say(f"  DEGRADED: replication is {entry['replicationState']}")
     for divergence in entry["divergences"]:
-        click.echo(
+        say(
             f"  WRITES ARE REFUSED: slave {divergence['brokerId']} {divergence['address']} has log up to "
             f"{divergence['slaveOffset']}, the master up to {divergence['masterOffset']}, "
             f"the same below {divergence['commonOffset']}: ringmq ha adopt or ringmq ha salvage"
@@ -161,11 +161,11 @@ def _slave_row(slave: dict[str, Any]) -> dict[str, Any]:
 def _print_slave(head: str, entry: dict[str, Any]) -> None:
     master = entry["master"]
     where = master["haAddress"] or "no known master"
-    click.echo(
+    say(
         f"{head}: slave {entry['brokerId']}, log {entry['minOffset']}..{entry['appendOffset']}, "
         f"flushed {entry['flushedOffset']}, confirmed {entry['confirmOffset']}"
     )
-    click.echo(
+    say(
         f"  from {where}: {master['state']}, {master['lagBytes']} bytes behind {master['masterOffset']}, "
         f"{master['bytesPerSecond']} bytes/s"
         + ("" if master["isRegistered"] else ", no master is registered")

@@ -69,6 +69,11 @@ class LazyGroup(click.Group):
         """Run the command. Many commands import their parts only now."""
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            from ringmq.remoting.printable import printable_lines
+
+            error.message = printable_lines(error.message)  # a remark of a server, or a name of a client
+            raise
         except ImportError as error:
             from ringmq.native import NativeMissingError
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 
-import click
-
+from ringmq.cli.output import say
 from ringmq.client.compression import DecompressionError, decompress_body
 from ringmq.remoting.message import MessageExt
 
@@ -15,7 +14,7 @@ def plain_body(message: MessageExt) -> bytes:
     try:
         return decompress_body(message.body, message.sys_flag)
     except (DecompressionError, RuntimeError) as error:  # the second: a package is not installed
-        click.echo(f"the body is shown as it is stored, it cannot be decompressed: {error}", err=True)
+        say(f"the body is shown as it is stored, it cannot be decompressed: {error}", err=True)
         return message.body
 
 

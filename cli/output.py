@@ -1,16 +1,20 @@
-"""Printing results: a table for people, JSON for programs. Every command has `-o`."""
+"""Printing results: a table for people, JSON for programs. Every command has `-o`.
+
+No other module of `cli` writes to the terminal. All text is made printable here, but bodies that `print_body` writes to
+a pipe or a file.
+"""
 
 from __future__ import annotations
 
-import json
-import re
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from ringmq.remoting.printable import printable, printable_body, printable_json, printable_lines
+
 Row = Mapping[str, Any]
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 output_option = click.option(
     "-o",
@@ -25,7 +29,7 @@ output_option = click.option(
 def print_rows(output: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Print a JSON list of all rows' fields, or a table of `columns`."""
     if output == "json":
-        click.echo(_json(list(rows), indent=2))
+        print_json(list(rows))
         return
     cells = [list(columns)] + [[_cell(row.get(column)) for column in columns] for row in rows]
     widths = [max(len(line[at]) for line in cells) for at in range(len(columns))]
@@ -35,26 +39,57 @@ def print_rows(output: str, rows: Sequence[Row], columns: Sequence[str]) -> None
 
 def print_result(output: str, result: Row, sentence: str) -> None:
     """Print the outcome of a change: a JSON object, or one sentence."""
-    click.echo(_json(dict(result)) if output == "json" else printable(sentence))
+    if output == "json":
+        print_line(result)
+    else:
+        say(sentence)
 
 
 def print_line(value: Row) -> None:
     """Print one JSON object on one line, for streams."""
-    click.echo(_json(dict(value)))
+    click.echo(printable_json(dict(value)))
 
 
-def printable(text: str) -> str:
-    """Return `text` with control characters but newlines as `\\xNN`.
-
-    Any client can put them into the keys of a message, and they could drive the terminal of an operator.
-    """
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+def print_json(value: Any) -> None:
+    """Print one JSON value on several lines."""
+    click.echo(printable_json(value, indent=2))
 
 
-def _json(value: Any, indent: int | None = None) -> str:
-    """JSON of `value`. `json` itself leaves the control characters above 0x7e as they are."""
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    return re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
+def say(line: str = "", *, err: bool = False) -> None:
+    """Print one line for a person."""
+    click.echo(printable(line), err=err)
+
+
+def say_lines(text: str, *, err: bool = False) -> None:
+    """Print text of our own that may have several lines."""
+    click.echo(printable_lines(text), err=err)
+
+
+def say_painted(line: str) -> None:
+    """Print a line with escape sequences for colours. Its text was made printable before."""
+    click.echo(line)
+
+
+def say_again(line: str, *, is_last: bool) -> None:
+    """Print a line on standard error in the place of the one before."""
+    click.echo("\r" + printable(line), err=True, nl=is_last)
+
+
+def print_body(body: bytes, head: str = "") -> None:
+    """Print one message's body: raw to a pipe or a file, printable to a terminal. `head` is text before it."""
+    if sys.stdout.isatty():
+        say_body(body, head)
+        return
+    if head:
+        click.echo(printable(head), nl=False)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body)
+    sys.stdout.buffer.write(b"\n")
+
+
+def say_body(body: bytes, head: str = "") -> None:
+    """Print one message's body for a person, with its newlines and tabs."""
+    click.echo(printable(head) + printable_body(body))
 
 
 def _cell(value: Any) -> str:
@@ -64,4 +99,4 @@ def _cell(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple | set):
         return ",".join(_cell(entry) for entry in value) or "-"
-    return printable(str(value)).replace("\n", "\\x0a")
+    return printable(str(value))

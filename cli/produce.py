@@ -13,7 +13,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.arguments import duration, moment, pairs
-from ringmq.cli.output import print_line, print_result
+from ringmq.cli.output import print_line, print_result, say
 from ringmq.cli.running import run
 from ringmq.client import Message, Producer, SendResult, compose_message
 from ringmq.client.producing.send_request import DELAY_LEVEL_MAX, delayed_message
@@ -120,7 +120,7 @@ async def _produce(
             sent += len(messages)
     if output == "table" and not show_each:
         seconds = max(time.monotonic() - begun, 1e-9)
-        click.echo(f"{sent} messages sent to {form.topic} in {seconds:.2f} s ({sent / seconds:.0f}/s)")
+        say(f"{sent} messages sent to {form.topic} in {seconds:.2f} s ({sent / seconds:.0f}/s)")
 
 
 async def _send(producer: Producer, messages: list[Message], batch: int) -> list[SendResult]:

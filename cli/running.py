@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 import click
 
 from ringmq.cli.access import in_options
-from ringmq.cli.output import printable
 from ringmq.client.errors import NameServerConnectError, NameServerTimeoutError, RingmqError, SendError
 from ringmq.remoting.errors import RemotingError
 
@@ -23,7 +22,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except (RingmqError, RemotingError, ValueError, OSError) as error:
-        raise click.ClickException(printable(in_options(str(error))) + _hint(error)) from error
+        raise click.ClickException(in_options(str(error)) + _hint(error)) from error
 
 
 def _hint(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli.output import say_lines
 from ringmq.client.extras import not_installed
 
 _shared = (
@@ -135,7 +136,7 @@ def _run_group(start: _Start, name_server: _NameServer, slaves: int) -> int:
     try:
         config, _, _ = _configured(start)  # the master tells the notices
     except ConfigError as error:
-        click.echo(f"Error: {error}", err=True)
+        say_lines(f"Error: {error}", err=True)
         return EXIT_BAD_CONFIG
     home = Path(config.store_path_root_dir).resolve()
     shared = ["-c", str(start.config_file)] if start.config_file is not None else []
@@ -195,17 +196,17 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
             properties,
             cpu_numbers(start.cpus),
             connections_given="ringmqConnectionsMax" in given,
-            announce=lambda text: click.echo(text),
+            announce=say_lines,
         )
         status = serve_broker(options)
     except ConfigError as error:
-        click.echo(refusal_line(str(error)), err=True)
+        say_lines(refusal_line(str(error)), err=True)
         sys.exit(EXIT_BAD_CONFIG)
     except StoreLockedError as error:
-        click.echo(refusal_line(str(error)), err=True)
+        say_lines(refusal_line(str(error)), err=True)
         sys.exit(1)
     except StartError as error:
-        click.echo(refusal_line(str(error)), err=True)
+        say_lines(refusal_line(str(error)), err=True)
         sys.exit(error.status)
     sys.exit(status)
 

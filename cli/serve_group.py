@@ -15,7 +15,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
+from ringmq.cli.output import say
 
 STOP_TIMEOUT_S = 60.0
 _PR_SET_PDEATHSIG = 1
@@ -58,10 +58,10 @@ async def _run(master: Sequence[str], slaves: Sequence[Sequence[str]]) -> int:
             ready = _BROKER.search(await _ready(slave, stop))
             addresses += [ready[1]] if ready else []
         if not stop.is_set():
-            click.echo(f"{told}, slaves on {', '.join(addresses)}")
+            say(f"{told}, slaves on {', '.join(addresses)}")
             await _until_one_ends(brokers, stop)
     except GroupError as error:
-        click.echo(f"Error: {error}", err=True)
+        say(f"Error: {error}", err=True)
         await _end(brokers)
         return error.status
     statuses = await _end(brokers)

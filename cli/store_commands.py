@@ -6,7 +6,6 @@ Beside a running broker the confirm offset of its watermark page bounds every re
 from __future__ import annotations
 
 import functools
-import json
 import sys
 import time
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from typing import Any
 import click
 
 from ringmq.cli.arguments import pairs
-from ringmq.cli.output import output_option, print_line, print_rows
+from ringmq.cli.output import output_option, print_json, print_line, print_rows, say, say_again
 from ringmq.client.extras import not_installed
 from ringmq.remoting.properties_text import parse_properties, read_properties_text
 
@@ -163,12 +162,13 @@ def inspect(
         "salvage_files": look.salvage_files(found),
     }
     if output == "json":
-        click.echo(json.dumps({**facts, **tables}, ensure_ascii=False, indent=2))
+        print_json({**facts, **tables})
         return
     for name, value in facts.items():
-        click.echo(f"{name}: {value}")
+        say(f"{name}: {value}")
     for name, table in tables.items():
-        click.echo(f"\n{name}")
+        say()
+        say(name)
         print_rows("table", table, list(table[0]) if table else ["(none)"])
 
 
@@ -195,7 +195,7 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
     if rows or output == "json":
         print_rows(output, rows, ["kind", "count", "is_exact", "due_ms", "what"])
     else:
-        click.echo("nothing waits")
+        say("nothing waits")
     sys.exit(1 if rows else 0)
 
 
@@ -221,11 +221,11 @@ def timers(folder: Path, config: Path | None, settings: tuple[str, ...], output:
     except (ConfigFileError, StoreLoadError, ValueError, OSError) as error:
         raise click.ClickException(str(error)) from error
     if output == "json":
-        click.echo(json.dumps({**facts, "topics": rows}, ensure_ascii=False, indent=2))
+        print_json({**facts, "topics": rows})
         return
     for name, value in facts.items():
-        click.echo(f"{name}: {value}")
-    click.echo()
+        say(f"{name}: {value}")
+    say()
     print_rows("table", rows, ["topic", "messages", "rolls", "deletes", "first_due", "last_due"])
 
 
@@ -236,7 +236,7 @@ def _index_rows(found: Any) -> list[dict[str, Any]]:
     try:
         return look.index_files(found)
     except StoreLoadError as error:
-        click.echo(f"index files are left out: {error}", err=True)
+        say(f"index files are left out: {error}", err=True)
         return []
 
 
@@ -279,15 +279,14 @@ def verify(
         raise click.ClickException(not_installed("ringmq store verify", error.name, "broker")) from error
 
     if cross_check and not can_cross_check():
-        click.echo("no cross-check: numba is not installed, the extra `kernels` has it", err=True)
+        say("no cross-check: numba is not installed, the extra `kernels` has it", err=True)
     found, readable, watermarks = _open(folder, config, settings)
     is_closed = not watermarks.live and watermarks.lock_holder is None
 
     def progress(stage: str, done: int, total: int) -> None:
         if not quiet and sys.stderr.isatty():
-            click.echo(
-                f"\r{stage} {done / max(1, total):4.0%} of {total / (1 << 20):.0f} MiB", err=True, nl=done >= total
-            )
+            share, mib = done / max(1, total), total / (1 << 20)
+            say_again(f"{stage} {share:4.0%} of {mib:.0f} MiB", is_last=done >= total)
 
     report = verify_store(
         found, readable, progress=progress, cross_check=cross_check, check_index=not no_index, is_closed=is_closed
@@ -300,23 +299,21 @@ def verify(
     counts["not_indexed"] = 0 if report.not_indexed is None else report.not_indexed.count
     findings = [{"severity": f.severity, "place": f.place, "text": f.text} for f in report.findings]
     if output == "json":
-        click.echo(
-            json.dumps({**counts, "live_owner": watermarks.live, "findings": findings}, ensure_ascii=False, indent=2)
-        )
+        print_json({**counts, "live_owner": watermarks.live, "findings": findings})
     else:
         for row in findings:
-            click.echo(f"{row['severity']}: {row['place']}: {row['text']}")
-        click.echo(
+            say(f"{row['severity']}: {row['place']}: {row['text']}")
+        say(
             f"{report.records} records, {report.units} units in {report.queues} queues, {report.index_entries} entries "
             f"in {report.index_files} index files up to {readable}: {report.errors} errors, {report.warnings} warnings"
         )
         if report.deleted_records:
-            click.echo(f"{report.deleted_records} records of deleted topics")
+            say(f"{report.deleted_records} records of deleted topics")
         if report.undispatched:
             text = "records are in the log alone: a start makes their entries in queues and index"
-            click.echo(f"{report.undispatched} {text}")
+            say(f"{report.undispatched} {text}")
         if report.not_indexed is not None:
-            click.echo(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
+            say(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:
         if output != "json":
             click.echo(_advice(found, report, is_closed))

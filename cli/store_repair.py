@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ringmq.cli.output import print_json, say, say_lines
 from ringmq.cli.store_commands import settings_of, store, store_options
 from ringmq.client.extras import not_installed
 
@@ -54,7 +55,7 @@ def repair(
 
     def progress(step: str) -> None:
         if sys.stderr.isatty():
-            click.echo(step, err=True)
+            say(step, err=True)
 
     lock = None
     try:
@@ -76,11 +77,8 @@ def repair(
         if lock is not None:
             lock.close()
     if output == "json":
-        import json
-
-        click.echo(json.dumps({"append_offset": done.append_offset, "rebuild_from": done.rebuild_from,
-                               "repairs": done.lines}, ensure_ascii=False, indent=2))  # fmt: skip
+        print_json({"append_offset": done.append_offset, "rebuild_from": done.rebuild_from, "repairs": done.lines})
         return
     for line in done.lines:
-        click.echo(line)
-    click.echo(done.text())
+        say(line)
+    say_lines(done.text())

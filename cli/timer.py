@@ -10,7 +10,7 @@ import click
 from ringmq.cli import timer_messages
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import Admin, open_admin
-from ringmq.cli.output import print_rows
+from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
 from ringmq.cli.timer_messages import QUERY_MAX, RECALLED, WAITING, TimerFound
 from ringmq.cli.top import Screens, live_options, show_live
@@ -44,7 +44,7 @@ def show(key: str, cluster: str | None, access: Access, output: str) -> None:
     rows = run(_show(access, cluster, key))
     print_rows(output, rows, COLUMNS)
     if len(rows) >= QUERY_MAX:
-        click.echo(f"older ones may be missing: a query answers the newest {QUERY_MAX} records", err=True)
+        say(f"older ones may be missing: a query answers the newest {QUERY_MAX} records", err=True)
 
 
 @timer.command()

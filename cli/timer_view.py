@@ -9,7 +9,8 @@ from rich.console import Group
 from rich.text import Text
 
 from ringmq.cli.metrics_text import Samples
-from ringmq.cli.top_view import duration, short, table
+from ringmq.cli.top_view import duration, name_cell, short, table
+from ringmq.remoting.printable import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +147,8 @@ _HELP = (
 
 def _head(view: TimerView) -> Text:
     text = Text()
-    text.append(f"{view.broker}", "bold")
-    text.append(f" of {view.cluster}  waiting {short(view.waiting)} and {short(view.recalled)} recalled  ")
+    text.append(printable(view.broker), "bold")
+    text.append(f" of {printable(view.cluster)}  waiting {short(view.waiting)} and {short(view.recalled)} recalled  ")
     text.append(f"not in the wheel {short(view.unread)}  ")
     text.append(f"behind {duration(view.behind_ms)}", "bold red" if view.behind_ms > 10_000 else "")
     text.append(f"  skipped {short(view.skipped)}\n", "bold red" if view.skipped else "")
@@ -168,4 +169,4 @@ def _bound(row: BoundRow) -> str:
 
 
 _TIME_COLUMNS = (("time", _bound), ("messages", lambda row: short(row.messages)))
-_TOPIC_COLUMNS = (("topic", lambda row: row.topic), ("messages", lambda row: short(row.messages)))
+_TOPIC_COLUMNS = (("topic", lambda row: name_cell(row.topic)), ("messages", lambda row: short(row.messages)))

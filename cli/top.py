@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from ringmq.cli.metrics_text import Samples, fetch, parse
-from ringmq.cli.output import output_option, print_line
+from ringmq.cli.output import output_option, print_line, say
+from ringmq.remoting.printable import printable
 
 DEFAULT_URL = "http://127.0.0.1:5557"
 
@@ -62,7 +63,7 @@ def show_live(screens: Screens, url: str, interval: float, once: bool, output: s
     if output == "json":
         print_line(screens.view_of(*next(pairs)).as_json())
         if not once:
-            tell = functools.partial(click.echo, err=True)
+            tell = functools.partial(say, err=True)
             _follow(
                 pairs, address, interval, lambda *pair: print_line(screens.view_of(*pair).as_json()), tell, time.sleep
             )
@@ -104,7 +105,7 @@ def _watch(screens: Screens, console: Any, address: str, interval: float) -> Non
             draw(shown)
 
         def tell(text: str) -> None:
-            draw(Group(Text(text, "red"), shown))
+            draw(Group(Text(printable(text), "red"), shown))
 
         def on_help(wanted: bool) -> None:
             nonlocal help_is_shown

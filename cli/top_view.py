@@ -7,10 +7,12 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from ringmq.cli.metrics_text import Samples, quantile
+from ringmq.remoting.printable import printable
 
 ROWS_MAX = 10
 KEYS = "q ends, ? explains the columns"
@@ -258,8 +260,8 @@ _HELP = {
 
 def _head(view: View) -> Text:
     text = Text()
-    text.append(f"{view.broker}", "bold")
-    text.append(f" of {view.cluster}  ")
+    text.append(printable(view.broker), "bold")
+    text.append(f" of {printable(view.cluster)}  ")
     text.append("ready" if view.ready else "NOT READY", "green" if view.ready else "bold red")
     text.append("  ")
     text.append("takes sends" if view.writable else "takes no sends", "green" if view.writable else "bold red")
@@ -301,36 +303,41 @@ def duration(ms: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def name_cell(name: str) -> str:
+    """Return the cell of a name, which `rich` would read as markup and would print as it is."""
+    return escape(printable(name))
+
+
 _TOPIC_COLUMNS = (
-    ("topic", lambda row: row.topic),
+    ("topic", lambda row: name_cell(row.topic)),
     ("in/s", lambda row: short(row.in_per_second)),
     ("bytes/s", lambda row: size(row.bytes_per_second)),
     ("messages", lambda row: short(row.messages)),
 )
 _GROUP_COLUMNS = (
-    ("group", lambda row: row.group),
-    ("topic", lambda row: row.topic),
+    ("group", lambda row: name_cell(row.group)),
+    ("topic", lambda row: name_cell(row.topic)),
     ("out/s", lambda row: short(row.out_per_second)),
     ("lag", lambda row: short(row.lag)),
     ("in flight", lambda row: short(row.in_flight)),
     ("oldest", lambda row: duration(row.age_ms)),
 )
 _STAGE_COLUMNS = (
-    ("stage", lambda row: row.stage),
+    ("stage", lambda row: name_cell(row.stage)),
     ("/s", lambda row: short(row.per_second)),
     ("mean", lambda row: duration(row.mean_ms)),
     ("p50 <", lambda row: duration(row.p50_ms)),
     ("p99 <", lambda row: duration(row.p99_ms)),
 )
 _WORKER_COLUMNS = (
-    ("worker", lambda row: row.worker if row.up else f"[bold red]{row.worker} DOWN[/]"),
+    ("worker", lambda row: name_cell(row.worker) if row.up else f"[bold red]{name_cell(row.worker)} DOWN[/]"),
     ("cpu", lambda row: f"{row.cpu_percent:.0f}%"),
     ("resident", lambda row: size(row.resident_bytes)),
     ("starts", lambda row: str(row.starts)),
     ("silent", lambda row: duration(row.silent_seconds * 1000) if row.silent_seconds >= 1 else "-"),
 )
 _SLAVE_COLUMNS = (
-    ("slave", lambda row: row.slave),
+    ("slave", lambda row: name_cell(row.slave)),
     ("in sync", lambda row: "yes" if row.in_sync else "[bold red]NO[/]"),
     ("behind", lambda row: size(row.lag_bytes)),
     ("for", lambda row: duration(row.lag_seconds * 1000)),

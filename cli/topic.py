@@ -12,7 +12,7 @@ import click
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import ROUTE_WAIT_S, Admin, no_route, open_admin
 from ringmq.cli.arguments import pairs
-from ringmq.cli.output import print_result, print_rows
+from ringmq.cli.output import print_result, print_rows, say
 from ringmq.cli.running import run
 from ringmq.client.errors import RouteError
 from ringmq.remoting.config_beans import TopicConfig
@@ -149,7 +149,7 @@ async def _create(
             known = await admin.topic_on(address, name) or TopicConfig(name, NEW_TOPIC_QUEUES, NEW_TOPIC_QUEUES)
             made[address] = replace(known, **named)
         if not await admin.put_topic(name, made):
-            click.echo(
+            say(
                 f"the name servers have no route to {name} after {ROUTE_WAIT_S:.0f} s; clients find it "
                 "when its brokers have registered: see their logs for errors of name servers",
                 err=True,

@@ -10,7 +10,7 @@ import click
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
 from ringmq.cli.open_halves import READ_MAX, read_open
-from ringmq.cli.output import print_rows
+from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
 from ringmq.client.namespaces import without_namespace
 
@@ -39,9 +39,9 @@ def list_open(
     rows = [row for row in rows if all(value in (None, row[name]) for name, value in wanted.items())]
     print_rows(output, rows[:limit], COLUMNS)
     if len(rows) > limit:
-        click.echo(f"{len(rows) - limit} more open transactions, see --limit", err=True)
+        say(f"{len(rows) - limit} more open transactions, see --limit", err=True)
     if left:
-        click.echo(f"{left} records were not read: at most {READ_MAX} of each topic and broker", err=True)
+        say(f"{left} records were not read: at most {READ_MAX} of each topic and broker", err=True)
 
 
 def own_rows(rows: list[dict[str, Any]], namespace: str) -> list[dict[str, Any]]:
