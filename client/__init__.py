@@ -16,6 +16,8 @@ May import: ringmq.remoting. Works without the C core.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ringmq.client.printable_log import make_printable
+
 if TYPE_CHECKING:
     from ringmq.client.consumer import Consumer
     from ringmq.client.consuming.allocation import (
@@ -150,6 +152,8 @@ _HOME = {
     "MessageExt": "ringmq.remoting.message",
     "MessageQueue": "ringmq.remoting.message_queue",
 }
+
+make_printable("ringmq.client")  # servers choose remarks, other clients keys and topics
 
 
 def __getattr__(name: str) -> Any:

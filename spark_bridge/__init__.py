@@ -11,6 +11,8 @@ confirm offset of a live owner. May import: ringmq.native, ringmq.ipc, ringmq.st
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ringmq.client.printable_log import make_printable
+
 if TYPE_CHECKING:
     from pyspark_ringmq.reading import read
     from pyspark_ringmq.session import session
@@ -30,6 +32,8 @@ _HELPERS = {
     "session": "pyspark_ringmq.session",
 }
 _WITHOUT_SPARK = {"scan", "store_to_parquet"}
+
+make_printable("ringmq.spark_bridge", "ringmq.lag")  # brokers choose remarks, clients topics
 
 
 def __getattr__(name: str) -> Any:

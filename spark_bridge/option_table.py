@@ -10,7 +10,7 @@ from enum import Enum
 
 KAFKA_ADDRESS = "kafka.bootstrap.servers"
 _KAFKA_PREFIX = "kafka."
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("ringmq.spark_bridge")
 
 
 class OptionError(ValueError):

@@ -35,7 +35,7 @@ __all__ = ["OptionError", "ReadOptions", "TopicChoice", "parse_columns", "parse_
 Transport = Literal["auto", "shm", "tcp"]
 LateStart = Literal["error", "latest"]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("ringmq.spark_bridge")
 _warned: set[str] = set()
 _ALIASES = {"path": "store", KAFKA_ADDRESS: "bootstrap"}
 _UNIT_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

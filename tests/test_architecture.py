@@ -330,3 +330,51 @@ def test_tests_have_no_hopeful_sleeps() -> None:
             if sleeping.search(line) and not wordy.search(line) and not is_poll and path != Path(__file__):
                 found.append(f"{name}:{number}")
     assert not found, "wait by tests/waiting.py; a sleep that observes or paces says `# span:` and why"
+
+
+PRINTS = re.compile(
+    r"\bclick\.(echo|secho|echo_via_pager)\b|(?<![\w.])print\(|\bsys\.std(out|err)\.write\b|json\.dumps\("
+)
+
+
+def test_commands_print_by_their_output_module_alone() -> None:
+    """`cli/output.py` makes text of peers printable. `ringmq --version` loads no module."""
+    lines = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted((ROOT / "cli").glob("*.py"))
+        if path.name != "output.py"
+        for line in path.read_text().splitlines()
+        if PRINTS.search(line) and "console.print(" not in line and "version('ringmq')" not in line
+    ]
+    assert not lines, "print by say, say_lines, print_rows, print_line, print_json or print_body of ringmq.cli.output"
+
+
+def test_text_of_peers_is_made_printable_in_one_place() -> None:
+    home = ROOT / "remoting" / "printable.py"
+    marks = ("x9f", "u202e", ".isprintable(")
+    found = [
+        f"{path.relative_to(ROOT)}: {mark}"
+        for path in python_files()
+        for mark in marks
+        if path != home and mark in path.read_text()
+    ]
+    assert found == ["ha/handshake.py: .isprintable("], "a check that refuses, no output"
+
+
+def test_loggers_of_programs_have_the_filter() -> None:
+    """Their handlers belong to the program, so `ringmq.client.printable_log` changes the records."""
+    names = re.compile(r"getLogger\(\"?([\w.]+)\"?\)")
+    used = {
+        name
+        for folder in ("client", "spark_bridge")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.name != "printable_log.py"
+        for name in names.findall(path.read_text())
+    }
+    listed = {
+        name
+        for folder in ("client", "spark_bridge")
+        for call in re.findall(r"make_printable\((.*?)\)", (ROOT / folder / "__init__.py").read_text())
+        for name in re.findall(r"\"([\w.]+)\"", call)
+    }
+    assert used == listed

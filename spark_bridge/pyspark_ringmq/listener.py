@@ -13,7 +13,7 @@ from pyspark.sql.streaming.listener import (
 
 from ringmq.spark_bridge.lag import Publish, StreamLag, lag_of_progress
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("ringmq.spark_bridge")
 
 
 class LagListener(StreamingQueryListener):

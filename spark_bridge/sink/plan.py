@@ -15,7 +15,7 @@ MESSAGE_BYTES_MAX = 4 << 20
 STATUS_TOPIC = "TBW102"
 """A topic of every broker: its route names them all."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("ringmq.spark_bridge")
 _told: set[str] = set()
 
 

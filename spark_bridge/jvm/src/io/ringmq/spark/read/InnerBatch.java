@@ -47,7 +47,7 @@ final class InnerBatch {
         try {
             return base == null ? decoded.queueOffset : Long.parseLong(base);
         } catch (NumberFormatException failed) {
-            throw new BrokenRecordException("INNER_BASE '" + base + "' is not a number");
+            throw new BrokenRecordException("INNER_BASE (" + base.length() + " characters) is not a number");
         }
     }
 }

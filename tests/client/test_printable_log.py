@@ -1,0 +1,36 @@
+"""Log lines of the SDK, whose handlers belong to the program."""
+
+import io
+import logging
+
+import pytest
+
+from ringmq.client.printable_log import make_printable
+
+
+@pytest.mark.parametrize("name", ["ringmq.client", "ringmq.spark_bridge", "ringmq.lag"])
+def test_text_of_peers_is_printable(name: str) -> None:
+    import ringmq.spark_bridge  # noqa: F401  (sets its loggers up)
+
+    logger, written = logging.getLogger(name), io.StringIO()
+    handler = logging.StreamHandler(written)
+    logger.addHandler(handler)
+    try:
+        logger.error("%s answered %d: %s", "b:1", 1, ValueError("no\x1b[2J\u202e\nERROR all is lost"))
+        try:
+            raise ValueError("\x9b2J")
+        except ValueError:
+            logger.exception("it failed")
+    finally:
+        logger.removeHandler(handler)
+    first, second, third, *_, last = written.getvalue().splitlines()
+    assert [first, second] == ["b:1 answered 1: no\\x1b[2J\\u202e", "    ERROR all is lost"]
+    assert (third, last) == ("it failed", "ValueError: \\x9b2J")
+
+
+def test_a_printable_record_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    make_printable("ringmq.client")
+    assert len(logging.getLogger("ringmq.client").filters) == 1
+    logging.getLogger("ringmq.client").warning("%s of %d", "ü", 2)
+    (record,) = caplog.records
+    assert (record.msg, record.args) == ("%s of %d", ("ü", 2))
