@@ -7,6 +7,9 @@ Beyond standard JSON the reader accepts:
   compact JSON text. Writers that quote the key produce the same text, so readers of `Map<MessageQueue, X>` meet one
   form;
 * superfluous commas;
+* control characters between the parts of a value;
+* signs and points without digits behind them in numbers: `+1`, `1.`;
+* NaN, in frames as null;
 * the escapes `\\v` and `\\'`.
 
 An object in a key must not have an object as a key: each level would double the escapes of its text. The depth is
@@ -21,18 +24,22 @@ from typing import Any
 
 DEPTH_MAX = 64
 
-_SPACE = re.compile(r"[ \t\r\n]*")
-_SPACE_AND_COMMAS = re.compile(r"[ \t\r\n,]*")
-_NUMBER = re.compile(r"-?\d{1,400}(\.\d+)?([eE][-+]?\d+)?")
+_SPACE = re.compile(r"[\x00- ]*")
+_SPACE_AND_COMMAS = re.compile(r"[\x00- ,]*")
+_NUMBER = re.compile(r"[-+]?[0-9]{1,400}(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"-?Infinity\b|NaN\b")
 _BARE_KEY = re.compile(r"[-+\w.$]+")
 _WHOLE = re.compile(r"-?\d{1,400}")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _OTHER_ESCAPES = {"v": "\\u000b", "'": "'"}
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _scan_string = json.decoder.scanstring  # type: ignore[attr-defined]  # C where there is C
-_WORDS: dict[str, tuple[str, bool | None]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+_WORDS: dict[str, tuple[str, bool | None]] = {
+    "t": ("true", True),
+    "f": ("false", False),
+    "n": ("null", None),
+    "N": ("NaN", None),
+}
 
 
 class FastJsonError(ValueError):
@@ -42,7 +49,7 @@ class FastJsonError(ValueError):
 def read_json(text: str) -> Any:
     """Return the value in a frame's `text`. All keys are str. Raises `FastJsonError`.
 
-    Lone surrogates are rejected, as by orjson: UTF-8 cannot encode such text, so no file and no frame could hold it.
+    A lone surrogate stays one. UTF-8 cannot encode such text, so `load_json` replaces them first.
     """
     return _read(_Reader(text))
 
@@ -85,7 +92,6 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.last_key = ""
         self.in_key = False
 
     def fault(self, wanted: str) -> FastJsonError:
@@ -123,14 +129,6 @@ class _Reader:
         return float(match[0]) if match[1] or match[2] else int(match[0])
 
     def string(self) -> str:
-        begin = self.at
-        value = self.any_string()
-        if _LONE_SURROGATE.search(value):
-            place = f"character {begin}, last key {self.last_key[:64]!r}"
-            raise FastJsonError(f"lone surrogate in the string at {place}")
-        return value
-
-    def any_string(self) -> str:
         value: str
         try:
             value, self.at = _scan_string(self.text, self.at + 1, False)
@@ -167,7 +165,6 @@ class _Reader:
             if self.skip(_SPACE) != ":":
                 raise self.fault("':'")
             self.at += 1
-            self.last_key = str(key)
             entries[key] = self.value(depth + 1)
             if self.skip(_SPACE) not in (",", "}"):
                 raise self.fault("',' or '}'")
@@ -199,9 +196,6 @@ class _ConfigReader(_Reader):
             return super().value(depth)
         self.at = match.end()
         return float(match[0])
-
-    def string(self) -> str:
-        return self.any_string()
 
     def array(self, depth: int) -> list[Any] | tuple[Any, ...]:
         one_line = not self.text[self.at + 1 : self.at + 2].isspace()

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated, Any, NamedTuple, Self, TypeVar, dataclass_transform, get_type_hints
 
 from ringmq.remoting.errors import BadField, MissingField
+from ringmq.remoting.java_numbers import INT32, INT64, java_integer
 
 Int32 = Annotated[int, "int32"]
 Int64 = Annotated[int, "int64"]
 
-_RANGES = {"int32": (-(1 << 31), (1 << 31) - 1), "int64": (-(1 << 63), (1 << 63) - 1)}
+_RANGES = {"int32": INT32, "int64": INT64}
 
 
 def wire(name: str, **kwargs: Any) -> Any:
@@ -127,22 +129,10 @@ def _reader(hint: Any) -> tuple[Callable[[str], Any], str]:
     text = str(hint)
     for kind, (low, high) in _RANGES.items():
         if kind in text:
-            return _integer_reader(low, high), f"an integer in {low}..{high}"
+            return partial(java_integer, low=low, high=high), f"an integer in {low}..{high}"
     if "bool" in text:
         return lambda value: value.lower() == "true", "a boolean"
     return str, "text"
-
-
-def _integer_reader(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if len(text) > 20 or not text.isascii() or "_" in text or text != text.strip():
-            raise ValueError(text[:32])
-        value = int(text)
-        if not low <= value <= high:
-            raise ValueError(text)
-        return value
-
-    return read
 
 
 def camel_case(name: str) -> str:

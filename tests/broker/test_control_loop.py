@@ -110,7 +110,7 @@ NESTED = "[" * 990 + "]" * 990
 """Read as JSON, and too deep to be written as text."""
 
 
-@pytest.mark.parametrize("topic", ['"\\ud800"', NESTED])
+@pytest.mark.parametrize("topic", ['"\\q"', NESTED])
 def test_a_header_that_does_not_decode_closes_its_connection_alone(harness: Harness, topic: str) -> None:
     harness.put(json_frame(f'{{"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'), pending=5)
     harness.put(RemotingCommand.request(9999), pending=6)

@@ -139,6 +139,20 @@ def json_frame(header: bytes) -> bytes:
             RemotingCommand(34, language="", version=0, ext_fields={"1": "x"}),
         ),
         (b'{"code":34,"remark":"\xff"}', RemotingCommand(34, language="", version=0, remark="\ufffd")),
+        # recorded from fastjson 1.2.83
+        (b'{"code":34,"remark":"a\\ud83d"}', RemotingCommand(34, language="", version=0, remark="a?")),
+        (b'{"code":34,"remark":"\\ude00\\uD83D\\u0041"}', RemotingCommand(34, language="", version=0, remark="??A")),
+        (b'{"code":34,"remark":"\\\\ud83d"}', RemotingCommand(34, language="", version=0, remark="\\ud83d")),
+        (b'{"code":34}\0\0', RemotingCommand(34, language="", version=0)),
+        (b'\xef\xbb\xbf{"code":34}', RemotingCommand(34, language="", version=0)),
+        (
+            b'{"code":34,"extFields":{"a":NaN,"b":"1"}}',
+            RemotingCommand(34, language="", version=0, ext_fields={"b": "1"}),
+        ),
+        (b'{"code":34.0,"opaque":79.9,"flag":2e0}', RemotingCommand(34, 79, 2, language="", version=0)),
+        (b'{"code":"+34","opaque":"79.0","flag":"null"}', RemotingCommand(34, 79, language="", version=0)),
+        (b'{"code":+34,"opaque":true,"flag":NaN}', RemotingCommand(34, 1, language="", version=0)),
+        (b'{"code":34,"extFields":""}', RemotingCommand(34, language="", version=0)),
     ],
 )
 def test_json_headers_as_tolerant_as_stock(header: bytes, expected: RemotingCommand) -> None:
