@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
-from ringmq.remoting.errors import FrameError
+from ringmq.remoting.errors import FrameError, UnreadableHeader
 from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.protocol_detection import describe_error
 
@@ -151,6 +151,11 @@ class Connection(asyncio.BufferedProtocol):
             request = self._decoder.take()
             while request is not None and request.is_response:  # a name server asks nothing: drop answers
                 request = self._decoder.take()
+        except UnreadableHeader as error:
+            self._server.log_junk(self.host, str(error))
+            self._request = RemotingCommand.unreadable(error)
+            self._slices = _refusing(self._request, error)
+            return True
         except FrameError as error:
             self._server.log_junk(self.host, describe_error(error))
             self.close(str(error))
@@ -205,3 +210,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+
+def _refusing(request: RemotingCommand, error: UnreadableHeader) -> Generator[None, None, RemotingCommand | None]:
+    """Return the answer to a request whose header cannot be read, None if it waits for none."""
+    yield
+    if request.is_oneway or request.is_response:
+        return None
+    return RemotingCommand.response_to(request, error.code, str(error))

@@ -29,9 +29,10 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, SerializeType
-from ringmq.remoting.errors import BadFrame, BadHeader, EncodeError, FrameTooLarge, RemotingError
+from ringmq.remoting.errors import BadFrame, BadHeader, EncodeError, FrameTooLarge, RemotingError, UnreadableHeader
 from ringmq.remoting.java_numbers import INT32, java_integer
 from ringmq.remoting.json_text import dump_json, load_json
+from ringmq.remoting.unreadable import as_unreadable
 
 __all__ = [
     "MAX_FRAME_BYTES",
@@ -42,6 +43,7 @@ __all__ = [
     "RemotingCommand",
     "RemotingError",
     "SerializeType",
+    "UnreadableHeader",
     "decode_frame",
     "decode_payload",
     "encode_frame",
@@ -136,6 +138,17 @@ class RemotingCommand:
             serialize_type=request.serialize_type,
         )
 
+    @classmethod
+    def unreadable(cls, error: UnreadableHeader) -> RemotingCommand:
+        """Return what is known of the command whose header did not parse."""
+        return cls(
+            code=error.request_code,
+            opaque=error.opaque,
+            flag=error.flag,
+            language="",
+            serialize_type=SerializeType.JSON if error.is_json else SerializeType.ROCKETMQ,
+        )
+
 
 def encode_frame(command: RemotingCommand) -> bytes:
     """Return the complete frame, length field included. Raises `EncodeError` for values that the wire cannot carry."""
@@ -158,7 +171,10 @@ def encode_parts(command: RemotingCommand) -> tuple[bytes, bytes]:
 
 
 def decode_frame(data: bytes | bytearray | memoryview, max_frame_bytes: int = MAX_FRAME_BYTES) -> RemotingCommand:
-    """Return the command in exactly one complete frame (with its length field). Raises `FrameError`."""
+    """Return the command in exactly one complete frame (with its length field).
+
+    Raises `FrameError` and `UnreadableHeader`.
+    """
     view = memoryview(data)
     if len(view) < 8:
         raise BadFrame(f"frame of {len(view)} bytes is shorter than its 8-byte prefix", field="frame length", limit=8)
@@ -199,10 +215,17 @@ def check_prefix(view: memoryview, max_frame_bytes: int, max_header_bytes: int =
 
 
 def decode_payload(payload: memoryview) -> RemotingCommand:
-    """Return the command in a frame without its length field, after `check_prefix` has checked its lengths."""
+    """Return the command in a frame without its length field, after `check_prefix` has checked its lengths.
+
+    Raises `BadHeader`, and `UnreadableHeader` if the opaque is known.
+    """
     header_length = int.from_bytes(payload[1:4], "big")
     header, body = payload[4 : 4 + header_length], bytes(payload[4 + header_length :])
-    command = _decode_json_header(header) if payload[0] == SerializeType.JSON else _decode_binary_header(header)
+    is_json = payload[0] == SerializeType.JSON
+    try:
+        command = _decode_json_header(header) if is_json else _decode_binary_header(header)
+    except BadHeader as error:
+        raise as_unreadable(error, bytes(header), is_json=is_json) from error.__cause__
     command.body = body
     return command
 
@@ -288,7 +311,10 @@ def _json_text(value: object) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return dump_json(value).decode()
+    try:
+        return dump_json(value).decode()
+    except RecursionError as error:
+        raise BadHeader("a value is nested too deep for a header", field="extFields") from error
 
 
 def _json_ext_fields(value: object) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 Two families, by consequence:
 
-* `FrameError`: the byte stream has no frame borders any more. The connection is closed without an answer, as
-  RocketMQ's reader does (`NettyDecoder.decode`).
+* `FrameError`: the byte stream has no frame borders any more, or no answer could name its request. The connection is
+  closed without an answer, as RocketMQ's reader does (`NettyDecoder.decode`).
 * `RequestError`: the frame is valid, its content is not. The answer has `code`, and `str(error)` as remark.
 """
 
@@ -20,6 +20,16 @@ class RemotingError(Exception):
         self.field = field
         self.limit = limit
 
+    def without_traceback(self) -> Self:
+        """Return a copy without traceback, cause and context.
+
+        A traceback references frames of functions, and these reference local variables. So an object that stores an
+        error of its own method is part of a cycle. The cycle stays in memory until the garbage collector runs.
+        """
+        copy = type(self).__new__(type(self), *self.args)
+        copy.__dict__.update(self.__dict__)
+        return copy
+
 
 class FrameError(RemotingError):
     """The stream is broken: close the connection.
@@ -30,16 +40,6 @@ class FrameError(RemotingError):
     commands_before: tuple[object, ...] = ()
     first_bytes: bytes = b""
     """The first bytes of the bad frame, at most 16."""
-
-    def without_traceback(self) -> Self:
-        """Return a copy without traceback, cause and context.
-
-        A traceback references frames of functions, and these reference local variables. So an object that stores an
-        error of its own method is part of a cycle. The cycle stays in memory until the garbage collector runs.
-        """
-        copy = type(self).__new__(type(self), *self.args)
-        copy.__dict__.update(self.__dict__)
-        return copy
 
 
 class FrameTooLarge(FrameError):
@@ -58,7 +58,7 @@ class BadFrame(FrameError):
 
 
 class BadHeader(FrameError):
-    """The header bytes do not parse."""
+    """The header bytes do not parse, and the opaque is unknown."""
 
 
 class EncodeError(RemotingError):
@@ -71,6 +71,22 @@ class RequestError(RemotingError):
     def __init__(self, message: str, *, field: str, code: int, limit: int | None = None) -> None:
         super().__init__(message, field=field, limit=limit)
         self.code = code
+
+
+class UnreadableHeader(RequestError):
+    """The header bytes do not parse, but the opaque is known. The frames behind it are not affected.
+
+    `commands_before` is as in `FrameError`.
+    """
+
+    commands_before: tuple[object, ...] = ()
+
+    def __init__(self, cause: BadHeader, *, request_code: int, flag: int, opaque: int, is_json: bool) -> None:
+        super().__init__(str(cause), field=cause.field, code=1, limit=cause.limit)
+        self.request_code = request_code
+        self.flag = flag
+        self.opaque = opaque
+        self.is_json = is_json
 
 
 class MissingField(RequestError):

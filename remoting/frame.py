@@ -7,7 +7,7 @@ beyond the bytes that the decoder's owner has pushed and not taken yet.
 from __future__ import annotations
 
 from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, check_prefix, decode_payload
-from ringmq.remoting.errors import FrameError
+from ringmq.remoting.errors import FrameError, UnreadableHeader
 
 __all__ = ["FIRST_BYTES", "FrameDecoder"]
 
@@ -52,14 +52,15 @@ class FrameDecoder:
     def feed(self, data: bytes | bytearray | memoryview) -> list[RemotingCommand]:
         """Return the commands completed by `data`, in order, often none.
 
-        Raises `FrameError` on invalid bytes. `error.commands_before` holds the complete commands before them.
+        Raises `FrameError` on invalid bytes, and `UnreadableHeader` for one frame that cannot be read.
+        `error.commands_before` holds the complete commands before them.
         """
         commands: list[RemotingCommand] = []
         self.push(data)
         try:
             while (command := self.take()) is not None:
                 commands.append(command)
-        except FrameError as error:
+        except (FrameError, UnreadableHeader) as error:
             if commands:
                 error.commands_before = tuple(commands)
             raise
@@ -71,7 +72,10 @@ class FrameDecoder:
             self._buffer += data
 
     def take(self) -> RemotingCommand | None:
-        """Return the next command, None if its bytes are incomplete. Raises `FrameError` on invalid bytes."""
+        """Return the next command, None if its bytes are incomplete.
+
+        Raises `FrameError` on invalid bytes. After an `UnreadableHeader` the next call returns the command behind it.
+        """
         if self._error is not None:
             raise self._error.without_traceback()
         if self.buffered_bytes < self._wanted:
@@ -92,10 +96,20 @@ class FrameDecoder:
             if len(self._buffer) - at < frame_bytes:
                 self._wanted = frame_bytes
                 return None
-            with view[at + 4 : at + frame_bytes] as payload:
-                command = decode_payload(payload)
-        self._at, self._wanted = at + frame_bytes, 8
+            fault: UnreadableHeader | None = None
+            try:
+                with view[at + 4 : at + frame_bytes] as payload:
+                    command = decode_payload(payload)
+            except UnreadableHeader as error:
+                fault = error.without_traceback()  # views of the buffer go with the traceback
+        self._pass(frame_bytes)
+        if fault is not None:
+            raise fault
+        return command
+
+    def _pass(self, frame_bytes: int) -> None:
+        """Go on behind the current frame."""
+        self._at, self._wanted = self._at + frame_bytes, 8
         if self._at >= _COMPACT_BYTES or self._at == len(self._buffer):
             del self._buffer[: self._at]
             self._at = 0
-        return command

@@ -8,13 +8,14 @@ from typing import Protocol
 
 from ringmq.broker.requests.records import connection_of, request_of
 from ringmq.broker.requests.reply_queue import ReplyQueues
-from ringmq.broker.requests.request import Connection, Hangup, Request
+from ringmq.broker.requests.request import Connection, Effect, Hangup, Release, Reply, Request
 from ringmq.broker.requests.runner import Runner
 from ringmq.broker.requests.turns import INTAKE_MS, TurnClock
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
-from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError, UnreadableHeader
 from ringmq.remoting.protocol_detection import describe
 
 RECORDS_PER_TURN = 512
@@ -163,6 +164,10 @@ class Intake:
     def _decode(self, record: Ask, connection: Connection, now_ms: int) -> Request | None:
         try:
             return request_of(record, connection, now_ms)
+        except UnreadableHeader as error:
+            self._on_junk(f"junk from {connection.host}: {error}")
+            self._requests.effects.append(_refusal(error, record, connection))
+            return None
         except Exception as error:  # a defect of the decoder costs one connection, as junk does
             cause = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
         self._on_junk(f"junk from {connection.host}: {cause}")
@@ -178,3 +183,11 @@ class Intake:
         self._replies.start_anew(reader, generation)
         if known is not None and self._on_reader_restart is not None:
             self._on_reader_restart(reader, generation)
+
+
+def _refusal(error: UnreadableHeader, record: Ask, connection: Connection) -> Effect:
+    """The answer to a request whose header cannot be read, if it waits for one."""
+    request = RemotingCommand.unreadable(error)
+    if request.is_oneway or request.is_response:
+        return Release(connection, record.pending)
+    return Reply(connection, record.pending, RemotingCommand.response_to(request, error.code, str(error)))

@@ -18,8 +18,9 @@ from ringmq.client.runtimes.runtime import Future, Timer, running_loop, shield, 
 from ringmq.client.runtimes.socket_transport import end_when_stalled
 from ringmq.client.security.tls import connect_error, describe_socket_failure
 from ringmq.client.settings import ConnectionSettings
+from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
-from ringmq.remoting.errors import FrameError
+from ringmq.remoting.errors import FrameError, UnreadableHeader
 from ringmq.remoting.frame import FrameDecoder
 
 log = logging.getLogger("ringmq.client")
@@ -166,7 +167,7 @@ class BrokerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Read bytes of the server: complete waiting requests, pass the server's requests to the handler."""
         try:
-            commands = self._decoder.feed(data)
+            commands = self._decode(data)
         except FrameError as error:
             log.warning("%s sent a broken frame: %s; closing the connection", self.address, error)
             self.close(f"broken frame: {error}")
@@ -202,6 +203,28 @@ class BrokerConnection(asyncio.Protocol):
         self._wake_writers()
 
     # ---- inside ----
+
+    def _decode(self, data: bytes) -> list[RemotingCommand]:
+        """Return the commands completed by `data`. One that cannot be read costs its own request alone."""
+        commands: list[RemotingCommand] = []
+        while True:
+            try:
+                return commands + self._decoder.feed(data)
+            except UnreadableHeader as error:
+                log.warning("%s sent a frame that cannot be read: %s", self.address, error)
+                commands += error.commands_before
+                self._answer_unreadable(RemotingCommand.unreadable(error), str(error))
+                data = b""
+
+    def _answer_unreadable(self, command: RemotingCommand, fault: str) -> None:
+        """Fail the request whose answer this is, or answer the server's request."""
+        if command.is_response:
+            future = self._waiting.pop(command.opaque, None)
+            if future is not None and not future.done():
+                command.code, command.remark = ResponseCode.SYSTEM_ERROR, f"the answer cannot be read: {fault}"
+                future.set_result(command)
+        elif not command.is_oneway and self._failure is None:
+            self.write(encode_frame(RemotingCommand.response_to(command, ResponseCode.SYSTEM_ERROR, fault)))
 
     def _flush(self) -> None:
         if self._outgoing and self._transport is not None and not self._transport.is_closing():

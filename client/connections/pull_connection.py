@@ -16,11 +16,13 @@ from ringmq.client.connections.connection import split_address
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode, ResponseCode, SerializeType
 from ringmq.remoting.command import MAX_FRAME_BYTES, RemotingCommand, check_prefix, decode_payload
-from ringmq.remoting.errors import BadHeader, RemotingError
+from ringmq.remoting.errors import BadHeader, RemotingError, UnreadableHeader
 from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.message_queue import MessageQueue
 
 RECEIVE_BYTES = 2 << 20
+UNREADABLE = -1
+"""The code of an answer whose header cannot be read. No broker sends it."""
 
 _FIXED = struct.Struct(">IIhBhiiii")  # frame length, header length and type, then the binary header without entries
 _ENTRY = struct.Struct(">H")
@@ -173,7 +175,11 @@ class PullConnection:
             if end - at < frame_bytes:
                 break
             body_at = at + 8 + int.from_bytes(received[at + 5 : at + 8], "big")
-            command = decode_payload(received[at + 4 : body_at])
+            try:
+                command = decode_payload(received[at + 4 : body_at])
+            except UnreadableHeader as error:
+                command = RemotingCommand.unreadable(error)
+                command.code, command.remark = UNREADABLE, f"the answer cannot be read: {error}"
             if command.is_response:  # a broker's own requests need no answer from a reader
                 answers.append(_answer(command, received[body_at : at + frame_bytes]))
             at += frame_bytes

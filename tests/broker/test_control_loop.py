@@ -111,12 +111,27 @@ NESTED = "[" * 990 + "]" * 990
 
 
 @pytest.mark.parametrize("topic", ['"\\q"', NESTED])
-def test_a_header_that_does_not_decode_closes_its_connection_alone(harness: Harness, topic: str) -> None:
-    harness.put(json_frame(f'{{"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'), pending=5)
+@pytest.mark.parametrize(
+    ("opaque", "verdict"),
+    [
+        ("", lib.RMQ_VERDICT_CLOSE),
+        ('"opaque":79,', lib.RMQ_VERDICT_SEND),
+        ('"opaque":79,"flag":2,', lib.RMQ_VERDICT_DROP),
+    ],
+)
+def test_a_header_that_does_not_decode_costs_its_connection_only_without_an_opaque(
+    harness: Harness, topic: str, opaque: str, verdict: int
+) -> None:
+    text = f'{{{opaque}"code":353,"extFields":{{"group":"G","topic":{topic},"readable":"false"}}}}'
+    harness.put(json_frame(text), pending=5)
     harness.put(RemotingCommand.request(9999), pending=6)
     harness.loop.turn(now())
-    kinds = [(kind, pending) for kind, _, pending, _, _ in harness.verdicts()]
-    assert kinds == [(lib.RMQ_VERDICT_CLOSE, 5), (lib.RMQ_VERDICT_SEND, 6)]
+    verdicts = harness.verdicts()
+    kinds = [(kind, pending) for kind, _, pending, _, _ in verdicts]
+    assert kinds == [(verdict, 5), (lib.RMQ_VERDICT_SEND, 6)]
+    if verdict == lib.RMQ_VERDICT_SEND:
+        answer = decode_frame(verdicts[0][3])
+        assert (answer.code, answer.opaque) == (1, 79) and answer.remark
     assert harness.loop.broker.groups.body()["forbiddenTable"] == {}
 
 

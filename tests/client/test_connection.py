@@ -10,6 +10,7 @@ from ringmq.client.connections.connection import BrokerConnection, ResponseFutur
 from ringmq.client.errors import ConnectError, RequestTimeoutError
 from ringmq.client.settings import ConnectionSettings
 from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.frame import FrameDecoder
 from tests.client.fake_broker import FakeBroker, FakeCluster, NoAnswer, ok
 from tests.waiting import until
 
@@ -42,6 +43,10 @@ async def connect(cluster: FakeCluster, served: list[RemotingCommand] | None = N
         return RemotingCommand.response_to(request, 0)
 
     return await open_connection(cluster.broker.address, serve, lambda connection: None, ConnectionSettings())
+
+
+def json_frame(header: bytes) -> bytes:
+    return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
 
 
 async def test_each_time_out_has_its_own_time(cluster: FakeCluster) -> None:
@@ -111,6 +116,40 @@ async def test_what_waits_fails_when_the_connection_breaks(cluster: FakeCluster)
     with pytest.raises(ConnectError) as caught:
         await waiting
     assert caught.value.sent
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
+    received: list[tuple[int, int]] = []
+    headers = [
+        b'{"code":0,"flag":1,"opaque":1,"remark":"\\ud83d"}',
+        b'{"code":0,"flag":1,"opaque":2,"remark":"\\q"}',
+        b'{"code":0,"flag":1,"opaque":3}',
+        b'{"code":307,"opaque":9,"remark":"\\q"}',
+        b'{"code":40,"flag":2,"opaque":9}}',
+    ]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder, asked = FrameDecoder(), 0
+        while data := await reader.read(1 << 16):
+            for command in decoder.feed(data):
+                asked += not command.is_response
+                if command.is_response:
+                    received.append((command.opaque, command.code))
+                elif asked == 3:
+                    writer.write(b"".join(json_frame(header) for header in headers))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        connection = await open_connection(address, lambda c, r: None, lambda c: None, ConnectionSettings())
+        first, second, third = await asyncio.gather(*(ask(connection, opaque) for opaque in (1, 2, 3)))
+        await until(lambda: received, "the server's request is answered")
+        connection.close()
+    assert (first.code, first.remark) == (0, "?")
+    assert (second.code, (second.remark or "")[:26]) == (1, "the answer cannot be read:")
+    assert third.code == 0
+    assert received == [(9, 1)]
 
 
 async def test_nobody_listens() -> None:

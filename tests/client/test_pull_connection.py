@@ -55,6 +55,28 @@ def test_a_field_that_is_no_number_is_named(name: str) -> None:
             connection.answers()
 
 
+def json_answer(opaque: int, rest: bytes) -> bytes:
+    header = b'{"code":0,"flag":1,"opaque":%d,%s}' % (opaque, rest)
+    return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+
+
+def test_an_answer_that_cannot_be_read_is_a_refusal_of_its_pull_alone() -> None:
+    def answer(request: RemotingCommand) -> bytes:
+        if request.ext_fields["queueOffset"] == "0":
+            return json_answer(request.opaque, b'"remark":"\\q"')
+        return json_answer(request.opaque, b'"remark":"\\ud83d","extFields":{"nextBeginOffset":"8"}')
+
+    with ScriptedBroker(answer) as broker, PullConnection(broker.address, "g") as connection:
+        numbers = [connection.ask(QUEUE, 0, 1), connection.ask(QUEUE, 7, 1)]
+        answers = []
+        while len(answers) < 2:
+            answers += connection.answers()
+    assert [answer.number for answer in answers] == numbers
+    assert (answers[0].status, answers[1].status) == (PullStatus.REFUSED, PullStatus.FOUND)
+    assert answers[0].remark.startswith("the answer cannot be read: JSON header does not parse")
+    assert (answers[1].remark, answers[1].next_offset) == ("?", 8)
+
+
 @pytest.mark.parametrize("kind", SerializeType)
 def test_many_pulls_in_flight(kind: SerializeType) -> None:
     """Answers in either header's form, cut wherever the socket cuts them, with a body larger than the buffer."""

@@ -137,6 +137,35 @@ async def test_pipelined_requests_split_anywhere(start: Start) -> None:
     assert [(await client.next_answer()).opaque for _ in range(50)] == list(range(50))
 
 
+def json_frame(header: bytes) -> bytes:
+    return (4 + len(header)).to_bytes(4, "big") + len(header).to_bytes(4, "big") + header
+
+
+@pytest.mark.parametrize(
+    ("header", "code", "remark"),
+    [
+        (b'{"code":106,"opaque":79,"remark":"\\ud83d"}', 0, ""),
+        (b'\xef\xbb\xbf{"code":106,"opaque":79.0,"extFields":{"x":NaN}}\0', 0, ""),
+        (b'{"code":106,"opaque":79,"extFields":{"x":Infinity}}', 1, "found 'Infinity}}'"),
+        (b'{"code":"x","opaque":79}', 1, "header field code = 'x' is not an integer"),
+    ],
+)
+async def test_an_odd_header_costs_no_other_request(start: Start, header: bytes, code: int, remark: str) -> None:
+    harness = await start()
+    client = await harness.connect()
+    dropped = [json_frame(b'{"code":106,"opaque":80,"flag":%d,}x' % flag) for flag in (1, 2)]
+    frames = [
+        encode_frame(RemotingCommand(106, 1)),
+        json_frame(header),
+        *dropped,
+        encode_frame(RemotingCommand(106, 2)),
+    ]
+    client.writer.write(b"".join(frames))
+    answers = [await client.next_answer() for _ in range(3)]
+    assert [(answer.opaque, answer.code) for answer in answers] == [(1, 0), (79, code), (2, 0)]
+    assert remark in (answers[1].remark or "")
+
+
 @pytest.mark.parametrize(
     "junk",
     [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame, encode_frame
-from ringmq.remoting.errors import BadFrame, BadHeader, EncodeError, FrameError, FrameTooLarge
+from ringmq.remoting.errors import BadFrame, BadHeader, EncodeError, FrameError, FrameTooLarge, UnreadableHeader
 from ringmq.remoting.frame import FrameDecoder
 
 JSON_105 = bytes.fromhex("0000007f0000007b") + (
@@ -181,6 +181,47 @@ def test_json_headers_that_break_the_connection(header: bytes, field: str) -> No
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(
+    ("header", "field", "known"),
+    [
+        (b'{"opaque":79,"code":34,"flag":2}x', "header", (34, 2, 79)),
+        (b'{"code":34,"opaque":79,"extFields":{"e":Infinity}}', "header", (34, 0, 79)),
+        (b'{"opaque":"79","code":{}}', "code", (0, 0, 79)),
+        (b'{"code":2147483648,"opaque":79}', "code", (0, 0, 79)),
+        (b'{"code":34,"opaque":79,"extFields":[]}', "extFields", (34, 0, 79)),
+        (b'{"code":34,"opaque":79,"remark":"\\q"}', "header", (34, 0, 79)),
+        (b"{'code':34,'opaque':79}", "header", (34, 0, 79)),
+        (b'{"code":34,"opaque":79,"remark":"cut', "header", (34, 0, 79)),
+    ],
+)  # fmt: skip
+def test_an_unreadable_header_with_an_opaque_can_be_answered(
+    header: bytes, field: str, known: tuple[int, int, int]
+) -> None:
+    decoder = FrameDecoder()
+    decoder.push(json_frame(header) + json_frame(b'{"code":35}'))
+    with pytest.raises(UnreadableHeader) as caught:
+        decoder.take()
+    error = caught.value
+    assert (error.field, error.code, (error.request_code, error.flag, error.opaque)) == (field, 1, known)
+    following = decoder.take()
+    assert following is not None and following.code == 35
+    assert decoder.take() is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"opaque":1,"opaque":2}x',
+        b'{"opaque":{}}',
+        b'{"opaque":4294967375}',
+        b'{"remark":"\\"opaque\\":79"}x',
+    ],
+)
+def test_an_unknown_opaque_breaks_the_connection(header: bytes) -> None:
+    with pytest.raises(BadHeader):
+        decode_frame(json_frame(header))
+
+
 def binary_frame(header: bytes) -> bytes:
     return struct.pack(">iI", 4 + len(header), 1 << 24 | len(header)) + header
 
@@ -191,7 +232,6 @@ FIXED = bytes.fromhex("0069 00 01df 00000001 00000000")
 @pytest.mark.parametrize(
     ("header", "field"),
     [
-        (b"", "header length"),
         (FIXED + b"\0" * 7, "header length"),
         (FIXED + struct.pack(">i", 1) + b"\0" * 4, "extFields"),
         (FIXED + struct.pack(">i", -1) + b"\0" * 4, "remark"),
@@ -204,10 +244,17 @@ FIXED = bytes.fromhex("0069 00 01df 00000001 00000000")
         (FIXED + struct.pack(">ii", 0, 4) + b"\xff\xffkk", "ext key"),
     ],
 )
-def test_binary_headers_that_break_the_connection(header: bytes, field: str) -> None:
-    with pytest.raises(BadHeader) as caught:
+def test_unreadable_binary_headers(header: bytes, field: str) -> None:
+    with pytest.raises(UnreadableHeader) as caught:
         decode_frame(binary_frame(header))
-    assert caught.value.field == field
+    error = caught.value
+    assert (error.field, error.request_code, error.flag, error.opaque) == (field, 105, 0, 1)
+
+
+def test_a_binary_header_without_an_opaque_breaks_the_connection() -> None:
+    for length in (0, 12):
+        with pytest.raises(BadHeader):
+            decode_frame(binary_frame(FIXED[:length]))
 
 
 def test_zero_lengths_mean_null_in_the_binary_form() -> None:
@@ -267,7 +314,7 @@ def test_any_command_comes_back(command: RemotingCommand) -> None:
 def test_any_bytes_decode_or_raise_a_frame_error(data: bytes) -> None:
     try:
         FrameDecoder().feed(data)
-    except FrameError as error:
+    except (FrameError, UnreadableHeader) as error:
         assert error.field
 
 
@@ -275,7 +322,7 @@ def test_a_value_without_a_key_that_leads_out_of_the_header_names_the_fields() -
     entry = b"\0\0" + (7).to_bytes(4, "big") + b"x"
     header = struct.pack(">HBHiiii", 105, 0, 1, 1, 0, 0, len(entry)) + entry
     frame = (4 + len(header)).to_bytes(4, "big") + (1 << 24 | len(header)).to_bytes(4, "big") + header
-    with pytest.raises(FrameError, match="length 7 of 'extFields' is outside") as caught:
+    with pytest.raises(UnreadableHeader, match="length 7 of 'extFields' is outside") as caught:
         FrameDecoder().feed(frame)
     assert caught.value.field == "extFields"
 
@@ -287,7 +334,7 @@ def test_any_damaged_frame_decodes_or_raises_a_frame_error(frame: bytes, data: s
         damaged[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
     try:
         FrameDecoder(1 << 16).feed(bytes(damaged))
-    except FrameError as error:
+    except (FrameError, UnreadableHeader) as error:
         assert error.field
 
 
@@ -295,7 +342,7 @@ def test_any_damaged_frame_decodes_or_raises_a_frame_error(frame: bytes, data: s
 def test_any_binary_header_decodes_or_raises(header: bytes) -> None:
     try:
         decode_frame(binary_frame(FIXED + header))
-    except BadHeader as error:
+    except UnreadableHeader as error:
         assert error.field is not None
 
 
