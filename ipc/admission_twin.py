@@ -19,8 +19,8 @@ KEY_PAIR_BYTES = 10
 RESERVED_PAIRS_MAX: int = lib.RMQ_RESERVED_PAIRS_MAX
 """Reserved pairs of a message that rules see."""
 _INT32 = 1 << 31
-_NUMBER = re.compile(rb"-?[0-9]{1,19}")
-"""The numbers that rmq_text_int32 reads. Sends with more leading zeros are cold."""
+_NUMBER = re.compile(rb"([-+]?)0*([0-9]{1,19})")
+"""The numbers that rmq_text_int32 reads: int() refuses thousands of zeros in front."""
 
 
 class Verdict(IntEnum):
@@ -241,8 +241,9 @@ def _holds(when: When, value: bytes | None) -> bool | None:
 
 
 def _number(value: bytes) -> int | None:
-    is_number = _NUMBER.fullmatch(value) and -_INT32 <= int(value) < _INT32
-    return int(value) if is_number else None
+    match = _NUMBER.fullmatch(value)
+    number = _INT32 if match is None else int(match[1] + match[2])
+    return number if -_INT32 <= number < _INT32 else None
 
 
 def _redirect(rule: Rule, number: int, asked: _Asked, level: int, out_ms: int) -> tuple[Admitted, int]:

@@ -11,7 +11,8 @@ from ringmq.native import lib
 from ringmq.store.record_copy import Cause, CopyRefused
 
 REAL_TOPIC, REAL_QID = b"REAL_TOPIC", b"REAL_QID"
-_NUMBER = re.compile(rb"-?[0-9]{1,19}")
+_NUMBER = re.compile(rb"([-+]?)0*([0-9]{1,19})")
+"""The numbers that rmq_text_int32 reads: int() refuses thousands of zeros in front."""
 _INT32 = 1 << 31
 
 
@@ -33,9 +34,11 @@ def copy_target(
     topic, queue = pairs.get(REAL_TOPIC), pairs.get(REAL_QID)
     if topic is None:
         return CopyRefused(Cause.NO_PAIR, lib.RMQ_COPY_REAL_TOPIC)
-    if queue is None or not _NUMBER.fullmatch(queue) or not -_INT32 <= int(queue) < _INT32:
+    number = None if queue is None else _NUMBER.fullmatch(queue)
+    queue_id = _INT32 if number is None else int(number[1] + number[2])
+    if not -_INT32 <= queue_id < _INT32:
         return CopyRefused(Cause.NO_PAIR, lib.RMQ_COPY_REAL_QID)
-    topic_id, queue_id = find_topic(topic), int(queue)
+    topic_id = find_topic(topic)
     if topic_id is None or topic_id == excluded_topic_id:
         return CopyRefused(Cause.NO_TOPIC)
     slot = None if queue_id < 0 else find_queue(topic_id, queue_id)

@@ -1,9 +1,9 @@
 /* frame_header.h: a remoting frame's header, in either encoding, parsed without copies.
  *
  * Frame: i32 length of the rest, u8 serialise type (0 JSON, 1 binary), u24 header length, header, body. The parser is strict
- * (JSON as in RFC 8259; UTF-8 is not checked) and bounded; it never writes, and never reads outside of `length`. A malformed
- * header closes the connection. A legal but rare one is marked `unusual`, so that the caller passes the frame to policy code
- * instead of guessing.
+ * (JSON as in RFC 8259, with some forms that fastjson reads too; UTF-8 is not checked) and bounded; it never writes, and never
+ * reads outside of `length`. A rare header is marked `unusual`, so that the caller passes the frame to policy code instead of
+ * guessing. So is a malformed one whose opaque can be found: it can be answered. Any other malformed header closes the connection.
  */
 #ifndef RMQ_FRAME_HEADER_H
 #define RMQ_FRAME_HEADER_H
@@ -23,14 +23,24 @@
 #define RMQ_HEADER_SHORT -1       /* less than 8 bytes */
 #define RMQ_HEADER_TYPE -2        /* unknown serialise type */
 #define RMQ_HEADER_LENGTH -3      /* header longer than the frame */
-#define RMQ_HEADER_MALFORMED -4
+#define RMQ_HEADER_MALFORMED -4   /* and its opaque is unknown */
+
+/* Reasons why a header is unusual. */
+#define RMQ_UNUSUAL_FORM 1        /* malformed: code, flag and opaque are what could be found, there are no fields */
+#define RMQ_UNUSUAL_KEY 2         /* a field's name has escapes, or is too long */
+#define RMQ_UNUSUAL_NESTED 3      /* a field is an object or a list */
+#define RMQ_UNUSUAL_COUNT 4       /* more than RMQ_EXT_ENTRIES_MAX fields */
+
+/* Forms of a JSON value; a binary one is 0. */
+#define RMQ_TEXT_ESCAPED 1        /* a string with escapes */
+#define RMQ_TEXT_BARE 2           /* a number or word without quotes */
 
 struct rmq_ext_entry {
     const uint8_t *key;
     const uint8_t *value;
     uint32_t value_length;  /* JSON: of the text between the quotes, escapes included */
     uint16_t key_length;
-    uint16_t escaped;       /* the JSON value holds escapes */
+    uint16_t escaped;       /* 0 or RMQ_TEXT_*: 0 = the text is the value */
 };
 
 struct rmq_frame_header {
@@ -41,7 +51,7 @@ struct rmq_frame_header {
     uint32_t header_length;
     uint32_t ext_count;
     uint8_t serialise;
-    uint8_t unusual;        /* escaped keys, nested values, more than RMQ_EXT_ENTRIES_MAX entries */
+    uint8_t unusual;        /* 0 or RMQ_UNUSUAL_* */
     uint8_t has_ext;
     uint8_t reserved;
     struct rmq_ext_entry ext[40];
@@ -50,14 +60,50 @@ struct rmq_frame_header {
 /* `frame` starts with its length field; `length` bytes are there, all of the frame. 0 or RMQ_HEADER_*. */
 int rmq_frame_header_parse(const uint8_t *frame, uint32_t length, struct rmq_frame_header *out);
 
-/* JSON escapes undone in place (the text never grows). New length, or -1 when it is not well formed or holds
- * something that Java reads in its own way (lone surrogates); the bytes are undefined then. */
+/* JSON escapes undone in place (the text never grows). Lone surrogates become "?". New length, or -1 when it is not well formed;
+ * the bytes are undefined then. */
 int64_t rmq_json_unescape(uint8_t *text, uint32_t length);
 /* The same into `to`, which has room for `length` bytes and is `text` itself or lies elsewhere. */
 int64_t rmq_json_unescape_to(uint8_t *to, const uint8_t *text, uint32_t length);
 
-/* Decimal integers as Java's Integer.parseInt and Long.parseLong read them, without a plus sign. 1 = is one. */
+/* Decimal integers of ASCII digits as Java's Integer.parseInt and Long.parseLong read them. 1 = is one. Twin: java_integer of
+ * remoting/java_numbers.py. */
 int rmq_text_int32(const uint8_t *text, uint32_t length, int32_t *out);
 int rmq_text_int64(const uint8_t *text, uint32_t length, int64_t *out);
 /* cdef-end */
+
+/* Fields whose text has escapes, or is no text. Use the inline forms below. */
+int rmq_escaped_int32(const struct rmq_ext_entry *e, int32_t *out);
+int rmq_escaped_int64(const struct rmq_ext_entry *e, int64_t *out);
+int rmq_odd_text(const struct rmq_ext_entry *e, uint8_t *room, uint32_t room_bytes, const uint8_t **text, uint32_t *length);
+int rmq_field_is(const struct rmq_ext_entry *e, const char *word);
+int rmq_is_true(const struct rmq_ext_entry *e);
+/* 1 if every reader keeps the text of this JSON number or word: true, false, or an integer in its shortest form. */
+int rmq_bare_is_text(const struct rmq_ext_entry *e);
+
+static inline int rmq_field_int32(const struct rmq_ext_entry *e, int32_t *out)
+{
+    return rmq_text_int32(e->value, e->value_length, out) || (e->escaped == RMQ_TEXT_ESCAPED && rmq_escaped_int32(e, out));
+}
+
+static inline int rmq_field_int64(const struct rmq_ext_entry *e, int64_t *out)
+{
+    return rmq_text_int64(e->value, e->value_length, out) || (e->escaped == RMQ_TEXT_ESCAPED && rmq_escaped_int64(e, out));
+}
+
+/* "true" in any case. */
+static inline int rmq_field_is_true(const struct rmq_ext_entry *e)
+{
+    return (e->value_length == 4 || e->escaped == RMQ_TEXT_ESCAPED) && rmq_is_true(e);
+}
+
+/* The text of a field; escapes are undone in `room`. 0 = it is too long for that, not well formed, or a JSON number of which other
+ * readers make another text (1.50, 007). */
+static inline int rmq_field_text(const struct rmq_ext_entry *e, uint8_t *room, uint32_t room_bytes, const uint8_t **text,
+                                 uint32_t *length)
+{
+    *text = e->value;
+    *length = e->value_length;
+    return !e->escaped || rmq_odd_text(e, room, room_bytes, text, length);
+}
 #endif

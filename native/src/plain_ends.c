@@ -13,7 +13,7 @@ static int read_fields(const struct rmq_frame_header *h, struct rmq_plain_end *o
     const struct rmq_ext_entry *found[FIELDS] = {0};
     if (!rmq_plain_find(h, NAMES, FIELDS, FROM_CHECK, found))
         return 0;
-    out->group_length = rmq_plain_name(h, found[GROUP], out->group, RMQ_END_GROUP_BYTES_MAX);
+    out->group_length = rmq_plain_name(found[GROUP], out->group, RMQ_END_GROUP_BYTES_MAX);
     if (!out->group_length)
         return 0;
     out->from_check = (uint32_t)rmq_plain_is_true(found[FROM_CHECK]);

@@ -39,7 +39,7 @@ static inline int rmq_plain_find(const struct rmq_frame_header *h, const char *c
             field++;
         if (field == count)
             continue;
-        if (found[field] || entry->escaped || !rmq_plain_text(entry->value, entry->value_length))
+        if (found[field] || entry->escaped == RMQ_TEXT_ESCAPED || !rmq_plain_text(entry->value, entry->value_length))
             return 0;
         found[field] = entry;
     }
@@ -63,9 +63,9 @@ static inline int rmq_plain_is_true(const struct rmq_ext_entry *entry)
 
 /* Copies a name of at least one byte. Its length; 0 if it is longer than `max`, or a JSON number or word, whose text Python may
  * write in another way. */
-static inline uint32_t rmq_plain_name(const struct rmq_frame_header *h, const struct rmq_ext_entry *entry, uint8_t *to, uint32_t max)
+static inline uint32_t rmq_plain_name(const struct rmq_ext_entry *entry, uint8_t *to, uint32_t max)
 {
-    if ((h->serialise == RMQ_SERIALISE_JSON && entry->value[-1] != '"') || entry->value_length > max)
+    if (entry->escaped == RMQ_TEXT_BARE || entry->value_length > max)
         return 0;
     memcpy(to, entry->value, entry->value_length);
     return entry->value_length;

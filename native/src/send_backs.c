@@ -24,7 +24,7 @@ int rmq_send_back_read(const struct rmq_inbox_record *record, struct rmq_send_ba
     const struct rmq_ext_entry *found[FIELDS] = {0};
     if (!rmq_plain_header(record, RMQ_CODE_SEND_BACK, &h) || !rmq_plain_find(&h, NAMES, FIELDS, UNIT_MODE, found))
         return 0;
-    out->group_length = rmq_plain_name(&h, found[GROUP], out->group, RMQ_SEND_BACK_GROUP_BYTES_MAX);
+    out->group_length = rmq_plain_name(found[GROUP], out->group, RMQ_SEND_BACK_GROUP_BYTES_MAX);
     out->has_times_max = found[TIMES_MAX] != NULL;
     out->times_max = 0;
     if (!out->group_length || !rmq_text_int64(found[OFFSET]->value, found[OFFSET]->value_length, &out->offset) ||

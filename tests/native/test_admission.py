@@ -91,7 +91,7 @@ def sent(properties: bytes = b"", **fields: Any) -> Send:
         (sent(queue_id=8), Reason.QUEUE), (sent(queue_id=7), Reason.NOTHING), (sent(queue_id=-1), Reason.NOTHING),
         (sent(batch=True, topic=b"t" * 128), Reason.BATCH_TOPIC), (sent(b"a\x01b\0\x02"), Reason.NUL),
         (sent(b"POP_CK\x01x\x02"), Reason.PAIR), (sent(b"INNER_NUM\x01x\x02"), Reason.PAIR),
-        (sent(b"DELAY\x01x\x02"), Reason.VALUE), (sent(b"DELAY\x01" + b"0" * 20 + b"\x02"), Reason.VALUE),
+        (sent(b"DELAY\x01x\x02"), Reason.VALUE), (sent(b"DELAY\x01" + b"0" * 9000 + b"\x02"), Reason.NOTHING),
         (sent(b"DELAY\x010\x02"), Reason.NOTHING),
         (sent(b"DELAY\x01\x02"), Reason.NOTHING),
         (sent(b"DELAY\x013\x02", batch=True), Reason.PAIR), (sent(b"k\x01" + b"v" * 32672), Reason.NOTHING),
@@ -123,7 +123,8 @@ def test_without_rules_reserved_pairs_go_to_control_and_are_stored_once_it_appro
 
 
 def test_redirects() -> None:
-    assert both(sent(b"DELAY\x013\x02")) == Admitted(Verdict.REDIRECT, rule=1, queue_id=2, level=3)
+    for number in (b"3", b"+3", b"0" * 30 + b"3"):
+        assert both(sent(b"DELAY\x01" + number + b"\x02")) == Admitted(Verdict.REDIRECT, rule=1, queue_id=2, level=3)
     assert both(sent(b"DELAY\x0199\x02")) == Admitted(Verdict.REDIRECT, rule=1, queue_id=17, level=18)
     assert both(sent(b"DELAY\x013\x02a\x01b\x02DELAY\x014\x02")).level == 4
     assert both(sent(b"TRAN_MSG\x01True\x02", sys_flag=4)) == Admitted(Verdict.REDIRECT, rule=0)

@@ -72,6 +72,7 @@ def test_plain_ends(serialize: SerializeType) -> None:
     assert both(ask(frame(serialize, FIELDS | {"commitOrRollback": "12", "fromTransactionCheck": "TRUE"})))
     assert both(ask(frame(serialize, {name: FIELDS[name] for name in list(FIELDS)[:5]}, flag=2)))
     assert both(ask(frame(serialize, FIELDS | {"producerGroup": "G" * 255})))
+    assert both(ask(frame(serialize, FIELDS | {"tranStateTableOffset": "+7", "commitLogOffset": "0" * 40 + "1"})))
 
 
 @pytest.mark.parametrize("serialize", SerializeType)

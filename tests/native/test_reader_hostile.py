@@ -39,6 +39,12 @@ JUNK = {
     "code too large": frame(b'{"code":4294967296}'),
     "deep": frame(b'{"x":' + b"[" * 40 + b"]" * 40 + b"}"),
     "mismatched": frame(b'{"x":[}]}'),
+    "short binary": frame(bytes(12), kind=1),
+}
+WITH_OPAQUE = {
+    "code is text": frame(b'{"code":"ten","opaque":0}'),
+    "trailing": frame(b'{"code":10,"opaque":0} x'),
+    "deep": frame(b'{"opaque":0,"x":' + b"[" * 40 + b"]" * 40 + b"}"),
     "short binary": frame(bytes(20), kind=1),
     "binary remark too long": frame(bytes(13) + struct.pack(">i", 100) + bytes(4), kind=1),
     "binary negative remark": frame(bytes(13) + struct.pack(">i", -1) + bytes(4), kind=1),
@@ -102,6 +108,16 @@ def test_broken_frames_close_the_connection(kit: ReaderKit, junk: bytes) -> None
         assert neighbour.ask(send_frame("TopicA", b"x")).code == 0
     reason = lib.RMQ_READ_CLOSED_LARGE if junk == JUNK["17 MiB"] else lib.RMQ_READ_CLOSED_FRAME
     wait_until(lambda: kit.counter(reason) == 1, "the reason is counted")
+
+
+@pytest.mark.parametrize("broken", WITH_OPAQUE.values(), ids=WITH_OPAQUE.keys())
+def test_control_answers_headers_that_do_not_parse(kit: ReaderKit, broken: bytes) -> None:
+    with connected(kit) as client:
+        client.send(broken)
+        record, payload = kit.take()
+        assert (record.type, payload) == (lib.RMQ_INBOX_COLD_FRAME, broken)
+        kit.verdict(record, lib.RMQ_VERDICT_DROP)
+        assert client.ask(send_frame("TopicA", b"x")).code == 0
 
 
 def test_good_frames_before_a_broken_one_are_answered_or_lost_but_never_mixed(kit: ReaderKit) -> None:

@@ -58,6 +58,9 @@ def test_plain_send_backs(serialize: SerializeType) -> None:
     assert both(ask(frame(serialize, {name: FIELDS[name] for name in REQUIRED}, flag=2)))
     assert both(ask(frame(serialize, FIELDS | {"delayLevel": "-1", "unitMode": "TRUE", "group": "G" * 255})))
     assert both(ask(frame(serialize, FIELDS, version=120))), "an old client's maxReconsumeTimes does not count"
+    assert both(
+        ask(frame(serialize, FIELDS | {"offset": "+900", "delayLevel": "007", "maxReconsumeTimes": "0" * 40 + "1"}))
+    )
 
 
 @pytest.mark.parametrize("serialize", SerializeType)
