@@ -4,14 +4,14 @@
 
 enum {
     SEEN_GROUP = 1, SEEN_TOPIC = 2, SEEN_QUEUE = 4, SEEN_OFFSET = 8, SEEN_COUNT = 16, SEEN_SYS_FLAG = 32, SEEN_COMMIT = 64,
-    SEEN_SUSPEND = 128, SEEN_VERSION = 256, SEEN_ALL = 511
+    SEEN_SUSPEND = 128, SEEN_ALL = 255
 };
 
 struct seen {
     uint32_t fields;
     int other_type; /* expressionType is neither absent nor TAG */
     int is_sql;
-    int escaped;    /* the expression holds JSON escapes */
+    const struct rmq_ext_entry *escaped; /* the expression, if it holds JSON escapes */
 };
 
 #define KEY_IS(literal) (e->key_length == sizeof(literal) - 1 && !memcmp(e->key, literal, sizeof(literal) - 1))
@@ -19,21 +19,19 @@ struct seen {
 static int take_int(const struct rmq_ext_entry *e, uint32_t mark, struct seen *seen, int32_t *to)
 {
     seen->fields |= mark;
-    return rmq_text_int32(e->value, e->value_length, to);
+    return rmq_field_int32(e, to);
 }
 
 static int take_long(const struct rmq_ext_entry *e, uint32_t mark, struct seen *seen, int64_t *to)
 {
     seen->fields |= mark;
-    return rmq_text_int64(e->value, e->value_length, to);
+    return rmq_field_int64(e, to);
 }
 
-static int take_text(const struct rmq_ext_entry *e, uint32_t mark, struct seen *seen, const uint8_t **to, uint32_t *length)
+static int take_name(const struct rmq_ext_entry *e, uint32_t mark, struct seen *seen, uint8_t *room, const uint8_t **to, uint32_t *length)
 {
     seen->fields |= mark;
-    *to = e->value;
-    *length = e->value_length;
-    return !e->escaped && e->value_length <= RMQ_NAME_MAX;
+    return rmq_field_text(e, room, RMQ_NAME_JSON_MAX, to, length) && *length <= RMQ_NAME_MAX;
 }
 
 /* One field; 0 = not of its type. Unknown ones are passed over. */
@@ -41,7 +39,7 @@ static int take_field(const struct rmq_ext_entry *e, struct rmq_pull *p, struct 
 {
     switch (e->key_length) {
     case 5:
-        return KEY_IS("topic") ? take_text(e, SEEN_TOPIC, seen, &p->topic, &p->topic_length) : 1;
+        return KEY_IS("topic") ? take_name(e, SEEN_TOPIC, seen, p->topic_text, &p->topic, &p->topic_length) : 1;
     case 7:
         if (KEY_IS("queueId"))
             return take_int(e, SEEN_QUEUE, seen, &p->queue_id);
@@ -50,8 +48,8 @@ static int take_field(const struct rmq_ext_entry *e, struct rmq_pull *p, struct 
         if (KEY_IS("maxMsgNums"))
             return take_int(e, SEEN_COUNT, seen, &p->count_max);
         if (KEY_IS("ringmqBulk"))
-            p->is_bulk = e->value_length == 4 && !memcmp(e->value, "true", 4);
-        return KEY_IS("subVersion") ? take_long(e, SEEN_VERSION, seen, &p->sub_version) : 1;
+            p->is_bulk = rmq_field_is(e, "true");
+        return KEY_IS("subVersion") ? take_long(e, 0, seen, &p->sub_version) : 1;
     case 11:
         return KEY_IS("queueOffset") ? take_long(e, SEEN_OFFSET, seen, &p->offset) : 1;
     case 12:
@@ -60,15 +58,16 @@ static int take_field(const struct rmq_ext_entry *e, struct rmq_pull *p, struct 
         if (KEY_IS("subscription")) {
             p->expression = e->value;
             p->expression_length = e->value_length;
-            seen->escaped = e->escaped;
+            seen->escaped = e->escaped == RMQ_TEXT_ESCAPED ? e : NULL;
+            return e->escaped != RMQ_TEXT_BARE || rmq_bare_is_text(e);
         }
         return 1;
     case 13:
-        return KEY_IS("consumerGroup") ? take_text(e, SEEN_GROUP, seen, &p->group, &p->group_length) : 1;
+        return KEY_IS("consumerGroup") ? take_name(e, SEEN_GROUP, seen, p->group_text, &p->group, &p->group_length) : 1;
     case 14:
         if (KEY_IS("expressionType"))
-            seen->other_type = e->value_length && (e->value_length != 3 || memcmp(e->value, "TAG", 3) != 0);
-        seen->is_sql = seen->other_type && e->value_length == 5 && !memcmp(e->value, "SQL92", 5);
+            seen->other_type = e->value_length && !rmq_field_is(e, "TAG");
+        seen->is_sql = seen->other_type && rmq_field_is(e, "SQL92");
         return 1;
     case 20:
         return KEY_IS("suspendTimeoutMillis") ? take_long(e, SEEN_SUSPEND, seen, &p->suspend_ms) : 1;
@@ -135,22 +134,21 @@ static int topic_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
 }
 
 /* Go's JSON writes < and > as escapes. */
-static int unescape_expression(struct rmq_reader *r, struct rmq_pull *p)
+static int unescape_expression(struct rmq_reader *r, struct rmq_pull *p, const struct rmq_ext_entry *e)
 {
-    if (p->expression_length > RMQ_FILTER_TEXT_MAX)
-        return 0; /* control refuses it, or compares it without its escapes */
-    int64_t length = rmq_json_unescape_to(r->filter_text, p->expression, p->expression_length);
-    p->expression = r->filter_text;
-    p->expression_length = (uint32_t)length;
-    return length > 0;
+    return !e || rmq_field_text(e, r->filter_text, RMQ_FILTER_TEXT_MAX, &p->expression, &p->expression_length);
 }
 
 static int subscription_allows(struct rmq_reader *r, struct rmq_pull *p, const struct seen *seen)
 {
     if (p->sys_flag & RMQ_PULL_SUBSCRIPTION) {
+        if (!unescape_expression(r, p, seen->escaped)) {
+            p->unread = seen->escaped;
+            return 0;
+        }
         if (seen->is_sql)
-            return (!seen->escaped || unescape_expression(r, p)) && rmq_filter_prepare(r, p);
-        return !seen->other_type && !seen->escaped && parse_expression(p);
+            return rmq_filter_prepare(r, p);
+        return !seen->other_type && parse_expression(p);
     }
     rmq_subscription_get(r->plane, p->group_id, p->topic_id, &p->filter);
     if (p->filter.sub_version < p->sub_version)
@@ -167,11 +165,15 @@ enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connecti
     p->expression = NULL;
     p->expression_length = 0;
     p->is_bulk = 0;
+    p->sub_version = 0; /* the one field that control can do without */
+    p->unread = NULL;
     if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !r->settings->lite_pull_enable))
         return RMQ_OUTCOME_COLD;
     for (uint32_t i = 0; i < h->ext_count; i++)
-        if (!take_field(&h->ext[i], p, &seen))
+        if (!take_field(&h->ext[i], p, &seen)) {
+            p->unread = &h->ext[i];
             return RMQ_OUTCOME_COLD;
+        }
     if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(r, p, approved) || !topic_allows(r, p, approved) ||
         !subscription_allows(r, p, &seen))
         return RMQ_OUTCOME_COLD;

@@ -337,6 +337,12 @@ static enum rmq_outcome refuse(struct rmq_reader *r, struct rmq_connection *c, c
     return RMQ_OUTCOME_DONE;
 }
 
+static enum rmq_outcome refuse_properties(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+{
+    const char *name = h->code == RMQ_CODE_SEND ? "properties" : "i";
+    return rmq_refuse_field(r, c, h, (const uint8_t *)name, (uint32_t)strlen(name));
+}
+
 static void refuse_by_rule(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_send *s,
                            const struct rmq_admitted *a)
 {
@@ -358,8 +364,8 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     struct rmq_admitted a;
     struct target target = {0};
     struct rmq_admission_limits limits = limits_of(r);
-    if (!rmq_send_decode(h, &s))
-        return RMQ_OUTCOME_COLD; /* RMQ_REASON_FIELDS */
+    if (!rmq_send_decode(h, &s)) /* RMQ_REASON_FIELDS */
+        return approved && s.unread ? rmq_refuse_field(r, c, h, s.unread->key, s.unread->key_length) : RMQ_OUTCOME_COLD;
     if (asks_for_rules(&s))
         rmq_rules_take(r->plane, r->rules, &r->rules_version);
     if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))
@@ -372,6 +378,8 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     }
     uint8_t *home = s.properties;
     read_properties(r, &s, &limits, approved, &a);
+    if (approved && a.verdict == RMQ_ADMIT_ASK && a.reason == RMQ_REASON_ESCAPES)
+        return refuse_properties(r, c, h);
     if (a.verdict == RMQ_ADMIT_ASK || (a.verdict == RMQ_ADMIT_REDIRECT && !find_target(r, &a, &target)))
         return RMQ_OUTCOME_COLD;
     if (dead && a.verdict != RMQ_ADMIT_REFUSE && !find_dead_letters(r, &s, &limits, &target))

@@ -5,7 +5,7 @@
  *   every other code            cold: rmq_cold_frame brings the frame to the answerer of its code. That is control unless a
  *                               row of ipc/workers.py names the code. Control answers an unknown code with 3.
  *   responses, unusual headers  cold, and so are sends and pulls for which the two functions return COLD
- *   no valid header             the connection is closed. Control logs the first bytes.
+ *   an unknown opaque           no answer could name the request, so the connection is closed. Control logs the first bytes.
  *
  * A frame begins with its length in 4 bytes. reader_receive.c finds frames by it in the received bytes and collects them. It
  * closes a connection whose length is below 4 or above frame_bytes_max.
@@ -13,8 +13,11 @@
  * `ref` owns the frame's bytes: a receive buffer or a block. A function that keeps the bytes takes them out of `ref`. The
  * caller releases the rest. Without room in the request ring or at the answerer the outcome is STALL: nothing has happened, the
  * connection's bytes wait, and the same frame comes again. `redone` counts how often control has said "run it again"; such a
- * frame is approved.
+ * frame is approved. Control's reader takes more headers than this one. So an approved frame that cannot be read here is refused:
+ * control would only approve it again.
  */
+#include <stdio.h>
+
 #include "reader_state.h"
 
 static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
@@ -45,6 +48,28 @@ static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connect
     return RMQ_OUTCOME_DONE;
 }
 
+enum rmq_outcome rmq_refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const uint8_t *name,
+                                  uint32_t length)
+{
+    char remark[160];
+    snprintf(remark, sizeof remark, "the field %.*s of a request with code %d cannot be read: a number needs decimal digits, text quotes",
+             (int)(length < 32 ? length : 32), (const char *)name, h->code);
+    rmq_answer_error(r, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+    return RMQ_OUTCOME_DONE;
+}
+
+static enum rmq_outcome refuse_form(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+{
+    static const char *const FAULTS[] = {[RMQ_UNUSUAL_FORM] = "is no standard JSON",
+                                         [RMQ_UNUSUAL_KEY] = "has a field whose name has escapes",
+                                         [RMQ_UNUSUAL_NESTED] = "has a field that is an object or a list",
+                                         [RMQ_UNUSUAL_COUNT] = "has more fields than the limit of 40"};
+    char remark[160];
+    snprintf(remark, sizeof remark, "the header of a request with code %d %s", h->code, FAULTS[h->unusual]);
+    rmq_answer_error(r, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+    return RMQ_OUTCOME_DONE;
+}
+
 enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *ref, uint32_t redone)
 {
@@ -64,6 +89,8 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
         else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
             outcome = rmq_pull_frame(r, c, &h, frame, length, approved);
     }
+    else if (h.unusual && approved)
+        outcome = refuse_form(r, c, &h);
     if (outcome == RMQ_OUTCOME_COLD)
         outcome = rmq_cold_frame(r, c, &h, frame, length, ref, redone);
     if (outcome != RMQ_OUTCOME_STALL)

@@ -119,7 +119,7 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
     struct rmq_pull p;
     struct rmq_pull_result *result = r->pull_result;
     if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD)
-        return RMQ_OUTCOME_COLD;
+        return approved && p.unread ? rmq_refuse_field(r, c, h, p.unread->key, p.unread->key_length) : RMQ_OUTCOME_COLD;
     look(r, &p, result);
     if (result->waits_for_disk && result->next_offset == p.offset &&
         rmq_park(r, c, &p, frame, length, RMQ_FILTER_DISK_MS) == 0) {

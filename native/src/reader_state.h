@@ -15,6 +15,7 @@
 #include "reader_filter.h"
 #include "slot_counts.h"
 #include "ring.h"
+#include "send_decode.h"
 #include "eviction_rules.h"
 #include "turn_rules.h"
 
@@ -32,6 +33,7 @@
 #define RMQ_CODE_SEND_BATCH 320
 #define RMQ_CODE_LITE_PULL 361
 #define RMQ_ANSWER_SUCCESS 0
+#define RMQ_ANSWER_SYSTEM_ERROR 1
 #define RMQ_ANSWER_BUSY 2
 #define RMQ_ANSWER_FLUSH_TIMEOUT 10
 #define RMQ_ANSWER_ILLEGAL 13
@@ -422,6 +424,9 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
                                 struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
                       const char *remark);
+/* Answers an approved request with a field that control's reader can read and this one cannot. */
+enum rmq_outcome rmq_refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const uint8_t *name,
+                                  uint32_t length);
 
 /* reader_pending.c */
 int rmq_pendings_open(struct rmq_reader *r);
@@ -449,6 +454,7 @@ uint32_t rmq_completions_drain(struct rmq_reader *r);
 /* pull_decode.c: fields and checks against the published tables. DONE = may be answered here, else COLD. */
 struct rmq_pull {
     const uint8_t *topic, *group, *expression;
+    const struct rmq_ext_entry *unread; /* the field that is not of its type */
     uint32_t topic_length, group_length, expression_length;
     uint32_t group_id, topic_id, queue_slot;
     int32_t queue_id, count_max, sys_flag;
@@ -458,6 +464,7 @@ struct rmq_pull {
     struct rmq_subscription_copy filter;
     const struct rmq_filter_program *program; /* of kind FILTER; until the next pull */
     uint32_t retry_group_id; /* of kind FILTER: RMQ_NONE, or records have the programs of their original topics */
+    uint8_t topic_text[RMQ_NAME_JSON_MAX], group_text[RMQ_NAME_JSON_MAX]; /* names that came with escapes */
 };
 #define RMQ_PULL_COMMIT 1
 #define RMQ_PULL_SUSPEND 2

@@ -7,6 +7,7 @@
 
 /* cdef-begin */
 #define RMQ_RESERVED_PAIRS_MAX 8
+#define RMQ_NAME_JSON_MAX 1530 /* 6 * RMQ_NAME_MAX: JSON may write six characters for one */
 #define RMQ_PROPERTIES_JSON_MAX 196602 /* 6 * RMQ_PROPERTIES_BYTES_MAX: JSON may write six characters for one */
 
 /* A pair that asks for more than storing, or that no client may store: TRAN_MSG, TIMER_*, DELAY, INNER*, POP_CK. */
@@ -31,10 +32,12 @@ struct rmq_send {
     int32_t no_wait;
     int32_t drops;             /* holds pairs that the broker adds itself, or broken ones, or POP_CK */
     uint32_t reserved_count;   /* RMQ_RESERVED_PAIRS_MAX + 1: more than fit */
+    const struct rmq_ext_entry *unread; /* by rmq_send_decode: the field that is not of its type */
     struct rmq_reserved_pair reserved[RMQ_RESERVED_PAIRS_MAX]; /* rmq_send_decode does not clear these */
+    uint8_t topic_text[RMQ_NAME_JSON_MAX];                     /* a topic that came with escapes */
 };
 
-/* Takes the fields. 0 = one is missing or not of its type. */
+/* Takes the fields. 0 = one is missing, or not of its type: `unread`. */
 int rmq_send_decode(const struct rmq_frame_header *h, struct rmq_send *s);
 /* Undoes the JSON escapes of the properties in `to`, which has room for RMQ_PROPERTIES_JSON_MAX bytes. The frame stays as it is:
  * control may have to decide. 0 = they are too long, or not well formed. */

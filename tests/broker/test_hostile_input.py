@@ -3,12 +3,13 @@
 A neighbour sends all the while on a connection of its own; every test ends by asking whether it noticed anything.
 """
 
+import json
 import resource
 import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -183,36 +184,106 @@ def test_an_unknown_serialisation_ends_the_connection(broker: RunningBroker, kin
         pytest.param(b"not json", id="no json"),
         pytest.param(b"[1,2,3]", id="a list"),
         pytest.param(b'{"code":10', id="cut off"),
-        pytest.param(b'{"code":"ten","opaque":1}', id="code is text"),
-        pytest.param(b'{"code":99999999999,"opaque":1}', id="code over int32"),
         pytest.param(b'{"code":10,"opaque":{}}', id="opaque is an object"),
+        pytest.param(b'{"code":10,"opaque":2147483648}', id="opaque over int32"),
         pytest.param(b'{"a":' * 5000 + b"1" + b"}" * 5000, id="nested 5000 deep"),
     ],
 )
-def test_a_header_that_does_not_parse_ends_the_connection(broker: RunningBroker, header: bytes) -> None:
-    with RawClient(broker.address) as client:
-        client.send_bytes(frame(header, b"body"))
-        assert client.receive() is None
+def test_a_header_without_an_opaque_ends_the_connection(broker: RunningBroker, header: bytes) -> None:
+    assert closes(broker, frame(header, b"body"))
+    assert closes(broker, frame(b"\0" * 12, b"body", kind=1))
+
+
+def answered(client: RawClient, data: bytes) -> RemotingCommand:
+    """The answer to a frame with opaque 79, while another request of the connection is under way."""
+    client.send_bytes(data)
+    other = client.send_request(9999, {})
+    answers = {answer.opaque: answer for answer in (client.receive(), client.receive()) if answer is not None}
+    assert sorted(answers) == sorted([79, other]), answers
+    assert answers[other].code == 3
+    return answers[79]
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        pytest.param(b'{"code":"ten","opaque":79}', "header field code = 'ten' is not an integer", id="code is text"),
+        pytest.param(b'{"code":99999999999,"opaque":79}', "code = 99999999999 is outside int32", id="code over int32"),
+        pytest.param(b'{"code":310,"opaque":79,"extFields":{"e":"1"', "text ends there", id="cut off"),
+        pytest.param(b'{"code":310,"opaque":79,"extFields":{"e":Infinity}}', "found 'Infinity}}'", id="infinity"),
+        pytest.param(b'{"code":310,"opaque":79,"extFields":{"i":"\\q"}}', "bad escape", id="escape"),
+        pytest.param(b'{"code":310,"opaque":79,"extFields":[]}', "extFields is a list, not an object", id="list"),
+    ],
+)
+def test_a_header_that_does_not_parse_is_answered(client: RawClient, header: bytes, named: str) -> None:
+    """Stock closes the connection, with all its requests."""
+    answer = answered(client, frame(header, b"body"))
+    assert answer.code == 1
+    assert named in str(answer.remark)
+
+
+def test_a_one_way_request_and_a_response_that_do_not_parse_are_dropped(client: RawClient) -> None:
+    for flag in (1, 2, 3):
+        client.send_bytes(frame(b'{"code":310,"opaque":79,"flag":%d,}x' % flag, b"body"))
+    assert client.ask(9999, {}).code == 3
+
+
+@pytest.mark.parametrize("code", [SEND, SEND_V2])
+def test_half_a_character_is_stored_as_stock_does(client: RawClient, code: int) -> None:
+    """Node.js and Python's json write half an emoji as a lone surrogate. Java's bytes of it are "?"."""
+    fields = send_fields("Halves", 0, {"K": "a?"})
+    named = {key: str(value) for key, value in (fields if code == SEND else shortened(fields)).items()}
+    header = b'{"code":%d,"opaque":79,"remark":"\\ud83d","extFields":%s}' % (code, json.dumps(named).encode())
+    answer = answered(client, frame(header.replace(b"a?", b"a\\ud83d"), b"body"))
+    assert answer.code == 0, answer
+    queue_id, queue_offset = int(answer.ext_fields["queueId"]), int(answer.ext_fields["queueOffset"])
+    wait_until(lambda: pulled(client, "Halves", queue_id, queue_offset), "the message can be read")
+    message, _ = decode_message(pulled(client, "Halves", queue_id, queue_offset))
+    assert message.properties["K"] == "a?"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda header: header + b"\0", id="NUL behind"),
+        pytest.param(lambda header: b"\xef\xbb\xbf" + header, id="byte order mark"),
+        pytest.param(lambda header: header.replace(b":79,", b":79.0,"), id="79.0"),
+        pytest.param(lambda header: header.replace(b'"e": "0"', b'"e": "+0"'), id="+0"),
+        pytest.param(lambda header: header.replace(b'"a"', b'"x": NaN, "a"'), id="NaN"),
+    ],
+)
+def test_headers_that_fastjson_reads(client: RawClient, change: Callable[[bytes], bytes]) -> None:
+    named = {key: str(value) for key, value in shortened(send_fields("Halves", 0, {})).items()}
+    header = b'{"code":310,"opaque":79,"extFields":%s}' % json.dumps(named).encode()
+    assert change(header) != header
+    assert answered(client, frame(change(header), b"body")).code == 0
+
+
+def test_a_send_that_only_control_can_read_is_refused(client: RawClient) -> None:
+    """Control would approve it again and again."""
+    named = {key: str(value) for key, value in shortened(send_fields("Halves", 0, {})).items()}
+    header = b'{"code":310,"opaque":79,"extFields":%s,}' % json.dumps(named).encode()
+    answer = answered(client, frame(header, b"body"))
+    assert (answer.code, answer.remark) == (1, "the header of a request with code 310 is no standard JSON")
 
 
 @pytest.mark.parametrize(
     "header",
     [
-        pytest.param(b"\x00", id="one byte"),
-        pytest.param(struct.pack(">hBhiii", 10, 0, 1, 1, 0, -5) + bytes(4), id="remark length -5"),
-        pytest.param(struct.pack(">hBhiii", 10, 0, 1, 1, 0, 2**31 - 1) + bytes(4), id="remark length int max"),
-        pytest.param(struct.pack(">hBhiiii", 10, 0, 1, 1, 0, 0, 1000), id="entries cut off"),
-        pytest.param(struct.pack(">hBhiiii", 10, 0, 1, 1, 0, 0, -1), id="entries length -1"),
-        pytest.param(struct.pack(">hBhiiiiH", 10, 0, 1, 1, 0, 0, 2, 60000), id="key over its area"),
+        pytest.param(struct.pack(">hBhii", 10, 0, 1, 79, 0), id="no remark"),
+        pytest.param(struct.pack(">hBhiii", 10, 0, 1, 79, 0, -5) + bytes(4), id="remark length -5"),
+        pytest.param(struct.pack(">hBhiii", 10, 0, 1, 79, 0, 2**31 - 1) + bytes(4), id="remark length int max"),
+        pytest.param(struct.pack(">hBhiiii", 10, 0, 1, 79, 0, 0, 1000), id="entries cut off"),
+        pytest.param(struct.pack(">hBhiiiiH", 10, 0, 1, 79, 0, 0, 2, 60000), id="key over its area"),
         pytest.param(
-            struct.pack(">hBhiiiiH", 10, 0, 1, 1, 0, 0, 7, 1) + b"a" + struct.pack(">i", -9), id="value length -9"
+            struct.pack(">hBhiiiiH", 10, 0, 1, 79, 0, 0, 7, 1) + b"a" + struct.pack(">i", -9), id="value length -9"
         ),
     ],
 )
-def test_a_binary_header_that_lies_ends_the_connection(broker: RunningBroker, header: bytes) -> None:
-    with RawClient(broker.address) as client:
-        client.send_bytes(frame(header, b"body", kind=1))
-        assert client.receive() is None
+def test_a_binary_header_that_lies_is_answered(client: RawClient, header: bytes) -> None:
+    answer = answered(client, frame(header, b"body", kind=1))
+    assert (answer.code, answer.serialize_type) == (1, SerializeType.ROCKETMQ)
+    assert answer.remark
 
 
 def test_text_that_is_no_utf_8_is_read_with_replacement_characters(client: RawClient) -> None:
