@@ -316,7 +316,7 @@ def verify(
             say(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:
         if output != "json":
-            click.echo(_advice(found, report, is_closed))
+            say(_advice(found, report, is_closed))
         sys.exit(1)
 
 
