@@ -84,7 +84,14 @@ class Broker:
         self.delay_offsets = PassthroughFile()
         self.timer_counts = PassthroughFile()
         self.config_version = DataVersion(0, 0, identity.started_ms)
-        self.new_entries = NewEntries(self.live, plane, self.groups)
+        self.new_entries = NewEntries(
+            live=self.live,
+            plane=plane,
+            tables=self.tables,
+            topics=self.topics,
+            groups=self.groups,
+            client_names=self.client_names,
+        )
         self.retry_topics = RetryTopics(self.topics, self.deletions, self.new_entries)
         self.publication = GroupPublication(
             tables=self.tables, topics=self.topics, groups=self.groups, consumers=self.consumers, offsets=self.offsets

@@ -13,15 +13,15 @@ from ringmq.broker.handlers.client_limits import ClientLimits, check_heartbeat
 from ringmq.broker.requests.request import Answer, Connection, Request, Slices
 from ringmq.broker.requests.turns import Steps
 from ringmq.broker.tables.consumers import ConsumerTable, Member
-from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.filter_programs import FilterPrograms
 from ringmq.broker.tables.locks import QueueLocks
 from ringmq.broker.tables.membership import Membership
 from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.producers import ProducerTable
+from ringmq.broker.tables.retry_topics import RetryTopics
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.filters.errors import FilterError
-from ringmq.remoting import heartbeat, json_body, names
+from ringmq.remoting import heartbeat, json_body
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.flags import TopicSysFlag
@@ -29,7 +29,6 @@ from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerDat
 from ringmq.remoting.message_queue import MessageQueue
 from ringmq.remoting.response_headers import HeartbeatResponseHeader
 from ringmq.remoting.subscription import EXPRESSION_SQL92, EXPRESSION_TAG
-from ringmq.store.record_values import is_topic_name
 
 SMALL_BODY_BYTES = 32_768
 """Limit of a small heartbeat. A larger one waits for a slot for large requests."""
@@ -45,8 +44,8 @@ class ClientRequests:
     consumers: ConsumerTable
     producers: ProducerTable
     locks: QueueLocks
-    deletions: Deletions
     new_entries: NewEntries
+    retry_topics: RetryTopics
     membership: Membership
     limits: ClientLimits
     filters: FilterPrograms
@@ -103,17 +102,14 @@ class ClientRequests:
 
         `order`: the group subscribes to a topic that is consumed in order.
         """
-        now_ms = request.now_ms
-        config = self.new_entries.find_group(consumer.group_name, now_ms)
+        if self.new_entries.group_of(consumer.group_name) is None:
+            return False
+        yield from self.limits.check_consumer(consumer, request.connection)
+        config = self.new_entries.group_of(consumer.group_name)  # it may have been deleted in between
         if config is None:
             return False
         sys_flag = int(TopicSysFlag.UNIT_SUB) if consumer.unit_mode else 0
-        retry = names.retry_topic(consumer.group_name)
-        # While the topic's old folder is being removed, a later heartbeat makes it. A group of a file or a master may
-        # have so long a name that its retry topic has none: the group consumes without one.
-        if retry not in self.deletions and is_topic_name(retry.encode()):
-            self.topics.create_for_group(retry, config.retry_queue_nums, sys_flag, order, now_ms)
-        yield from self.limits.check_consumer(consumer, request.connection)
+        self.retry_topics.make_for_consumer(config, sys_flag, order, request.now_ms)
         with_subscriptions = not (data.fingerprint and data.without_sub)
         change = yield from self.consumers.register(
             request.connection, member, consumer, with_subscriptions=with_subscriptions

@@ -73,7 +73,7 @@ class PullRequests:
         refusal = self._check_broker(request)
         if refusal is not None:
             return refusal
-        group = self.new_entries.find_group(header.consumer_group, request.now_ms)
+        group = self.new_entries.group_of(header.consumer_group)
         if group is None:
             remark = f"subscription group [{header.consumer_group}] does not exist, {FAQ}"
             return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -190,6 +190,7 @@ class PullRequests:
         subscription: SubscriptionData,
         program: Program | None,
     ) -> Answer:
+        self.new_entries.make(group, (), request.now_ms)
         state = self.tables.queue(header.topic, header.queue_id)
         low, high = (0, 0) if state is None else (max(0, state.min_offset), state.max_offset)
         reset = self.offsets.take_reset(header.consumer_group, header.topic, header.queue_id)

@@ -25,6 +25,7 @@ from ringmq.broker.tables.topics import (
     TopicTable,
     describe,
     is_batch_topic,
+    planned_for_group,
 )
 from ringmq.ipc.admission import RULE_KEY_MAX, RuleKind
 from ringmq.ipc.admission_twin import (
@@ -42,7 +43,7 @@ from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.config_beans import TopicConfig
+from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.flags import TRANSACTION_MASK, MessageSysFlag, Perm, TopicSysFlag
 from ringmq.remoting.request_headers import decode_send_header
 
@@ -80,23 +81,29 @@ class SendRequests:
         refusal = self._check_topic_name(request, header)
         if refusal is not None:
             return refusal
-        topic = self.topics.get(header.topic) or self._create_topic(header, now_ms)
+        topic = self.topics.get(header.topic) or self._planned_topic(header)
         if topic is None:
             remark = f"topic[{header.topic}] not exist, apply first please!{FAQ}"
             return self._refuse(request, ResponseCode.TOPIC_NOT_EXIST, remark)
-        if header.queue_id >= topic.queue_count:
-            remark = (
-                f"request queueId[{header.queue_id}] is illegal, {describe(topic)} "
-                f"Producer: {request.connection.address}"
-            )
-            return self._refuse(request, ResponseCode.INVALID_PARAMETER, remark)
-        if header.queue_id < 0 and topic.write_queue_nums == 0:
-            remark = f"topic[{header.topic}] has no write queue to choose from"
-            return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
-        answer = self._check_batch(request, header) if header.batch else self._check_retry(request, header)
-        if answer is not None and not isinstance(answer, Redo):
-            return answer
-        return self._check_message(request, header, topic) or answer or Redo()
+        refusal = self._check_queue(request, header, topic)
+        if refusal is not None:
+            return refusal
+        group, planned = None, [topic]
+        if header.batch:
+            refusal = self._check_batch(request, header)
+        elif names.is_retry_topic(header.topic):
+            name = header.topic.removeprefix(names.RETRY_PREFIX)
+            group = self.new_entries.group_of(name)
+            if group is None:
+                remark = f"subscription group not exist, {name} {FAQ}"
+                return self._refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+            if self._is_dead(request, header, group):
+                planned.append(self.retry_topics.planned_dead_letter(name))
+        refusal = refusal or self._check_message(request, header, topic)
+        if refusal is not None:
+            return refusal
+        self.new_entries.make(group, planned, now_ms)
+        return Redo(dead=len(planned) > 1)
 
     def _check_topic_name(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
         known = self.topics.get(header.topic)
@@ -112,7 +119,8 @@ class SendRequests:
             return self._refuse(request, ResponseCode.NO_PERMISSION, remark)
         return None
 
-    def _create_topic(self, header: SendMessageRequestHeader, now_ms: int) -> TopicConfig | None:
+    def _planned_topic(self, header: SendMessageRequestHeader) -> TopicConfig | None:
+        """The topic that the send makes, once nothing else refuses it."""
         self.deletions.check_gone(header.topic)
         self.new_entries.refuse_when_short(f"topic {header.topic}")
         sys_flag = 0
@@ -121,11 +129,23 @@ class SendRequests:
         template = header.default_topic
         if template != names.AUTO_CREATE_TOPIC or self.live.config.auto_create_topic_enable:
             wanted = header.default_topic_queue_nums
-            made = self.topics.create_for_send(header.topic, template, wanted, int(sys_flag), now_ms)
-            if made is not None:
-                return made
+            planned = self.topics.planned_for_send(header.topic, template, wanted, int(sys_flag))
+            if planned is not None:
+                return planned
         if names.is_retry_topic(header.topic):
-            return self.topics.create_for_group(header.topic, 1, int(sys_flag), False, now_ms)
+            return planned_for_group(header.topic, 1, int(sys_flag))
+        return None
+
+    def _check_queue(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Answer | None:
+        if header.queue_id >= topic.queue_count:
+            remark = (
+                f"request queueId[{header.queue_id}] is illegal, {describe(topic)} "
+                f"Producer: {request.connection.address}"
+            )
+            return self._refuse(request, ResponseCode.INVALID_PARAMETER, remark)
+        if header.queue_id < 0 and topic.write_queue_nums == 0:
+            remark = f"topic[{header.topic}] has no write queue to choose from"
+            return self._refuse(request, ResponseCode.SYSTEM_ERROR, remark)
         return None
 
     def _check_batch(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
@@ -137,27 +157,17 @@ class SendRequests:
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
-    def _check_retry(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
-        """Check a direct send to %RETRY%group: a refusal, None, or Redo for a dead letter (`handleRetryAndDLQ`).
+    def _is_dead(self, request: Request, header: SendMessageRequestHeader, group: SubscriptionGroupConfig) -> bool:
+        """True if a direct send to %RETRY%group is a dead letter (`handleRetryAndDLQ`).
 
         The client has counted this failure already, so the limit itself is no dead letter. A group with a live queue
         lock consumes in order and has retried by itself.
         """
-        if not names.is_retry_topic(header.topic):
-            return None
-        name = header.topic.removeprefix(names.RETRY_PREFIX)
-        group = self.new_entries.find_group(name, request.now_ms)
-        if group is None:
-            remark = f"subscription group not exist, {name} {FAQ}"
-            return self._refuse(request, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         limit = group.retry_max_times
         if request.command.version >= VERSION_MAX_RECONSUME_TIMES and header.max_reconsume_times is not None:
             limit = header.max_reconsume_times
         times = header.reconsume_times or 0
-        if times > limit or self.locks.is_any_live(name, request.now_ms):
-            self.retry_topics.make_dead_letter(name, request.now_ms)
-            return Redo(dead=True)
-        return None
+        return times > limit or self.locks.is_any_live(group.group_name, request.now_ms)
 
     def _check_message(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Answer | None:
         text = header.properties or ""
@@ -215,7 +225,7 @@ class SendRequests:
         return pairs or self._check_batch_queues(request, topic) or transaction or self._check_inner(request, header)
 
     def _admitted(self, request: Request, header: SendMessageRequestHeader, topic: TopicConfig) -> Admitted:
-        """The read worker's decision about this send, now that its topic is in the tables."""
+        """The decision of the read worker about this send, once the topic is in the tables."""
         return admit(
             Send(
                 topic=header.topic.encode(),

@@ -1,7 +1,8 @@
 """Names that clients have made by using them: topics of sends, groups of heartbeats and pulls, retry topics.
 
-They may take half of the shared tables. The other half is for names of administrators and of a master. A name keeps its
-entries until the next start, even if it is deleted, as every entry of those tables does. A full table evicts no name.
+A retry or dead letter topic is a client's unless its group exists and is no client's. Clients' names may take half of
+the shared tables. The other half is for names of administrators and of a master. A name keeps its entries until the
+next start, even if it is deleted, as every entry of those tables does. A full table evicts no name.
 `config/ringmqClientNames.json` keeps the names over starts. Names of older stores count as administrators'.
 """
 
@@ -40,15 +41,16 @@ class ClientNames:
         """True if a client has made the group."""
         return group in self._groups
 
-    def check_topic(self, config: TopicConfig) -> None:
-        """Raise RequestError if this topic would exceed the entries for clients."""
-        name = f"topic {config.topic_name}"
-        self._check(name, "topic", "ringmqTopicsMax", self.topics_used, 1)
-        self._check(name, "queue", "ringmqQueuesMax", self.queues_used, config.queue_count)
-
-    def check_group(self, group: str) -> None:
-        """Raise RequestError if this group would exceed the entries for clients."""
-        self._check(f"group {group}", "group", "ringmqGroupsMax", self.groups_used, 1)
+    def check(self, group: str | None, topics: Iterable[TopicConfig]) -> None:
+        """Raise RequestError if this group and these topics together would exceed the entries for clients."""
+        if group is not None:
+            self._check(f"group {group}", "group", "ringmqGroupsMax", self.groups_used, 1)
+        queues = 0
+        for number, config in enumerate(topics, 1):
+            name = f"topic {config.topic_name}"
+            queues += config.queue_count
+            self._check(name, "topic", "ringmqTopicsMax", self.topics_used, number)
+            self._check(name, "queue", "ringmqQueuesMax", self.queues_used, queues)
 
     def add_topic(self, config: TopicConfig) -> None:
         """A client has made the topic."""

@@ -60,26 +60,6 @@ class GroupTable:
         """The configuration. Never makes one."""
         return self._groups.get(group)
 
-    def find(self, group: str, auto_create: bool, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The configuration. A missing one is made if that is allowed (`findSubscriptionGroupConfig`).
-
-        Raises RequestError if the entries for clients' names are full, and PlaneFullError.
-        """
-        known = self._groups.get(group)
-        if known is not None:
-            return known
-        if not auto_create:
-            return None
-        try:
-            names.check_group(group)
-        except RequestError:
-            return None
-        made = SubscriptionGroupConfig(group)
-        self._client_names.check_group(group)
-        self.put(made, now_ms)
-        self._client_names.add_group(group)
-        return made
-
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> None:
         """Make or change a group.
 

@@ -98,21 +98,45 @@ class PlaneTables:
     def _publish(self, topic: str, queue_ids: set[int], word: int) -> None:
         topic_id = self.plane.topic_find(topic)
         remembered = self._remembered.get(topic, {})
-        wanted = sorted(queue_ids | remembered.keys())
-        if topic_id is not None:
-            wanted = [queue_id for queue_id in wanted if self.plane.queue_find(topic_id, queue_id) is None]
-        room = int(self.plane.header.tables.queue_capacity) - int(self.plane.header.tables.queue_count)
-        if len(wanted) > room:
-            raise PlaneFullError(
-                f"topic {topic} needs {len(wanted)} more queues, there is room for {room} "
-                f"(ringmqQueuesMax = {self.plane.header.tables.queue_capacity})"
-            )
+        wanted = self._missing_queues(topic, queue_ids)
+        self._check_room(f"topic {topic}", "queue", len(wanted))
         if topic_id is None:
             topic_id = self.plane.topic_add(topic, 0)
         for queue_id in wanted:
             self.plane.queue_add(topic_id, queue_id, *remembered.get(queue_id, ()))
         self._remembered.pop(topic, None)
         self.plane.topic_set(topic_id, word)
+
+    def check_room(self, group: str | None, topics: Iterable[TopicConfig]) -> None:
+        """Raise PlaneFullError unless there is room for this group and all of these topics."""
+        if group is not None:
+            self._check_room(f"group {group}", "group", self.plane.group_find(group) is None)
+        entries, queues = 0, 0
+        for config in topics:
+            name = f"topic {config.topic_name}"
+            entries += self.plane.topic_find(config.topic_name) is None
+            queues += len(self._missing_queues(config.topic_name, set(range(config.queue_count))))
+            self._check_room(name, "topic", entries)
+            self._check_room(name, "queue", queues)
+
+    def _check_room(self, name: str, table: str, more: int) -> None:
+        tables = self.plane.header.tables
+        capacity = int(getattr(tables, f"{table}_capacity"))
+        room = capacity - int(getattr(tables, f"{table}_count"))
+        if more <= room:
+            return
+        limit = f"(ringmq{table.title()}sMax = {capacity})"
+        if table == "queue":
+            raise PlaneFullError(f"{name} needs {more} more queues, there is room for {room} {limit}")
+        raise PlaneFullError(f"{name} has no place: the table of {table}s is full {limit}")
+
+    def _missing_queues(self, topic: str, queue_ids: set[int]) -> list[int]:
+        """Those of the topic's queues that have no entry yet, and those that recovery has found."""
+        wanted = sorted(queue_ids | self._remembered.get(topic, {}).keys())
+        topic_id = self.plane.topic_find(topic)
+        if topic_id is None:
+            return wanted
+        return [queue_id for queue_id in wanted if self.plane.queue_find(topic_id, queue_id) is None]
 
     def live_topics(self) -> Iterator[TopicConfig]:
         """The live topics in the plane. They survive a restart of control."""

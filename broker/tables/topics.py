@@ -106,15 +106,13 @@ class TopicTable:
         self._changed(topic, now_ms)
         return True
 
-    def create_for_send(
-        self, topic: str, template_name: str, queues_wanted: int, sys_flag: int, now_ms: int
-    ) -> TopicConfig | None:
-        """Make a topic for a send (`createTopicInSendMessageMethod`). None if the template forbids it."""
+    def planned_for_send(self, topic: str, template_name: str, queues_wanted: int, sys_flag: int) -> TopicConfig | None:
+        """The topic that a send would make (`createTopicInSendMessageMethod`). None if the template forbids it."""
         template = self._topics.get(template_name)
         if template is None or not template.perm & Perm.INHERIT:
             return None
         queues = max(0, min(queues_wanted, template.write_queue_nums))
-        made = TopicConfig(
+        return TopicConfig(
             topic,
             queues,
             queues,
@@ -122,25 +120,6 @@ class TopicTable:
             topic_filter_type=template.topic_filter_type,
             topic_sys_flag=sys_flag,
         )
-        self._put_for_client(made, now_ms)
-        return made
-
-    def create_for_group(self, topic: str, queues: int, sys_flag: int, order: bool, now_ms: int) -> TopicConfig:
-        """Make a retry or dead letter topic of a group (`createTopicInSendMessageBackMethod`)."""
-        known = self._topics.get(topic)
-        if known is None:
-            known = TopicConfig(topic, queues, queues, int(PERM_READ_WRITE), topic_sys_flag=sys_flag, order=order)
-            group = topic.removeprefix(names.RETRY_PREFIX).removeprefix(names.DLQ_PREFIX)
-            if self._client_names.has_group(group):
-                self._put_for_client(known, now_ms)
-            else:  # it belongs to a group that an administrator has made
-                self.put(known, now_ms)
-        return known
-
-    def _put_for_client(self, config: TopicConfig, now_ms: int) -> None:
-        self._client_names.check_topic(config)
-        self.put(config, now_ms)
-        self._client_names.add_topic(config)
 
     def flags(self, config: TopicConfig) -> int:
         """RMQ_TOPIC_* beyond LIVE: the reasons why requests are cold, and reserved topics."""
@@ -252,6 +231,11 @@ class TopicTable:
         self.dirty = True
         self.changes += 1
         self._on_change(topic)
+
+
+def planned_for_group(topic: str, queues: int, sys_flag: int = 0, *, order: bool = False) -> TopicConfig:
+    """A retry or dead letter topic that a group needs (`createTopicInSendMessageBackMethod`)."""
+    return TopicConfig(topic, queues, queues, int(PERM_READ_WRITE), topic_sys_flag=sys_flag, order=order)
 
 
 def is_batch_topic(config: TopicConfig) -> bool:

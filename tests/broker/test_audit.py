@@ -79,7 +79,7 @@ def harness() -> Iterator[Harness]:
     topic(harness)
     harness.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=group_body())
     harness.broker.offsets.put("G", "T", 1, 7, START_MS)
-    harness.broker.topics.create_for_group("%RETRY%G", 1, 0, False, START_MS)  # as a group with offsets has it
+    harness.broker.topics.put(TopicConfig("%RETRY%G", 1, 1), START_MS)  # as a group with offsets has it
     harness.broker.audit.changes.clear()
     yield harness
 

@@ -87,11 +87,11 @@ def test_a_start_knows_whose_names_are(tmp_path: Path) -> None:
     harness.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T0"})
     harness.broker.deletions.done("T0")
     names = harness.broker.client_names
-    assert (names.topics_used, names.groups_used) == (30, 20), "ten retry topics found no room"
+    assert (names.topics_used, names.groups_used) == (30, 15), "five topics and five groups found no room"
     Persistence(tmp_path, saved_by(harness.broker)).save_offsets()
     assert not names.dirty
     again = restarted(harness, tmp_path)
-    assert (again.broker.client_names.topics_used, again.broker.client_names.groups_used) == (29, 20)
+    assert (again.broker.client_names.topics_used, again.broker.client_names.groups_used) == (29, 15)
     assert send(again, "T40") == ""
     assert send(again, "T41") != ""
     again.make_topic("T41")

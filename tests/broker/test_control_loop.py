@@ -19,6 +19,7 @@ from ringmq.ipc.plane import NONE
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
+from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.heartbeat import ConsumerData, HeartbeatData
 from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.control_kit import READER, Harness, harness, now, with_name_server
@@ -179,7 +180,7 @@ def test_records_that_a_dead_reader_left_behind_are_nobodys(harness: Harness) ->
 def test_answers_beyond_the_ring_wait_in_order_and_are_cut_into_chunks(harness: Harness) -> None:
     topics = {f"T{index:03}": 1 for index in range(600)}
     for topic in topics:
-        harness.loop.broker.topics.create_for_group(topic, 1, 0, False, now())
+        harness.loop.broker.topics.put(TopicConfig(topic, 1, 1), now())
     for opaque in range(3):
         harness.put(RemotingCommand.request(RequestCode.GET_ALL_TOPIC_CONFIG, opaque=opaque), pending=opaque)
     bodies: dict[int, bytes] = {}

@@ -62,7 +62,7 @@ def test_group_and_topic_must_exist() -> None:
     assert pull(harness).code == 26
     harness = make_harness()
     assert pull(harness).code == 17
-    assert "G" in harness.broker.groups, "a pull makes its group"
+    assert "G" not in harness.broker.groups, "a refused pull makes nothing"
     assert pull(make_harness(), group="bad name").code == 26
 
 
