@@ -273,9 +273,7 @@ class ControlLoop:
 
         def make() -> None:
             for value in json_body.items(json_body.read_object(record.payload, "topics"), "topics"):
-                config = TopicConfig.from_json(value)
-                if config.topic_name not in self.broker.topics:
-                    self.broker.topics.put(config, now_ms)
+                self.broker.new_entries.make_for_service(TopicConfig.from_json(value), now_ms)
 
         self._make_entries(record, make)
 

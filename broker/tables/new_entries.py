@@ -81,6 +81,16 @@ class NewEntries:
         for config in missing:
             self._put(config, config in of_clients, now_ms)
 
+    def make_for_service(self, config: TopicConfig, now_ms: int) -> None:
+        """Make a system topic of a service, or a retry or dead letter topic again for acknowledged messages.
+
+        The limits of clients do not refuse it, but what belongs to a client counts. Raises RequestError and
+        PlaneFullError.
+        """
+        if config.topic_name not in self.topics:
+            is_of_group = _group_in(config.topic_name) is not None
+            self._put(config, is_of_group and not self._is_administrators(config.topic_name), now_ms)
+
     def _is_administrators(self, topic: str) -> bool:
         """True for a retry or dead letter topic of a group that an administrator or the broker has made."""
         group = _group_in(topic)

@@ -76,6 +76,19 @@ def test_topics_of_a_retry_are_made(
         assert entry is not None and int(harness.plane.group(entry).config) >> 8 & 0xFF == made["%RETRY%G"]
 
 
+def test_a_topic_that_a_service_makes_again_counts_as_its_group(harness: Harness) -> None:
+    """Its messages are acknowledged, so the limit of clients does not refuse it."""
+    broker, names = harness.loop.broker, harness.loop.broker.client_names
+    broker.groups.put(SubscriptionGroupConfig("Own"), 10_000)
+    assert told_topics(harness, RetryAsk("Theirs").encode(), lib.RMQ_INBOX_RETRY) == ""
+    broker.topics.delete("%RETRY%Theirs", 10_000)
+    names.topics_used = limit = names.limit("topic")
+    for topic, used in (("%RETRY%Theirs", 1), ("%DLQ%Gone", 2), ("%RETRY%Own", 2), ("rmq_sys_one", 2)):
+        assert told_topics(harness, write_body({"topics": [TopicConfig(topic, 1, 1).to_json()]})) == ""
+        assert topic in broker.topics
+        assert names.topics_used == limit + used
+
+
 def told_check(harness: Harness, payload: bytes) -> str:
     """Control's answer to a service that sends a check."""
     asker = Asker(harness.plane, lib.RMQ_ROLE_SERVICES, lib.RMQ_ROLE_CONTROL)
