@@ -104,7 +104,8 @@ class ClientNames:
         for group in groups:
             if group in known_groups:
                 self.add_group(group)
-        self.dirty = False
+        # A name that does not exist leaves the file, because an administrator may make it.
+        self.dirty = self._topics.keys() != known_topics or self._groups.keys() != known_groups
 
     def _check(self, name: str, table: str, setting: str, used: int, more: int) -> None:
         limit = self.limit(table)

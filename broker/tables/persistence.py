@@ -117,7 +117,8 @@ class Persistence:
         )
 
     def save_tables(self) -> None:
-        """Save the changed ones of: hold on writes, deletions, topics, groups. It takes as long as it must."""
+        """Save the changed ones of: hold on writes, deletions, clients' names, topics, groups. It takes as long as it
+        must."""
         finish(self.saving_tables())
 
     def saving_tables(self) -> Steps[bool]:
@@ -127,6 +128,7 @@ class Persistence:
         deleted = saved.deletions.topics()
         self.save_hold()
         self._save_deletions(deleted)  # a topic that no file names would keep its queues for ever
+        self._save_client_names()  # a name that this file lacks would be an administrator's after a kill
         self._saving_tables = True
         try:
             for table, file in ((saved.topics, topics.FILE), (saved.groups, groups.FILE)):

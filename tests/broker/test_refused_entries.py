@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.requests.request import Redo, Run
 from ringmq.broker.requests.retry_ask import RetryAsk
+from ringmq.broker.tables.persistence import Persistence
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
@@ -174,3 +177,30 @@ def test_a_refused_pull_makes_no_group(name: str) -> None:
     assert entries(harness) == before
     assert isinstance(pull(harness, "T"), (Run, Redo))
     assert counts(harness) == (0, 0, 1)
+
+
+def test_a_kill_right_after_the_save_of_topics_keeps_the_clients_names(tmp_path: Path) -> None:
+    harness = make_harness()
+    harness.join("G", {})
+    send(harness, "T")
+    Persistence(tmp_path, saved_by(harness.broker)).save_tables()
+    fresh = make_harness()
+    for config in harness.broker.topics:
+        fresh.broker.topics.put(config, START_MS)
+    for group in harness.broker.groups:
+        fresh.broker.groups.put(group, START_MS)
+    Persistence(tmp_path, saved_by(fresh.broker)).load_client_names()
+    assert counts(fresh) == counts(harness) == (2, 5, 1)
+
+
+def test_a_name_that_a_kill_has_lost_is_the_administrators_when_he_makes_it(tmp_path: Path) -> None:
+    harness = make_harness()
+    send(harness, "T")
+    Persistence(tmp_path, saved_by(harness.broker)).save_tables()
+    fresh = make_harness()  # topics.json was not saved any more
+    persistence = Persistence(tmp_path, saved_by(fresh.broker))
+    persistence.load_client_names()
+    fresh.make_topic("T")
+    persistence.save_tables()
+    persistence.load_client_names()
+    assert counts(fresh) == (0, 0, 0)
