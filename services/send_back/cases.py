@@ -1,7 +1,8 @@
 """The decision about a message that a consumer sends back, as a table of cases in stock's order.
 
 Facts of apache/rocketmq 5.3.3, `AbstractSendMessageProcessor.consumerSendMsgBack`. Stock compares originTopic with
-nothing, and it looks at no permission of a dead letter topic.
+nothing, and it looks at no permission of a dead letter topic. Stock makes the group and its topics before it looks for
+the message. Here every refusal comes first, so a refused request makes nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from dataclasses import dataclass, field
 from ringmq.broker.requests.request import FAQ
 from ringmq.remoting import names
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.services.topics import GroupRetry
 
+NEW_GROUP = SubscriptionGroupConfig("")
 FIRST_LEVEL = 3
 """Delay level of the first retry, if the consumer leaves the level to the broker."""
 TOPIC_BYTES_MAX = 127
@@ -57,6 +60,7 @@ class Seen:
     has_dead_letter_topic: bool = False
     source: Source | None = None
     asked: frozenset[Make] = frozenset()
+    group_may_be_made: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +119,8 @@ def decide(asked: SendBack, seen: Seen) -> Outcome:
 
 
 def _is_dead(asked: SendBack, seen: Seen) -> bool:
-    assert seen.group is not None and seen.source is not None
-    times_max = seen.group.times_max if asked.times_max is None else asked.times_max
+    assert seen.source is not None
+    times_max = _group(seen).times_max if asked.times_max is None else asked.times_max
     return asked.delay_level < 0 or seen.source.reconsume_times >= times_max
 
 
@@ -128,8 +132,14 @@ def _level(asked: SendBack, seen: Seen) -> int:
 
 
 def _group(seen: Seen) -> GroupRetry:
-    assert seen.group is not None
-    return seen.group
+    """The group's settings, or those that a new group gets."""
+    return seen.group or GroupRetry(NEW_GROUP.retry_queue_nums, NEW_GROUP.retry_max_times)
+
+
+def _may_make(asked: SendBack, seen: Seen) -> bool:
+    is_missing = seen.group is None or seen.retry_topic is None
+    is_dead = _is_dead(asked, seen)
+    return (is_missing or (is_dead and not seen.has_dead_letter_topic)) and Make(is_dead) not in seen.asked
 
 
 def _too_long(asked: SendBack, seen: Seen) -> bool:
@@ -144,13 +154,8 @@ def _no_topic(name: Callable[[str], str]) -> Callable[[SendBack, Seen], Outcome]
 
 CASES: Sequence[Case] = (
     Case(
-        "the group may be made",
-        lambda asked, seen: seen.group is None and Make(dead=False) not in seen.asked,
-        lambda asked, seen: Make(dead=False),
-    ),
-    Case(
         "no group",
-        lambda asked, seen: seen.group is None,
+        lambda asked, seen: seen.group is None and (not seen.group_may_be_made or bool(seen.asked)),
         lambda asked, seen: Refuse(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {asked.group} {FAQ}"
         ),
@@ -163,12 +168,6 @@ CASES: Sequence[Case] = (
         ),
     ),
     Case("no retry queues", lambda asked, seen: _group(seen).queues <= 0, lambda asked, seen: StoreNothing()),
-    Case(
-        "the retry topic may be made",
-        lambda asked, seen: seen.retry_topic is None and Make(dead=False) not in seen.asked,
-        lambda asked, seen: Make(dead=False),
-    ),
-    Case("no retry topic", lambda asked, seen: seen.retry_topic is None, _no_topic(names.retry_topic)),
     Case(
         "the retry topic is not writable",
         lambda asked, seen: seen.retry_topic is not None and not seen.retry_topic.is_writable,
@@ -186,15 +185,12 @@ CASES: Sequence[Case] = (
         _too_long,
         lambda asked, seen: Refuse(ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL"),
     ),
+    Case("what is missing may be made", _may_make, lambda asked, seen: Make(_is_dead(asked, seen))),
+    Case("no retry topic", lambda asked, seen: seen.retry_topic is None, _no_topic(names.retry_topic)),
     Case(
         "a retry",
         lambda asked, seen: not _is_dead(asked, seen),
         lambda asked, seen: Store(names.retry_topic(asked.group), _level(asked, seen), _group(seen).queues),
-    ),
-    Case(
-        "the dead letter topic may be made",
-        lambda asked, seen: not seen.has_dead_letter_topic and Make(dead=True) not in seen.asked,
-        lambda asked, seen: Make(dead=True),
     ),
     Case("no dead letter topic", lambda asked, seen: not seen.has_dead_letter_topic, _no_topic(names.dlq_topic)),
     Case(

@@ -247,6 +247,7 @@ class SendBackService:
             self._topics.find(names.dlq_topic(group)) is not None,
             source,
             made,
+            config.auto_create_subscription_group and _is_group_name(group),
         )
 
     def _source(self, offset: int) -> tuple[memoryview | None, Source | None]:
@@ -339,3 +340,12 @@ class SendBackService:
     def _reply(self, waiting: _Waiting, code: int = ResponseCode.SUCCESS, remark: str | None = None) -> None:
         command: RemotingCommand = waiting.request.reply(code, remark)
         self._outbox.reply(waiting.request, command)
+
+
+def _is_group_name(group: str) -> bool:
+    """True if clients may make a group of this name."""
+    try:
+        names.check_group(group)
+    except RequestError:
+        return False
+    return True

@@ -28,6 +28,8 @@ ASKED = SendBack("G", 100)
 SEEN = Seen("10.0.0.1", True, GroupRetry(2, 16), RetryTopic(True), False, Source(0))
 BOTH = frozenset((Make(dead=False), Make(dead=True)))
 LONG = "g" * 123
+NEW = replace(SEEN, group=None, retry_topic=None, group_may_be_made=True)
+NO_GROUP = Refuse(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, G ")
 
 
 def retry(level: int) -> Store:
@@ -36,13 +38,19 @@ def retry(level: int) -> Store:
 
 DEAD = Store("%DLQ%G", 0, 1, is_dead=True)
 ROWS: list[tuple[str, SendBack, Seen, Outcome]] = [
-    ("the group may be made", ASKED, replace(SEEN, group=None, broker_writable=False), Make(dead=False)),
-    ("no group", ASKED, replace(SEEN, group=None, asked=BOTH),
-     Refuse(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group not exist, G ")),
+    ("no group", ASKED, replace(SEEN, group=None, broker_writable=False), NO_GROUP),
+    ("no group", ASKED, replace(SEEN, group=None, asked=BOTH, group_may_be_made=True), NO_GROUP),
+    ("the broker is not writable", ASKED, replace(NEW, broker_writable=False), Refuse(16, "the broker[10.0.0.1]")),
     ("the broker is not writable", ASKED, replace(SEEN, broker_writable=False, group=GroupRetry(0, 16)),
      Refuse(ResponseCode.NO_PERMISSION, "the broker[10.0.0.1] sending message is forbidden")),
     ("no retry queues", ASKED, replace(SEEN, group=GroupRetry(0, 16), retry_topic=None), StoreNothing()),
-    ("the retry topic may be made", ASKED, replace(SEEN, retry_topic=None, source=None), Make(dead=False)),
+    ("no record", ASKED, replace(NEW, source=None), Refuse(1, "look message by offset failed, 100")),
+    ("no record", ASKED, replace(SEEN, retry_topic=None, source=None), Refuse(1, "look message by offset failed, 100")),
+    ("the topic's name is too long", replace(ASKED, group=LONG, delay_level=-1), NEW, Refuse(1, "MESSAGE_ILLEGAL")),
+    ("what is missing may be made", ASKED, NEW, Make(dead=False)),
+    ("what is missing may be made", ASKED, replace(NEW, source=Source(16)), Make(dead=True)),
+    ("what is missing may be made", ASKED, replace(SEEN, retry_topic=None), Make(dead=False)),
+    ("what is missing may be made", replace(ASKED, delay_level=-1), replace(SEEN, retry_topic=None), Make(dead=True)),
     ("no retry topic", ASKED, replace(SEEN, retry_topic=None, asked=BOTH), Refuse(1, "topic[%RETRY%G] not exist")),
     ("the retry topic is not writable", ASKED, replace(SEEN, retry_topic=RetryTopic(False), source=None),
      Refuse(16, "the topic[%RETRY%G] sending message is forbidden")),
@@ -58,7 +66,7 @@ ROWS: list[tuple[str, SendBack, Seen, Outcome]] = [
     ("a retry", ASKED, replace(SEEN, source=Source(-4)), retry(-1)),
     ("a retry", replace(ASKED, times_max=(1 << 31) - 1),
      replace(SEEN, source=Source((1 << 31) - 2)), retry(-(1 << 31) + 1)),
-    ("the dead letter topic may be made", replace(ASKED, delay_level=-1), SEEN, Make(dead=True)),
+    ("what is missing may be made", replace(ASKED, delay_level=-1), SEEN, Make(dead=True)),
     ("no dead letter topic", replace(ASKED, delay_level=-1), replace(SEEN, asked=BOTH),
      Refuse(1, "topic[%DLQ%G] not exist")),
     ("a dead letter", replace(ASKED, delay_level=-1), replace(SEEN, has_dead_letter_topic=True), DEAD),

@@ -183,8 +183,10 @@ def test_positions_that_hold_no_message(broker: RunningBroker, client: RawClient
     assert client.send("T", b"later", pairs={"DELAY": "5"}).code == 0
     waiting = the_one(broker, SCHEDULE_TOPIC, lambda message: bytes(message.body) == b"later", LEVELS)
     for wrong in (offset + 1, offset + 100, 1 << 40, -1, waiting.commit_log_offset):
-        answer = back(client, "G_where", wrong)
-        assert (answer.code, answer.remark) == (1, f"look message by offset failed, {wrong}")
+        for group in ("G_where", "G_nowhere"):
+            answer = back(client, group, wrong)
+            assert (answer.code, answer.remark) == (1, f"look message by offset failed, {wrong}")
+    assert client.pull(retry_topic("G_nowhere")).code == ResponseCode.TOPIC_NOT_EXIST, "a refused request makes nothing"
     assert back(client, "G_where", offset).code == 0, "the neighbour is good"
 
 
