@@ -348,7 +348,7 @@ def test_a_client_that_sends_retries_itself(broker: RunningBroker, client: RawCl
 
 def test_retries_of_an_ordered_group_are_dead_letters(broker: RunningBroker, client: RawClient) -> None:
     make_group(client, "G_ordered")
-    queue = {"topic": "T", "brokerName": "b", "queueId": 0}
+    queue = {"topic": "T", "brokerName": "broker-a", "queueId": 0}
     body = write_body({"clientId": "c", "consumerGroup": "G_ordered", "mqSet": [queue], "onlyThisBroker": False})
     assert client.ask(RequestCode.LOCK_BATCH_MQ, {}, body).code == 0
     assert send_retry(client, "G_ordered", 1).code == 0
