@@ -17,6 +17,7 @@ from ringmq.ipc.ports import PARKED_SLOTS, PortPlan, Reader, fill_port_plans, re
 from ringmq.ipc.segment import create_segment, open_segment
 from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
 from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
 
 __all__ = ["NONE", "TAGS_MAX", "Capacity", "Plane", "PlaneFullError", "topic_config_word"]
 
@@ -60,15 +61,19 @@ class Plane:
         self.readers: tuple[Reader, ...] = readers_of(self.header)
 
     @classmethod
-    def create(cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int) -> "Plane":
+    def create(
+        cls, name: str, capacity: Capacity, store: os.stat_result, start_id: int, name_secret: Any = None
+    ) -> "Plane":
         """Make plane and watermark page for the store with the given stat. The supervisor calls it once.
 
-        Members of the store's group may read both, as they may read the store.
+        Members of the store's group may read both, as they may read the store. name_secret: the `uint64_t[2]` with
+        which tables hash names and pairs of ids. It is new and random unless a test gives it.
         """
         sizes = _sizes(capacity)
         base = create_segment(name, "plane", lib.rmq_plane_bytes(sizes), readers=store.st_gid)
         page = create_segment(name, "watermarks", 4096, readers=store.st_gid)
-        code = lib.rmq_plane_format(ffi.from_buffer("char *", base, require_writable=True), sizes, start_id)
+        secret = table_secret() if name_secret is None else name_secret
+        code = lib.rmq_plane_format(ffi.from_buffer("char *", base, require_writable=True), sizes, start_id, secret)
         if code < 0:
             raise ValueError(f"a plane of {capacity} cannot be made: {os.strerror(-code)}")
         plane = cls(name, base, page)

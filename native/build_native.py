@@ -22,8 +22,8 @@ FIRST = [*LAYOUTS, "layout.h"]
 """The others build on them, and each on those before it."""
 HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
 PLANE = [
-    *FIRST, "name_hash.h", "ring.h", "port.h", "port.c", "invariant.h", "plane.h", "plane.c", "asks.h", "asks.c",
-    "plane_tables.c", "admission_rules.c", "filter_table.c",
+    *FIRST, "siphash.h", "name_hash.h", "ring.h", "port.h", "port.c", "invariant.h", "plane.h", "plane.c", "asks.h",
+    "asks.c", "plane_tables.c", "admission_rules.c", "filter_table.c", "pull_stats.c",
 ]  # fmt: skip
 """Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""
 PLANE_VERSION = zlib.crc32(b"".join((SOURCE_DIR / name).read_bytes() for name in PLANE))

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from ringmq.client.system_properties import SYSTEM_PROPERTIES
 from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
 from ringmq.spark_bridge.fallback_record import RowMessage, StoredRecord
 from ringmq.spark_bridge.row_buffers import Column, Pairs, Texts, open_column
 from ringmq.spark_bridge.rows import FALLBACK, FOREIGN_QUEUE, NO_UNIT, OUTSIDE, BatchShape, Stop, WantedRows
@@ -168,7 +169,8 @@ class _NameTable:
             self._names[place].number = number
         slot_count = 1 << (2 * len(names) + 1).bit_length()
         self._slots = ffi.new("uint32_t[]", slot_count)
-        self.struct = ffi.new("struct rmq_name_table *", [self._names, self._slots, len(names), slot_count - 1])
+        parts = [self._names, self._slots, len(names), slot_count - 1, table_secret()]
+        self.struct = ffi.new("struct rmq_name_table *", parts)
         lib.rmq_name_table_fill(self.struct)
 
 

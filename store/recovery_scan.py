@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
 from ringmq.store import layout
 from ringmq.store import record as records
 from ringmq.store.bad_bodies import bad_body_lines
@@ -96,7 +97,7 @@ def scan(
     tell: Callable[[str], None] = lambda what: None,
 ) -> Any:
     """Scan the log from `start` on and take over what it says of each queue. Return the table of queues."""
-    table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
+    table = ffi.gc(lib.rmq_queue_table_new(table_secret()), lib.rmq_queue_table_free)
     if table == ffi.NULL:
         raise MemoryError("no memory for the table of queues")
     for topic, offset in start_offsets.items():

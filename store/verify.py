@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
 from ringmq.store import layout, markers
 from ringmq.store import record as records
 from ringmq.store.batch_consume_queue import BatchConsumeQueue
@@ -178,7 +179,7 @@ class _Run:
         report.cross_checked = self.kernel is not None
         self.names = [(name.topic, name.queue_id) for name in store.queue_names()]
         self.cursors: dict[tuple[str, int], int] = {}
-        self.table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
+        self.table = ffi.gc(lib.rmq_queue_table_new(table_secret()), lib.rmq_queue_table_free)
         for topic, queue_id in self.names:
             queue = store.queue(topic, queue_id)
             row = self._row(topic, queue_id)

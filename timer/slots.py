@@ -7,6 +7,7 @@ from array import array
 from typing import Any
 
 from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
 from ringmq.store.queue_reader import QueueReader, RecordBatch
 from ringmq.timer.core import IN_FLIGHT_MAX
 from ringmq.timer.timer_files import TimerFiles
@@ -27,7 +28,7 @@ class Slots:
         self.files = files
         self._folder = ffi.new("char[]", os.fsencode(files.root))
         self._messages_max = messages_max
-        self._secret = ffi.new("uint64_t[2]", [int.from_bytes(os.urandom(8), "little") for _ in range(2)])
+        self._secret = table_secret()
         self._slots: dict[int, Any] = {}
         self._walks: dict[int, Any] = {}
         self._delivered: Any = None

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringmq.native import ffi, lib
+from ringmq.native.table_secret import table_secret
 from ringmq.remoting.properties import REAL_TOPIC
 from ringmq.store.config_files import data_version, persist_text
 from ringmq.store.layout import CONFIG, TIMER_COUNTS_FILE, TIMER_TOPICS_FILE
@@ -38,7 +39,7 @@ class TopicCounts:
     def __init__(self, files: TimerFiles, from_ms: int) -> None:
         self._files = files
         self._memory = np.zeros(lib.RMQ_TIMER_TOPICS + 1, _ROW)
-        self.struct = ffi.new("struct rmq_timer_topics *")
+        self.struct = ffi.new("struct rmq_timer_topics *", {"secret": table_secret()})
         self.struct.rows = ffi.cast("struct rmq_timer_topic *", ffi.from_buffer(self._memory))
         self._from_ms, self._end = from_ms, files.log_end
         self._position = ffi.new("int64_t *", files.log_begin)

@@ -10,7 +10,10 @@ static struct rmq_filter_slot *slot_at(struct rmq_plane *plane, uint32_t slot)
 }
 
 /* Never 0, which marks a slot that was never filled. */
-static uint32_t hash_of(const char *text, uint32_t length) { return rmq_name_hash((const uint8_t *)text, length, 0) | 1; }
+static uint32_t hash_of(struct rmq_plane *plane, const char *text, uint32_t length)
+{
+    return rmq_name_hash(rmq_header(plane)->name_secret, (const uint8_t *)text, length) | 1;
+}
 
 static void withdraw(struct rmq_filter_slot *s)
 {
@@ -31,7 +34,7 @@ uint32_t rmq_filter_put(struct rmq_plane *plane, uint32_t slot, const char *text
     memcpy(s->program, program, bytes);
     s->text_length = length;
     s->program_bytes = bytes;
-    rmq_store(&rmq_header(plane)->filters.hashes[slot], hash_of(text, length));
+    rmq_store(&rmq_header(plane)->filters.hashes[slot], hash_of(plane, text, length));
     RMQ_CRASH("control-filter-filled");
     rmq_store(&s->version, s->version + 1);
     RMQ_CRASH("control-filter-published");
@@ -52,9 +55,9 @@ void rmq_filters_clear(struct rmq_plane *plane)
 uint32_t rmq_filter_find(struct rmq_plane *plane, const char *text, uint32_t length, uint32_t *version)
 {
     const uint32_t *hashes = rmq_header(plane)->filters.hashes;
-    uint32_t hash = hash_of(text, length);
     if (length > RMQ_FILTER_TEXT_MAX)
         return RMQ_NONE;
+    uint32_t hash = hash_of(plane, text, length);
     for (uint32_t i = 0; i < RMQ_FILTERS_MAX; i++) {
         if (rmq_load_relaxed(&hashes[i]) != hash)
             continue;

@@ -146,6 +146,8 @@
  *   completer rings without effect until the replacement stores the word.
  *
  * 5. TABLES (plane_tables.c; control writes, dispatch its half of a queue).
+ *     hash            of names, expressions and pairs of ids: with name_secret, because clients choose these keys. It stays in
+ *                     the header alone: not in logs, metrics or other files.
  *     add             fill the entry [control-topic-filled, and alike for queue, group, offset]; store the count
  *                     [-counted]; store the cell of the hash [-findable]. A death before the count: the next control
  *                     fills the entry again. A death between count and cell: a search does not find the name (it may find
@@ -266,7 +268,8 @@ struct rmq_plane_header {
     uint64_t plane_bytes;
     uint64_t start_id;
     uint64_t recovered_end;      /* supervisor, once: the end of the recovered part that may be read; dispatch reaches it */
-    uint8_t reserved[24];
+    uint64_t name_secret[2];     /* supervisor, once: of the hashes of all tables (name_hash.h) */
+    uint8_t reserved[8];
     struct rmq_tables tables;    /* control; dispatch: its half of a queue */
     struct rmq_memory memory;    /* supervisor */
     struct rmq_settings settings; /* supervisor; control: live properties */

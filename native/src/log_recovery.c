@@ -5,21 +5,15 @@
 #include <string.h>
 
 #include "consume_queue.h"
+#include "name_hash.h"
 
 enum { FIRST_BUCKETS = 256 };
 
-struct rmq_queue_table {
-    struct rmq_queue_row **rows;    /* in order of creation */
-    uint32_t *buckets;              /* row number + 1, open addressing, 0 = free */
-    size_t count;
-    size_t buckets_size;            /* power of two, at least twice the rows */
-    struct rmq_queue_row *recent;   /* records of one queue often follow each other */
-};
-
-struct rmq_queue_table *rmq_queue_table_new(void) {
+struct rmq_queue_table *rmq_queue_table_new(const uint64_t *secret) {
     struct rmq_queue_table *table = calloc(1, sizeof *table);
     if (!table)
         return NULL;
+    memcpy(table->secret, secret, sizeof table->secret);
     table->buckets_size = FIRST_BUCKETS;
     table->buckets = calloc(FIRST_BUCKETS, sizeof *table->buckets);
     table->rows = calloc(FIRST_BUCKETS / 2, sizeof *table->rows);
@@ -48,11 +42,8 @@ struct rmq_queue_row *rmq_queue_table_at(const struct rmq_queue_table *table, in
     return index >= 0 && (size_t)index < table->count ? table->rows[index] : NULL;
 }
 
-static uint32_t hash_of(const uint8_t *topic, size_t length, int32_t queue_id) {
-    uint32_t hash = 2166136261u ^ (uint32_t)queue_id;
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ topic[i]) * 16777619u;
-    return hash ^ hash >> 15;
+static uint32_t hash_of(const struct rmq_queue_table *table, const uint8_t *topic, size_t length, int32_t queue_id) {
+    return rmq_numbered_name_hash(table->secret, topic, (uint32_t)length, queue_id);
 }
 
 static int is_row(const struct rmq_queue_row *row, const uint8_t *topic, size_t length, int32_t queue_id) {
@@ -71,7 +62,7 @@ static int grow(struct rmq_queue_table *table) {
     }
     for (size_t i = 0; i < table->count; i++) {
         const struct rmq_queue_row *row = rows[i];
-        size_t bucket = hash_of(row->topic, row->topic_length, row->queue_id) & (size - 1);
+        size_t bucket = hash_of(table, row->topic, row->topic_length, row->queue_id) & (size - 1);
         while (buckets[bucket])
             bucket = (bucket + 1) & (size - 1);
         buckets[bucket] = (uint32_t)i + 1;
@@ -84,7 +75,7 @@ static int grow(struct rmq_queue_table *table) {
 
 /* The bucket of the row, or the free one where it belongs. */
 static size_t bucket_of(const struct rmq_queue_table *table, const uint8_t *topic, size_t length, int32_t queue_id) {
-    size_t bucket = hash_of(topic, length, queue_id) & (table->buckets_size - 1);
+    size_t bucket = hash_of(table, topic, length, queue_id) & (table->buckets_size - 1);
     while (table->buckets[bucket] && !is_row(table->rows[table->buckets[bucket] - 1], topic, length, queue_id))
         bucket = (bucket + 1) & (table->buckets_size - 1);
     return bucket;

@@ -48,7 +48,15 @@ enum { RMQ_ANY_QUEUE = -2147483647 - 1 }; /* its row says with which queue_end r
 
 #define RMQ_BAD_BODIES_NAMED 5
 
-struct rmq_queue_table;
+/* Rows by topic and queue id. */
+struct rmq_queue_table {
+    struct rmq_queue_row **rows;    /* in order of creation */
+    uint32_t *buckets;              /* row number + 1, open addressing, 0 = free */
+    size_t count;
+    size_t buckets_size;            /* power of two, at least twice the rows */
+    struct rmq_queue_row *recent;   /* records of one queue often follow each other */
+    uint64_t secret[2];             /* see name_hash.h */
+};
 
 struct rmq_log_recovery {
     struct rmq_queue_table *table;
@@ -72,7 +80,8 @@ struct rmq_log_recovery {
     int64_t bad_body_offsets[RMQ_BAD_BODIES_NAMED]; /* commit log offsets of the first ones */
 };
 
-struct rmq_queue_table *rmq_queue_table_new(void);          /* NULL without memory */
+/* `secret`: 16 bytes that no client knows. NULL without memory. */
+struct rmq_queue_table *rmq_queue_table_new(const uint64_t *secret);
 void rmq_queue_table_free(struct rmq_queue_table *table);
 int64_t rmq_queue_table_size(const struct rmq_queue_table *table);
 /* Finds or makes a row; NULL without memory. Valid as long as the table. */

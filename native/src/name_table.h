@@ -17,6 +17,7 @@ struct rmq_name_table {
     uint32_t *slots;
     uint32_t count;
     uint32_t mask;
+    uint64_t secret[2]; /* see name_hash.h */
 };
 
 void rmq_name_table_fill(struct rmq_name_table *table);

@@ -156,7 +156,7 @@ uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity)
     return bytes;
 }
 
-int rmq_plane_format(void *base, const struct rmq_plane_capacity *c, uint64_t start_id)
+int rmq_plane_format(void *base, const struct rmq_plane_capacity *c, uint64_t start_id, const uint64_t *name_secret)
 {
     struct rmq_plane_header *h = base;
     if (c->port_count > RMQ_PORTS_MAX || !ports_are_sound(c) || !answerers_are_sound(c) || !power_of_two(c->parked_slots) ||
@@ -165,6 +165,7 @@ int rmq_plane_format(void *base, const struct rmq_plane_capacity *c, uint64_t st
     h->version = RMQ_PLANE_VERSION;
     h->header_bytes = sizeof *h;
     h->start_id = start_id;
+    memcpy(h->name_secret, name_secret, sizeof h->name_secret);
     h->plane_bytes = lay_out(h, c);
     for (int i = 0; i < RMQ_ROLES_MAX; i++)
         h->roles[i].claim_position = UINT64_MAX;

@@ -31,8 +31,8 @@ struct rmq_plane_capacity {
 };
 
 uint64_t rmq_plane_bytes(const struct rmq_plane_capacity *capacity);
-/* Write the header into zeroed memory of rmq_plane_bytes(). 0 or -EINVAL. */
-int rmq_plane_format(void *base, const struct rmq_plane_capacity *capacity, uint64_t start_id);
+/* Write the header into zeroed memory of rmq_plane_bytes(). `name_secret`: 16 bytes that no client knows. 0 or -EINVAL. */
+int rmq_plane_format(void *base, const struct rmq_plane_capacity *capacity, uint64_t start_id, const uint64_t *name_secret);
 /* 0, or -EPROTO if another build has made the header. */
 int rmq_plane_check(const void *base, uint64_t bytes);
 struct rmq_plane_header *rmq_plane_header_of(struct rmq_plane *plane);

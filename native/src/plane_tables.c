@@ -7,13 +7,12 @@
  * Open addressing with linear probing over u32 cells (entry number + 1, 0 = free). Entries are filled first, the cell
  * is stored last, nothing is ever removed: a searcher sees a whole entry or none. */
 
-static uint32_t hash_bytes(const char *p, uint32_t n) { return rmq_name_hash((const uint8_t *)p, n, 0); }
-
-static uint32_t hash_pair(uint32_t a, uint32_t b)
+static uint32_t hash_bytes(const struct rmq_plane_header *h, const char *p, uint32_t n)
 {
-    uint64_t x = ((uint64_t)a << 32 | b) * 0x9e3779b97f4a7c15ull;
-    return (uint32_t)(x >> 32);
+    return rmq_name_hash(h->name_secret, (const uint8_t *)p, n);
 }
+
+static uint32_t hash_pair(const struct rmq_plane_header *h, uint32_t a, uint32_t b) { return rmq_pair_hash(h->name_secret, a, b); }
 
 static void cell_insert(uint32_t *cells, uint32_t size, uint32_t hash, uint32_t value)
 {
@@ -43,7 +42,7 @@ struct rmq_group *rmq_group_at(struct rmq_plane *plane, uint32_t id)
 uint32_t rmq_topic_find(struct rmq_plane *plane, const char *name, uint32_t length)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->tables.topic_hash_at), hash = hash_bytes(name, length), id;
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.topic_hash_at), hash = hash_bytes(h, name, length), id;
     uint32_t mask = h->tables.topic_hash_size - 1;
     for (uint32_t i = hash & mask; (id = rmq_load(&cells[i])); i = (i + 1) & mask) {
         struct rmq_topic *t = rmq_topic_at(plane, id);
@@ -63,7 +62,7 @@ uint32_t rmq_topic_add(struct rmq_plane *plane, const char *name, uint32_t lengt
     struct rmq_topic *t = rmq_topic_at(plane, id);
     memcpy(t->name, name, length);
     t->name_length = (uint16_t)length;
-    t->name_hash = hash_bytes(name, length);
+    t->name_hash = hash_bytes(h, name, length);
     rmq_store(&t->config, config);
     RMQ_CRASH("control-topic-filled");
     rmq_store(&h->tables.topic_count, id); /* before the cell: a successor must not fill the entry again */
@@ -92,7 +91,7 @@ uint32_t rmq_queue_find(struct rmq_plane *plane, uint32_t topic_id, uint32_t que
     uint64_t guess = (uint64_t)first - 1 + queue_id;
     if (first && guess < rmq_load(&h->tables.queue_count) && is_queue(rmq_queue_at(plane, (uint32_t)guess), topic_id, queue_id))
         return (uint32_t)guess;
-    for (uint32_t i = hash_pair(topic_id, queue_id) & (h->tables.queue_hash_size - 1); (cell = rmq_load(&cells[i]));
+    for (uint32_t i = hash_pair(h, topic_id, queue_id) & (h->tables.queue_hash_size - 1); (cell = rmq_load(&cells[i]));
          i = (i + 1) & (h->tables.queue_hash_size - 1)) {
         if (is_queue(rmq_queue_at(plane, cell - 1), topic_id, queue_id))
             return cell - 1;
@@ -116,7 +115,7 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
     RMQ_CRASH("control-queue-filled");
     rmq_store(&h->tables.queue_count, slot + 1);
     RMQ_CRASH("control-queue-counted");
-    cell_insert((uint32_t *)(plane->base + h->tables.queue_hash_at), h->tables.queue_hash_size, hash_pair(topic_id, queue_id),
+    cell_insert((uint32_t *)(plane->base + h->tables.queue_hash_at), h->tables.queue_hash_size, hash_pair(h, topic_id, queue_id),
                 slot + 1);
     RMQ_CRASH("control-queue-findable");
     if (!queue_id)
@@ -127,7 +126,7 @@ uint32_t rmq_queue_add(struct rmq_plane *plane, uint32_t topic_id, uint32_t queu
 uint32_t rmq_group_find(struct rmq_plane *plane, const char *name, uint32_t length)
 {
     struct rmq_plane_header *h = rmq_header(plane);
-    uint32_t *cells = (uint32_t *)(plane->base + h->tables.group_hash_at), hash = hash_bytes(name, length), id;
+    uint32_t *cells = (uint32_t *)(plane->base + h->tables.group_hash_at), hash = hash_bytes(h, name, length), id;
     uint32_t mask = h->tables.group_hash_size - 1;
     for (uint32_t i = hash & mask; (id = rmq_load(&cells[i])); i = (i + 1) & mask) {
         struct rmq_group *g = rmq_group_at(plane, id);
@@ -146,7 +145,7 @@ uint32_t rmq_group_add(struct rmq_plane *plane, const char *name, uint32_t lengt
     struct rmq_group *g = rmq_group_at(plane, id);
     memcpy(g->name, name, length);
     g->name_length = (uint16_t)length;
-    g->name_hash = hash_bytes(name, length);
+    g->name_hash = hash_bytes(h, name, length);
     rmq_store(&g->config, config);
     RMQ_CRASH("control-group-filled");
     rmq_store(&h->tables.group_count, id);
@@ -169,7 +168,7 @@ uint32_t rmq_subscription_find(struct rmq_plane *plane, uint32_t group_id, uint3
 {
     struct rmq_plane_header *h = rmq_header(plane);
     uint32_t *cells = (uint32_t *)(plane->base + h->tables.subscription_hash_at), cell;
-    for (uint32_t i = hash_pair(group_id, topic_id) & (h->tables.subscription_hash_size - 1); (cell = rmq_load(&cells[i]));
+    for (uint32_t i = hash_pair(h, group_id, topic_id) & (h->tables.subscription_hash_size - 1); (cell = rmq_load(&cells[i]));
          i = (i + 1) & (h->tables.subscription_hash_size - 1)) {
         struct rmq_subscription *s = subscription_at(plane, cell - 1);
         if (s->group_id == group_id && s->topic_id == topic_id)
@@ -202,7 +201,7 @@ static void subscription_name(struct rmq_plane *plane, uint32_t index, uint32_t 
     rmq_store(&s->group_id, group_id);
     RMQ_CRASH("control-subscription-named");
     cell_insert((uint32_t *)(plane->base + h->tables.subscription_hash_at), h->tables.subscription_hash_size,
-                hash_pair(group_id, topic_id), index + 1);
+                hash_pair(h, group_id, topic_id), index + 1);
 }
 
 int rmq_subscription_set(struct rmq_plane *plane, uint32_t group_id, uint32_t topic_id, uint32_t kind,
@@ -242,12 +241,12 @@ static void subscription_unlink(struct rmq_plane *plane, uint32_t index)
     struct rmq_plane_header *h = rmq_header(plane);
     uint32_t *cells = (uint32_t *)(plane->base + h->tables.subscription_hash_at), mask = h->tables.subscription_hash_size - 1;
     struct rmq_subscription *s = subscription_at(plane, index);
-    uint32_t hole = hash_pair(s->group_id, s->topic_id) & mask, cell;
+    uint32_t hole = hash_pair(h, s->group_id, s->topic_id) & mask, cell;
     while (cells[hole] != index + 1)
         hole = (hole + 1) & mask;
     for (uint32_t i = (hole + 1) & mask; (cell = cells[i]); i = (i + 1) & mask) {
         struct rmq_subscription *other = subscription_at(plane, cell - 1);
-        uint32_t home = hash_pair(other->group_id, other->topic_id) & mask;
+        uint32_t home = hash_pair(h, other->group_id, other->topic_id) & mask;
         if (((i - home) & mask) >= ((i - hole) & mask)) {
             rmq_store(&cells[hole], cell);
             hole = i;
@@ -308,7 +307,7 @@ static struct rmq_consumer_offset *offset_find(struct rmq_plane *plane, uint32_t
 {
     struct rmq_plane_header *h = rmq_header(plane);
     uint32_t *cells = (uint32_t *)(plane->base + h->tables.offset_hash_at), cell;
-    for (uint32_t i = hash_pair(group_id, queue_slot) & (h->tables.offset_hash_size - 1); (cell = rmq_load(&cells[i]));
+    for (uint32_t i = hash_pair(h, group_id, queue_slot) & (h->tables.offset_hash_size - 1); (cell = rmq_load(&cells[i]));
          i = (i + 1) & (h->tables.offset_hash_size - 1)) {
         struct rmq_consumer_offset *o = (struct rmq_consumer_offset *)(plane->base + h->tables.offsets_at) + (cell - 1);
         if (o->group_id == group_id && o->queue_slot == queue_slot)
@@ -341,7 +340,7 @@ int rmq_offset_put(struct rmq_plane *plane, uint32_t group_id, uint32_t queue_sl
     RMQ_CRASH("control-offset-filled");
     rmq_store(&h->tables.offset_count, index + 1);
     RMQ_CRASH("control-offset-counted");
-    cell_insert((uint32_t *)(plane->base + h->tables.offset_hash_at), h->tables.offset_hash_size, hash_pair(group_id, queue_slot),
+    cell_insert((uint32_t *)(plane->base + h->tables.offset_hash_at), h->tables.offset_hash_size, hash_pair(h, group_id, queue_slot),
                 index + 1);
     return 0;
 }

@@ -1,5 +1,6 @@
 #include "pull_stats.h"
 
+#include "name_hash.h"
 #include "port.h"
 #include "ring.h"
 
@@ -13,7 +14,8 @@ static uint32_t *cell_of(struct rmq_plane *plane, const struct rmq_port *port, u
 {
     struct rmq_pull_stats *entries = entries_of(plane, port);
     uint32_t *cells = (uint32_t *)(plane->base + port->pull_stats_cells_at);
-    uint32_t at = (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 32) & (RMQ_PULL_STATS_CELLS - 1), cell;
+    uint32_t hash = rmq_pair_hash(rmq_header(plane)->name_secret, (uint32_t)(key >> 32), (uint32_t)key), cell;
+    uint32_t at = hash & (RMQ_PULL_STATS_CELLS - 1);
     while ((cell = rmq_load(&cells[at])) && entries[cell - 1].key != key)
         at = (at + 1) & (RMQ_PULL_STATS_CELLS - 1);
     return &cells[at];

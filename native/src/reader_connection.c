@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "name_hash.h"
 #include "reader_state.h"
 
 enum {
@@ -43,7 +44,6 @@ int rmq_connections_open(struct rmq_reader *r)
     r->stalled = calloc(r->connections_max, sizeof *r->stalled);
     r->starved = calloc(r->connections_max, sizeof *r->starved);
     r->host_counts = calloc(RMQ_HOST_COUNTS, sizeof *r->host_counts);
-    r->host_seed = (uint64_t)rmq_mono_ns() * 0x9e3779b97f4a7c15ull;
     return r->connection_free && r->dirty && r->stalled && r->starved && r->host_counts ? 0 : -ENOMEM;
 }
 
@@ -139,15 +139,11 @@ static void read_peer(struct rmq_connection *c)
     }
 }
 
-/* Counts connections by host. Two hosts may share a count: at limits of thousands that is of no weight. A seed keeps
+/* Counts connections by host. Two hosts may share a count: at limits of thousands that is of no weight. The secret keeps
  * peers from choosing the host that they share a count with. */
 static uint32_t *host_count(struct rmq_reader *r, const struct rmq_connection *c)
 {
-    uint64_t hash = r->host_seed;
-    for (int i = 0; i < 16; i++)
-        hash = (hash ^ c->host[i]) * 0x100000001b3ull;
-    hash ^= hash >> 33;
-    return &r->host_counts[(hash ^ hash >> 17) % RMQ_HOST_COUNTS];
+    return &r->host_counts[rmq_name_hash(rmq_header(r->plane)->name_secret, c->host, sizeof c->host) % RMQ_HOST_COUNTS];
 }
 
 static void connection_free(struct rmq_reader *r, struct rmq_connection *c)

@@ -266,7 +266,6 @@ struct rmq_reader {
     uint32_t *stalled, stalled_count;
     uint32_t *starved, starved_count;      /* receive ended for want of buffers */
     uint32_t *host_counts;                 /* connections by the hash of their host */
-    uint64_t host_seed;
     uint32_t reports;                      /* connections whose CLOSED record does not fit into the inbox yet */
 
     /* pending */

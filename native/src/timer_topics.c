@@ -1,10 +1,12 @@
 #include "timer_topics.h"
 
+#include "name_hash.h"
+
 uint32_t rmq_timer_topic_of(struct rmq_timer_topics *topics, const struct rmq_timer_unit *unit)
 {
     if (!topics)
         return RMQ_NONE;
-    uint32_t at = (uint32_t)unit->topic_hash * 2654435761u >> 16;
+    uint32_t at = rmq_pair_hash(topics->secret, 0, (uint32_t)unit->topic_hash) % RMQ_TIMER_TOPICS;
     for (uint32_t step = 0; step < RMQ_TIMER_TOPICS; step++, at = (at + 1) % RMQ_TIMER_TOPICS) {
         struct rmq_timer_topic *row = &topics->rows[at];
         if (row->record_bytes && row->topic_hash == unit->topic_hash)

@@ -28,6 +28,7 @@ struct rmq_timer_topics {
     struct rmq_timer_topic *rows; /* RMQ_TIMER_TOPICS, open addressing, and one row for all that find no free one */
     uint64_t used;
     int64_t messages;            /* of all rows */
+    uint64_t secret[2];          /* see name_hash.h: clients can make topics of any Java hash */
 };
 
 /* Row of the unit's topic. `topics` may be NULL: RMQ_NONE, nothing is counted. */

@@ -182,7 +182,7 @@ static void set_up(void)
     port = ntohs(any.sin_port);
     plane.base = calloc(1, rmq_plane_bytes(&capacity));
     plane.watermarks = calloc(1, sizeof *plane.watermarks);
-    must(plane.base && plane.watermarks && rmq_plane_format(plane.base, &capacity, 1) == 0, "plane");
+    must(plane.base && plane.watermarks && rmq_plane_format(plane.base, &capacity, 1, (const uint64_t[2]){1, 2}) == 0, "plane");
     for (int role = 0; role < RMQ_ROLES_MAX; role++)
         plane.event_fds[role] = eventfd(0, EFD_NONBLOCK);
     struct rmq_settings *settings = &rmq_plane_header_of(&plane)->settings;

@@ -136,7 +136,7 @@ static void fuzz_log(void) {
     int damaged = chance(2) != 0;
     for (uint32_t i = damaged ? 1 + chance(20) : 0; i > 0; i--)
         file[chance(FILE_BYTES)] = (uint8_t)chance(256);
-    struct rmq_queue_table *table = rmq_queue_table_new();
+    struct rmq_queue_table *table = rmq_queue_table_new((const uint64_t[2]){1, 2});
     struct rmq_log_recovery state;
     rmq_log_recovery_init(&state, table);
     int64_t at = rmq_log_recovery_scan(&state, file, 0, FILE_BYTES, 0, 1);

@@ -82,7 +82,8 @@ class Kit:
         self._marks = mmap.mmap(-1, 4096)
         self._areas = {port: mmap.mmap(-1, ARENA_BYTES) for port in range(len(plans) + len(ports))}
         self._used = dict.fromkeys(self._areas, 0)
-        assert lib.rmq_plane_format(ffi.from_buffer("char *", self._base, require_writable=True), capacity, 1) == 0
+        base, secret = ffi.from_buffer("char *", self._base, require_writable=True), ffi.new("uint64_t[2]", [1, 2])
+        assert lib.rmq_plane_format(base, capacity, 1, secret) == 0
         self.plane = ffi.new("struct rmq_plane *")
         self.plane.base = ffi.from_buffer("char *", self._base, require_writable=True)
         self.plane.watermarks = ffi.cast(

@@ -24,7 +24,7 @@ def _places(data: bytes) -> tuple[list[int], list[int]]:
 
 
 def c_fields(data: bytes) -> tuple[list[int], list[int], list[int]]:
-    table = ffi.gc(lib.rmq_queue_table_new(), lib.rmq_queue_table_free)
+    table = ffi.gc(lib.rmq_queue_table_new(ffi.new("uint64_t[2]", [1, 2])), lib.rmq_queue_table_free)
     rows, hashes = ffi.new("struct rmq_log_row[]", 8192), ffi.new("int32_t[]", 65536)
     count, at, reason = ffi.new("size_t *"), ffi.new("uint64_t *"), ffi.new("int *")
     got = lib.rmq_log_table(ffi.from_buffer(data), 0, len(data), 0, table, ffi.NULL, rows, 8192, hashes, 65536, count,

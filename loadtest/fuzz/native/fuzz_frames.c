@@ -491,7 +491,7 @@ static void set_up(void)
     plane.watermarks = calloc(1, sizeof *plane.watermarks);
     plane.arenas[0] = mmap(NULL, arena, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     plane.arena_bytes[0] = arena;
-    fuzz_must(rmq_plane_format(plane.base, &capacity, 1) == 0, "plane");
+    fuzz_must(rmq_plane_format(plane.base, &capacity, 1, (const uint64_t[2]){1, 2}) == 0, "plane");
     for (int role = 0; role < RMQ_ROLES_MAX; role++)
         plane.event_fds[role] = eventfd(0, EFD_NONBLOCK);
     set_settings(&rmq_header(&plane)->settings);
