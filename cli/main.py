@@ -72,7 +72,8 @@ class LazyGroup(click.Group):
         except click.ClickException as error:
             from ringmq.remoting.printable import printable_lines
 
-            error.message = printable_lines(error.message)  # a remark of a server, or a name of a client
+            # a remark of a server, or a name of a client; click declares the attribute final
+            vars(error)["message"] = printable_lines(error.message)
             raise
         except ImportError as error:
             from ringmq.native import NativeMissingError

@@ -176,7 +176,7 @@ def _find_short_ends(log: CommitLog, found: LogLoss, used_end: int, known_end: i
             found.rewrites[number] = Rewrite(rewrite.start, rewrite.path, end - rewrite.start, True)
             found.lost.append((end, file_end))
             continue
-        is_ended = is_known or log.files.read(end, min(_BLANK.size, kept_end - end)) == bytes(_BLANK.size)
+        is_ended = is_known or _holds(log.files.read(end, min(_BLANK.size, kept_end - end)), bytes(_BLANK.size))
         lost_end = min(known_end, file_end) if is_ended else file_end
         if end < lost_end:
             found.lost.append((end, lost_end))
@@ -211,13 +211,17 @@ def _whole_end(log: CommitLog, start: int, end: int) -> tuple[int, bool]:
                 at = stop.value.offset
                 break
             last = position + record_bytes
-        head = log.files.read(at, _BLANK.size) if at < end else None
-        if head == _BLANK.pack(start + log.files.file_bytes - at, layout.MAGIC_BLANK):
+        blank = _BLANK.pack(start + log.files.file_bytes - at, layout.MAGIC_BLANK)
+        if at < end and _holds(log.files.read(at, _BLANK.size), blank):
             return last, True
         border = log.next_record(at) if at < end else None
         if border is None or border <= at:
             return last, False
         at = border
+
+
+def _holds(found: memoryview | None, expected: bytes) -> bool:
+    return found is not None and bytes(found) == expected
 
 
 def remedy(config: StoreConfig, found: LogLoss, *, by_sizes: bool = True) -> str:

@@ -212,7 +212,7 @@ class BrokerConnection(asyncio.Protocol):
                 return commands + self._decoder.feed(data)
             except UnreadableHeader as error:
                 log.warning("%s sent a frame that cannot be read: %s", self.address, error)
-                commands += error.commands_before
+                commands += (one for one in error.commands_before if isinstance(one, RemotingCommand))
                 self._answer_unreadable(RemotingCommand.unreadable(error), str(error))
                 data = b""
 
