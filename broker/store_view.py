@@ -12,7 +12,7 @@ from typing import Any
 
 from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState, Wants
 from ringmq.ipc.timer_words import TimerState, timer_state
-from ringmq.remoting.names import WHEEL_TIMER_TOPIC
+from ringmq.remoting.names import STAGED_TOPICS, WHEEL_TIMER_TOPIC
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
@@ -39,9 +39,13 @@ class StoreView:
             return None
         raw = self._store.commit_log.raw_at(commit_log_offset, self._plane.confirm_offset())
         if raw is None or len(raw) > VIEW_BYTES_MAX:
-            return None  # a client names any offset, and its message may hold the begin of a large record
-        _, record = parse_record(raw, with_body=False)
-        return bytes(raw) if record is not None and record.physical_offset == commit_log_offset else None
+            return None
+        # A client names any offset. Its message may hold the begin of a record that it has made up around messages of
+        # others. The checksum of the body shows that.
+        _, record = parse_record(raw)
+        if record is None or record.physical_offset != commit_log_offset or record.topic in STAGED_TOPICS:
+            return None
+        return bytes(raw)
 
     def raw_record(self, commit_log_offset: int) -> memoryview | None:
         """See StoreProtocol."""

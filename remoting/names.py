@@ -28,6 +28,8 @@ CHECKPOINT_TOPIC = "CHECKPOINT_TOPIC"
 WHEEL_TIMER_TOPIC = "rmq_sys_wheel_timer"
 STAGED_TOPIC = SYSTEM_TOPIC_PREFIX + "RINGMQ_STAGED_WRITES"
 COMMITS_TOPIC = SYSTEM_TOPIC_PREFIX + "RINGMQ_COMMITS"
+STAGED_TOPICS = frozenset({STAGED_TOPIC, COMMITS_TOPIC})
+"""Topics whose records no request shows. They hold query ids, and a commit needs no other proof of its writer."""
 
 SYSTEM_TOPICS = frozenset(
     {

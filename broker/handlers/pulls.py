@@ -83,7 +83,7 @@ class PullRequests:
         if topic is None:
             remark = f"topic[{header.topic}] not exist, apply first please! {FAQ}"
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if not topic.perm & Perm.READ:
+        if not topic.perm & Perm.READ or header.topic in names.STAGED_TOPICS:
             return _forbid(request, FORBIDDEN_TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
         if not 0 <= header.queue_id < topic.read_queue_nums:
             remark = (

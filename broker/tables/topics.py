@@ -136,7 +136,7 @@ class TopicTable:
         )
         return (
             protocols.TOPIC_SEND_COLD * cold
-            | protocols.TOPIC_PULL_COLD * (batch or self.pull_cold)
+            | protocols.TOPIC_PULL_COLD * (batch or self.pull_cold or name in names.STAGED_TOPICS)
             | protocols.TOPIC_BATCH_QUEUE * batch
             | protocols.TOPIC_RESERVED * (compacted or self.is_system(name))
         )

@@ -1,6 +1,7 @@
 """Staged chunks in the log: the check of a chunk against its commit, and its bytes for publication.
 
-The check covers every reason for which write could refuse a piece later, because a decision is final.
+The check covers every reason for which write could refuse a piece later, because a decision is final. Its remarks
+never show values of a staged message: the request may name a chunk of another writer, whose query id is a secret.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ class StagedBodies:
         expected = chunk.properties(request.query_id, request.batch_id, topic, int(queue))
         for name, value in expected.items():
             if properties.get(name) != value:
-                other = f"{name} is {str(properties.get(name))[:128]!r} in the staged message, {value!r} in the commit"
+                other = f"{name} of the staged message is not {value!r}, as the commit says"
                 return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {other}")
         measured = self._target(topic, int(queue)) or self._measure(raw, topic)
         if isinstance(measured, Unsound):
@@ -104,10 +105,8 @@ class StagedBodies:
         if topic != staged_writes.STAGED_TOPIC.encode():
             return f"commitLogOffset = {offset}: the message there is of topic {topic[:127]!r}, not a staged one"
         if (view.body_length, view.body_crc) != (chunk.body_bytes, chunk.body_crc):
-            return (
-                f"the staged message has {view.body_length} bytes with CRC {view.body_crc}, the commit says "
-                f"bodyBytes = {chunk.body_bytes}, bodyCrc = {chunk.body_crc}"
-            )
+            said = f"bodyBytes = {chunk.body_bytes}, bodyCrc = {chunk.body_crc}"
+            return f"commitLogOffset = {offset}: the staged message there has another size or CRC than {said}"
         text = bytes(raw[view.properties_at : view.properties_at + view.properties_length]).decode("utf-8", "replace")
         return raw[view.body_at : view.body_at + view.body_length], decode_properties(text)
 

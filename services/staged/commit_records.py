@@ -1,6 +1,7 @@
 """The bodies of the messages in `COMMITS_TOPIC`: a decision, or the note that all of it is published.
 
-A commit's number is the queue offset of its message. The format is JSON, so that an operator can read the topic.
+A commit's number is the queue offset of its message. The format is JSON, so that an operator can read the topic in the
+store's files.
 """
 
 from __future__ import annotations

@@ -28,9 +28,10 @@ WAITING_MAX = 256
 """Requests that may wait until control has made the topics."""
 OWN_TOPICS = (
     TopicConfig(STAGED_TOPIC, STAGED_QUEUES, STAGED_QUEUES, int(Perm.WRITE)),
-    TopicConfig(COMMITS_TOPIC, 1, 1, int(Perm.READ)),
+    TopicConfig(COMMITS_TOPIC, 1, 1, 0),
 )
-"""The topics of staged writes. Their permission hides them from consumers, and only the broker writes decisions."""
+"""The topics of staged writes. Consumers get no record of them (`names.STAGED_TOPICS`), and only the broker writes
+decisions."""
 
 
 class StagedRequests:

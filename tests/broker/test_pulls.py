@@ -9,11 +9,18 @@ import pytest
 
 from ringmq.broker.requests.request import Connection, Reply, Request, Run
 from ringmq.broker.tables.filter_programs import CONNECTION_FILTERS_MAX, HOST_FILTERS_MAX
-from ringmq.broker.tables.protocols import FILTERS_MAX, SUBSCRIPTION_COLD, SUBSCRIPTION_FILTER, BatchPull
+from ringmq.broker.tables.protocols import (
+    FILTERS_MAX,
+    SUBSCRIPTION_COLD,
+    SUBSCRIPTION_FILTER,
+    TOPIC_PULL_COLD,
+    BatchPull,
+)
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.heartbeat import CONSUME_PASSIVELY, ConsumerData, HeartbeatData
+from ringmq.remoting.names import STAGED_TOPICS
 from ringmq.remoting.subscription import SubscriptionData
 from tests.broker.fakes import START_MS, Harness, make_harness, peer
 
@@ -80,6 +87,18 @@ def test_forbidden_pulls_say_who_forbids(prepare: Any, kind: str) -> None:
     prepare(harness)
     answer = pull(harness)
     assert (answer.code, answer.ext_fields["forbiddenType"]) == (16, kind)
+
+
+@pytest.mark.parametrize("topic", sorted(STAGED_TOPICS))
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE])
+def test_no_permission_shows_staged_writes(topic: str, code: int) -> None:
+    """Stores of older versions have a topic of decisions that consumers may read."""
+    harness = harness_with_member()
+    config = TopicConfig(topic, 1, 1, 6)
+    harness.broker.topics.put(config, START_MS)
+    assert harness.broker.topics.flags(config) & TOPIC_PULL_COLD, "no reader serves it"
+    answer = pull(harness, topic=topic, code=code, sysFlag=4, subscription="*")
+    assert (answer.code, answer.ext_fields["forbiddenType"]) == (16, "3")
 
 
 def test_broadcast_can_be_forbidden() -> None:

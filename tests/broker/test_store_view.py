@@ -4,14 +4,18 @@ import os
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from ringmq.broker.store_view import StoreView
+from ringmq.remoting.names import STAGED_TOPIC
 from ringmq.store import layout
 from ringmq.store.message_store import MessageStore
+from ringmq.store.record import OK, parse_record
 from tests.archives import extract_all
 from tests.store.golden_stores import basic_config
+from tests.store.test_torn_tail import encode
 
 
 class FakePlane:
@@ -129,3 +133,17 @@ def test_what_retention_took_is_let_go(tmp_path: Path) -> None:
     assert f"{paths[0]} (deleted)" not in Path("/proc/self/maps").read_text()
     assert store.commit_log.min_offset == config.commit_log_file_bytes
     assert view.log_file(0) is None
+
+
+def test_a_record_that_a_client_has_made_up_around_others_is_not_shown(tmp_path: Path) -> None:
+    """Its head is in one message of the client, its tail in a later one, and the messages of others are its body."""
+    small = encode(0, 0, b"", b"", b"T")
+    secret = encode(1, 700, b"secret", b"", STAGED_TOPIC.encode())
+    head = bytearray(small[:88])
+    head[:4], head[84:88] = (len(small) + len(secret)).to_bytes(4, "big"), len(secret).to_bytes(4, "big")
+    made_up = bytes(head) + secret + small[88:]
+    assert parse_record(made_up, with_body=False)[0] == OK
+    for raw, is_shown in ((made_up, False), (secret, False), (encode(0, 0, b"x", b"", b"T"), True)):
+        log = SimpleNamespace(raw_at=lambda offset, end, raw=raw: memoryview(raw))
+        view = StoreView(FakePlane(1 << 20), cast(Any, SimpleNamespace(commit_log=log)))
+        assert (view.view(parse_record(raw, with_body=False)[1].physical_offset) == raw) == is_shown  # type: ignore[union-attr]

@@ -18,6 +18,7 @@ from ringmq.client.topics import is_user_topic
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting import staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.message_id import encode_offset_id
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC
 from ringmq.services.staged.bodies import StagedBodies
 from ringmq.services.staged.events import Unsound
@@ -27,7 +28,7 @@ from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.recovery import recover
 from ringmq.store.salvage import truncate
 from tests.broker.test_processes import SMALL
-from tests.raw_client import RawClient
+from tests.raw_client import RawClient, pull_fields
 from tests.spark_bridge.made_store import Fields, record_bytes
 from tests.staging import Stager, batch_body, bodies_of, make_topic, messages_of
 from tests.waiting import wait_dispatched, wait_until
@@ -95,19 +96,57 @@ def test_attempts_that_are_not_named_are_never_seen(broker: RunningBroker, stage
 
 def test_an_empty_micro_batch_is_a_decision_too(broker: RunningBroker, stager: Stager) -> None:
     make_topic(broker.address, "Empty", 1)
-    stager.commit("empty", 0, ())
-    stager.commit("empty", 0, stager.stage("empty", 0, [("Empty", 0, rows("late"))]))
+    stager.commit("empty", 0, stager.stage("empty", 0, [("Empty", 0, rows("first"))]))
+    stager.commit("empty", 1, ())
+    stager.commit("empty", 1, stager.stage("empty", 1, [("Empty", 0, rows("late"))]))
     wait_dispatched(broker.store)
-    assert bodies_of(broker.address, "Empty", 1) == []
+    assert bodies_of(broker.address, "Empty", 1) == rows("first")
 
 
 def test_the_topics_are_the_systems_own(broker: RunningBroker, stager: Stager) -> None:
     assert not is_user_topic(STAGED_TOPIC) and not is_user_topic(COMMITS_TOPIC)
     with RawClient(broker.address) as client:
         assert client.send(COMMITS_TOPIC, b"forged").code == ResponseCode.NO_PERMISSION
-        assert client.pull(STAGED_TOPIC).code == ResponseCode.NO_PERMISSION
         answer = client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": COMMITS_TOPIC})
         assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+def test_no_request_shows_a_record_of_the_topics(broker: RunningBroker, stager: Stager) -> None:
+    """A query id is all that a commit needs, so nobody else may read it."""
+    make_topic(broker.address, "Secret", 1)
+    with RawClient(broker.address) as client:
+        pairs = {"KEYS": "a-key", **StagedChunk(0, 0, 0, 0, 1, 0).properties("secret", 0, "Secret", 0)}
+        chunk = int(client.send(STAGED_TOPIC, b"x", pairs=pairs).ext_fields["msgId"][16:], 16)
+    stager.commit("secret", 0, stager.stage("secret", 0, [("Secret", 0, rows("x"))]))
+    wait_dispatched(broker.store)
+    units = broker.store / "consumequeue" / COMMITS_TOPIC / "0" / f"{0:020d}"
+    decision = int.from_bytes(units.read_bytes()[:8], "big")
+    with RawClient(broker.address) as client:
+        for topic in (STAGED_TOPIC, COMMITS_TOPIC):
+            for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
+                answer = client.ask(code, pull_fields(topic))
+                assert (answer.code, answer.body) == (ResponseCode.NO_PERMISSION, b""), (topic, code)
+        for offset in (chunk, decision):
+            answer = client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": offset})
+            assert (answer.code, answer.body) == (ResponseCode.SYSTEM_ERROR, b"")
+            fields = {"consumerGroup": "g", "clientId": "c", "msgId": encode_offset_id("127.0.0.1", 1, offset)}
+            answer = client.ask(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
+            assert "can not find message" in (answer.remark or "")
+        fields = {
+            "topic": STAGED_TOPIC, "key": "a-key", "maxNum": 10, "beginTimestamp": 0, "endTimestamp": 1 << 62,
+        }  # fmt: skip
+        answer = client.ask(RequestCode.QUERY_MESSAGE, fields)
+        assert (answer.code, answer.body) == (ResponseCode.QUERY_NOT_FOUND, b"")
+
+
+def test_a_refusal_shows_nothing_of_another_writers_chunk(broker: RunningBroker, stager: Stager) -> None:
+    make_topic(broker.address, "Others", 1)
+    (chunk,) = stager.stage("a-secret-id", 0, [("Others", 0, rows("x"))])
+    _, told = refusal(stager, 0, chunk, query="stranger")
+    assert "RINGMQ_QUERY" in told and "a-secret-id" not in told
+    _, told = refusal(stager, 0, dataclasses.replace(chunk, body_bytes=1, body_crc=2), query="stranger")
+    assert "bodyBytes = 1, bodyCrc = 2" in told
+    assert str(chunk.body_bytes) + " " not in told and str(chunk.body_crc) not in told
 
 
 def refusal(stager: Stager, batch: int, *chunks: StagedChunk, query: str = "bad") -> tuple[int, str]:
