@@ -177,7 +177,7 @@ def _sys_flag(copy: RecordCopy, record: records.Record) -> int:
 
 
 def _stored(copy: RecordCopy, limits: CopyLimits) -> records.Record:
-    result, record = records.parse_record(copy.data, check_crc=copy.check_crc)
+    result, record = records.parse_record(copy.data, check_crc=False)
     if record is None:
         raise _RefusedError(Cause.DAMAGED, result)
     if copy.no_target is not None:
@@ -188,6 +188,8 @@ def _stored(copy: RecordCopy, limits: CopyLimits) -> records.Record:
         raise _RefusedError(Cause.INNER_BATCH)
     if len(record.body) > limits.body_bytes_max:
         raise _RefusedError(Cause.BODY, len(record.body))
+    if copy.check_crc and record.body and records.crc32(record.body) != record.body_crc:
+        raise _RefusedError(Cause.DAMAGED, records.BAD_CRC)
     return record
 
 

@@ -223,7 +223,7 @@ static uint32_t check(struct rmq_record_copy *copy, const struct edits *e, const
 {
     if (e->cause)
         return refuse(copy, e->cause, e->detail);
-    int result = rmq_record_parse(copy->record, copy->record_bytes, copy->flags & RMQ_COPY_CHECK_CRC, view);
+    int result = rmq_record_parse(copy->record, copy->record_bytes, 0, view);
     if (result != RMQ_RECORD_OK)
         return refuse(copy, RMQ_COPY_DAMAGED, result);
     if (copy->queue_slot == RMQ_NONE)
@@ -234,6 +234,10 @@ static uint32_t check(struct rmq_record_copy *copy, const struct edits *e, const
         return refuse(copy, RMQ_COPY_INNER_BATCH, 0);
     if (view->body_length > batch->body_bytes_max)
         return refuse(copy, RMQ_COPY_BODY, view->body_length);
+    /* Last, because a record that a client has made up may claim a whole file of the log. */
+    if (copy->flags & RMQ_COPY_CHECK_CRC && view->body_length &&
+        rmq_crc32(copy->record + view->body_at, view->body_length) != view->body_crc)
+        return refuse(copy, RMQ_COPY_DAMAGED, RMQ_RECORD_BAD_CRC);
     return refuse(copy, RMQ_COPY_MADE, 0);
 }
 

@@ -149,7 +149,8 @@ uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_bac
         copies[s->copied_count] = (struct rmq_record_copy){
             .record = row->source.at, .record_bytes = row->source_bytes, .position = row->offset, .topic_id = target->topic_id,
             .queue_slot = target->queue_slot, .queue_id = target->queue_id, .edits_from = target->edits_from,
-            .edits_count = target->edits_count, .flags = RMQ_COPY_ADD_RECONSUME_TIMES, .reconsume_times = 1};
+            .edits_count = target->edits_count,
+            .flags = RMQ_COPY_ADD_RECONSUME_TIMES | RMQ_COPY_CHECK_CRC, .reconsume_times = 1};
         s->copied[s->copied_count++] = s->taken[i];
     }
     return s->copied_count;

@@ -57,8 +57,7 @@ IN_THE_LOG = (
 """Codes of copies that are in the log. Stock waits for neither disk nor replicas here and answers 0."""
 HIDDEN_TOPICS = frozenset(
     (
-        names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC, names.WHEEL_TIMER_TOPIC, names.STAGED_TOPIC,
-        names.COMMITS_TOPIC,
+        names.SCHEDULE_TOPIC, names.HALF_TOPIC, names.OP_HALF_TOPIC, names.WHEEL_TIMER_TOPIC, *names.STAGED_TOPICS,
     )
 )  # fmt: skip
 """Topics whose records no consumer gets. A position that a client names must not show them to one."""
@@ -265,8 +264,9 @@ class SendBackService:
             self._reply(waiting, target.code, target.remark)
             return None
         return RecordCopy(
-            raw, *target.queue, edits=target.edits, position=waiting.asked.offset, reconsume_times_added=1
-        )
+            raw, *target.queue, edits=target.edits, position=waiting.asked.offset, reconsume_times_added=1,
+            check_crc=True,
+        )  # fmt: skip
 
     def _queues(self, store: Store) -> int:
         """Number of queues that the copy may go to."""

@@ -27,12 +27,15 @@ from tests.raw_client import RawClient
 from tests.remoting.scenes import BOTH, exchanges
 from tests.services.late_start import ask_started
 from tests.staging import TOPIC_FIELDS, bodies_of, make_topic, messages_of
+from tests.store.test_torn_tail import encode
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 SETTINGS = {**SMALL, "messageDelayLevel": "1s 1s 1s 1s 1s"}
 LEVELS = 5
 BACK = RequestCode.CONSUMER_SEND_MSG_BACK
+BODY_AT = 88
+"""Place of the body in a record with hosts of IPv4."""
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +191,31 @@ def test_positions_that_hold_no_message(broker: RunningBroker, client: RawClient
             assert (answer.code, answer.remark) == (1, f"look message by offset failed, {wrong}")
     assert client.pull(retry_topic("G_nowhere")).code == ResponseCode.TOPIC_NOT_EXIST, "a refused request makes nothing"
     assert back(client, "G_where", offset).code == 0, "the neighbour is good"
+
+
+def made_up_record(client: RawClient) -> int:
+    """The position of a record within a client's own message. Its checksum is not that of its body."""
+    size, before = 0, sent(client, record_at(0))
+    while True:
+        guess = before + size
+        if (at := sent(client, record_at(guess + BODY_AT))) == guess:
+            return guess + BODY_AT
+        size, before = at - before, at
+
+
+def record_at(position: int) -> bytes:
+    return encode(0, position, b"messages of others", b"", b"T").replace(b"others", b"OTHERS")
+
+
+@pytest.mark.parametrize("note", ["n\xf6te", "note"], ids=["single", "batch"])
+def test_a_record_that_a_client_has_made_up_is_not_copied(broker: RunningBroker, client: RawClient, note: str) -> None:
+    """Its body would be the messages of others between two of the client's own, whatever their topics."""
+    group = f"G_made_up_{len(note.encode())}"
+    make_group(client, group)
+    answer = back(client, group, made_up_record(client), originMsgId=note)
+    assert (answer.code, answer.remark) == (1, "MESSAGE_ILLEGAL: the record cannot be copied (DAMAGED)")
+    assert back(client, group, sent(client, b"sound"), originMsgId=note).code == 0
+    assert [bytes(message.body) for message in retried(broker, group)] == [b"sound"]
 
 
 @pytest.mark.parametrize(
