@@ -71,6 +71,7 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Appends[Effe
         topic_creator=topic_creator,
         outbox=outbox,
         tell=log.warning,
+        wall_ms=wall_ms,
     )
     single_copies_at = slots + RECALLS_BYTES
     copies_at = single_copies_at + copies_bytes(config())

@@ -1,7 +1,8 @@
 """`<root>/config/ringmqStagedWrites.json`: the last micro-batch of each staging writer, a snapshot of the log.
 
     {"version": 1, "replayFrom": 12, "record": [commit log offset, bytes, CRC-32], "queries":
-     [[query id, batch id, commit log offset behind what was stored for it, chunks that were lost], ...]}
+     [[query id, batch id, commit log offset behind what was stored for it, chunks that were lost, time of the
+       decision in ms], ...]}
 
 The worker `services` owns the file (services/staged). The snapshot is true of one history of the log alone, so code
 that cuts the log calls `forget_behind` first. `record`, the newest record in the snapshot, reveals a log that others

@@ -1,9 +1,9 @@
 """The rule of `STAGED_WRITES` by which staged writes become messages, without IO.
 
 Every micro-batch (query id, batch id) is decided once. The first commit in the order of the log wins. A later commit of
-the same or an older batch adds nothing, and its answer says so. A decision is a record in the log. Its consequences
-(pieces published, a done record) are repeated after any crash until they are complete. `step(event, now) -> effects`;
-`writes` performs the effects.
+the same or an older batch adds nothing, and its answer says so. A commit without chunks of an unknown query decides
+nothing. A decision is a record in the log. Its consequences (pieces published, a done record) are repeated after any
+crash until they are complete. `step(event, now) -> effects`; `writes` performs the effects.
 """
 
 from __future__ import annotations
@@ -41,7 +41,20 @@ ANSWER_WITHIN_MS = 20_000
 RETRY_MS = 500
 BEFORE = "the batch was committed before"
 QUERIES_MAX = 10_000
-"""Queries whose last batch is remembered. Beyond it, the query whose last commit is the oldest is forgotten."""
+"""Queries whose last batch is remembered. A new one then takes the place of the query whose last commit is the oldest.
+"""
+REMEMBERED_HOURS = 72
+"""Time after its last commit for which no other query takes a query's place. A forgotten writer that repeats its last
+batch publishes it twice."""
+SKIPPED_MAX = 100
+SKIPPED_MS = 100
+"""A query's next batch may skip SKIPPED_MAX numbers, and one more for each SKIPPED_MS since its last commit.
+
+A writer skips batches that it has not committed here: without rows, delivered at least once, committed at another
+broker, or decided in a part of the log that is cut off. They take their time. A batch far ahead of the writer would
+make the broker answer the writer's own commits as older ones, without their rows.
+"""
+HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True)
@@ -61,6 +74,8 @@ class _Commit:
     commit_log_offset: int
     commit_log_end: int
     """End of its records that are known to be stored."""
+    wall_ms: int
+    """Wall clock at the decision."""
     missing: deque[int]
     found: dict[int, int] = field(default_factory=dict)
     """Chunk -> number of its messages that recovery has found in the log."""
@@ -82,8 +97,14 @@ class LastBatch:
     batch_id: int
     commit_log_end: int
     """End of the last record that was stored for it."""
-    lost: int = 0
+    lost: int
     """Number of its chunks that never can be published."""
+    wall_ms: int
+    """Wall clock at its decision. 0 if a file of an older version has not named it."""
+
+    def next_batch_max(self, wall_ms: int) -> int:
+        """The highest id that the query's next batch may have."""
+        return self.batch_id + 1 + SKIPPED_MAX + max(0, wall_ms - self.wall_ms) // SKIPPED_MS
 
 
 class StagedCommits:
@@ -181,19 +202,20 @@ class StagedCommits:
         match event.what:
             case AppendCommit(record):
                 assert self._candidate is not None
-                commit = self._opened(event.number, record, event.commit_log_offset, event.commit_log_end)
+                where = event.commit_log_offset, event.commit_log_end
+                commit = self._opened(event.number, record, *where, self._candidate.asked.wall_ms)
                 commit.asked.append(_without_chunks(self._candidate.asked))
                 self._candidate = None
             case Publish(number, chunk):
                 commit = self._open[number]
                 commit.in_flight.discard(chunk)
                 commit.commit_log_end = max(commit.commit_log_end, event.commit_log_end)
-                self._remember(commit.record, commit.commit_log_end)
+                self._remember(commit)
                 self._in_flight -= 1
             case AppendDone(done):
                 self._next_number = max(self._next_number, event.number + 1)
                 commit = self._open.pop(done.number)
-                self._remember(commit.record, commit.commit_log_end, done.lost)
+                self._remember(commit, done.lost)
 
     def _on_not_stored(self, event: NotStored, now_ms: int) -> None:
         match event.what:
@@ -232,22 +254,44 @@ class StagedCommits:
             elif last is not None and key[1] <= last.batch_id:
                 lost = last.lost if key[1] == last.batch_id else 0
                 self._answer_complete(asked, last.commit_log_end, confirm_offset, BEFORE, lost)
+            elif last is None and not asked.request.chunks:
+                self._answer(asked, ResponseCode.SUCCESS, "the batch has no chunks, and the query no batch before it")
+            elif last is None and self._is_full(asked.wall_ms):
+                told = f"{QUERIES_MAX} queries have committed within {REMEMBERED_HOURS} hours"
+                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{told}: no new query is accepted now")
+            elif last is not None and key[1] > (limit := last.next_batch_max(asked.wall_ms)):
+                told = f"batchId = {key[1]} is above {limit}, the limit behind the query's last batch {last.batch_id}"
+                remark = f"{told}: commit batches in order, or begin a new query (in Spark: a new checkpoint)"
+                self._answer(asked, ResponseCode.INVALID_PARAMETER, remark)
             else:
                 self._candidate = _Candidate(asked)
                 self._inspect_or_append(self._candidate)
 
-    def _opened(self, number: int, record: CommitRecord, commit_log_offset: int, commit_log_end: int) -> _Commit:
-        commit = _Commit(number, record, commit_log_offset, commit_log_end, deque(range(len(record.pieces))))
+    def _is_full(self, wall_ms: int) -> bool:
+        """True if a new query would take the place of one that is in use."""
+        if len(self._last) < QUERIES_MAX:
+            return False
+        query_id, last = next(iter(self._last.items()))
+        if any(commit.record.query_id == query_id for commit in self._open.values()):
+            return True
+        return wall_ms - last.wall_ms < REMEMBERED_HOURS * HOUR_MS
+
+    def _opened(
+        self, number: int, record: CommitRecord, commit_log_offset: int, commit_log_end: int, wall_ms: int
+    ) -> _Commit:
+        missing = deque(range(len(record.pieces)))
+        commit = _Commit(number, record, commit_log_offset, commit_log_end, wall_ms, missing)
         self._open[number] = commit
         self._next_number = max(self._next_number, number + 1)
-        self._remember(record, commit_log_end)
+        self._remember(commit)
         return commit
 
-    def _remember(self, record: CommitRecord, commit_log_end: int, lost: int = 0) -> None:
-        last = self._last.get(record.query_id)
-        if last is None or record.batch_id >= last.batch_id:
-            self._last[record.query_id] = LastBatch(record.batch_id, commit_log_end, lost)
-        self._last.move_to_end(record.query_id)
+    def _remember(self, commit: _Commit, lost: int = 0) -> None:
+        query_id, batch_id = commit.key
+        last = self._last.get(query_id)
+        if last is None or batch_id >= last.batch_id:
+            self._last[query_id] = LastBatch(batch_id, commit.commit_log_end, lost, commit.wall_ms)
+        self._last.move_to_end(query_id)
         while len(self._last) > QUERIES_MAX:
             self._last.popitem(last=False)
         self.dirty = True
@@ -324,25 +368,26 @@ class StagedCommits:
         for entry in value.get("queries", ()):
             query_id, batch_id, commit_log_end = str(entry[0]), int(entry[1]), int(entry[2])
             if commit_log_end <= log_end:
-                lost = int(entry[3]) if len(entry) > 3 else 0  # older files have three fields
-                self._last[query_id] = LastBatch(batch_id, commit_log_end, lost)
+                lost, wall_ms = map(int, [*entry[3:5], 0, 0][:2])  # older files have three fields or four
+                self._last[query_id] = LastBatch(batch_id, commit_log_end, lost, wall_ms)
                 self._commit_log_end = max(self._commit_log_end, commit_log_end)
         self._record = tuple(map(int, value.get("record", ())[:2]))
         return int(value.get("replayFrom", 0))
 
     def replay(
-        self, number: int, record: CommitRecord | DoneRecord, commit_log_offset: int, commit_log_end: int
+        self, number: int, record: CommitRecord | DoneRecord, commit_log_offset: int, commit_log_end: int, wall_ms: int
     ) -> None:
-        """Apply a record of the log. Records come in order."""
+        """Apply a record of the log, stored at `wall_ms`. Records come in order."""
         self._commit_log_end = max(self._commit_log_end, commit_log_end)
         self._record = commit_log_offset, commit_log_end - commit_log_offset
         if isinstance(record, CommitRecord):
-            self._opened(number, record, commit_log_offset, commit_log_end)
+            self._opened(number, record, commit_log_offset, commit_log_end, wall_ms)
             return
         commit = self._open.pop(record.number, None)
         self._next_number = max(self._next_number, number + 1)
         if commit is not None:
-            self._remember(commit.record, commit_log_end, record.lost)
+            commit.commit_log_end = commit_log_end
+            self._remember(commit, record.lost)
 
     def open_since(self) -> int | None:
         """Commit-log offset from which the log may hold pieces of open commits. None if there is none."""
@@ -369,7 +414,10 @@ class StagedCommits:
 
     def snapshot(self) -> tuple[dict[str, Any], int]:
         """(the table for a file, end of the log that must be on disk before the file is written)."""
-        queries = [[query_id, last.batch_id, last.commit_log_end, last.lost] for query_id, last in self._last.items()]
+        queries = [
+            [query_id, last.batch_id, last.commit_log_end, last.lost, last.wall_ms]
+            for query_id, last in self._last.items()
+        ]
         self.dirty = False
         replay_from = min(self._open, default=self._next_number)
         value: dict[str, Any] = {"version": 1, "replayFrom": replay_from, "queries": queries}

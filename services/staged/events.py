@@ -11,11 +11,13 @@ from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piec
 
 @dataclass(frozen=True, slots=True)
 class CommitRequested:
-    """Event: a client asks for a commit. `token` names the recipient of its `Answer`."""
+    """Event: a client asks for a commit. `token` names the recipient of its `Answer`. `wall_ms` is the wall clock, in
+    which the log has times, at `at_ms` of the clock of `step`."""
 
     token: Any
     request: CommitRequest
     at_ms: int
+    wall_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,9 +88,10 @@ def _replay_one(log: LogView, core: StagedCommits, numbers: range, commit_log_of
     if record is None or record.topic != COMMITS_TOPIC or record.queue_offset not in numbers:
         return
     try:
-        core.replay(record.queue_offset, decode_record(record.body), commit_log_offset, commit_log_offset + size)
+        decoded = decode_record(record.body)
     except RequestError:
         return  # not ours: an operator with a topic of this name
+    core.replay(record.queue_offset, decoded, commit_log_offset, commit_log_offset + size, record.store_time_ms)
 
 
 def see_published(log: LogView, core: StagedCommits, since: int, log_end: int, segment_bytes: int) -> Iterator[bool]:

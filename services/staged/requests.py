@@ -45,6 +45,7 @@ class StagedRequests:
         topic_creator: TopicCreator,
         outbox: Outbox,
         overload: Callable[[int], str],
+        wall_ms: Callable[[], int],
     ) -> None:
         self.asked: deque[CommitRequested] = deque()
         self._config = config
@@ -52,6 +53,7 @@ class StagedRequests:
         self._topic_creator = topic_creator
         self._outbox = outbox
         self._overload = overload
+        self._wall_ms = wall_ms
         self._waiting: list[tuple[Request, Callable[[], Answer]]] = []
         """Requests that wait until control has made the topics, and the functions that answer them then."""
 
@@ -101,7 +103,7 @@ class StagedRequests:
         return request.reply(ResponseCode.INVALID_PARAMETER, remark)
 
     def _ask(self, request: Request, commit: CommitRequest) -> Answer:
-        self.asked.append(CommitRequested(request, commit, request.now_ms))
+        self.asked.append(CommitRequested(request, commit, request.now_ms, self._wall_ms()))
         return Wait()
 
     def _behind_topics(self, request: Request, answer: Callable[[], Answer]) -> Answer:

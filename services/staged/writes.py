@@ -85,6 +85,7 @@ class StagedWrites:
         topic_creator: TopicCreator,
         outbox: Outbox,
         tell: Callable[[str], None],
+        wall_ms: Callable[[], int],
         core: StagedCommits | None = None,
     ) -> None:
         self._plane = plane
@@ -96,7 +97,7 @@ class StagedWrites:
         self._write_line = tell
         self._root = Path(config().store_path_root_dir)
         self._core = StagedCommits() if core is None else core
-        self._requests = StagedRequests(config, topics, topic_creator, outbox, self._core.overload)
+        self._requests = StagedRequests(config, topics, topic_creator, outbox, self._core.overload, wall_ms)
         self._bodies = StagedBodies(log, topics, config, plane.header.settings)
         self._recovery: Iterator[bool] | None = None
         self._is_open = False

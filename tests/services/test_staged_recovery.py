@@ -50,7 +50,7 @@ def left(files: dict[int, bytes], log_end: int, file_bytes: int = FILE_BYTES) ->
         return (start, files[start]) if start in files else None
 
     core = StagedCommits()
-    core.replay(0, CommitRecord("q", 0, tuple(Piece(0, "T", queue, MESSAGES) for queue in range(PIECES))), 0, 1)
+    core.replay(0, CommitRecord("q", 0, tuple(Piece(0, "T", queue, MESSAGES) for queue in range(PIECES))), 0, 1, 0)
     log = cast(Any, SimpleNamespace(file=log_file))
     for moved in see_published(log, core, 0, log_end, file_bytes):
         assert moved

@@ -29,7 +29,7 @@ class Harness:
         self.topics, self.maker, self.outbox = FoundTopics(set(topics)), Maker(), Outbox()
         overload = StagedCommits().overload
         self.requests = StagedRequests(
-            lambda: self.config, cast(Any, self.topics), self.maker, self.outbox, overload
+            lambda: self.config, cast(Any, self.topics), self.maker, self.outbox, overload, lambda: NOW
         )  # fmt: skip
 
     def ask(self, fields: dict[str, str], body: bytes = b"") -> Any:

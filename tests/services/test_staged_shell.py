@@ -89,7 +89,7 @@ def shell(core: Core, root: Path, appends: Any = None, flushed_offset: int = 100
     none = cast(Any, None)
     return StagedWrites(
         plane=cast(Any, plane), log=none, topics=cast(Any, topics), config=lambda: config, appends=appends,
-        topic_creator=none, outbox=none, tell=print, core=cast(Any, core),
+        topic_creator=none, outbox=none, tell=print, wall_ms=lambda: 0, core=cast(Any, core),
     )  # fmt: skip
 
 
