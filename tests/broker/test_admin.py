@@ -257,11 +257,11 @@ def test_of_a_groups_beans_the_known_members_are_kept(is_list: bool) -> None:
     harness = make_harness()
     policy = {
         "type": "X",
-        "more": nested(80),
+        "more": nested(50),
         "customizedRetryPolicy": {},
         "exponentialRetryPolicy": {"max": 9, "x": 1},
     }
-    subscription = {"topic": "T", "version": 3, "expression": None, "more": nested(80)}
+    subscription = {"topic": "T", "version": 3, "expression": None, "more": nested(50)}
     bean = {"groupName": "G", "groupRetryPolicy": policy, "subscriptionDataSet": [subscription]}
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP + 25 * is_list
     assert harness.ask(code, body=write_body({"groupConfigList": [bean]} if is_list else bean)).code == 0

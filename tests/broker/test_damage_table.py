@@ -259,7 +259,7 @@ TABLE = {
     "consumequeue/CrashA/0#-1": "s s s s s s s s s r s s",
     "index#0": "s s s s s = s s s r s s",
     "index#-1": "s s s s s = s s s r s s",
-    "checkpoint": "= = = = = = = r = r = r",
+    "checkpoint": "= = = = s s = r = r s r",
     "lock": "= = = = = = = r = r = r",
     "ringmq.boot": "= = = = = = = r = r = r",
     "ringmq.format": "= r = = r = r r = r r r",
