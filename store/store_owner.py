@@ -77,7 +77,7 @@ def _check(root: Path, path: os.PathLike[str], status: os.stat_result) -> int:
         raise ForeignStoreError(_text(at, status.st_uid, me, _remedy(me, root)))
     if not is_link:
         return status.st_mode
-    target = Path(path).resolve()
+    target = Path(os.path.realpath(path))  # Path.resolve raises RuntimeError for links that lead to each other
     try:
         status = target.stat()
     except OSError:

@@ -98,6 +98,7 @@ def test_an_operators_own_links_are_followed(store: Path) -> None:
     check_owner(StoreConfig(store, (store.parent / "elsewhere", store.parent / "not there")))
     check_owner(StoreConfig(store.parent / "no store"))
     (store / "consumequeue/dangling").symlink_to(store / "nowhere")
+    (store / "circle").symlink_to("circle")
     check_owner(StoreConfig(store))
 
 
