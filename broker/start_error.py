@@ -40,14 +40,16 @@ def unusable_file(root: Path, error: OSError) -> StartError:
     """The error of a file in the store at `root` that the system does not let this broker use."""
     path = Path(error.filename or root)
     status = EXIT_STORE_REFUSED if error.errno in _FOR_GOOD else 1
-    return StartError(f"{path}: the broker cannot use it: {error.strerror or error}; {_remedy(path, error)}", status)
+    remedy = _remedy(path, error, root)
+    return StartError(f"{path}: the broker cannot use it: {error.strerror or error}; {remedy}", status)
 
 
 def unusable_config(error: ConfigFileError) -> StartError:
     """The error of a config file without usable content."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.filename:
-        advice = _remedy(Path(cause.filename), cause)
+        path = Path(cause.filename)
+        advice = _remedy(path, cause, path.parent.parent)
     elif error.paths:
         advice = f"repair it. To start without its content, run: {moved_away(error.paths)}"
     else:
@@ -63,14 +65,14 @@ def unloadable(config: BrokerConfig, error: StoreLoadError) -> StartError:
     )
 
 
-def _remedy(path: Path, error: OSError) -> str:
+def _remedy(path: Path, error: OSError, root: Path) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "make room on its disk"
     if error.errno == errno.EFBIG:
         return f"to start without its content, run: {moved_away([path])}"
     is_wrong_type = error.errno in _WRONG_TYPE or _is_special(path)
     if error.errno in _DENIED and not is_wrong_type:
-        return _right_to(path)
+        return _right_to(path, root)
     is_numbered = len(path.name) == len(layout.file_name(0)) and path.name.isdigit()
     if not is_wrong_type or is_numbered:
         return "no command mends it: look at its disk, and restore it from a copy"
@@ -89,8 +91,11 @@ def _is_special(path: Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def _right_to(path: Path) -> str:
-    """Advice on a file that this user may not use or make. The first folder on the way that is closed comes first."""
+def _right_to(path: Path, root: Path) -> str:
+    """Advice on a file that this user may not use or make. The first folder on the way that is closed comes first.
+
+    A folder on the way to the store is other programs', too. No command gives it away.
+    """
     folders = [*reversed(path.parents)]
     closed = next((folder for folder in folders if not os.access(folder, os.X_OK, effective_ids=True)), path)
     try:
@@ -101,6 +106,8 @@ def _right_to(path: Path) -> str:
     if status.st_uid == os.geteuid():
         rights = "u+rwx" if stat.S_ISDIR(status.st_mode) else "u+rw"
         return "give this user the right to read and write it, run: " + shlex.join(["chmod", rights, "--", str(closed)])
+    if closed in root.parents or closed == Path(closed.anchor):
+        return f"{closed} is closed to this user: choose another folder for the store (--store, storePathRootDir)"
     command = shlex.join(["chown", _user_name(), "--", str(closed)])
     return f"give this user the right to read and write it, run as root: {command}"
 

@@ -51,3 +51,21 @@ def test_a_log_file_is_never_moved_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "commitlog" / ("0" * 20)
     path.mkdir(parents=True)
     assert "no command mends it" in said(tmp_path, path, errno.EISDIR)
+
+
+@pytest.mark.parametrize("name", ["", "lock", "config/topics.json"])
+def test_no_command_gives_away_a_folder_in_front_of_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    home = tmp_path / "root"
+    (home / "store" / "config").mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, *_, **__: not Path(path).is_relative_to(home))
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    text = said(home / "store", home / "store" / name, errno.EACCES)
+    assert f"{home} is closed to this user: choose another folder" in text and "run" not in text
+
+
+def test_no_command_gives_away_the_root_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    text = said(Path("/"), Path("/no such file"), errno.EACCES)
+    assert "/ is closed to this user" in text and "run" not in text
