@@ -115,8 +115,8 @@ def _find_lost_end(
     if log_end <= log_min:
         return False
     last = (log_end - 1) // files.file_bytes * files.file_bytes
-    if last in starts or (used_end and last < starts[0]):
-        return False  # another broker has gone on since, and has deleted old files
+    if last in starts or used_end > last:
+        return False  # another broker has gone on since: the file was deleted by retention, or a gap is in its place
     first = used_end or log_min // files.file_bytes * files.file_bytes
     path = files.directories[0] / layout.file_name(min(first, last))
     fault = f"{path} is missing or empty: when the broker stopped, the log ended at {log_end}"

@@ -134,3 +134,18 @@ def test_a_log_that_another_broker_has_gone_on_with_is_sound(store: Path) -> Non
     write_queue_ends(store, 0, FILE_BYTES, [])
     log_file(store, 0).unlink()
     assert recover(config).append_offset == ends.log_end
+
+
+def test_a_gap_where_the_last_stop_was_is_given_up_once(store: Path) -> None:
+    """Another broker has gone on since."""
+    config = config_of(store)
+    leave_bounds(config)
+    before = messages(config)
+    write_queue_ends(store, 0, 2 * FILE_BYTES + 5000, [])
+    log_file(store, 2).unlink()
+    with pytest.raises(LostLogError, match=f"{2 * FILE_BYTES:020d} is missing: the log has a gap"):
+        recover(config)
+    lines = repair(config, accept_loss=True, thorough=True).lines
+    assert given_up(lines) == [(2 * FILE_BYTES, 3 * FILE_BYTES)]
+    rest = {place: at for place, at in before.items() if at // FILE_BYTES != 2}
+    assert messages_after(config, recover(config)) == rest
