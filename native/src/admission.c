@@ -224,7 +224,9 @@ void rmq_admit_pairs(const struct rmq_send *s, const struct rmq_admission_limits
         uint32_t key_length = s->uniq_key ? s->uniq_key_length : limits->made_key_length - KEY_PAIR_BYTES;
         added += choose(s, rules, approved, key_length, now_ms, out);
     }
-    if (out->verdict <= RMQ_ADMIT_REDIRECT &&
-        s->properties_length + 1 + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
+    if (out->verdict > RMQ_ADMIT_REDIRECT)
+        return;
+    out->pairs_bytes = s->properties_length + 1 + added + limits->additions_length;
+    if (out->pairs_bytes > RMQ_PROPERTIES_BYTES_MAX)
         ask(out, RMQ_REASON_PROPERTIES);
 }

@@ -48,6 +48,8 @@ struct rmq_admitted {
     uint32_t time_pair;          /* by a TIMER rule: index of its pair in the send's `reserved` */
     uint32_t slot_messages;      /* REFUSE with RMQ_TIME_SLOT_FULL */
     int64_t out_ms;              /* REDIRECT by a TIMER rule: TIMER_OUT_MS; else 0 */
+    uint32_t pairs_bytes;        /* PLAIN and REDIRECT: of all pairs that the message has until its delivery, those of elements left out */
+    uint32_t reserved;
 };
 
 /* Fields and body. `has_rules`: transaction bits are left to rmq_admit_pairs. RMQ_REASON_*. */

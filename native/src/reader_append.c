@@ -8,6 +8,7 @@
 #include "admission.h"
 #include "admission_rules.h"
 #include "admission_time.h"
+#include "batch_body.h"
 #include "latency.h"
 #include "number_text.h"
 #include "reader_state.h"
@@ -356,6 +357,26 @@ static void refuse_by_rule(struct rmq_reader *r, struct rmq_connection *c, const
     rmq_answer_error(r, c, h, rmq_time_code(a->time_fault), remark);
 }
 
+/* 1 if each message of a redirected batch has room for the pairs that it gets until its delivery. Write checks those that are stored
+ * now, and refuses broken elements. */
+static int elements_fit(const uint8_t *at, uint32_t left, uint32_t pairs_bytes)
+{
+    for (uint32_t size; (size = rmq_batch_element_bytes(at, left)); at += size, left -= size) {
+        uint32_t own = size - RMQ_BATCH_ELEMENT_BYTES - rmq_get32(at + 16);
+        if (own && own + (at[size - 1] != 2) + pairs_bytes > RMQ_PROPERTIES_BYTES_MAX)
+            return 0;
+    }
+    return 1;
+}
+
+static enum rmq_outcome refuse_elements(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+{
+    rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL,
+                     "the message is illegal: in a message of the batch, properties with those that the broker adds until the "
+                     "delivery have more than 32767 bytes");
+    return RMQ_OUTCOME_DONE;
+}
+
 enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                   uint8_t *frame,
                                uint32_t length, struct rmq_frame_ref *ref, int approved, int dead)
@@ -388,6 +409,8 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
         refuse_by_rule(r, c, h, &s, &a);
         return RMQ_OUTCOME_DONE;
     }
+    if (s.batch && target.rule && !elements_fit(frame + 8 + h->header_length, length - 8 - h->header_length, a.pairs_bytes))
+        return refuse_elements(r, c, h);
     finish_properties(&s, home, target.rule); /* from here on the frame is changed: it cannot stall any more */
     struct rmq_frame_ref kept;
     if (!keep(r, &s, &frame, length, ref, &kept))

@@ -222,3 +222,29 @@ def test_a_reader_never_takes_half_a_set(kit: ReaderKit) -> None:
         assert taken in sets
         seen.add(len(taken))
     assert len(seen) > 1
+
+
+def test_each_message_of_a_timed_batch_leaves_room_for_the_pairs_of_its_copies(kit: ReaderKit) -> None:
+    """One without room would be acknowledged and never delivered."""
+    topic = kit.wide_topic(b"rmq_sys_wheel_timer", 1)
+    pairs = (*REAL, RulePair(b"TIMER_OUT_MS", ValueFrom.OUT_MS))
+    rule = Rule(
+        RuleKind.TIMER, topic_id=topic, pairs=pairs, precision_ms=1000, delay_max_ms=1 << 40,
+        slot_messages_max=0x7FFFFFFF, room_bytes=104,
+    )  # fmt: skip
+    publish_rules(kit.plane, [rule])
+    timed = "TIMER_DELAY_SEC\x01100\x02"
+    added = added_pairs(rule, b"TopicA", 0, 0, b"", 1_800_000_000_000)
+    room = lib.RMQ_PROPERTIES_BYTES_MAX - 1 - len(timed) - len(added) - len(ADDITIONS) - rule.room_bytes
+
+    def batch(size: int, end: bytes) -> bytes:
+        return element(b"one") + element(b"two", b"k\x01" + b"v" * (size - 3) + end)
+
+    with connected(kit) as client:
+        for body, code in ((batch(room, b"\x02"), 0), (batch(room, b"w"), 13), (batch(room + 1, b"\x02"), 13)):
+            answer = client.ask(send_frame("TopicA", body, timed, batch=True))
+            assert answer.code == code
+        assert answer.remark is not None and "in a message of the batch" in answer.remark
+        assert client.ask(send_frame("TopicA", batch(room + 100, b"\x02"), batch=True)).code == 0, "no timer"
+        assert client.ask(send_frame("TopicA", element(b"x", b"k\x01v")[:-1], timed, batch=True)).code == 13
+    assert [row[0] for row in records(kit)] == ["rmq_sys_wheel_timer"] * 2 + ["TopicA"] * 2
