@@ -34,23 +34,14 @@ _OF_HALVES = (
 )
 _OUT_MS = RulePair(properties.TIMER_OUT_MS.encode(), ValueFrom.OUT_MS)
 _COUNT_DIGITS, _NUMBER_DIGITS = 10, 20
-
-
-def _room(digits: int, *pairs: str) -> int:
-    """Bytes of pairs with numbers, as stored."""
-    return sum(len(name) + len("\x01\x02") + digits for name in pairs)
-
-
 TIMER_ROOM_BYTES = (
-    _room(_NUMBER_DIGITS, properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS)
-    + _room(_COUNT_DIGITS, properties.TIMER_ROLL_TIMES)
+    len(properties.TIMER_ENQUEUE_MS + properties.TIMER_DEQUEUE_MS + properties.TIMER_ROLL_TIMES)
+    + 2 * _NUMBER_DIGITS
+    + _COUNT_DIGITS
+    + 3 * len("\x01\x02")
 )  # fmt: skip
-"""Pairs of a timer message's copies (`ringmq.timer.publisher`)."""
-HALF_ROOM_BYTES = (
-    _room(_COUNT_DIGITS, properties.TRANSACTION_CHECK_TIMES)
-    + _room(_NUMBER_DIGITS, properties.TRAN_PREPARED_QUEUE_OFFSET)
-)  # fmt: skip
-"""Pairs of a half message's copies (`ringmq.services.transactions.records`)."""
+"""Pairs that the copies of a timer message get at most (`ringmq.timer.publisher`). A half message needs none: a copy
+without room for the count of its checks is its last one."""
 
 
 def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
@@ -91,7 +82,6 @@ def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
         topic_id=half,
         sys_flag_clear=TRANSACTION_MASK,
         pairs=(*_REAL, *_OF_HALVES),
-        room_bytes=HALF_ROOM_BYTES,
     )
     return (retried, delayed, *_timed_halves(config, topic_id, half), redirect)
 
@@ -112,7 +102,7 @@ def _timed_halves(config: BrokerConfig, topic_id: TopicId, half: int) -> tuple[R
             sys_flag_clear=TRANSACTION_MASK,
             pairs=(*pairs, _OUT_MS),
             recall_topic_id=half,
-            room_bytes=TIMER_ROOM_BYTES + HALF_ROOM_BYTES,
+            room_bytes=TIMER_ROOM_BYTES,
         )
         for rule in timer_rules(config, topic_id)
     )

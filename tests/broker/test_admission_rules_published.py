@@ -12,7 +12,6 @@ from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, ValueFrom, When, rul
 from ringmq.ipc.admission_time import TimeAsked
 from ringmq.ipc.admission_twin import Admitted, Limits, Reason, Send, TopicState, Verdict, added_pairs, admit
 from ringmq.remoting.codes import ResponseCode
-from ringmq.services.transactions.records import CHECK_EDITS, RENEW_EDITS
 from ringmq.store.record_copy import PROPERTIES_BYTES_MAX, EditKind, PairEdit
 from ringmq.timer.publisher import copy_templates
 from tests.broker.fakes import FakePlane
@@ -216,7 +215,7 @@ def test_full_slots_follow_the_configuration() -> None:
     assert timer_rules(config, plane_with_system_topics().topic_find) == ()
 
 
-DIGITS = {EditKind.SET: 20, EditKind.DEFAULT: 20, EditKind.ADD: 10}
+DIGITS = {EditKind.SET: 20, EditKind.ADD: 10}
 """Of the longest numbers that edits of copies store."""
 
 
@@ -228,8 +227,8 @@ def of_length(pairs: bytes, length: int) -> Send:
     ("pairs", "edits"),
     [
         (b"TIMER_DELAY_SEC\x0120\x02", copy_templates()[0].edits),
-        (b"TRAN_MSG\x01true\x02", CHECK_EDITS + RENEW_EDITS),
-        (b"TRAN_MSG\x01true\x02TIMER_DELAY_SEC\x0120\x02", copy_templates()[0].edits + CHECK_EDITS + RENEW_EDITS),
+        (b"TRAN_MSG\x01true\x02", ()),
+        (b"TRAN_MSG\x01true\x02TIMER_DELAY_SEC\x0120\x02", copy_templates()[0].edits),
         (b"DELAY\x013\x02", ()),
     ],
 )
