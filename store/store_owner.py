@@ -15,6 +15,18 @@ from ringmq.store.config import StoreConfig
 
 _LISTED = (layout.CONFIG, layout.INDEX, "timerlog")
 _TOPIC_FOLDERS = (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE)
+_USED = frozenset(
+    {
+        *_LISTED,
+        *_TOPIC_FOLDERS,
+        layout.COMMIT_LOG,
+        layout.CHECKPOINT,
+        layout.TIMER_WHEEL_FILE,
+        layout.ABORT,
+        layout.LOCK,
+    }
+)
+"""Entries of the store's folder that a broker uses, beside `ringmq.*`. The folder may be a volume with other data."""
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -34,7 +46,8 @@ def check_owner(config: StoreConfig) -> None:
     tops = [folder for folder in dict.fromkeys((root, *config.commit_log_directories)) if folder.is_dir()]
     for folder in tops:
         _check(root, folder, folder.lstat())
-    for folder in (*tops, *(root / name for name in _LISTED)):
+    _check_inside(root, root, of_store=True)
+    for folder in (*tops[1:], *(root / name for name in _LISTED)):
         _check_inside(root, folder)
     for name in _TOPIC_FOLDERS:
         for topic in _check_inside(root, root / name):
@@ -48,13 +61,18 @@ def is_open_to_all(root: Path) -> bool:
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
-def _check_inside(root: Path, folder: Path) -> list[Path]:
-    """Check the entries of a folder. Return the folders of them into which others may put something."""
+def _check_inside(root: Path, folder: Path, *, of_store: bool = False) -> list[Path]:
+    """Check the entries of a folder. Return the folders of them into which others may put something.
+
+    `of_store`: only entries that a broker uses.
+    """
     if not folder.is_dir():
         return []
     found: list[Path] = []
     with os.scandir(folder) as entries:
         for entry in entries:
+            if of_store and entry.name not in _USED and not entry.name.startswith("ringmq."):
+                continue
             try:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:

@@ -103,6 +103,14 @@ def test_an_operators_own_links_are_followed(store: Path) -> None:
 
 
 @as_root
+def test_data_of_another_program_beside_the_store_is_its_own(store: Path) -> None:
+    """The folder of a store may be a volume that others use, too."""
+    (store / "prometheus").mkdir()
+    give(store / "prometheus")
+    check_owner(StoreConfig(store))
+
+
+@as_root
 def test_a_user_may_run_on_folders_of_root(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package makes them, and a volume for all users is a folder of root."""
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
