@@ -62,7 +62,7 @@ def test_options_before_environment(tmp_path: Path) -> None:
         (["--secret-key-file", "good"], ["--access-key", "RINGMQ_ACCESS_KEY"]),
         (["--access-key", "", "--secret-key-file", "good"], ["--access-key", "is empty"]),
         (["--access-key", "shop", "--secret-key-file", "none"], ["--secret-key-file", "/none cannot be read: No such"]),
-        (["--access-key", "shop", "--secret-key-file", "."], ["--secret-key-file", "Is a directory"]),
+        (["--access-key", "shop", "--secret-key-file", "."], ["--secret-key-file", "it is a folder"]),
         (["--access-key", "shop", "--secret-key-file", "empty"], ["--secret-key-file", "/empty is empty"]),
         (["--access-key", "shop", "--secret-key-file", "lines"], ["--secret-key-file", "/lines holds a control"]),
         (["--access-key", "shop", "--secret-key-file", "latin"], ["--secret-key-file", "/latin is not UTF-8"]),
