@@ -20,12 +20,17 @@ class PrintableFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return True: every record is written."""
-        text = record.getMessage()
+        try:
+            text = record.getMessage()
+        except Exception:  # an argument without a text, such as an error of the program: its handlers report that
+            return True
         shown = printable_lines(text, _INDENT)
         if shown != text:
             record.msg, record.args = shown, None
         if record.exc_info and not record.exc_text:
-            record.exc_text = printable_lines(logging.Formatter().formatException(record.exc_info))
+            trace = logging.Formatter().formatException(record.exc_info)
+            if (shown := printable_lines(trace)) != trace:
+                record.exc_text = shown
         return True
 
 

@@ -34,3 +34,33 @@ def test_a_printable_record_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> 
     logging.getLogger("ringmq.client").warning("%s of %d", "ü", 2)
     (record,) = caplog.records
     assert (record.msg, record.args) == ("%s of %d", ("ü", 2))
+
+
+class Nameless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+class Short(logging.Formatter):
+    def formatException(self, ei: object) -> str:
+        return "a trace in the program's form"
+
+
+def test_handlers_of_the_program_keep_their_say(capsys: pytest.CaptureFixture[str]) -> None:
+    """A printable trace is theirs to format. An argument without a text ends no code of ours: they report it."""
+    logger, written = logging.getLogger("ringmq.client"), io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(Short())
+    logger.addHandler(handler)
+    logger.propagate = False
+    try:
+        try:
+            raise ValueError("plain")
+        except ValueError:
+            logger.exception("it failed")
+        logger.error("%s", Nameless())
+    finally:
+        logger.propagate = True
+        logger.removeHandler(handler)
+    assert written.getvalue() == "it failed\na trace in the program's form\n"
+    assert "no text" in capsys.readouterr().err
