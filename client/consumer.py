@@ -448,6 +448,7 @@ class Consumer:
         self._heartbeats = Heartbeats(
             self._client, self._routes, lambda: self._description.heartbeat(self._subscriptions.values())
         )
+        self._heartbeats.is_member = self._manual  # the others own all queues until this member has looked at them
         if self._offset_file is not None:
             self._offsets: QueueOffsets = LocalOffsets(self._client, self._routes, timeout_ms, self._offset_file)
         else:

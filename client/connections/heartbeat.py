@@ -50,6 +50,8 @@ class Heartbeats:
         self._describe = describe
         self._masters_only = masters_only
         self._under_way: set[Task[bool]] = set()
+        self.is_member = True
+        """False for a client that must not be known to brokers yet: only `send_to` and `send_to_all` send then."""
         client.on_connected = self._send_first_heartbeat
 
     async def send_to(self, address: str) -> bool:
@@ -84,6 +86,8 @@ class Heartbeats:
         """Send heartbeats every 30 s until the owner cancels the task."""
         while True:
             await sleep(HEARTBEAT_INTERVAL_S)
+            if not self.is_member:
+                continue
             try:
                 await self.send_to_all()
             except Exception:  # a hook's fault, or ours, must not end the heartbeats silently
@@ -109,5 +113,5 @@ class Heartbeats:
 
     def _send_first_heartbeat(self, address: str) -> None:
         """Send a heartbeat over a new connection, whose client the broker does not know yet."""
-        if address in self._addresses():
+        if self.is_member and address in self._addresses():
             self.begin(address)

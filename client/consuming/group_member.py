@@ -103,6 +103,7 @@ class GroupMember:
                 complete = False
         if self._seen_at_start is None:
             await gather(*(self._before_joining(route.read_queues) for route in routes))
+            self._heartbeats.is_member = True
         await self._send_first_heartbeat({address for route in routes for address in route.all_addresses()})
         if self._seen_at_start is None:
             self._seen_at_start = {queue for route in routes for queue in route.read_queues}

@@ -9,7 +9,7 @@ from enum import Enum
 from ringmq.client.connections.name_servers import RouteTable
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.connections.routes import TopicRoute
-from ringmq.client.errors import BrokerError, ConnectError, RingmqError, RouteError
+from ringmq.client.errors import BrokerError, ConnectError, RequestTimeoutError, RingmqError, RouteError
 from ringmq.client.runtimes.runtime import Lock, bounded_gather, sleep
 from ringmq.client.runtimes.waiting import finish
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -25,7 +25,8 @@ from ringmq.remoting.names import is_retry_topic
 log = logging.getLogger("ringmq.client")
 
 LATE_QUEUE_MARGIN_MS = 600_000  # clocks of client and broker may differ this much
-FIRST_COMMITS_PAUSE_S = 1.0  # in which the members of a group that has just been made commit its starts
+FIRST_COMMITS_PAUSE_S = 1.0  # in which the members of a group that has just been made commit some of its starts
+FIRST_COMMITS_PAUSES_MAX = 10
 QUESTIONS_AT_ONCE = 32
 
 
@@ -55,7 +56,7 @@ class QueueFacts:
 
     max_offset: int
     committed_offset: int | None
-    appeared_late: bool  # the topic had no such queue when the consumer started, or has lost it since
+    appeared_late: bool  # the topic had no such queue when the consumer started, or has lost it since, or hid its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class QueueOffsets:
         self._kept: dict[MessageQueue, int] = {}  # what was committed last, or could not be
         self._gone: set[MessageQueue] = set()  # and no start was committed since
         self._ends: dict[MessageQueue, int] = {}  # at first sight, of queues without an offset
+        self._unseen: set[MessageQueue] = set()  # whose broker did not answer then
         self._added: set[MessageQueue] = set()  # while the group was away
         self._start_turns: dict[tuple[str, str], Lock] = defaultdict(Lock)
 
@@ -136,24 +138,38 @@ class QueueOffsets:
         """Note where a topic's queues end, given all of them, and which were added to it while the group was away.
 
         This member sends its first heartbeat afterwards. Until then the queues belong to the other members. If the
-        group is made at this moment, they commit the start of each, one by one. A pause tells these queues from added
-        ones.
+        group is made at this moment, they commit the start of each, one by one. Pauses tell these queues from added
+        ones: in each of them some get an offset.
         """
         if rule.consume_from is ConsumeFrom.FIRST or not queues or is_retry_topic(queues[0].topic):
             return  # read from the beginning
-        lacking = await self.note_ends(group, queues)
-        if 0 < len(lacking) < len(queues):
+        silent: set[str] = set()
+        lacking = await self.note_ends(group, queues, silent)
+        for _ in range(FIRST_COMMITS_PAUSES_MAX):
+            if not 0 < len(lacking) < len(queues):
+                return
             await sleep(FIRST_COMMITS_PAUSE_S)
-            self._added.update(await self.note_ends(group, lacking))
+            before, lacking = lacking, await self.note_ends(group, lacking, silent)
+            if len(lacking) == len(before):
+                self._added.update(lacking)
+                return
 
-    async def note_ends(self, group: str, queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    async def note_ends(
+        self, group: str, queues: Iterable[MessageQueue], silent: set[str] | None = None
+    ) -> list[MessageQueue]:
         """Return queues without an offset of the group, and note their ends. Later messages are not missed.
 
-        A queue whose broker does not answer is one of them. Its reader asks again.
+        A queue whose broker does not answer is one of them. Its reader asks again. `silent` gets the broker's name, and
+        no queue of such a broker is asked for: each would take a time-out.
         """
         lacking: list[MessageQueue] = []
+        silent = set() if silent is None else silent
 
         async def note(queue: MessageQueue) -> None:
+            if queue.broker_name in silent:
+                lacking.append(queue)
+                self._unseen.add(queue)
+                return
             try:
                 maximum = await self.max_offset(queue)  # before the committed offset, see choose_start
                 if await self.committed(group, queue) is not None:
@@ -161,6 +177,9 @@ class QueueOffsets:
                 self._ends.setdefault(queue, maximum)
             except RingmqError as error:
                 log.info("group %s: the end of %s is not known yet: %s", group, queue, error)
+                self._unseen.add(queue)
+                if isinstance(error, RequestTimeoutError) or (isinstance(error, ConnectError) and not error.sent):
+                    silent.add(queue.broker_name)
             lacking.append(queue)
 
         await bounded_gather(note, queues, QUESTIONS_AT_ONCE)
@@ -189,8 +208,9 @@ class QueueOffsets:
             return kept, None
         if committed is None and queue in self._added and (begin := await self._query(group, queue)) is not None:
             return begin, None
+        is_late = appeared_late or (queue in self._unseen and queue not in self._ends)
         end = min(maximum, self._ends.get(queue, maximum))
-        start = choose_start(queue, QueueFacts(end, committed, appeared_late), rule)
+        start = choose_start(queue, QueueFacts(end, committed, is_late), rule)
         if isinstance(start, SearchFrom):
             return await self.search(queue, max(0, start.timestamp_ms)), committed
         if isinstance(start, FromMinimum):
@@ -211,6 +231,7 @@ class QueueOffsets:
                 return False
         self._gone.discard(queue)
         self._added.discard(queue)
+        self._unseen.discard(queue)
         self._ends.pop(queue, None)
         return True
 
