@@ -20,7 +20,7 @@ from ringmq.broker.tables.shares import Shares, is_same_host
 from ringmq.filters.errors import FilterError
 from ringmq.filters.program import Program
 
-CONNECTION_FILTERS_MAX = FILTERS_MAX // 8
+CONNECTION_FILTERS_MAX = FILTERS_MAX // 4
 HOST_FILTERS_MAX = FILTERS_MAX // 2
 REFUSED_MAX = 128
 """Refused expressions that are remembered: their clients ask again every few seconds."""
