@@ -24,6 +24,7 @@ from ringmq.filters.errors import FilterError
 from ringmq.remoting import heartbeat, json_body
 from ringmq.remoting.client_headers import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.errors import RequestError
 from ringmq.remoting.flags import TopicSysFlag
 from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
@@ -151,16 +152,22 @@ class ClientRequests:
         if not self.locks.is_any_live(batch.consumer_group, request.now_ms):
             self.new_entries.refuse_when_short(f"a lock of group {batch.consumer_group}")
         yield
-        held: list[MessageQueue] = []
+        held, refusal = list[MessageQueue](), None
         group, client = batch.consumer_group, batch.client_id
         for number, entry in enumerate(json_body.items(value, "mqSet"), 1):
             queue = heartbeat.lock_queue(entry)
             if self._may_be_locked(queue) and self.locks.is_free(group, client, queue, request.now_ms):
-                self.limits.check_lock(group, queue, request.connection)
-                self.locks.lock(group, client, queue, request.connection, request.now_ms)
-                held.append(queue)
+                try:
+                    self.limits.check_lock(group, queue, request.connection)
+                except RequestError as error:
+                    refusal = refusal or error
+                else:
+                    self.locks.lock(group, client, queue, request.connection, request.now_ms)
+                    held.append(queue)
             if number % STEP_NAMES == 0:
                 yield
+        if refusal is not None and not held:  # an error would cost the client the locks that it has renewed
+            raise refusal
         return request.reply(body=heartbeat.encode_locked(held))
 
     def _may_be_locked(self, queue: MessageQueue) -> bool:

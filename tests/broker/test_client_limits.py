@@ -138,7 +138,7 @@ def test_locks_of_a_connection_and_in_all() -> None:
     assert lock(harness, "a", range(6)) == (0, 6, "")
     code, _, remark = lock(harness, "another name", range(6, 7))
     assert (code, "127.0.0.1:40001: the broker keeps 6 of at most 6 (ringmqClientLocksMax)" in remark) == (BUSY, True)
-    assert lock(harness, "a", range(6)) == (0, 6, ""), "renewed"
+    assert lock(harness, "a", range(7)) == (0, 6, ""), "renewed, without the one beyond the limit"
     assert lock(harness, "b", range(4), "Other", connection=peer(2)) == (0, 4, "")
     for host in "78":
         assert lock(harness, host, range(5), host, connection=at("10.0.0." + host, 1)) == (0, 5, "")
