@@ -143,7 +143,7 @@ static void read_peer(struct rmq_connection *c)
  * peers from choosing the host that they share a count with. */
 static uint32_t *host_count(struct rmq_reader *r, const struct rmq_connection *c)
 {
-    return &r->host_counts[rmq_name_hash(rmq_header(r->plane)->name_secret, c->host, sizeof c->host) % RMQ_HOST_COUNTS];
+    return &r->host_counts[rmq_name_hash(r->header->name_secret, c->host, sizeof c->host) % RMQ_HOST_COUNTS];
 }
 
 static void connection_free(struct rmq_reader *r, struct rmq_connection *c)
