@@ -268,8 +268,11 @@ async def test_kv_configuration_survives_a_restart(start: Start, tmp_path: Path)
 
 
 async def test_a_kv_file_that_cannot_be_written_is_an_error_answer(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    harness = await start(kv_config_path=str(tmp_path / "file" / "kvConfig.json"))
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    harness = await start(kv_config_path=str(folder / "kvConfig.json"))
+    folder.rmdir()
+    folder.write_text("")
     put = RemotingCommand(100, 1, ext_fields={"namespace": "n", "key": "k", "value": "v"})
     answer = await (await harness.connect()).ask(put)
     assert answer.code == 1

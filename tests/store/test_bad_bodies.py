@@ -17,7 +17,7 @@ from ringmq.store.recovery_state import CHECKPOINT, CLEAN, SAME_BOOT
 from tests.store.damage_kit import leave_bounds, messages, messages_after
 from tests.store.golden_stores import basic_config
 
-LATE_MS = 1 << 50
+LATE_MS = 1 << 47
 
 
 def records_of(root: Path) -> list[Record]:

@@ -351,7 +351,7 @@ NO_ORDERS = ("", "{", "[]", '{"action": "cut"}', '{"action": "drop", "offset": 1
 def test_a_file_that_is_no_order_stops_the_start(store: Path, text: str) -> None:
     write_task(store, StoreTask("cut", 0))
     (store / "config" / "haOrder.json").write_text(text)
-    with pytest.raises(SalvageError, match="holds no task of the store"):
+    with pytest.raises(SalvageError, match="is not a task of the store"):
         read_task(store)
 
 
