@@ -3,7 +3,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 PACKAGES := native ipc fastjson filters remoting store timer ha broker services doctor namesrv client cli spark_bridge loadtest testing
 PYTEST_ARGS ?=
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 4
 SEED ?= 1
 STRICT ?=
 

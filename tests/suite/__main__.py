@@ -1,4 +1,4 @@
-"""Run all tests and compare: `python -m tests.suite [--strict] [--workers 3] [--seed 1] [-- PYTEST_ARGS]`.
+"""Run all tests and compare: `python -m tests.suite [--strict] [--workers 4] [--seed 1] [-- PYTEST_ARGS]`.
 
 Three runs of pytest: tests marked `timed` with nothing beside them, all others in several workers, and the tests that
 failed once more alone. `verdict.py` compares both attempts. All outputs stand in build/tests/verdict.txt.
@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run and compare; 0 if the suite holds."""
     parser = argparse.ArgumentParser(prog="python -m tests.suite", description=__doc__)
     parser.add_argument("--strict", action="store_true", help="end at the first failure, and run nothing again")
-    parser.add_argument("--workers", default="3", help="processes that share the tests which are not timed")
+    parser.add_argument("--workers", default="4", help="processes that share the tests which are not timed")
     parser.add_argument("--seed", type=seed, default=1, help="of what tests draw, and of hashes")
     parser.add_argument("pytest_args", nargs="*", metavar="PYTEST_ARGS", help="after --")
     options = parser.parse_args(arguments)
