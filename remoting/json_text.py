@@ -34,10 +34,10 @@ def dump_json(value: Any) -> bytes:
 _MARK = b"\xef\xbb\xbf"
 """A byte order mark."""
 _SPACE = bytes(range(33))
-_SURROGATE = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
-)
-"""An escape. Group 1: it is a surrogate without the other half."""
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_LONE_SURROGATE = re.compile(rb"%s(?!%s)|(?<!%s)%s" % (_HIGH, _LOW, _HIGH, _LOW))
+"""A surrogate without the other half, in text without escaped backslashes."""
+_BACKSLASH, _BACKSLASH_CODE = rb"\\", rb"\u005c"
 
 
 def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
@@ -54,9 +54,10 @@ def load_json(data: bytes, dialect_bytes_max: int | None = None) -> Any:
             return _not_too_deep(orjson.loads(data), data)
         except ValueError:
             pass
+    sound = data
     if b"\\ud" in data or b"\\uD" in data:
-        data = _SURROGATE.sub(lambda escape: b"?" if escape[1] else escape[0], data)
-    text = data.removeprefix(_MARK).strip(_SPACE).decode("utf-8", "replace")
+        sound = _LONE_SURROGATE.sub(b"?", data.replace(_BACKSLASH, _BACKSLASH_CODE))
+    text = sound.removeprefix(_MARK).strip(_SPACE).decode("utf-8", "replace")
     with contextlib.suppress(ValueError, RecursionError):
         return _not_too_deep(json.loads(text, strict=False, parse_constant=_constant), data)
     if dialect_bytes_max is not None and len(data) > dialect_bytes_max:

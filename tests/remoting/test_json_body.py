@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 from typing import Any
 
 import pytest
@@ -80,6 +81,17 @@ def test_half_a_character_becomes_a_question_mark(text: str, read: str) -> None:
 @pytest.mark.usefixtures("_engine")
 def test_surrogates_in_pairs_are_text() -> None:
     assert read_object(b'{0:"\\ud83d\\ude00"}', "x") == {"0": "\U0001f600"}
+
+
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize("seed", range(4))
+def test_surrogates_among_other_escapes_are_told_apart(seed: int) -> None:
+    dice = random.Random(seed)
+    pieces = ("\\\\", "\\ud800", "\\udc00", "\\uDBFF", "\\n", "a", "\\uD83D\\uDE00", '\\"', "ud800")
+    for _ in range(300):
+        text = "".join(dice.choice(pieces) for _ in range(dice.randrange(1, 9)))
+        read = json.loads(f'"{text}"').encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        assert read_object(f'{{0:"{text}"}}'.encode(), "G") == {"0": read.encode("utf-8", "replace").decode()}
 
 
 SHARED = (
