@@ -60,7 +60,7 @@ class StagedBodies:
             return Unsound(ResponseCode.SYSTEM_BUSY, f"{where}: {late}")
         if isinstance(found, str):
             return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {found}")
-        raw, properties = found
+        record, properties = found
         topic, queue = properties.get(staged_writes.TARGET_TOPIC, ""), properties.get(staged_writes.TARGET_QUEUE, "")
         if not (queue.isascii() and queue.isdigit() and len(queue) <= QUEUE_DIGITS_MAX):
             return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {staged_writes.TARGET_QUEUE} = {queue[:32]!r}")
@@ -69,7 +69,7 @@ class StagedBodies:
             if properties.get(name) != value:
                 other = f"{name} of the staged message is not {value!r}, as the commit says"
                 return Unsound(ResponseCode.INVALID_PARAMETER, f"{where}: {other}")
-        measured = self._target(topic, int(queue)) or self._measure(raw, topic)
+        measured = self._target(topic, int(queue)) or self._measure(chunk, record, topic)
         if isinstance(measured, Unsound):
             return Unsound(measured.code, f"{where}: {measured.remark}")
         return Piece(chunk.commit_log_offset, topic, int(queue), measured)
@@ -85,20 +85,21 @@ class StagedBodies:
         host = bytes(raw[view.born_host_at : view.born_host_at + size])
         port = int.from_bytes(raw[view.born_host_at + size : view.born_host_at + size + 4], "big")
         body = raw[view.body_at : view.body_at + view.body_length]
-        return StagedBody(body[_size_of_messages(body, skip) :], Origin(view.born_time_ms, host, port))
+        skipped = lib.rmq_batch_bytes_of(ffi.from_buffer("uint8_t *", body), len(body), skip)
+        return StagedBody(body[skipped:], Origin(view.born_time_ms, host, port))
 
     def _parse(self, raw: memoryview, *, check_crc: bool) -> bool:
         found = lib.rmq_record_parse(ffi.from_buffer("uint8_t *", raw), len(raw), int(check_crc), self._view)
         return bool(found == lib.RMQ_RECORD_OK)
 
     def _properties(self, chunk: StagedChunk) -> tuple[memoryview, dict[str, str]] | str:
-        """(body, properties) of the staged message, or its defect."""
+        """(record, properties) of the staged message, or its defect. The CRC of its body is not computed."""
         offset = chunk.commit_log_offset
         state = self._log.bounds()
         if offset < state.min_offset:
             return f"commitLogOffset = {offset} is below {state.min_offset}: retention has taken the staged message"
         raw = self._log.record(offset)
-        if raw is None or not self._parse(raw, check_crc=True) or self._view.physical_offset != offset:
+        if raw is None or not self._parse(raw, check_crc=False) or self._view.physical_offset != offset:
             return f"commitLogOffset = {offset}: no readable message begins there"
         view = self._view
         topic = bytes(raw[view.topic_at : view.topic_at + view.topic_length])
@@ -108,7 +109,7 @@ class StagedBodies:
             said = f"bodyBytes = {chunk.body_bytes}, bodyCrc = {chunk.body_crc}"
             return f"commitLogOffset = {offset}: the staged message there has another size or CRC than {said}"
         text = bytes(raw[view.properties_at : view.properties_at + view.properties_length]).decode("utf-8", "replace")
-        return raw[view.body_at : view.body_at + view.body_length], decode_properties(text)
+        return raw, decode_properties(text)
 
     def _is_unconfirmed(self, chunk: StagedChunk) -> bool:
         """True if the message may be in the log, but not readable yet. A send can be answered while fewer replicas have
@@ -130,12 +131,17 @@ class StagedBodies:
             return Unsound(ResponseCode.INVALID_PARAMETER, f"request queueId[{queue_id}] is illegal, {found}")
         return None
 
-    def _measure(self, body: memoryview, topic: str) -> Unsound | int:
-        """The number of messages, or the reason why write would refuse the body."""
+    def _measure(self, chunk: StagedChunk, staged: memoryview, topic: str) -> Unsound | int:
+        """The number of messages of a staged record, or the reason why write would refuse its body."""
         settings = self._settings
         bytes_max = int(settings.message_bytes_max)
-        if len(body) > bytes_max:
-            return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"{len(body)} bytes are over maxMessageSize {bytes_max}")
+        if chunk.body_bytes > bytes_max:
+            remark = f"{chunk.body_bytes} bytes are over maxMessageSize {bytes_max}"
+            return Unsound(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if not self._parse(staged, check_crc=True):
+            damaged = f"commitLogOffset = {chunk.commit_log_offset}: the body of the staged message there is damaged"
+            return Unsound(ResponseCode.INVALID_PARAMETER, damaged)
+        body = staged[self._view.body_at : self._view.body_at + self._view.body_length]
         record, size = ffi.new("struct rmq_record_in *"), ffi.new("struct rmq_batch_size *")
         name = ffi.from_buffer("uint8_t[]", topic.encode())
         record.topic, record.topic_length = name, len(name)
@@ -161,22 +167,5 @@ def _element_of_chain(body: memoryview) -> int | None:
     own (services/chains.py).
     """
     pair = CHAIN_PAIR.encode() + b"\x01"
-    if pair not in bytes(body):
-        return None
-    at = number = 0
-    while at < len(body):
-        properties_at = at + 20 + int.from_bytes(body[at + 16 : at + 20], "big")
-        following = properties_at + 2 + int.from_bytes(body[properties_at : properties_at + 2], "big")
-        if bytes(body[properties_at + 2 : following]).find(pair) >= 0:
-            return number
-        at, number = following, number + 1
-    return None
-
-
-def _size_of_messages(body: memoryview, count: int) -> int:
-    """Bytes of the first `count` elements of a valid body (native/src/batch_body.h)."""
-    at = 0
-    for _ in range(count):
-        at += 20 + int.from_bytes(body[at + 16 : at + 20], "big")
-        at += 2 + int.from_bytes(body[at : at + 2], "big")
-    return at
+    number = int(lib.rmq_batch_find_in_properties(ffi.from_buffer("uint8_t *", body), len(body), pair, len(pair)))
+    return None if number < 0 else number
