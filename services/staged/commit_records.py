@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ringmq.remoting import json_body
+from ringmq.remoting.json_text import dump_json
 
 CHUNK_BITS = 16
 """Bits of a mark for the chunk. `CHUNKS_MAX` needs fewer."""
@@ -49,7 +50,7 @@ class CommitRecord:
                 [piece.commit_log_offset, numbers[piece.topic], piece.queue_id, piece.messages] for piece in self.pieces
             ],
         }
-        return json_body.write_body(value)
+        return dump_json(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,10 @@ def decode_record(body: bytes) -> CommitRecord | DoneRecord:
         return DoneRecord(json_body.integer(value, "commit", -1), json_body.integer(value, "lost", 0))
     if kind != "commit":
         raise json_body.bad_body(f"commit record: kind {kind[:32]!r} is not known", "kind")
-    topics = json_body.items(value, "topics")
+    names = [str(topic) for topic in json_body.items(value, "topics")]
     try:
         pieces = tuple(
-            Piece(_natural(offset), str(topics[topic]), _natural(queue), _natural(messages))
+            Piece(_natural(offset), names[topic], _natural(queue), _natural(messages))
             for offset, topic, queue, messages in json_body.items(value, "chunks")
         )
     except (TypeError, ValueError, IndexError) as error:
@@ -89,6 +90,8 @@ def decode_record(body: bytes) -> CommitRecord | DoneRecord:
 
 
 def _natural(value: object) -> int:
+    if type(value) is int and 0 <= value < 1 << 63:
+        return value
     number = json_body.as_integer(value, "chunks")
     if number < 0:
         raise ValueError(f"chunks has {number}, a negative number")

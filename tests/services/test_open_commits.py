@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
-from ringmq.services.staged.commit_records import CommitRecord, DoneRecord
-from ringmq.services.staged.open_commits import RECORDS_MAX, has_open_commits
+from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piece
+from ringmq.services.staged.open_commits import RECORD_BYTES_MAX, RECORDS_MAX, has_open_commits
 from ringmq.store.staged_table import FILE
 from tests.spark_bridge.made_store import Fields, record_bytes
 
@@ -106,3 +106,10 @@ def test_what_cannot_be_known_cheaply_starts_the_worker(tmp_path: Path) -> None:
     assert Store(complete, crc_at_record=8).holds_open(tmp_path), "the snapshot is of another log"
     (tmp_path / "config" / FILE).write_text("{broken")
     assert Store(complete).holds_open(tmp_path)
+
+
+def test_large_decisions_are_left_to_the_worker(tmp_path: Path) -> None:
+    large = CommitRecord("q", 0, tuple(Piece(number, "T", 0, 1) for number in range(16_384)))
+    few = RECORD_BYTES_MAX // len(large.encode())
+    store = Store(bodies(*(large, DoneRecord(0)) * (few + 2)))
+    assert store.holds_open(tmp_path) and store.looks == 0

@@ -147,6 +147,20 @@ def test_units_that_retention_takes_meanwhile_hide_no_decision_behind_them(tmp_p
     )
     topics = SimpleNamespace(queue_bounds=lambda _, __: (0, len(numbers)))
     core = StagedCommits()
-    for moved in replay(cast(Any, log), cast(Any, topics), core, 0):
-        assert moved
+    assert all(replay(cast(Any, log), cast(Any, topics), core, 0))
     assert [entry[0] for entry in core.snapshot()[0]["queries"]] == ["q1", "q2", "q3"]
+
+
+def test_a_step_replays_one_record_because_a_large_one_takes_ten_milliseconds() -> None:
+    raw = record_bytes(Fields(topic=COMMITS_TOPIC, body=CommitRecord("q", 0, ()).encode()), 0, 0)
+    looks = list[int]()
+
+    def record(offset: int) -> memoryview:
+        looks.append(offset)
+        return memoryview(raw)
+
+    log = SimpleNamespace(units=lambda _, __, first, count: [(0, len(raw))] * count, record=record)
+    topics = SimpleNamespace(queue_bounds=lambda _, __: (0, 100))
+    for _ in replay(cast(Any, log), cast(Any, topics), StagedCommits(), 0):
+        assert len(looks) <= 1
+        looks.clear()
