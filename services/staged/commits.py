@@ -32,13 +32,15 @@ from ringmq.services.staged.events import (
 
 IN_FLIGHT_MAX = 4
 """Pieces of all commits that write has at a time."""
-INSPECTED_AT_ONCE = 8
+INSPECTED_AT_ONCE = 32
+"""Chunks of one `Inspect`. Its answer may be about the first ones alone."""
 ASKED_MAX = 16
-"""Requests that may wait for their turn, and requests that may wait for one commit. A large one takes 4 MB."""
+"""Requests that may wait for one commit."""
 OPEN_MAX = 16
 """Open commits. While there are as many, no further one is decided."""
 ANSWER_WITHIN_MS = 20_000
 RETRY_MS = 500
+UNDER_WAY = "the commit is still under way"
 BEFORE = "the batch was committed before"
 QUERIES_MAX = 10_000
 """Queries whose last batch is remembered. A new one then takes the place of the query whose last commit is the oldest.
@@ -108,7 +110,8 @@ class LastBatch:
 
 
 class StagedCommits:
-    """All decisions of one broker. It starts `recovering`: requests wait until `finish_recovery`."""
+    """All decisions of one broker. It starts `recovering`, until `finish_recovery`. It gets a request only while it
+    `takes_commits`."""
 
     def __init__(self) -> None:
         self.recovering = True
@@ -121,7 +124,6 @@ class StagedCommits:
         """End of the last record that is known to be stored."""
         self._record: tuple[int, ...] = ()
         """Commit-log offset and bytes of the last decision or done record."""
-        self._asked: deque[CommitRequested] = deque()
         self._candidate: _Candidate | None = None
         self._in_flight = 0
         self._effects: list[Effect] = []
@@ -129,7 +131,12 @@ class StagedCommits:
     @property
     def is_idle(self) -> bool:
         """True if no commit is open and no request waits for one."""
-        return not (self.recovering or self._asked or self._candidate or self._open)
+        return not (self.recovering or self._candidate or self._open)
+
+    @property
+    def takes_commits(self) -> bool:
+        """True if it can decide about a request. Requests wait until then, with their bodies undecoded."""
+        return not self.recovering and self._candidate is None and len(self._open) < OPEN_MAX
 
     # ---- events ----
 
@@ -137,7 +144,7 @@ class StagedCommits:
         """The effects of `event`. `confirm_offset`: the end of the log that consumers may see."""
         match event:
             case CommitRequested():
-                self._on_asked(event)
+                self._decide(event, confirm_offset)
             case Inspected(pieces):
                 self._on_inspected(pieces)
             case Unsound(code, remark):
@@ -148,31 +155,18 @@ class StagedCommits:
                 self._on_not_stored(event, now_ms)
         self._expire(now_ms)
         if not self.recovering:
-            self._decide(confirm_offset)
             self._advance(now_ms, confirm_offset)
         effects, self._effects = self._effects, []
         return effects
 
     def abandon(self, remark: str) -> list[Effect]:
         """Answer all waiting requests, because the worker stops. The next start goes on at the end of the log."""
-        waiting = [*self._asked, *(asked for commit in self._open.values() for asked in commit.asked)]
+        waiting = [asked for commit in self._open.values() for asked in commit.asked]
         if self._candidate is not None:
             waiting.append(self._candidate.asked)
-        self._asked.clear()
         for commit in self._open.values():
             commit.asked.clear()
         return [Answer(asked.token, ResponseCode.SERVICE_NOT_AVAILABLE, remark) for asked in waiting]
-
-    def overload(self, coming: int) -> str:
-        """The reason why a request behind `coming` others cannot wait for its turn. Empty if it can."""
-        full = len(self._asked) + coming >= ASKED_MAX
-        return f"[OVERLOAD]{ASKED_MAX} commits wait already, try again later" if full else ""
-
-    def _on_asked(self, asked: CommitRequested) -> None:
-        if remark := self.overload(0):
-            self._answer(asked, ResponseCode.SYSTEM_BUSY, remark)
-        else:
-            self._asked.append(asked)
 
     def _on_inspected(self, pieces: tuple[Piece, ...]) -> None:
         candidate = self._candidate
@@ -239,33 +233,32 @@ class StagedCommits:
 
     # ---- decisions ----
 
-    def _decide(self, confirm_offset: int) -> None:
-        while self._candidate is None and self._asked and len(self._open) < OPEN_MAX:
-            asked = self._asked.popleft()
-            key = asked.request.query_id, asked.request.batch_id
-            commit = next((commit for commit in self._open.values() if commit.key == key), None)
-            last = self._last.get(key[0])
-            if commit is not None and len(commit.asked) >= ASKED_MAX:
-                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} requests wait for this commit")
-            elif commit is not None and not commit.done_asked:
-                commit.asked.append(_without_chunks(asked))
-            elif commit is not None:
-                self._answer_complete(asked, commit.commit_log_end, confirm_offset, BEFORE, len(commit.lost))
-            elif last is not None and key[1] <= last.batch_id:
-                lost = last.lost if key[1] == last.batch_id else 0
-                self._answer_complete(asked, last.commit_log_end, confirm_offset, BEFORE, lost)
-            elif last is None and not asked.request.chunks:
-                self._answer(asked, ResponseCode.SUCCESS, "the batch has no chunks, and the query no batch before it")
-            elif last is None and self._is_full(asked.wall_ms):
-                told = f"{QUERIES_MAX} queries have committed within {REMEMBERED_HOURS} hours"
-                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{told}: no new query is accepted now")
-            elif last is not None and key[1] > (limit := last.next_batch_max(asked.wall_ms)):
-                told = f"batchId = {key[1]} is above {limit}, the limit behind the query's last batch {last.batch_id}"
-                remark = f"{told}: commit batches in order, or begin a new query (in Spark: a new checkpoint)"
-                self._answer(asked, ResponseCode.INVALID_PARAMETER, remark)
-            else:
-                self._candidate = _Candidate(asked)
-                self._inspect_or_append(self._candidate)
+    def _decide(self, asked: CommitRequested, confirm_offset: int) -> None:
+        assert self.takes_commits
+        key = asked.request.query_id, asked.request.batch_id
+        commit = next((commit for commit in self._open.values() if commit.key == key), None)
+        last = self._last.get(key[0])
+        if commit is not None and len(commit.asked) >= ASKED_MAX:
+            self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{ASKED_MAX} requests wait for this commit")
+        elif commit is not None and not commit.done_asked:
+            commit.asked.append(_without_chunks(asked))
+        elif commit is not None:
+            self._answer_complete(asked, commit.commit_log_end, confirm_offset, BEFORE, len(commit.lost))
+        elif last is not None and key[1] <= last.batch_id:
+            lost = last.lost if key[1] == last.batch_id else 0
+            self._answer_complete(asked, last.commit_log_end, confirm_offset, BEFORE, lost)
+        elif last is None and not asked.request.chunks:
+            self._answer(asked, ResponseCode.SUCCESS, "the batch has no chunks, and the query no batch before it")
+        elif last is None and self._is_full(asked.wall_ms):
+            told = f"{QUERIES_MAX} queries have committed within {REMEMBERED_HOURS} hours"
+            self._answer(asked, ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{told}: no new query is accepted now")
+        elif last is not None and key[1] > (limit := last.next_batch_max(asked.wall_ms)):
+            told = f"batchId = {key[1]} is above {limit}, the limit behind the query's last batch {last.batch_id}"
+            remark = f"{told}: commit batches in order, or begin a new query (in Spark: a new checkpoint)"
+            self._answer(asked, ResponseCode.INVALID_PARAMETER, remark)
+        else:
+            self._candidate = _Candidate(asked)
+            self._inspect_or_append(self._candidate)
 
     def _is_full(self, wall_ms: int) -> bool:
         """True if a new query would take the place of one that is in use."""
@@ -352,13 +345,10 @@ class StagedCommits:
 
     def _expire(self, now_ms: int) -> None:
         before_ms = now_ms - ANSWER_WITHIN_MS
-        why = "the broker is still reading its log" if self.recovering else "the commit is still under way"
-        while self._asked and self._asked[0].at_ms < before_ms:
-            self._answer(self._asked.popleft(), ResponseCode.SYSTEM_BUSY, f"{why}: ask again")
         for commit in self._open.values():
             for asked in [asked for asked in commit.asked if asked.at_ms < before_ms]:
                 commit.asked.remove(asked)
-                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"{why}: ask again")
+                self._answer(asked, ResponseCode.SYSTEM_BUSY, f"{UNDER_WAY}: ask again")
 
     # ---- recovery ----
 

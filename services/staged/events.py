@@ -22,7 +22,7 @@ class CommitRequested:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """Event: the chunks that `Inspect` named are valid."""
+    """Event: the chunks that `Inspect` named are valid, or the first of them, if the time was over."""
 
     pieces: tuple[Piece, ...]
 

@@ -1,7 +1,7 @@
 """The service of staged writes: performs the effects of `commits` on the log (docs/staged-writes.md).
 
-A turn takes the answers of write and the requests of clients, and performs the effects. Nothing waits. Each turn does
-at most one inspection, so that a large commit does not delay other requests.
+A turn takes the answers of write, decodes a slice of one commit, and performs the effects. Nothing waits. Each turn
+does at most one inspection, so that a large commit does not delay other requests.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Answer as RequestAnswer
 from ringmq.broker.requests.request import Outbox, Request
+from ringmq.broker.requests.turns import TurnClock
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
@@ -23,8 +24,8 @@ from ringmq.remoting.staged_writes import COMMITS_TOPIC
 from ringmq.services.appends import AppendResult, Appends
 from ringmq.services.log_view import LogView
 from ringmq.services.staged.bodies import StagedBodies
-from ringmq.services.staged.commit_records import mark_of
-from ringmq.services.staged.commits import StagedCommits
+from ringmq.services.staged.commit_records import Piece, mark_of
+from ringmq.services.staged.commits import UNDER_WAY, StagedCommits
 from ringmq.services.staged.events import (
     Answer,
     AppendCommit,
@@ -46,7 +47,10 @@ from ringmq.services.topic_creator import TopicCreator
 from ringmq.services.topics import Topics
 
 WORK_MS = 5
-"""Time limit of recovery and inspections in one turn."""
+"""Time limit of recovery in one turn."""
+INSPECT_MS = 2
+"""Time after which no further chunk is inspected in one turn."""
+READING = "the broker is still reading its log"
 LOST = "retention has taken the staged message before it could be published"
 NO_ROOM = "no room for requests to write: try again"
 GONE = "the queue is gone: its topic was deleted or changed"
@@ -97,7 +101,8 @@ class StagedWrites:
         self._write_line = tell
         self._root = Path(config().store_path_root_dir)
         self._core = StagedCommits() if core is None else core
-        self._requests = StagedRequests(config, topics, topic_creator, outbox, self._core.overload, wall_ms)
+        self._requests = StagedRequests(config, topics, topic_creator, outbox, wall_ms, tell)
+        self._clock = TurnClock()
         self._bodies = StagedBodies(log, topics, config, plane.header.settings)
         self._recovery: Iterator[bool] | None = None
         self._is_open = False
@@ -133,16 +138,19 @@ class StagedWrites:
         """See HostedService."""
         if not self._is_open:
             if not self._requests.has_decisions:
-                self._requests.refuse_asked()
+                self._requests.refuse_without_topic()
                 return False
             self._is_open = True
             self._recovery = self._recover()
         worked = self._recover_some()
         events: list[Event] = [self._event_of(result) for result in self._appends.answers()]
-        while self._requests.asked:
-            events.append(self._requests.asked.popleft())
         if self._events:
             events.append(self._events.popleft())
+        if self._core.takes_commits and self._requests.has_commits:
+            worked = True
+            if (commit := self._requests.next_commit()) is not None:
+                events.append(commit)
+        self._requests.refuse_late(now_ms, READING if self._core.recovering else UNDER_WAY)
         worked = worked or bool(events)
         for event in [*events, Tick()]:
             for effect in self._core.step(event, now_ms, self._plane.confirm_offset()):
@@ -151,7 +159,9 @@ class StagedWrites:
 
     def close(self) -> None:
         """See HostedService."""
-        for effect in self._core.abandon("the broker is shutting down: commit the batch again when it is back"):
+        remark = "the broker is shutting down: commit the batch again when it is back"
+        self._requests.refuse_all(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+        for effect in self._core.abandon(remark):
             self._perform(effect)
 
     def save_if_due(self, now_ms: int) -> None:
@@ -216,13 +226,21 @@ class StagedWrites:
                 self._write_line(text)
 
     def _inspect(self, effect: Inspect) -> Inspected | Unsound:
+        """Inspect the chunks in order until INSPECT_MS are over. A chunk of 4 MiB takes as long."""
+        pieces = list[Piece]()
+        self._clock.begin()
         try:
-            found = [self._bodies.inspect(effect.request, chunk) for chunk in effect.chunks]
+            for chunk in effect.chunks:
+                found = self._bodies.inspect(effect.request, chunk)
+                if isinstance(found, Unsound):
+                    return found
+                pieces.append(found)
+                if not self._clock.is_within(INSPECT_MS):
+                    break
         except Exception as error:  # a defect that a client's bytes have shown costs one commit
             self._write_line(f"a staged message could not be inspected:\n{traceback.format_exc()}")
             return Unsound(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
-        unsound = next((one for one in found if isinstance(one, Unsound)), None)
-        return unsound or Inspected(tuple(one for one in found if not isinstance(one, Unsound)))
+        return Inspected(tuple(pieces))
 
     def _append_record(self, effect: Effect, properties: bytes, body: bytes) -> None:
         queue = self._topics.queue(COMMITS_TOPIC, 0)

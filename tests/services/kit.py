@@ -12,9 +12,20 @@ NOW = 1_700_000_000_000
 CLIENT = Connection(0, 1, 7, 1, "127.0.0.1", 4711)
 
 
-def request_of(code: int, fields: Mapping[str, str] | None = None, body: bytes = b"", now_ms: int = NOW) -> Request:
+def request_of(
+    code: int,
+    fields: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    now_ms: int = NOW,
+    connection: Connection = CLIENT,
+) -> Request:
     """A request of a client."""
-    return Request(RemotingCommand(int(code), ext_fields=dict(fields or {}), body=body), CLIENT, now_ms, pending=3)
+    return Request(RemotingCommand(int(code), ext_fields=dict(fields or {}), body=body), connection, now_ms, pending=3)
+
+
+def client(number: int, host: str = "127.0.0.1") -> Connection:
+    """One of many connections."""
+    return Connection(0, 1, number, 1, host, 4711)
 
 
 @dataclass

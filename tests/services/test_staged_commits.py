@@ -1,7 +1,7 @@
 """The rule of staged writes: one decision per micro-batch, its pieces exactly once, through crashes at any step."""
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,11 +90,14 @@ class World:
     answers: list[tuple[Any, int]] = field(default_factory=list)
     now_ms: int = NOW
     crashes: int = 0
+    waiting: deque[CommitRequested] = field(default_factory=deque)
+    """Requests that the core does not take yet."""
 
     def start(self) -> None:
         """A new control: what the log says, and maybe a snapshot."""
         self.core = StagedCommits()
         self.events.clear()
+        self.waiting.clear()
         numbered = [entry for entry in self.log if entry.record is not None]
         first = 0
         if self.snapshot is not None and self.snapshot[1] <= len(self.log):
@@ -138,6 +141,9 @@ class World:
         return entry
 
     def step(self, event: Any) -> None:
+        if isinstance(event, CommitRequested) and not self.core.takes_commits:
+            self.waiting.append(event)
+            return
         for effect in self.core.step(event, self.now_ms, EVERYTHING):
             match effect:
                 case Inspect():
@@ -148,6 +154,8 @@ class World:
                     pass
                 case _:
                     self.submitted.append(effect)
+        if self.waiting and self.core.takes_commits:
+            self.step(self.waiting.popleft())
 
     def move(self) -> bool:
         """One thing that can happen next; False when nothing can."""
@@ -207,7 +215,7 @@ def test_crashes_at_any_step_leave_every_piece_exactly_once(seed: int) -> None:
                 asked = request(batch, chunks, query, 100 * attempt)
                 world.step(CommitRequested(token, asked, world.now_ms, world.now_ms))
                 for _ in range(200):
-                    if world.random.random() < 0.04:
+                    if world.random.random() < 0.06:
                         world.crash()
                         break
                     if world.random.random() < 0.1:
@@ -337,21 +345,25 @@ def test_who_asks_again_hears_that_rows_are_lost() -> None:
     assert code_of(world, 8) == ResponseCode.SUCCESS
 
 
-def test_requests_wait_for_recovery_and_hear_that_in_time() -> None:
+def test_requests_are_taken_one_at_a_time_once_the_log_is_read() -> None:
     core = StagedCommits()
-    assert core.step(CommitRequested("early", request(0, 1), NOW, NOW), NOW, EVERYTHING) == []
-    (answer,) = core.step(Tick(), NOW + ANSWER_WITHIN_MS + 1, EVERYTHING)
-    assert isinstance(answer, Answer) and answer.code == ResponseCode.SYSTEM_BUSY
+    assert not core.takes_commits
+    core.finish_recovery()
+    assert core.takes_commits
+    core.step(CommitRequested("one", request(0, 1), NOW, NOW), NOW, EVERYTHING)
+    assert not core.takes_commits
 
 
-def test_more_requests_than_may_wait_are_refused() -> None:
+def test_chunks_that_are_not_inspected_yet_are_asked_for_again() -> None:
     core = StagedCommits()
-    effects: list[Effect] = []
-    for number in range(ASKED_MAX + 1):
-        effects += core.step(CommitRequested(number, request(number, 1), NOW, NOW), NOW, EVERYTHING)
-    assert [(effect.token, effect.code) for effect in effects if isinstance(effect, Answer)] == [
-        (ASKED_MAX, ResponseCode.SYSTEM_BUSY)
-    ]
+    core.finish_recovery()
+    effects = core.step(CommitRequested("one", request(0, 2 * INSPECTED_AT_ONCE), NOW, NOW), NOW, EVERYTHING)
+    found = list[Piece]()
+    while isinstance(inspect := effects[0], Inspect):
+        assert inspect.chunks[0].sequence == len(found)
+        found += pieces_of(inspect)[:5]
+        effects = core.step(Inspected(pieces_of(inspect)[:5]), NOW, EVERYTHING)
+    assert effects == [AppendCommit(CommitRecord("q", 0, tuple(found)))] and len(found) == 2 * INSPECTED_AT_ONCE
 
 
 @pytest.mark.parametrize("record_bytes", [2048, 65_536, 4 << 20])
@@ -564,7 +576,9 @@ def test_a_snapshot_that_is_ahead_of_the_log_is_believed_only_as_far() -> None:
 
 def test_everybody_who_waits_hears_of_a_stop() -> None:
     world = started()
-    world.step(CommitRequested("deciding", request(0, 1), NOW, NOW))
-    world.step(CommitRequested("waiting", request(1, 1), NOW, NOW))
+    world.step(CommitRequested("publishing", request(0, 1), NOW, NOW))
+    while not any(isinstance(effect, Publish) for effect in world.submitted):
+        world.move()
+    world.step(CommitRequested("deciding", request(1, 1), NOW, NOW))
     told = world.core.abandon("stop")
-    assert {answer.token for answer in told if isinstance(answer, Answer)} == {"deciding", "waiting"}
+    assert {answer.token for answer in told if isinstance(answer, Answer)} == {"deciding", "publishing"}

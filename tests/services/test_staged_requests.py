@@ -7,14 +7,23 @@ from typing import Any, cast
 import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.requests.request import Outbox, Reply, Wait
+from ringmq.broker.requests.request import Connection, Outbox, Reply, Wait
+from ringmq.broker.requests.turns import SLICE_MS, TurnClock
+from ringmq.remoting import json_body, staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
-from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC, CommitRequest
-from ringmq.services.staged.commits import ASKED_MAX, StagedCommits
-from ringmq.services.staged.requests import WAITING_MAX, StagedRequests
-from tests.services.kit import NOW, FoundTopics, Maker, request_of
+from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC, CommitRequest, StagedChunk
+from ringmq.services.staged.commits import ANSWER_WITHIN_MS
+from ringmq.services.staged.events import CommitRequested
+from ringmq.services.staged.requests import (
+    COMMITS_MAX,
+    CONNECTION_COMMITS_MAX,
+    HOST_COMMITS_MAX,
+    WAITING_MAX,
+    StagedRequests,
+)
+from tests.services.kit import CLIENT, NOW, FoundTopics, Maker, client, request_of
 
 BOTH = {STAGED_TOPIC, COMMITS_TOPIC}
 COMMIT, DESCRIBE = {"operation": "commit"}, {"operation": "describe"}
@@ -27,26 +36,151 @@ class Harness:
     def __init__(self, topics: set[str]) -> None:
         self.config = BrokerConfig(broker_name="b", broker_ip1="10.0.0.1")
         self.topics, self.maker, self.outbox = FoundTopics(set(topics)), Maker(), Outbox()
-        overload = StagedCommits().overload
+        self.lines = list[str]()
+        self.looks = 0
+        """Looks at the clock. A step of a decoder takes a millisecond of it."""
         self.requests = StagedRequests(
-            lambda: self.config, cast(Any, self.topics), self.maker, self.outbox, overload, lambda: NOW
+            lambda: self.config, cast(Any, self.topics), self.maker, self.outbox, lambda: NOW, self.lines.append,
+            TurnClock(self.clock_ns),
         )  # fmt: skip
 
-    def ask(self, fields: dict[str, str], body: bytes = b"") -> Any:
-        return self.requests.on_request(request_of(RequestCode.STAGED_WRITES, fields, body))
+    def clock_ns(self) -> int:
+        self.looks += 1
+        return self.looks * 1_000_000
+
+    def ask(self, fields: dict[str, str], body: bytes = b"", connection: Connection = CLIENT) -> Any:
+        return self.requests.on_request(request_of(RequestCode.STAGED_WRITES, fields, body, connection=connection))
+
+    def slices(self) -> tuple[CommitRequested | None, int]:
+        """The next commit, None if it was refused, and the slices until then."""
+        for number in range(1, 1000):
+            commit, replies = self.requests.next_commit(), len(self.outbox.effects)
+            if commit is not None or replies:
+                return commit, number
+        raise AssertionError("no end")
 
     def replies(self) -> list[RemotingCommand]:
         return [effect.command for effect in self.outbox.take() if isinstance(effect, Reply)]
 
 
-def test_one_request_more_than_may_wait_is_refused_unread() -> None:
-    harness, malformed = Harness(BOTH), b"not read"
-    for _ in range(ASKED_MAX):
+def test_one_commit_more_than_may_wait_is_refused_unread() -> None:
+    harness = Harness(BOTH)
+    for _ in range(CONNECTION_COMMITS_MAX):
         assert isinstance(harness.ask(COMMIT, BODY), Wait)
-    assert harness.ask(COMMIT, malformed).code == ResponseCode.SYSTEM_BUSY
-    harness.requests.asked.clear()
+    answer = harness.ask(COMMIT, BODY)
+    assert answer.code == ResponseCode.SYSTEM_BUSY and "this connection" in answer.remark
+    for number in range(HOST_COMMITS_MAX - CONNECTION_COMMITS_MAX):
+        assert isinstance(harness.ask(COMMIT, BODY, client(100 + number)), Wait)
+    answer = harness.ask(COMMIT, BODY, client(99))
+    assert answer.code == ResponseCode.SYSTEM_BUSY and "host 127.0.0.1" in answer.remark
+    for number in range(COMMITS_MAX - HOST_COMMITS_MAX):
+        assert isinstance(harness.ask(COMMIT, BODY, client(number, f"10.0.0.{number}")), Wait)
+    assert harness.ask(COMMIT, BODY, client(1, "10.9.0.1")).code == ResponseCode.SYSTEM_BUSY
+    assert harness.slices()[0] is not None
+    assert isinstance(harness.ask(COMMIT, BODY, client(1, "10.9.0.1")), Wait)
+
+
+def test_a_body_over_the_limit_does_not_wait() -> None:
     with pytest.raises(RequestError):
-        harness.ask(COMMIT, malformed)
+        Harness(BOTH).ask(COMMIT, bytes(staged_writes.COMMIT_BODY_BYTES_MAX + 1))
+
+
+def large(query: str = "q") -> bytes:
+    """A commit of 60 partitions with 200 chunks each."""
+    chunks = (StagedChunk(part, 0, number, number, 10, 1) for part in range(60) for number in range(200))
+    return CommitRequest(query, 0, tuple(chunks)).encode()
+
+
+def test_no_commit_is_read_while_requests_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of other services stand behind it in the same inbox."""
+    read, plain = list[int](), json_body.read_request
+    monkeypatch.setattr(json_body, "read_request", lambda body, *more: read.append(len(body)) or plain(body, *more))
+    harness = Harness(BOTH)
+    harness.ask(COMMIT, large())
+    assert not read
+    harness.slices()
+    assert len(read) == 1
+
+
+def test_a_large_commit_is_decoded_in_slices() -> None:
+    """No slice is longer than SLICE_MS and a step, so that other requests are answered in between."""
+    harness, body = Harness(BOTH), large()
+    harness.ask(COMMIT, body)
+    commit, slices = harness.slices()
+    assert commit is not None and commit.request == CommitRequest.decode(body)
+    steps = 1 + 12_060 // staged_writes.CHUNKS_A_STEP
+    assert steps // SLICE_MS <= slices <= steps + 1
+
+
+@pytest.mark.parametrize("attackers", [1, 16])
+def test_a_commit_waits_for_one_commit_of_each_other_host_at_most(attackers: int) -> None:
+    harness, bodies = Harness(BOTH), [large(f"a{number}") for number in range(attackers)]
+    for number in range(HOST_COMMITS_MAX):
+        harness.ask(COMMIT, bodies[number % attackers], client(number % attackers))
+    harness.requests.next_commit()
+    honest = client(1, "10.0.0.1")
+    assert isinstance(harness.ask(COMMIT, CommitRequest("honest", 7, ()).encode(), honest), Wait)
+    found = list[str]()
+    while "honest" not in found:
+        commit, _ = harness.slices()
+        assert commit is not None
+        found.append(commit.request.query_id)
+        harness.ask(COMMIT, bodies[0], client(0))
+    assert len(found) <= 3, "the one that is decoded in part, and the next one of the host"
+
+
+def test_commits_of_one_connection_keep_their_order() -> None:
+    harness = Harness(BOTH)
+    for number in range(5):
+        harness.ask(COMMIT, CommitRequest("q", number, ()).encode())
+        harness.ask(COMMIT, CommitRequest("other", number, ()).encode(), client(2, "10.0.0.1"))
+    found = [commit.request for commit, _ in (harness.slices() for _ in range(10)) if commit is not None]
+    assert [request.batch_id for request in found if request.query_id == "q"] == [0, 1, 2, 3, 4]
+
+
+def test_a_commit_that_cannot_be_decoded_is_answered_and_the_next_one_follows() -> None:
+    harness = Harness(BOTH)
+    harness.ask(COMMIT, b"no JSON")
+    harness.ask(COMMIT, b'{"queryId":"' + rb"\n" * staged_writes.COMMIT_STRINGS_MAX + b'"}')
+    harness.ask(COMMIT, BODY)
+    assert harness.slices()[0] is None
+    assert [answer.code for answer in harness.replies()] == [ResponseCode.SYSTEM_ERROR]
+    assert harness.slices()[0] is None
+    ((code, remark),) = [(answer.code, answer.remark) for answer in harness.replies()]
+    assert code == ResponseCode.INVALID_PARAMETER and "strings and escapes" in (remark or "")
+    commit, _ = harness.slices()
+    assert commit is not None and commit.request.query_id == "q"
+    assert harness.requests.is_idle and not harness.lines
+
+
+def test_a_defect_of_the_decoder_costs_one_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness(BOTH)
+    harness.ask(COMMIT, BODY)
+    monkeypatch.setattr(staged_writes, "_partitions", lambda value: 1 // 0)
+    assert harness.slices()[0] is None
+    assert [answer.code for answer in harness.replies()] == [ResponseCode.SYSTEM_ERROR]
+    assert "ZeroDivisionError" in harness.lines[0] and harness.requests.is_idle
+
+
+def test_commits_that_wait_too_long_are_told_to_come_again() -> None:
+    harness = Harness(BOTH)
+    harness.ask(COMMIT, BODY)
+    harness.requests.refuse_late(NOW + ANSWER_WITHIN_MS, "the broker is still reading its log")
+    assert not harness.replies()
+    harness.requests.refuse_late(NOW + ANSWER_WITHIN_MS + 1, "the broker is still reading its log")
+    ((code, remark),) = [(answer.code, answer.remark) for answer in harness.replies()]
+    assert (code, remark) == (ResponseCode.SYSTEM_BUSY, "the broker is still reading its log: ask again")
+    assert harness.requests.is_idle
+
+
+def test_a_stop_answers_all_commits_also_the_one_that_is_decoded_in_part() -> None:
+    harness = Harness(BOTH)
+    harness.ask(COMMIT, large())
+    harness.ask(COMMIT, BODY)
+    assert harness.requests.next_commit() is None
+    harness.requests.refuse_all(ResponseCode.SERVICE_NOT_AVAILABLE, "shutting down")
+    assert [answer.code for answer in harness.replies()] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 2
+    assert harness.requests.is_idle
 
 
 def test_a_broker_that_takes_no_messages_of_clients_takes_no_commits() -> None:
@@ -67,12 +201,13 @@ def test_the_first_requests_wait_until_control_has_made_the_topics_once() -> Non
     assert isinstance(harness.ask(DESCRIBE), Wait) and isinstance(harness.ask(COMMIT, BODY), Wait)
     ((made, then),) = harness.maker.asked
     assert {topic.topic_name for topic in made} == BOTH
-    assert not harness.requests.is_idle and harness.replies() == [] and not harness.requests.asked
+    assert not harness.requests.is_idle and harness.replies() == [] and not harness.requests.has_commits
     harness.topics.names |= BOTH
     then(None)
     (answer,) = harness.replies()
     assert json.loads(answer.body)["topic"] == STAGED_TOPIC
-    (asked,) = harness.requests.asked
+    asked, _ = harness.slices()
+    assert asked is not None
     assert (asked.request.query_id, asked.at_ms) == ("q", NOW), "its time runs since it was asked"
     assert harness.ask(DESCRIBE).code == ResponseCode.SUCCESS and len(harness.maker.asked) == 1
 
@@ -87,13 +222,6 @@ def test_topics_that_cannot_be_made_refuse_what_waits_for_them() -> None:
     assert harness.requests.is_idle
     assert isinstance(harness.ask(DESCRIBE), Wait), "the next request asks control again"
     assert len(harness.maker.asked) == 2
-
-
-def test_commits_that_wait_for_topics_count_as_commits_that_wait() -> None:
-    harness = Harness(set())
-    for _ in range(ASKED_MAX):
-        assert isinstance(harness.ask(COMMIT, BODY), Wait)
-    assert harness.ask(COMMIT, BODY).code == ResponseCode.SYSTEM_BUSY
 
 
 def test_an_operation_that_is_unknown_is_named() -> None:
@@ -120,7 +248,7 @@ def test_commits_whose_topic_goes_before_they_are_looked_at_are_told_to_come_aga
     assert isinstance(harness.ask(COMMIT, BODY), Wait)
     harness.topics.names.clear()
     assert not harness.requests.has_decisions
-    harness.requests.refuse_asked()
+    harness.requests.refuse_without_topic()
     (answer,) = harness.replies()
     assert answer.code == ResponseCode.SYSTEM_BUSY and COMMITS_TOPIC in (answer.remark or "")
     assert harness.requests.is_idle

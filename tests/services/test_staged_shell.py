@@ -23,8 +23,7 @@ class Core:
         self.effects, self.heard = effects, list[Event]()
         self.dirty, self.recovering = True, False
 
-    def overload(self, coming: int) -> str:
-        return ""
+    takes_commits = True
 
     def step(self, event: Event, now_ms: int, confirm_offset: int) -> list[Effect]:
         self.heard.append(event)
