@@ -78,6 +78,9 @@ struct rmq_verdict {
 #define RMQ_CONTROL_ANSWERER 0u   /* the first row: it gets the codes that no other row names */
 #define RMQ_COLD_BODY_BYTES_MAX 4194304 /* of a frame that a read worker brings to an answerer */
 #define RMQ_COLD_HEADER_BYTES_MAX 262144 /* properties have 32 KiB; JSON may write six characters for one */
+/* Of a header with many, nested or odd fields for another answerer than control. Services decode them in Python, each some 1 us, and
+ * no request to them needs one. */
+#define RMQ_UNUSUAL_HEADER_BYTES_MAX 16384
 /* That an ask waits for an answerer which is not serving. Clients wait 3 s by default. The Go client 2.1.2 keeps a message
  * whose send-back times out, and loses one whose send-back is refused, so a refusal must come later than that. */
 #define RMQ_ASK_TIMEOUT_MS 4000

@@ -132,6 +132,14 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_OUTCOME_DONE;
     }
+    if (answerer != RMQ_CONTROL_ANSWERER && h->unusual && h->header_length > RMQ_UNUSUAL_HEADER_BYTES_MAX) {
+        char remark[160];
+        snprintf(remark, sizeof remark,
+                 "the header of a request with code %d may have at most %d bytes with nested, odd or over %d fields, this one has %u",
+                 h->code, RMQ_UNUSUAL_HEADER_BYTES_MAX, RMQ_EXT_ENTRIES_MAX, h->header_length);
+        rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        return RMQ_OUTCOME_DONE;
+    }
     const struct rmq_ring *inbox = &rmq_answerer_at(r->plane, answerer)->inbox;
     if (payload > LARGE_BYTES && rmq_ring_used(inbox) + payload > inbox->capacity / 2) {
         refuse_for(r, c, h, answerer, OVERLOAD);

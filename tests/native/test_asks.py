@@ -84,6 +84,21 @@ def test_each_code_goes_to_its_answerer_and_its_answer_comes_back(kit: AnswererK
         assert client.answer().remark == "echo"
 
 
+def test_a_large_header_with_many_fields_goes_to_no_service(kit: AnswererKit) -> None:
+    """Python decodes each of its fields while other requests wait."""
+    kit.begin()
+    many = {f"field{number}": "x" * 400 for number in range(45)}
+    with connected(kit) as client:
+        client.send(request(CODE, many, opaque=3))
+        answer = client.answer()
+        assert (answer.code, answer.opaque) == (ResponseCode.MESSAGE_ILLEGAL, 3)
+        assert "at most 16384 bytes with nested, odd or over 40 fields" in (answer.remark or "")
+        client.send(request(CODE, {"long": "x" * 20_000}, opaque=4))
+        assert kit.take(ANSWERER)[0].frame_length > 20_000
+        client.send(request(CODE, dict.fromkeys(many, "x"), opaque=5), request(OTHER, many, opaque=6))
+        assert kit.take(ANSWERER)[0].frame_length < 16_384 < kit.take()[0].frame_length
+
+
 def test_an_answer_of_another_answerer_is_nobodys(kit: AnswererKit) -> None:
     kit.begin()
     with connected(kit) as client:
