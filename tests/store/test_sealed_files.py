@@ -1,5 +1,7 @@
 """Files with a checksum: no flipped bit gives other content."""
 
+import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,12 @@ def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert load_sealed(tmp_path, NAME) == {}
     persist_sealed(tmp_path, NAME, VALUE)
     assert load_sealed(tmp_path, NAME) == VALUE
+
+
+@pytest.mark.parametrize("value", [VALUE, {}])
+def test_the_checksum_is_the_last_entry_of_the_content(value: dict[str, Any]) -> None:
+    text = json.dumps(value, separators=(",", ":"))
+    assert sealed_text(value) == json.dumps({**value, "crc32": zlib.crc32(text.encode())}, separators=(",", ":"))
 
 
 def test_no_flipped_bit_gives_other_content(tmp_path: Path) -> None:
