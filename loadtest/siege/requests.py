@@ -7,6 +7,7 @@ from ringmq.loadtest.siege.attack import TOPIC
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.json_text import dump_json
+from ringmq.remoting.staged_writes import COMMIT, OPERATION, CommitRequest, StagedChunk
 
 HOLD_FLAG, COMMIT_FLAG, SUBSCRIPTION_FLAG = 2, 1, 4
 PULL_HOLD_MS = 15_000
@@ -75,3 +76,15 @@ def heartbeat(client: str, consumers: Iterable[dict[str, object]] = (), producer
         "producerDataSet": [{"groupName": name} for name in producers],
     }
     return request(RequestCode.HEART_BEAT, body=dump_json(body))
+
+
+def staged_commit(
+    query: str, batch: int = 0, *, partitions: int = 60, chunks: int = 200, place: int = 1 << 20
+) -> bytes:
+    """Return a commit of staged chunks that nobody has staged. Its refusal costs the broker the whole decoding."""
+    named = (
+        StagedChunk(partition, 0, sequence, place + 4096 * (partition * chunks + sequence), 1000, 12_345)
+        for partition in range(partitions)
+        for sequence in range(chunks)
+    )
+    return request(RequestCode.STAGED_WRITES, {OPERATION: COMMIT}, CommitRequest(query, batch, tuple(named)).encode())

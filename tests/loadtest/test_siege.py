@@ -22,9 +22,12 @@ from ringmq.loadtest.siege.figures import (
 )
 from ringmq.loadtest.siege.main import rows_of
 from ringmq.loadtest.siege.report import closing, tables
+from ringmq.loadtest.siege.requests import staged_commit
 from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport
 from ringmq.loadtest.siege.swarm import ANSWER, HOLD, RESET, Link, Swarm, Take, Tally, Wave
 from ringmq.loadtest.stock import free_port
+from ringmq.remoting.command import decode_frame
+from ringmq.remoting.staged_writes import CommitRequest
 from tests.waiting import TIMEOUT_S
 
 MORE = 30
@@ -114,6 +117,12 @@ def test_every_attack_plans_its_waves(name: str) -> None:
     waves = attack_named(name).plan(TARGET, random.Random(1))
     assert waves
     assert all(bool(wave.port) != bool(wave.listen_port) for wave in waves)
+
+
+def test_a_commit_of_an_attacker_is_read_whole() -> None:
+    body = decode_frame(staged_commit("q", 3)).body
+    commit = CommitRequest.decode(body)
+    assert (commit.query_id, commit.batch_id, len(commit.chunks)) == ("q", 3, 12_000)
 
 
 def test_rows_by_name() -> None:
