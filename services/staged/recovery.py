@@ -6,7 +6,8 @@ done record, the marks in the log from that commit on show the pieces that are p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,12 @@ def is_of_this_log(value: dict[str, Any], log: LogView, min_offset: int, log_end
     return offset < min_offset or (0 < size <= log_end - offset and log.crc(offset, size) == crc)
 
 
-def save_snapshot(root: Path, log: LogView, value: dict[str, Any]) -> None:
-    """Write the table. Raises OSError."""
+def save_snapshot(root: Path, log: LogView, value: dict[str, Any]) -> Callable[[], None]:
+    """Return a function that writes the table. It uses nothing of the worker, and raises OSError."""
     if "record" in value:
         offset, size = value["record"]
         value = {**value, "record": [offset, size, log.crc(offset, size) or 0]}
-    persist_sealed(root, FILE, value)
+    return partial(persist_sealed, root, FILE, value)
 
 
 def replay(log: LogView, topics: Topics, core: StagedCommits, first: int) -> Iterator[bool]:

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,8 @@ class StagedWrites:
         self._is_open = False
         self._events: deque[Event] = deque()
         self._unsaved: tuple[dict[str, Any], int] | None = None
+        self._saver = ThreadPoolExecutor(1, "staged-saver")
+        self._saving: Future[None] | None = None
         self._saved_ms = 0
 
     def on_request(self, request: Request) -> RequestAnswer:
@@ -165,8 +168,14 @@ class StagedWrites:
             self._perform(effect)
 
     def save_if_due(self, now_ms: int) -> None:
-        """Write the table of queries after a change, once the part of the log that it names is on disk. Raises
-        OSError."""
+        """Write the table of queries after a change, once the part of the log that it names is on disk. A thread does
+        it, because a slow disk takes long to sync. Raises OSError."""
+        if self._saving is not None:
+            if not self._saving.done():
+                return
+            saving, self._saving = self._saving, None
+            saving.result()
+            self._unsaved = None
         is_due = now_ms - self._saved_ms >= self._config().flush_consumer_offset_interval
         if self._unsaved is None and self._core.dirty and not self._core.recovering and is_due:
             self._unsaved = self._core.snapshot()
@@ -174,8 +183,7 @@ class StagedWrites:
             return
         if int(self._plane.watermarks.flushed_offset) >= self._unsaved[1]:
             self._saved_ms = now_ms
-            save_snapshot(self._root, self._log, self._unsaved[0])
-            self._unsaved = None
+            self._saving = self._saver.submit(save_snapshot(self._root, self._log, self._unsaved[0]))
 
     # ---- recovery ----
 

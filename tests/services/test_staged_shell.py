@@ -1,5 +1,7 @@
 """Staged writes when there is no room: nothing is refused for good that only has to wait."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,6 +16,7 @@ from ringmq.services.staged import writes as staged_writes
 from ringmq.services.staged.commit_records import CommitRecord
 from ringmq.services.staged.events import AppendCommit, Effect, Event, NotStored
 from ringmq.services.staged.writes import StagedWrites
+from tests.waiting import wait_until
 
 
 class Core:
@@ -21,7 +24,7 @@ class Core:
 
     def __init__(self, effects: list[Effect]) -> None:
         self.effects, self.heard = effects, list[Event]()
-        self.dirty, self.recovering = True, False
+        self.dirty, self.recovering, self.is_idle = True, False, False
 
     takes_commits = True
 
@@ -129,16 +132,39 @@ def test_what_passes_is_to_be_asked_for_again(tmp_path: Path, code: int, cause: 
 def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved, failures = list[Any](), [OSError("the disk is full")]
 
-    def save(root: Path, store: Any, value: Any) -> None:
-        if failures:
-            raise failures.pop()
-        saved.append(value)
+    def save(root: Path, store: Any, value: Any) -> Callable[[], None]:
+        return lambda: saved.append(value) if not failures else raises(failures.pop())
+
+    def raises(error: OSError) -> None:
+        raise error
 
     monkeypatch.setattr(staged_writes, "save_snapshot", save)
     made = shell(Core([]), tmp_path)
+    made.save_if_due(10_000)
+    wait_until(lambda: not failures, "it failed")
     with pytest.raises(OSError, match="full"):
-        made.save_if_due(10_000)
+        wait_until(lambda: made.save_if_due(11_000), "the failure is told")
     made.save_if_due(11_000)
     assert saved == []
     made.save_if_due(15_000)
-    assert saved == [{"version": 1}]
+    wait_until(lambda: saved == [{"version": 1}], "it is saved")
+
+
+def test_other_requests_do_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, saved = threading.Event(), list[Any]()
+
+    def save(root: Path, store: Any, value: Any) -> Callable[[], None]:
+        return lambda: saved.append(disk.wait(60.0))
+
+    monkeypatch.setattr(staged_writes, "save_snapshot", save)
+    core = Core([])
+    core.is_idle = True
+    made = shell(core, tmp_path, Full())
+    made.turn(0)
+    made.save_if_due(10_000)
+    made.turn(10_001)
+    made.save_if_due(20_000)
+    assert saved == [] and not made.is_idle
+    disk.set()
+    wait_until(lambda: made.save_if_due(20_001) or made.is_idle, "it is saved")
+    assert saved == [True]
