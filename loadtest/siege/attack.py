@@ -1,9 +1,10 @@
 """The definition of an attack: a row of data with a function that plans its waves."""
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from ringmq.loadtest.siege.figures import Limits
 from ringmq.loadtest.siege.swarm import Wave
 
 TOPIC = "Siege"
@@ -39,9 +40,15 @@ class Attack:
     """One attack. `aims_at` is the resource or rule that it tries to exhaust or break.
 
     needs_slave: a slave of `master_port` runs.
+    beside: kinds of `honest_requests` that run beside this attack alone.
+    limits: the limits of this attack besides the goals.
+    settings: not None: the attack has a broker of its own, with these settings.
     """
 
     name: str
     aims_at: str
     plan: Plan
     needs_slave: bool = False
+    beside: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    settings: Mapping[str, object] | None = None

@@ -3,14 +3,15 @@
 import contextlib
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ringmq.loadtest.drills.checker import Violation
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.siege.attack import TOPIC, Target
 from ringmq.loadtest.siege.canary import TOPIC as CANARY_TOPIC
-from ringmq.loadtest.siege.canary import Canary, Connection, make_topic, read_back
+from ringmq.loadtest.siege.canary import Canary, Connection, make_group, make_topic, read_back
+from ringmq.loadtest.siege.honest_requests import group_of, topic_of
 from ringmq.loadtest.siege.requests import request
 from ringmq.loadtest.siege.watch import SPARE_BYTES, shared_bytes
 from ringmq.loadtest.stock.ports import free_broker_port, free_port
@@ -18,6 +19,7 @@ from ringmq.remoting.codes import RequestCode
 
 SETTLE_TIMEOUT_S = 30.0
 STAYS_S = 1.0  # a slave that starts on a bad record dies within its first second
+GROUPS = ("canary", "canary-end")
 _CLUSTER, _NAME, _SLAVE_ID = "DefaultCluster", "broker-a", 1
 _LOG_FILE_BYTES = 1 << 30
 _MEMORY_MAX = re.compile(r"^ringmqMemoryMax=(\d+)$", re.MULTILINE)
@@ -33,6 +35,7 @@ class BrokerUnderTest:
         self._port, self._name_server_port = free_broker_port(), free_port()
         self._master_port, self._lying_port, self._http_port = free_port(), free_port(), free_port()
         self._settings = {"metricsPromExporterPort": self._http_port, **settings}
+        self._own: Mapping[str, object] | None = None
         self.violations: list[Violation] = []
         self.failed_starts = 0
         self.sent = 0
@@ -59,10 +62,14 @@ class BrokerUnderTest:
         self.memory_max_bytes = self._memory_max_bytes()
         make_topic(self._port, CANARY_TOPIC)
         make_topic(self._port, TOPIC)
+        for group in GROUPS:
+            make_group(self._port, group)
         self.canary = Canary(self.target)
 
     def _start(self, store: Path) -> RunningBroker:
-        return RunningBroker(store, self._settings, port=self._port, namesrv_port=self._name_server_port)
+        return RunningBroker(
+            store, {**self._settings, **(self._own or {})}, port=self._port, namesrv_port=self._name_server_port
+        )
 
     def _memory_max_bytes(self) -> int:
         """The broker's own limit."""
@@ -81,6 +88,30 @@ class BrokerUnderTest:
             self._log(f"  the start failed: {error}")
             return False
         return True
+
+    def use(self, own: Mapping[str, object] | None) -> None:
+        """Continue with an empty store if an attack has settings of its own (not None), or the one before had."""
+        if own is None and self._own is None:
+            return
+        self.verify_store()
+        self.broker.close()
+        self._own = own
+        self._open_store()
+
+    @contextlib.contextmanager
+    def beside(self, kinds: Sequence[str]) -> Iterator[Canary | None]:
+        """Yield lanes of these kinds of honest requests, None without kinds."""
+        if not kinds:
+            yield None
+            return
+        for kind in kinds:
+            make_topic(self._port, topic_of(kind))
+            make_group(self._port, group_of(kind))
+        lanes = Canary(self.target, kinds)
+        try:
+            yield lanes
+        finally:
+            lanes.stop()
 
     def replace_store(self) -> None:
         """Check the canary's readable messages, and continue with an empty store."""

@@ -13,13 +13,17 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from ringmq.loadtest.drills.checker import Checker
 from ringmq.loadtest.siege.attack import Target
 from ringmq.loadtest.siege.figures import CanaryRequest, Lane
+from ringmq.loadtest.siege.honest_requests import HONEST, WrongAnswerError
 from ringmq.loadtest.siege.requests import consumer, heartbeat, pull, request, send
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import FLAG_RESPONSE, RemotingCommand, decode_payload
+from ringmq.remoting.config_beans import SubscriptionGroupConfig
+from ringmq.remoting.json_text import dump_json
 from ringmq.remoting.message import decode_messages
 
 TOPIC = "Canary"
@@ -33,10 +37,6 @@ BEHIND_MAX_S = 1.0
 """The time after its answer in which a message may not be readable yet."""
 _QUEUES = {("send", True): 0, ("send", False): 1, ("vip", True): 2, ("vip", False): 3}
 QUEUES = len(_QUEUES)
-
-
-class WrongAnswerError(Exception):
-    """The broker gave another answer than expected."""
 
 
 class Connection:
@@ -147,14 +147,17 @@ class CanaryLane(threading.Thread):
         """End soon."""
         self._ended.set()
 
+    def _try(self) -> None:
+        getattr(self, f"_{self.lane.kind}")()
+
     def _tried(self) -> bool:
         try:
-            getattr(self, f"_{self.lane.kind}")()
+            self._try()
         except WrongAnswerError as error:
             self._wrong.append(str(error))
         except TimeoutError:
             self._wrong.append("no answer")
-        except (OSError, EOFError, ValueError, http.client.HTTPException) as error:
+        except (OSError, EOFError, KeyError, ValueError, http.client.HTTPException) as error:
             self._wrong.append(type(error).__name__)
         else:
             if not self.lane.kept:
@@ -218,18 +221,39 @@ class CanaryLane(threading.Thread):
         json.loads(body)
 
 
-class Canary:
-    """All lanes. Its topic must exist."""
+class HonestLane(CanaryLane):
+    """Does one kind of `honest_requests` until `stop`."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, lane: Lane, target: Target, record: Record) -> None:
+        super().__init__(lane, target, record)
+        self._work = HONEST[lane.kind](f"{lane.kind}-{'old' if lane.kept else 'new'}", target.broker_name)
+
+    def _try(self) -> None:
+        self._work(self._ask_broker)
+
+    def _ask_broker(self, data: bytes, *right: int) -> RemotingCommand:
+        return self._ask(data, self._target.port, *right)
+
+
+class Canary:
+    """Lanes of all KINDS, or of kinds of `honest_requests`. The topics must exist."""
+
+    def __init__(self, target: Target, beside: Sequence[str] = ()) -> None:
         self.record = Record()
-        self._lanes = [CanaryLane(Lane(kind, kept), target, self.record) for kind in KINDS for kept in (True, False)]
+        lanes = [Lane(kind, kept) for kind in beside or KINDS for kept in (True, False)]
+        make = HonestLane if beside else CanaryLane
+        self._lanes = [make(lane, target, self.record) for lane in lanes]
         for lane in self._lanes:
             lane.start()
 
     def asked(self, since_s: float) -> dict[str, list[CanaryRequest]]:
         """Return by lane all requests that ended after `since_s`."""
         return {lane.lane.name: lane.asked(since_s) for lane in self._lanes}
+
+    @property
+    def is_served(self) -> bool:
+        """True if each lane has had a right answer, since the last `forget`."""
+        return all(any(one.answered for one in lane.asked(0.0)) for lane in self._lanes)
 
     def forget(self, before_s: float) -> None:
         """Drop requests that ended before `before_s`."""
@@ -242,6 +266,15 @@ class Canary:
             lane.stop()
         for lane in self._lanes:
             lane.join(timeout=2 * TRY_TIMEOUT_S)
+
+
+def make_group(port: int, group: str) -> None:
+    """Make a group as an administrator does, for brokers that make none for clients."""
+    body = dump_json(SubscriptionGroupConfig(group).to_json())
+    with contextlib.closing(Connection(port)) as connection:
+        answer = connection.ask(request(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=body))
+    if answer.code != 0:
+        raise RuntimeError(f"group {group}: code {answer.code}: {answer.remark}")
 
 
 def make_topic(port: int, topic: str) -> None:

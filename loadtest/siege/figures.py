@@ -46,9 +46,13 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """Figures of one lane, in milliseconds. `silence`: the longest time of requests without a right answer."""
+    """Figures of one lane, in milliseconds. `silence`: the longest time of requests without a right answer.
+
+    count, answered: requests that began during the attack, and those of them with a right answer.
+    """
 
     count: int
+    answered: int
     p99_ms: float
     silence_ms: float
     after_p99_ms: float
@@ -84,6 +88,7 @@ def lane_figures(asked: Sequence[CanaryRequest], began_s: float, end_s: float) -
     wrong = Counter(text for one in during for text in one.wrong)
     return LaneFigures(
         count=len(during),
+        answered=sum(one.answered for one in during),
         p99_ms=1000 * p99(one.took_s for one in during),
         silence_ms=1000 * max((one.took_s for one in during), default=end_s - began_s),
         after_p99_ms=1000 * p99(one.took_s for one in after),
@@ -93,6 +98,15 @@ def lane_figures(asked: Sequence[CanaryRequest], began_s: float, end_s: float) -
     )
 
 
+def _late(lanes: dict[str, LaneFigures], field_name: str, limit_ms: float) -> list[str]:
+    late = {name: value for name, lane in lanes.items() if (value := getattr(lane, field_name)) > limit_ms}
+    if not late:
+        return []
+    worst = max(late, key=lambda name: late[name])
+    what = field_name.removesuffix("_ms").replace("_", " ")
+    return [f"{what} {late[worst]:,.0f} ms ({worst}), above {limit_ms:,.0f} ms in {len(late)} lanes"]
+
+
 @dataclass(frozen=True, slots=True)
 class Goals:
     """The limits of the table."""
@@ -100,6 +114,32 @@ class Goals:
     silence_ms: float = 1000.0
     p99_ms: float = 100.0
     normal_after_ms: float = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one attack besides the goals. 0: no limit.
+
+    beside_p99_ms: of each kind of request that runs beside this attack alone; some kinds are several requests.
+    reader_us: processor time of the read workers for an answer to the attacker.
+    consumer_bytes: peak of a consumer's memory, which polls the attackers' topic.
+    needs_answers: the attack is none if nothing is answered.
+    """
+
+    beside_p99_ms: float = 250.0
+    reader_us: float = 0.0
+    consumer_bytes: int = 0
+    needs_answers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerFigures:
+    """Messages that a consumer polled, and the peak of its memory. fault: "" if it ended as it should."""
+
+    polled: int
+    unpacked_bytes: int
+    peak_bytes: int
+    fault: str = ""
 
 
 @dataclass(slots=True)
@@ -117,18 +157,63 @@ class AttackFigures:
     log_samples: list[str] = field(default_factory=list)
     deaths: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    beside: dict[str, LaneFigures] = field(default_factory=dict)
+    """Lanes that ran beside this attack alone."""
+    limits: list[Limits] = field(default_factory=list)
+    """Of each attack at once."""
+    consumer: ConsumerFigures | None = None
+    reader_cpu_s: float = 0.0
+    """Processor time of the read workers during the attack."""
 
     def missed(self, goals: Goals) -> list[str]:
         """Return the goals that this attack broke, with the figure."""
         found = []
-        for field_name in ("silence_ms", "p99_ms", "normal_after_ms"):
-            limit = getattr(goals, field_name)
-            late = {name: value for name, lane in self.lanes.items() if (value := getattr(lane, field_name)) > limit}
-            if late:
-                worst = max(late, key=lambda name: late[name])
-                what = field_name.removesuffix("_ms").replace("_", " ")
-                found.append(f"{what} {late[worst]:,.0f} ms ({worst}), above {limit:,.0f} ms in {len(late)} lanes")
+        for lanes, p99_ms in ((self.lanes, goals.p99_ms), (self.beside, self.beside_p99_ms(goals))):
+            found += _late(lanes, "silence_ms", goals.silence_ms)
+            found += _late(lanes, "p99_ms", p99_ms)
+            found += _late(lanes, "normal_after_ms", goals.normal_after_ms)
         whole = self.memory_bytes.get("whole", 0)
         if self.memory_max_bytes and whole > self.memory_max_bytes:
             found.append(f"memory {whole >> 20:,} of {self.memory_max_bytes >> 20:,} MiB")
-        return found + [f"worker ended: {name}" for name in self.deaths] + self.faults
+        found += [f"worker ended: {name}" for name in self.deaths]
+        for limits in self.limits:
+            found += self._beyond(limits)
+        return found + self._without_work() + self.faults
+
+    def beside_p99_ms(self, goals: Goals) -> float:
+        """Return the limit of the lanes beside this attack alone."""
+        return max([goals.p99_ms, *(limits.beside_p99_ms for limits in self.limits)])
+
+    @property
+    def answered(self) -> int:
+        """Answers to the attackers."""
+        return sum(count for tally in self.tallies for count in tally["answers"].values())
+
+    @property
+    def reader_us(self) -> float:
+        """Processor time of the read workers for an answer to the attackers, in microseconds. The canary's is in it."""
+        return 1e6 * self.reader_cpu_s / self.answered if self.answered else 0.0
+
+    def _beyond(self, limits: Limits) -> list[str]:
+        found = []
+        if limits.reader_us and self.reader_us > limits.reader_us:
+            found.append(f"read workers took {self.reader_us:,.0f} us an answer, above {limits.reader_us:,.0f} us")
+        if limits.consumer_bytes and self.consumer and self.consumer.peak_bytes > limits.consumer_bytes:
+            peak_mib, limit_mib = self.consumer.peak_bytes >> 20, limits.consumer_bytes >> 20
+            found.append(f"the consumer took {peak_mib:,} MiB, above {limit_mib:,} MiB")
+        return found
+
+    def _without_work(self) -> list[str]:
+        """A part that did nothing has shown nothing."""
+        found = [f"attacker {number + 1} opened no connection" for number, tally in enumerate(self.tallies)
+                 if not tally["opened"]]  # fmt: skip
+        if any(limits.needs_answers for limits in self.limits) and not self.answered:
+            found.append("the attacker got no answer")
+        found += [f"no request of the canary was answered ({name})" for name, lane in
+                  (self.lanes | self.beside).items() if not lane.answered]  # fmt: skip
+        if any(limits.consumer_bytes for limits in self.limits):
+            if self.consumer is None or not self.consumer.polled:
+                found.append("the consumer polled no message")
+            if self.consumer is not None and self.consumer.fault:
+                found.append(f"consumer: {self.consumer.fault}")
+        return found

@@ -32,18 +32,41 @@ def document(report: SiegeReport, folder: Path, missed: list[str]) -> dict[str, 
 
 
 def tables(report: SiegeReport, goals: Goals) -> str:
-    """Return two tables by attack: the canary's figures for each kind of request, then memory and refusals."""
+    """Return tables by attack: the canary's figures for each kind of request, memory and refusals, and the figures of
+    requests and consumers beside single attacks.
+    """
     head = ["Attack", *KINDS, "normal after", "holds"]
     seen = [[attack.name, *(_cell(attack, kind) for kind in KINDS), _normal(attack), _holds(attack, goals)]
             for attack in report.attacks]  # fmt: skip
     used = [[attack.name, attack.aims_at, _memory(attack), *_refused(attack)] for attack in report.attacks]
+    beside = [row for attack in report.attacks for row in _beside(attack, goals)]
     return (
         "p99 / longest silence in ms while the attack ran; p99 / longest silence afterwards. The worse of old and new "
         "connections.\n\n"
         + markdown_table(head, seen)
         + "\n"
         + markdown_table(["Attack", "Aims at", "Memory, MiB", "Connections", "Answers", "Log lines"], used)
+        + ("\n" + markdown_table(["Attack", "Beside it", "Answered", "Figure", "Limit"], beside) if beside else "")
     )
+
+
+def _beside(attack: AttackFigures, goals: Goals) -> list[list[str]]:
+    """Rows of what one attack alone has, each with its limit."""
+    rows = []
+    for name, lane in attack.beside.items():
+        figure = f"p99 {lane.p99_ms:,.0f}, silence {lane.silence_ms:,.0f} ms"
+        limit = f"{attack.beside_p99_ms(goals):,.0f}, {goals.silence_ms:,.0f} ms"
+        wrong = "".join(f"; {count} x {text}" for text, count in lane.wrong.items())
+        rows.append([attack.name, name, f"{lane.answered:,} of {lane.count:,}", figure + wrong, limit])
+    for limits in attack.limits:
+        if limits.consumer_bytes and (consumer := attack.consumer):
+            figure = f"{consumer.peak_bytes // MIB:,} MiB for {consumer.unpacked_bytes // MIB:,} MiB of bodies"
+            polled = f"{consumer.polled:,} polled"
+            rows.append([attack.name, "a consumer", polled, figure, f"{limits.consumer_bytes // MIB:,} MiB"])
+        if limits.reader_us:
+            figure = f"{attack.reader_us:,.1f} us of a read worker an answer"
+            rows.append([attack.name, "the attacker", f"{attack.answered:,}", figure, f"{limits.reader_us:,.0f} us"])
+    return rows
 
 
 def _lanes(attack: AttackFigures, kind: str) -> list[LaneFigures]:

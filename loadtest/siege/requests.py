@@ -45,7 +45,14 @@ def send(
 
 
 def pull(
-    topic: str = TOPIC, queue_id: int = 0, offset: int = 0, *, hold_ms: int = 0, group: str = "siege", **more: object
+    topic: str = TOPIC,
+    queue_id: int = 0,
+    offset: int = 0,
+    *,
+    hold_ms: int = 0,
+    group: str = "siege",
+    code: int = RequestCode.PULL_MESSAGE,
+    **more: object,
 ) -> bytes:
     """Return a pull of 32 messages, held at the end of the queue for `hold_ms`."""
     fields: dict[str, object] = {
@@ -53,7 +60,7 @@ def pull(
         "sysFlag": SUBSCRIPTION_FLAG | (HOLD_FLAG if hold_ms else 0), "commitOffset": 0,
         "suspendTimeoutMillis": hold_ms, "subscription": "*", "subVersion": 0, "expressionType": "TAG",
     }  # fmt: skip
-    return request(RequestCode.PULL_MESSAGE, fields | more)
+    return request(code, fields | more)
 
 
 def consumer(group: str, topic: str = TOPIC) -> dict[str, object]:
@@ -66,6 +73,22 @@ def consumer(group: str, topic: str = TOPIC) -> dict[str, object]:
         "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "consumeType": "CONSUME_PASSIVELY", "groupName": group,
         "messageModel": "CLUSTERING", "subscriptionDataSet": [subscription], "unitMode": False,
     }  # fmt: skip
+
+
+def sql_consumer(group: str, subscriptions: Iterable[tuple[str, str]], version: int = 1) -> dict[str, object]:
+    """Return a consumer group in a heartbeat's form, with an SQL92 expression for each topic."""
+    found = [
+        {"classFilterMode": False, "codeSet": [], "expressionType": "SQL92", "subString": expression,
+         "subVersion": version, "tagsSet": [], "topic": topic}
+        for topic, expression in subscriptions
+    ]  # fmt: skip
+    return consumer(group) | {"subscriptionDataSet": found}
+
+
+def lock_body(broker_name: str, topic: str, queue_ids: Iterable[int], group: str, client: str) -> bytes:
+    """Return the body of a request for queue locks (41, 42)."""
+    queues = [{"brokerName": broker_name, "queueId": queue_id, "topic": topic} for queue_id in queue_ids]
+    return dump_json({"clientId": client, "consumerGroup": group, "mqSet": queues})
 
 
 def heartbeat(client: str, consumers: Iterable[dict[str, object]] = (), producers: Iterable[str] = ()) -> bytes:

@@ -73,6 +73,7 @@ class Wave:
     """Connections with the same script. `port` is their target, or `listen_port` the port that accepts them.
 
     reads: drain the sockets. again: open a new connection for each one that ends. receive_buffer: SO_RCVBUF in bytes.
+    one_host: all connections come from one address.
     """
 
     script: Script
@@ -82,6 +83,7 @@ class Wave:
     reads: bool = True
     again: bool = True
     receive_buffer: int = 0
+    one_host: bool = False
 
 
 class Link:
@@ -169,7 +171,7 @@ class Swarm:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wave.receive_buffer)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
-        sock.bind((f"127.0.0.{2 + made % SOURCES}", 0))
+        sock.bind((f"127.0.0.{2 + (0 if wave.one_host else made % SOURCES)}", 0))
         failed = sock.connect_ex((self._host, wave.port))
         if failed not in _CONNECTING:
             sock.close()

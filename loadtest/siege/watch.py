@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
+from ringmq.loadtest.load.process_stats import cpu_seconds
 from ringmq.loadtest.load.running import RunningBroker
 
 SAMPLE_S = 0.25
@@ -70,6 +71,10 @@ class Watch(threading.Thread):
         sizes[WHOLE] = sum(sizes.values())
         for name, size in sizes.items():
             self.peaks[name] = max(self.peaks.get(name, 0), size)
+
+    def reader_cpu_s(self) -> float:
+        """Return the processor time of the read workers so far."""
+        return cpu_seconds(pid for name, pid in self._workers.items() if name.startswith("read-"))
 
     def stop(self) -> None:
         """Take a last sample and end."""

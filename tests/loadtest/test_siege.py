@@ -9,13 +9,15 @@ from collections.abc import Callable
 import pytest
 from click import BadParameter
 
-from ringmq.loadtest.siege.attack import Target
+from ringmq.loadtest.siege.attack import Attack, Target
 from ringmq.loadtest.siege.attacks import ATTACKS, COMBINATIONS, attack_named
 from ringmq.loadtest.siege.figures import (
     AttackFigures,
     CanaryRequest,
+    ConsumerFigures,
     Goals,
     LaneFigures,
+    Limits,
     lane_figures,
     normal_again,
     p99,
@@ -23,7 +25,7 @@ from ringmq.loadtest.siege.figures import (
 from ringmq.loadtest.siege.main import rows_of
 from ringmq.loadtest.siege.report import closing, tables
 from ringmq.loadtest.siege.requests import staged_commit
-from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport
+from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport, settings_of
 from ringmq.loadtest.siege.swarm import ANSWER, HOLD, RESET, Link, Swarm, Take, Tally, Wave
 from ringmq.loadtest.stock import free_port
 from ringmq.remoting.command import decode_frame
@@ -76,7 +78,7 @@ def test_a_lane_that_asked_nothing_was_silent_all_the_time() -> None:
 
 
 def figures(silence_ms: float = 5.0, p99_ms: float = 2.0, normal_after_ms: float = 0.0) -> AttackFigures:
-    lane = LaneFigures(100, p99_ms, silence_ms, 1.0, 1.0, normal_after_ms)
+    lane = LaneFigures(100, 100, p99_ms, silence_ms, 1.0, 1.0, normal_after_ms)
     return AttackFigures(
         "half-frames", "buffers", {"send, old": lane}, {"whole": 100 << 20, "read-0": 9 << 20}, 200 << 20
     )
@@ -92,10 +94,69 @@ def test_each_goal_is_judged() -> None:
     assert large.missed(Goals()) == ["memory 201 of 200 MiB", "worker ended: control", "not normal"]
 
 
+def lane(p99_ms: float = 2.0, *, answered: int = 100) -> LaneFigures:
+    return LaneFigures(100, answered, p99_ms, p99_ms, 1.0, 1.0, 0.0)
+
+
+def tally(answers: dict[str, int], opened: int = 10) -> dict[str, object]:
+    return {"opened": opened, "closed_by_peer": 0, "not_opened": {}, "answers": answers}
+
+
+def test_requests_beside_one_attack_have_a_limit_of_their_own() -> None:
+    seen = figures()
+    seen.beside, seen.limits = {"recall, old": lane(249)}, [Limits(beside_p99_ms=250)]
+    assert seen.missed(Goals()) == []
+    seen.beside["recall, old"] = lane(251)
+    assert seen.missed(Goals()) == ["p99 251 ms (recall, old), above 250 ms in 1 lanes"]
+    assert seen.missed(Goals(p99_ms=20_000)) == [], "goals of a busy machine are wider"
+
+
+def test_who_does_nothing_has_shown_nothing() -> None:
+    seen = figures()
+    seen.tallies, seen.limits = [tally({"2": 1}), tally({}, opened=0)], [Limits(needs_answers=True)]
+    assert seen.missed(Goals()) == ["attacker 2 opened no connection"]
+    seen.tallies = [tally({})]
+    assert seen.missed(Goals()) == ["the attacker got no answer"]
+    seen.tallies, seen.beside = [tally({"0": 1})], {"lock, new": lane(answered=0)}
+    assert seen.missed(Goals()) == ["no request of the canary was answered (lock, new)"]
+
+
+def test_the_memory_of_a_consumer_is_judged() -> None:
+    seen = figures()
+    seen.limits = [Limits(consumer_bytes=100 << 20)]
+    assert seen.missed(Goals()) == ["the consumer polled no message"]
+    seen.consumer = ConsumerFigures(polled=7, unpacked_bytes=7 << 30, peak_bytes=100 << 20)
+    assert seen.missed(Goals()) == []
+    seen.consumer = ConsumerFigures(polled=7, unpacked_bytes=7 << 30, peak_bytes=101 << 20)
+    assert seen.missed(Goals()) == ["the consumer took 101 MiB, above 100 MiB"]
+    seen.consumer = ConsumerFigures(0, 0, 0, fault="MemoryError")
+    assert seen.missed(Goals()) == ["the consumer polled no message", "consumer: MemoryError"]
+
+
+def test_the_time_of_read_workers_is_judged_by_the_answer() -> None:
+    seen = figures()
+    seen.limits, seen.tallies = [Limits(reader_us=10)], [tally({"0": 60_000, "21": 40_000})]
+    seen.reader_cpu_s = 1.0
+    assert seen.missed(Goals()) == []
+    seen.reader_cpu_s = 1.1
+    assert seen.missed(Goals()) == ["read workers took 11 us an answer, above 10 us"]
+
+
+def test_the_report_has_what_ran_beside_one_attack() -> None:
+    seen = figures()
+    seen.beside, seen.reader_cpu_s, seen.tallies = {"lock, new": lane(30)}, 1.0, [tally({"0": 100_000})]
+    seen.limits = [Limits(consumer_bytes=100 << 20), Limits(reader_us=20)]
+    seen.consumer = ConsumerFigures(polled=7, unpacked_bytes=7 << 30, peak_bytes=90 << 20)
+    text = tables(SiegeReport(SiegeOptions(), [seen]), Goals())
+    assert "| half-frames | lock, new | 100 of 100 | p99 30, silence 30 ms | 250, 1,000 ms |" in text
+    assert "| half-frames | a consumer | 7 polled | 90 MiB for 7,168 MiB of bodies | 100 MiB |" in text
+    assert "| half-frames | the attacker | 100,000 | 10.0 us of a read worker an answer | 20 us |" in text
+    assert "Beside it" not in tables(SiegeReport(SiegeOptions(), [figures()]), Goals())
+
+
 def test_the_report_names_what_was_missed() -> None:
-    tally = {"opened": 10, "closed_by_peer": 3, "not_opened": {}, "answers": {"2": 7}}
     bad = figures(silence_ms=9000)
-    bad.tallies.append(tally)
+    bad.tallies.append(tally({"2": 7}) | {"closed_by_peer": 3})
     report = SiegeReport(SiegeOptions(), [bad], failed_starts=1)
     text = tables(report, Goals()) + closing(report, report.missed(Goals()))
     assert "| half-frames | 2 / 9,000; 1 / 1 |" in text
@@ -106,9 +167,9 @@ def test_the_report_names_what_was_missed() -> None:
 # ---- attacks ----
 
 
-def test_there_are_forty_attacks_and_twelve_combinations() -> None:
+def test_each_attack_has_a_name_and_there_are_twelve_combinations() -> None:
     names = [attack.name for attack in ATTACKS]
-    assert len(set(names)) == 40 and len(COMBINATIONS) == 12
+    assert len(set(names)) == len(names) == 40 and len(COMBINATIONS) == 12
     assert {name for pair in COMBINATIONS for name in pair} <= set(names)
 
 
@@ -123,6 +184,15 @@ def test_a_commit_of_an_attacker_is_read_whole() -> None:
     body = decode_frame(staged_commit("q", 3)).body
     commit = CommitRequest.decode(body)
     assert (commit.query_id, commit.batch_id, len(commit.chunks)) == ("q", 3, 12_000)
+
+
+def test_attacks_at_once_share_a_broker_with_the_settings_of_all() -> None:
+    def attack(settings: dict[str, object] | None) -> Attack:
+        return Attack("a", "b", lambda target, dice: [], settings=settings)
+
+    assert settings_of([attack(None), attack(None)]) is None
+    assert settings_of([attack(None), attack({})]) == {}
+    assert settings_of([attack({"x": 1}), attack({"y": 2})]) == {"x": 1, "y": 2}
 
 
 def test_rows_by_name() -> None:
