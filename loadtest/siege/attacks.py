@@ -3,8 +3,12 @@
 from ringmq.loadtest.siege import attacks_clients as clients
 from ringmq.loadtest.siege import attacks_messages as messages
 from ringmq.loadtest.siege import attacks_other_endpoints as other_endpoints
+from ringmq.loadtest.siege import attacks_shares as shares
 from ringmq.loadtest.siege import attacks_wire as wire
 from ringmq.loadtest.siege.attack import Attack
+from ringmq.loadtest.siege.figures import Limits
+
+_ANSWERED = Limits(needs_answers=True)
 
 ATTACKS = (
     Attack("half-frames", "receive buffers", wire.half_frames),
@@ -25,7 +29,7 @@ ATTACKS = (
     Attack("group-heartbeats", "control's time, places of groups", clients.group_heartbeats),
     Attack("dialect-heartbeats", "the reader of fastjson's dialect", clients.dialect_heartbeats),
     Attack("producer-groups", "memory of control", clients.producer_groups),
-    Attack("queue-locks", "memory of control", clients.queue_locks),
+    Attack("queue-locks", "places of queue locks", shares.queue_locks, beside=("lock",), limits=_ANSWERED),
     Attack("deep-json", "the stack of control", clients.deep_json),
     Attack("offset-commits", "places of groups and offsets", clients.offset_commits),
     Attack("new-topics", "places of topics", clients.new_topics),
@@ -47,6 +51,60 @@ ATTACKS = (
     Attack("second-masters", "routes", other_endpoints.second_masters),
     Attack("name-server-floods", "memory and time of the name server", other_endpoints.name_server_floods),
     Attack("name-server-frames", "buffers of the name server", other_endpoints.name_server_frames),
+    Attack(
+        "refused-topics",
+        "places of administrators' topics",
+        shares.refused_topics,
+        beside=("admin-topic",),
+        limits=_ANSWERED,
+        settings=shares.FEW_TOPICS,
+    ),
+    Attack(
+        "open-halves",
+        "places and memory of open transactions",
+        shares.open_halves,
+        beside=("transaction",),
+        limits=_ANSWERED,
+        settings={},
+    ),
+    Attack(
+        "unpacked-bodies",
+        "memory of a consumer",
+        shares.unpacked_bodies,
+        limits=Limits(consumer_bytes=shares.CONSUMER_BYTES_MAX, needs_answers=True),
+        settings={},
+    ),
+    Attack(
+        "strange-commits",
+        "staged writes of others",
+        shares.strange_commits,
+        beside=("staged-writer",),
+        limits=_ANSWERED,
+        settings={},
+    ),
+    Attack(
+        "colliding-names",
+        "look-ups of names",
+        shares.colliding_topics,
+        limits=Limits(reader_us=shares.READER_US_MAX, needs_answers=True),
+        settings={},
+    ),
+    Attack(
+        "large-commits",
+        "time of the worker `services`",
+        shares.large_commits,
+        beside=("send-back", "recall"),
+        limits=_ANSWERED,
+        settings=shares.WITH_RECALLS,
+    ),
+    Attack(
+        "sql-expressions",
+        "places of compiled expressions",
+        shares.sql_expressions,
+        beside=("sql-consumer",),
+        limits=_ANSWERED,
+        settings=shares.WITH_FILTERS,
+    ),
 )
 """All attacks, in the order of the run."""
 

@@ -9,7 +9,6 @@ from ringmq.loadtest.siege.attacks_wire import Steps
 from ringmq.loadtest.siege.requests import consumer, heartbeat, pull, request, send
 from ringmq.loadtest.siege.swarm import ANSWER, HOLD, Link, Wave
 from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.json_text import dump_json
 
 GROUPS_A_HEARTBEAT = 15_000  # 3.9 MB
 FAR_FUTURE_MS = 4_611_686_018_427_387_904
@@ -61,17 +60,6 @@ def producer_groups(target: Target, dice: random.Random) -> Sequence[Wave]:
 
     return [*closed_loop(target, prebuilt([beat(n) for n in range(256)]), 1),
             *closed_loop(target, prebuilt([beat(n) for n in range(256, 512)]), 16)]  # fmt: skip
-
-
-def queue_locks(target: Target, dice: random.Random) -> Sequence[Wave]:
-    """Lock queues that do not exist, 20,000 in a request, for ever new groups."""
-
-    def lock(number: int) -> bytes:
-        queues = [{"brokerName": target.broker_name, "queueId": n, "topic": f"L{number}"} for n in range(20_000)]
-        body = {"clientId": f"c{number}", "consumerGroup": f"lock{number}", "mqSet": queues}
-        return request(RequestCode.LOCK_BATCH_MQ, body=dump_json(body))
-
-    return closed_loop(target, prebuilt([lock(n) for n in range(40)]), 2)
 
 
 def deep_json(target: Target, dice: random.Random) -> Sequence[Wave]:

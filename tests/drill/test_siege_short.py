@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.timeout(400)]
 ROWS = [
     ("half-frames", "churn"),
     ("announced-sizes",),
-    ("byte-wise",),
+    ("byte-wise", "queue-locks"),
     ("aborted-connections",),
     ("slow-readers",),
     ("false-master",),

@@ -11,6 +11,7 @@ from click import BadParameter
 
 from ringmq.loadtest.siege.attack import Attack, Target
 from ringmq.loadtest.siege.attacks import ATTACKS, COMBINATIONS, attack_named
+from ringmq.loadtest.siege.colliding_names import NAMES, colliding_names, hash_without_secret
 from ringmq.loadtest.siege.figures import (
     AttackFigures,
     CanaryRequest,
@@ -22,13 +23,15 @@ from ringmq.loadtest.siege.figures import (
     normal_again,
     p99,
 )
+from ringmq.loadtest.siege.honest_requests import HONEST
 from ringmq.loadtest.siege.main import rows_of
 from ringmq.loadtest.siege.report import closing, tables
 from ringmq.loadtest.siege.requests import staged_commit
 from ringmq.loadtest.siege.siege import SiegeOptions, SiegeReport, settings_of
 from ringmq.loadtest.siege.swarm import ANSWER, HOLD, RESET, Link, Swarm, Take, Tally, Wave
 from ringmq.loadtest.stock import free_port
-from ringmq.remoting.command import decode_frame
+from ringmq.remoting.command import RemotingCommand, decode_frame
+from ringmq.remoting.names import check_topic
 from ringmq.remoting.staged_writes import CommitRequest
 from tests.waiting import TIMEOUT_S
 
@@ -169,7 +172,7 @@ def test_the_report_names_what_was_missed() -> None:
 
 def test_each_attack_has_a_name_and_there_are_twelve_combinations() -> None:
     names = [attack.name for attack in ATTACKS]
-    assert len(set(names)) == len(names) == 40 and len(COMBINATIONS) == 12
+    assert len(set(names)) == len(names) == 47 and len(COMBINATIONS) == 12
     assert {name for pair in COMBINATIONS for name in pair} <= set(names)
 
 
@@ -186,6 +189,21 @@ def test_a_commit_of_an_attacker_is_read_whole() -> None:
     assert (commit.query_id, commit.batch_id, len(commit.chunks)) == ("q", 3, 12_000)
 
 
+def test_requests_beside_attacks_are_of_known_kinds() -> None:
+    beside = {kind for attack in ATTACKS for kind in attack.beside}
+    assert beside == set(HONEST)
+    for kind, make in HONEST.items():
+        asked: list[bytes] = []
+
+        def stop(data: bytes, *right: int, asked: list[bytes] = asked) -> RemotingCommand:
+            asked.append(data)
+            raise TimeoutError
+
+        with pytest.raises(TimeoutError):
+            make(f"{kind}-new", "b")(stop)
+        assert len(asked) == 1, kind
+
+
 def test_attacks_at_once_share_a_broker_with_the_settings_of_all() -> None:
     def attack(settings: dict[str, object] | None) -> Attack:
         return Attack("a", "b", lambda target, dice: [], settings=settings)
@@ -195,9 +213,18 @@ def test_attacks_at_once_share_a_broker_with_the_settings_of_all() -> None:
     assert settings_of([attack({"x": 1}), attack({"y": 2})]) == {"x": 1, "y": 2}
 
 
+def test_colliding_names_have_one_hash() -> None:
+    names = colliding_names(1000, random.Random(1))
+    assert len(set(names)) == 1000 < NAMES
+    assert len({hash_without_secret(name.encode()) for name in names}) == 1
+    for name in names:
+        check_topic(name)
+    assert hash_without_secret(b"ordinary") != hash_without_secret(b"another1")
+
+
 def test_rows_by_name() -> None:
     assert rows_of("churn,bombs+churn") == [("churn",), ("bombs", "churn")]
-    assert len(rows_of("")) == 52
+    assert len(rows_of("")) == 59
     with pytest.raises(BadParameter, match="nothing unknown"):
         rows_of("nothing")
 
