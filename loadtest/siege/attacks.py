@@ -65,7 +65,7 @@ ATTACKS = (
         shares.open_halves,
         beside=("transaction",),
         limits=_ANSWERED,
-        settings={},
+        settings=shares.FEW_HALVES,
     ),
     Attack(
         "unpacked-bodies",

@@ -23,6 +23,8 @@ from ringmq.remoting.names import COMMITS_TOPIC
 from ringmq.remoting.staged_writes import COMMIT
 
 FEW_TOPICS = {"ringmqTopicsMax": 4000, "autoCreateTopicEnable": "false", "autoCreateSubscriptionGroup": "false"}
+FEW_HALVES = {"ringmqOpenHalvesMax": 40_000, "ringmqHostOpenHalvesMax": 10_000, "ringmqGroupOpenHalvesMax": 20_000}
+"""A hundredth of the defaults, which the attack would reach after minutes."""
 WITH_RECALLS = {"recallMessageEnable": "true"}
 WITH_FILTERS = {"enablePropertyFilter": "true"}
 
