@@ -33,6 +33,8 @@ POLL_MS = 2
 """Time between two turns while a service waits for words that ring no bell."""
 STORE_LOOK_MS = 10_000
 """Time for which the blocks of a deleted log file stay in use, if this process has it mapped."""
+CLOSE_MS = 1000
+"""Time for the turns of a stop."""
 LINES_PER_MINUTE = 10
 """Limit of log lines. Any peer can send failing requests at any rate."""
 
@@ -110,7 +112,7 @@ class ServiceLoop:
                 rest()
                 break
             self.park(now_ms())
-        self.close(now_ms(), takes_more=not rests)
+        self.close(now_ms, takes_more=not rests)
         self._plane.role(self._role).state = STATE_STOPPING
         return EXIT_RESTED if rests else EXIT_CLEAN
 
@@ -151,13 +153,17 @@ class ServiceLoop:
         self._plane.deactivate(self._role)
         return self._is_idle and not self._plane.is_held(self._role, now_ms) and not self._inbox.is_blocked
 
-    def close(self, now_ms: int, *, takes_more: bool) -> None:
+    def close(self, now_ms: Callable[[], int], *, takes_more: bool) -> None:
         """Answer the requests in the inbox and those that wait, because the worker ends.
 
-        Without `takes_more`, the inbox is left to the replacement, which a late ask has started.
+        Without `takes_more`, the inbox is left to the replacement, which a late ask has started. The time is limited,
+        because a service may have work for minutes, such as a look at millions of half messages.
         """
-        while takes_more and (self.turn(now_ms) or self._requests.has_work):
+        end_ms = now_ms() + CLOSE_MS
+        while takes_more and (self.turn(now_ms()) or self._requests.has_work):
             self._requests.finish()
+            if now_ms() >= end_ms:
+                break
         for service in self._services:
             service.close()
         self._replies.perform(self._requests.take_effects())

@@ -21,7 +21,7 @@ from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
 from ringmq.services import worker
 from ringmq.services.control_asks import ControlAsks
-from ringmq.services.loop import LINES_PER_MINUTE, TICK_MS, ServiceLoop
+from ringmq.services.loop import CLOSE_MS, LINES_PER_MINUTE, TICK_MS, ServiceLoop
 
 CODE, READER, ROLE = 270001, lib.RMQ_ROLE_READ, lib.RMQ_ROLE_SERVICES
 NOW, REST_MS = 1_700_000_000_000, 5000
@@ -210,8 +210,24 @@ def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(harness: Harness) ->
     harness.ask("wait", 1)
     harness.loop.turn(NOW)
     harness.ask("answer", 2, connection=4)
-    harness.loop.close(NOW, takes_more=True)
+    harness.loop.close(lambda: NOW, takes_more=True)
     assert sorted(harness.answers()) == [(1, 14, "shutting down"), (2, 0, "done")]
+
+
+def test_a_stop_waits_no_longer_for_work_that_goes_on(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start that reads millions of half messages has work in each turn."""
+    turns: list[int] = []
+
+    def work(now_ms: int) -> bool:
+        turns.append(now_ms)
+        assert len(turns) < CLOSE_MS, "the stop has no end"
+        return True
+
+    monkeypatch.setattr(harness.service, "turn", work)
+    harness.ask("wait")
+    harness.loop.close(lambda: NOW + 100 * len(turns), takes_more=True)
+    assert len(turns) == CLOSE_MS // 100
+    assert harness.answers() == [(5, 14, "shutting down")]
 
 
 def test_slow_requests_have_a_line_and_every_request_its_time(harness: Harness) -> None:
@@ -228,7 +244,7 @@ def test_a_rest_leaves_a_late_ask_to_the_replacement(harness: Harness) -> None:
     harness.loop.turn(NOW)
     assert harness.loop.may_rest(NOW + REST_MS)
     harness.ask("answer")
-    harness.loop.close(NOW + REST_MS, takes_more=False)
+    harness.loop.close(lambda: NOW + REST_MS, takes_more=False)
     assert harness.answers() == [] and harness.plane.role(ROLE).activation_requested == 1
     record = Inbox(harness.plane, ROLE).take()
     assert record is not None and record.pending == 5
