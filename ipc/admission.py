@@ -89,11 +89,17 @@ class Rule:
     """Of TIMER: the topic in recall handles. 0: the client's."""
     room_bytes: int = 0
     """Bytes of properties that later copies of the message get at most, beside `pairs`."""
+    halves_max: int = 0
+    """Of half messages: open ones of all producers, of a host, of a producer group. 0: the rule counts none."""
+    host_halves_max: int = 0
+    group_halves_max: int = 0
+    half_topic_id: int = 0
 
 
 _NUMBERS = (
     "kind", "when", "transaction", "topic_id", "queue_from", "queue_id", "sys_flag_clear", "code", "with_when",
     "precision_ms", "delay_max_ms", "slot_messages_max", "recall_topic_id", "room_bytes",
+    "halves_max", "host_halves_max", "group_halves_max", "half_topic_id",
 )  # fmt: skip
 
 
@@ -149,7 +155,8 @@ def _rule(struct: Any) -> Rule:
         struct.topic_id, QueueFrom(struct.queue_from), struct.queue_id, struct.sys_flag_clear, tuple(pairs),
         struct.code, ffi.string(struct.remark).decode(), _get(struct.with_name, struct.with_length),
         When(struct.with_when), bool(struct.retried), struct.precision_ms, struct.delay_max_ms,
-        struct.slot_messages_max, struct.recall_topic_id, struct.room_bytes,
+        struct.slot_messages_max, struct.recall_topic_id, struct.room_bytes, struct.halves_max,
+        struct.host_halves_max, struct.group_halves_max, struct.half_topic_id,
     )  # fmt: skip
 
 

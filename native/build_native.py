@@ -16,7 +16,7 @@ BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
 LAYOUTS = [
     "watermarks_layout.h", "roles_layout.h", "settings_layout.h", "tables_layout.h", "metrics_layout.h",
     "ports_layout.h", "asks_layout.h", "replication_layout.h", "admission_layout.h",
-    "filter_layout.h",
+    "filter_layout.h", "half_shares_layout.h",
 ]  # fmt: skip
 FIRST = [*LAYOUTS, "layout.h"]
 """The others build on them, and each on those before it."""

@@ -62,6 +62,12 @@ struct rmq_admission_rule {
     /* REDIRECT and TIMER: bytes of properties that later copies of the message get at most, beside `pairs`. A send without so much
      * room is not admitted: it would be acknowledged and could not be delivered. */
     uint32_t room_bytes;
+    /* REDIRECT and TIMER, of half messages: open ones of all producers, of a host and of a producer group (half_shares.h).
+     * halves_max 0: the rule counts none. */
+    uint32_t halves_max;
+    uint32_t host_halves_max;
+    uint32_t group_halves_max;
+    uint32_t half_topic_id;      /* whose queue 0 has the halves */
     uint32_t reserved;
     char name[32];
     char with_name[32];
@@ -93,5 +99,5 @@ struct rmq_admission {
 /* cdef-end */
 
 _Static_assert(sizeof(struct rmq_rule_pair) == 64, "pair");
-_Static_assert(sizeof(struct rmq_admission_rule) == 272 + RMQ_RULE_PAIRS_MAX * 64, "rule");
+_Static_assert(sizeof(struct rmq_admission_rule) == 288 + RMQ_RULE_PAIRS_MAX * 64, "rule");
 #endif

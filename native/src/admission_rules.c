@@ -82,7 +82,7 @@ static int is_sound(const struct rmq_admission_rule *rule)
         return 0;
     if (rule->name_length && !rmq_send_reserves((const uint8_t *)rule->name, rule->name_length))
         return 0;
-    if (rule->room_bytes > RMQ_PROPERTIES_BYTES_MAX)
+    if (rule->room_bytes > RMQ_PROPERTIES_BYTES_MAX || (rule->halves_max && !rule->half_topic_id))
         return 0;
     if (rule->with_length > sizeof rule->with_name || rule->with_when > RMQ_WHEN_TRUE || rule->retried > 1)
         return 0;

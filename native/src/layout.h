@@ -159,6 +159,8 @@
  *                     same. Control may give an entry that says NONE to another pair [control-subscription-unlinked,
  *                     -nameless, -named]. A new control withdraws all subscriptions: their clients register again.
  *                     admission_rules.c publishes admission rules in the same way.
+ *     half shares     transactions alone stores the counts of open halves, cell by cell, then open and arrived. Readers refuse
+ *                     half messages by them. half_shares_layout.h says what a death leaves; the replacement counts anew.
  *     filter          a compiled condition in a slot. Control stores an even version [control-filter-withdrawn], fills the
  *                     slot [control-filter-filled], then stores an odd version [control-filter-published]. A reader
  *                     copies the program, checks that the version is the same, and verifies its copy. A subscription names
@@ -251,6 +253,7 @@
 #include "admission_layout.h"
 #include "asks_layout.h"
 #include "filter_layout.h"
+#include "half_shares_layout.h"
 #include "metrics_layout.h"
 #include "ports_layout.h"
 #include "replication_layout.h"
@@ -280,6 +283,7 @@ struct rmq_plane_header {
     struct rmq_latency latency[RMQ_ROLES_MAX][RMQ_LATENCY_STAGES]; /* the role itself */
     struct rmq_admission admission; /* control */
     struct rmq_filters filters;  /* control */
+    struct rmq_half_shares half_shares; /* transactions */
 };
 /* cdef-end */
 
