@@ -159,6 +159,10 @@ class BrokerConfig:
     """Pairs of a connection and a group that its heartbeats name, consumers and producers."""
     locks_max: int = number("ringmqLocksMax", 131_072, 1, 16_777_216, live=True)
     client_locks_max: int = number("ringmqClientLocksMax", 16_384, 1, 16_777_216, live=True)
+    open_halves_max: int = number("ringmqOpenHalvesMax", 4_000_000, 1, 16_777_216, live=True)
+    host_open_halves_max: int = number("ringmqHostOpenHalvesMax", 1_000_000, 1, 16_777_216, live=True)
+    group_open_halves_max: int = number("ringmqGroupOpenHalvesMax", 2_000_000, 1, 16_777_216, live=True)
+    """More than the share of a host: else one host could fill the share of any group, whose name it may use."""
 
     # name servers
     register_name_server_period: int = number("registerNameServerPeriod", 30_000, 10_000, 60_000, live=True)

@@ -73,6 +73,9 @@ MEANINGS = {
     "ringmqMembershipsMax": "pairs of a connection and a group in its heartbeats",
     "ringmqLocksMax": "queue locks of all orderly consumers",
     "ringmqClientLocksMax": "queue locks of one connection",
+    "ringmqOpenHalvesMax": "open half messages of all producers",
+    "ringmqHostOpenHalvesMax": "open half messages of one host",
+    "ringmqGroupOpenHalvesMax": "open half messages of one producer group",
     "ringmqOffsetsMax": "entries of the shared table of consumer offsets",
 }
 """Property of RingMQ -> meaning; RocketMQ has no property of that name."""

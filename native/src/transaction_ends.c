@@ -30,20 +30,6 @@ uint32_t rmq_end_chains_take(struct rmq_plane *plane, struct rmq_end_chains *c, 
     return taken;
 }
 
-/* The place of an open half in the table, -1 if it is not open. */
-static int64_t place_of(const struct rmq_open_halves *halves, int64_t first)
-{
-    uint64_t low = 0, high = halves->count;
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (halves->first[middle] < first)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < halves->count && halves->first[low] == first && halves->state[low] ? (int64_t)low : -1;
-}
-
 static int64_t first_of(const struct rmq_end_chains *c, const struct rmq_named_half *half)
 {
     uint64_t mark = (uint64_t)half->prepared_transaction_offset;
@@ -152,19 +138,19 @@ static enum step add_copy(struct rmq_plane *plane, struct rmq_end_chains *c, str
     return SENT;
 }
 
-static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_open_halves *halves, struct draft *d,
+static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_half_table *halves, struct draft *d,
                      const struct rmq_plain_end *end, const struct rmq_named_half *half, const struct rmq_held_record *record,
                      uint32_t size)
 {
-    int64_t first = first_of(c, half), place = place_of(halves, first);
-    if (place < 0 || halves->state[place] == RMQ_HALF_HELD)
+    int64_t first = first_of(c, half), place = rmq_half_table_place(halves, first);
+    if (place < 0 || halves->rows[place].state == RMQ_HALF_HELD)
         return LEFT;
-    if (halves->state[place] == RMQ_HALF_SENT)
+    if (halves->rows[place].state == RMQ_HALF_SENT)
         return WAITS; /* a second end, whose answer is known when the chain of the first is stored */
     if (!begin(plane, c, d))
         return WAITS;
     uint8_t text[24];
-    uint32_t digits = (uint32_t)(rmq_put_decimal(text, halves->newest[place]) - text);
+    uint32_t digits = (uint32_t)(rmq_put_decimal(text, halves->rows[place].newest) - text);
     text[digits++] = ',';
     if (d->chain->count == RMQ_END_CHAIN_ITEMS || (d->chain->count && d->op_bytes + digits > c->op_bytes_max))
         return NO_ROOM;
@@ -175,14 +161,14 @@ static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct r
     }
     memcpy(d->op + d->op_bytes, text, digits);
     d->op_bytes += digits;
-    halves->state[place] = RMQ_HALF_SENT;
+    halves->rows[place].state = RMQ_HALF_SENT;
     d->chain->first[d->chain->count] = first;
     d->chain->ends[d->chain->count++] = *end;
     return SENT;
 }
 
 static enum step process(struct rmq_plane *plane, struct rmq_queue_reader *q, struct rmq_end_chains *c,
-                         struct rmq_open_halves *halves, struct draft *d, const struct rmq_plain_end *end)
+                         struct rmq_half_table *halves, struct draft *d, const struct rmq_plain_end *end)
 {
     struct rmq_named_half half = {
         .queue_offset = end->queue_offset, .position = end->position, .group_length = end->group_length,
@@ -219,7 +205,7 @@ static uint32_t leave_refused(struct rmq_end_chains *c, struct rmq_plain_end *le
 }
 
 uint32_t rmq_end_chains_send(struct rmq_plane *plane, struct rmq_queue_reader *q, struct rmq_end_chains *c,
-                             struct rmq_open_halves *halves, const struct rmq_half_marks *marks, int64_t now_ns, int64_t slow_ns,
+                             struct rmq_half_table *halves, const struct rmq_half_marks *marks, int64_t now_ns, int64_t slow_ns,
                              struct rmq_latency *latency, struct rmq_plain_end *left, uint32_t room)
 {
     struct draft draft = {.chain = NULL};
@@ -293,16 +279,18 @@ static void count_commit(struct rmq_end_chains *c, int64_t born_ms)
     c->finish_seconds += (uint64_t)seconds;
 }
 
-static void settle(struct rmq_end_chains *c, struct rmq_open_halves *halves, struct rmq_end_chain *chain)
+static void settle(struct rmq_end_chains *c, struct rmq_half_table *halves, struct rmq_end_chain *chain)
 {
     for (uint32_t i = 0; i < chain->count; i++) {
-        int64_t place = place_of(halves, chain->first[i]);
-        RMQ_INVARIANT(place >= 0 && halves->state[place] == RMQ_HALF_SENT, place, chain->first[i], i, chain->count);
-        halves->state[place] = chain->refused ? RMQ_HALF_OPEN : RMQ_HALF_ENDED;
-        if (chain->refused)
+        int64_t place = rmq_half_table_place(halves, chain->first[i]);
+        RMQ_INVARIANT(place >= 0 && halves->rows[place].state == RMQ_HALF_SENT, place, chain->first[i], i, chain->count);
+        if (chain->refused) {
+            halves->rows[place].state = RMQ_HALF_OPEN;
             continue;
+        }
+        rmq_half_table_end(halves, (uint64_t)place);
         if (chain->ends[i].commit_or_rollback == RMQ_END_COMMIT)
-            count_commit(c, halves->born_ms[place]);
+            count_commit(c, halves->rows[place].born_ms);
         else
             c->rolled_back++;
     }
@@ -310,7 +298,7 @@ static void settle(struct rmq_end_chains *c, struct rmq_open_halves *halves, str
         c->log_end = chain->end;
 }
 
-uint32_t rmq_end_chains_collect(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_open_halves *halves,
+uint32_t rmq_end_chains_collect(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_half_table *halves,
                                 struct rmq_completion *others, uint32_t room)
 {
     struct rmq_completion found;

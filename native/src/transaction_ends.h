@@ -8,6 +8,7 @@
 #ifndef RMQ_TRANSACTION_ENDS_H
 #define RMQ_TRANSACTION_ENDS_H
 
+#include "half_table.h"
 #include "latency.h"
 #include "named_halves.h"
 #include "plain_ends.h"
@@ -19,21 +20,6 @@
 #define RMQ_END_CHAINS 8
 #define RMQ_END_CHAIN_ITEMS 63   /* one less than RMQ_CHAIN_MAX */
 #define RMQ_OP_BYTES_MAX 4096
-
-/* States of a half in the table. */
-#define RMQ_HALF_ENDED 0
-#define RMQ_HALF_OPEN 1
-#define RMQ_HALF_SENT 2          /* in a chain of this module */
-#define RMQ_HALF_HELD 3          /* Python works on it */
-
-/* The table of open halves: columns in the order of `first`. */
-struct rmq_open_halves {
-    const int64_t *first;
-    const int64_t *newest;
-    const int64_t *born_ms;
-    uint8_t *state;
-    uint64_t count;
-};
 
 /* Positions as in HalfQueueMarks of services/transactions/ends.py. */
 struct rmq_half_marks {
@@ -87,13 +73,13 @@ uint32_t rmq_end_chains_take(struct rmq_plane *plane, struct rmq_end_chains *c, 
 /* Sends the waiting ends whose time has come, as far as there is room. Ends for Python go to `left`, at most `room`. Returns
  * their number. An end that was received before `slow_ns` is left to Python, which logs it. The time of the others is counted. */
 uint32_t rmq_end_chains_send(struct rmq_plane *plane, struct rmq_queue_reader *q, struct rmq_end_chains *c,
-                             struct rmq_open_halves *halves, const struct rmq_half_marks *marks, int64_t now_ns, int64_t slow_ns,
+                             struct rmq_half_table *halves, const struct rmq_half_marks *marks, int64_t now_ns, int64_t slow_ns,
                              struct rmq_latency *latency, struct rmq_plain_end *left, uint32_t room);
 /* Bucket of an age in seconds. Twin: services/transactions/finish_times.py. */
 uint32_t rmq_finish_bucket(int64_t seconds);
 /* Takes completions. Those of other chains go to `others`, at most `room`; returns their number. Ends of stored chains are
  * answered. Those of refused chains are left to Python by the next rmq_end_chains_send. */
-uint32_t rmq_end_chains_collect(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_open_halves *halves,
+uint32_t rmq_end_chains_collect(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_half_table *halves,
                                 struct rmq_completion *others, uint32_t room);
 /* cdef-end */
 

@@ -24,8 +24,9 @@ from typing import Generic, TypeVar
 
 from ringmq.services.transactions.half_table import NO_IMMUNITY, Half, HalfTable
 
-OPEN_MAX = 4_000_000
-"""Open halves in memory. Halves behind them are read when others have ended."""
+OPEN_SPARE = 1_000_000
+"""Open halves that fit beyond ringmqOpenHalvesMax: sends that were under way when it was reached, and timers. Halves
+behind them are read when others have ended."""
 EXPIRED_MAX = 65_536
 """Expired transactions whose late ends are refused. An end of an older one is answered like that of an ended one."""
 LOOK_ENTRIES = 4096
@@ -160,10 +161,11 @@ class _InFlight(Generic[R]):
 class Transactions(Generic[R]):
     """All open transactions. `policy` gives the present settings."""
 
-    def __init__(self, policy: Callable[[], CheckPolicy]) -> None:
+    def __init__(self, policy: Callable[[], CheckPolicy], table: HalfTable | None = None) -> None:
         self._policy = policy
-        self.table = HalfTable()
+        self.table = HalfTable() if table is None else table
         """The owner adds the halves that producers have sent, and not their copies: the core has made those."""
+        self._open_max = 0
         self._in_flight: dict[int, _InFlight[R]] = {}
         self._waiting = 0
         self._expired: OrderedDict[int, None] = OrderedDict()
@@ -188,7 +190,11 @@ class Transactions(Generic[R]):
     @property
     def is_full(self) -> bool:
         """True if no more half may arrive."""
-        return len(self.table) >= OPEN_MAX
+        return len(self.table) >= self._open_max + OPEN_SPARE
+
+    def allow(self, open_max: int) -> None:
+        """Readers accept so many halves. A smaller number than before does not count: there are halves of that time."""
+        self._open_max = max(self._open_max, open_max)
 
     def restore_expired(self, firsts: Iterable[int]) -> None:
         """Remember transactions that have expired, the oldest first."""

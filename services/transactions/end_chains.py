@@ -79,11 +79,10 @@ class EndChains:
             return
         marks.append_end, marks.dispatched, marks.end, marks.arrived, marks.is_full = arrival
         chains.op_bytes_max, chains.op_mark, chains.wall_ms = op_bytes_max, records.op_mark(low), wall_ms
-        with self._table.columns() as halves:
-            count = lib.rmq_end_chains_send(
-                self._plane.struct, self._reader.native, chains, halves, marks, now_ns, slow_ns, self._latency,
-                self._left, max(0, min(room, LEFT_ROOM)),
-            )  # fmt: skip
+        count = lib.rmq_end_chains_send(
+            self._plane.struct, self._reader.native, chains, self._table.native, marks, now_ns, slow_ns, self._latency,
+            self._left, max(0, min(room, LEFT_ROOM)),
+        )  # fmt: skip
         for number in range(count):
             yield self._left[number]
 
@@ -91,11 +90,12 @@ class EndChains:
         """Take completions: answer the ends of stored chains, and yield the completions of the port's other chains."""
         chains, count = self._chains, OTHERS_ROOM
         while count == OTHERS_ROOM:
-            with self._table.columns() as halves:
-                count = lib.rmq_end_chains_collect(self._plane.struct, chains, halves, self._others, OTHERS_ROOM)
+            count = lib.rmq_end_chains_collect(
+                self._plane.struct, chains, self._table.native, self._others, OTHERS_ROOM
+            )
             if ended := int(chains.committed + chains.rolled_back):
                 self.ended += ended
-                self._table.ended(ended)
+                self._table.compact_if_due()
                 self._words[lib.RMQ_TRANSACTIONS_COMMITTED] += chains.committed
                 self._words[lib.RMQ_TRANSACTIONS_ROLLED_BACK] += chains.rolled_back
                 self._words[lib.RMQ_TRANSACTIONS_PLAIN] += ended

@@ -1,24 +1,22 @@
-"""The open half messages in compact arrays: 36 bytes each, so a million of them takes 36 MB."""
+"""The open half messages in a table of C (native/src/half_table.h). A million of them takes 40 MB."""
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from itertools import compress
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ringmq.native import ffi, lib
+from ringmq.store.queue_reader import RecordBatch
 
 COMPACT_MIN = 4096
-"""Ended entries below which the arrays are not compacted."""
+"""Ended entries below which the table is not compacted."""
 ENDED, OPEN, SENT, HELD = (
     lib.RMQ_HALF_ENDED, lib.RMQ_HALF_OPEN, lib.RMQ_HALF_SENT, lib.RMQ_HALF_HELD,
 )  # fmt: skip
 CHECKS_MAX = 0xFFFF
 IMMUNITY_S_MAX = 0x7FFFFFFF
-NO_IMMUNITY = -1
+NO_IMMUNITY: int = lib.RMQ_HALF_NO_IMMUNITY
 
 
 class Half(NamedTuple):
@@ -35,6 +33,25 @@ class Half(NamedTuple):
     """Checks so far."""
 
 
+class DoneHalves:
+    """The half-queue offsets from `low` on that op records list."""
+
+    def __init__(self, low: int, end: int) -> None:
+        self._done, self._low = bytearray(max(1, end - low)), low
+        self._held = ffi.from_buffer("uint8_t[]", self._done)
+        self.struct = ffi.new("struct rmq_done_halves *")
+        self.struct.low, self.struct.count, self.struct.done = low, end - low, self._held
+
+    def add(self, offsets: Iterable[int]) -> None:
+        """These halves are done. Others than those of the range are passed over."""
+        for offset in offsets:
+            if 0 <= offset - self._low < self.struct.count:
+                self._done[offset - self._low] = 1
+
+    def __contains__(self, offset: int) -> bool:
+        return 0 <= offset - self._low < self.struct.count and bool(self._done[offset - self._low])
+
+
 class HalfTable:
     """Open halves in the order of `first`. New halves have the largest one, so a look-up is a binary search.
 
@@ -42,141 +59,152 @@ class HalfTable:
     (native/src/transaction_ends.h).
     """
 
-    def __init__(self) -> None:
-        self._view = ffi.new("struct rmq_open_halves *")
-        self._clear()
-
-    def _clear(self) -> None:
-        self._first, self._newest, self._born = array("q"), array("q"), array("q")
-        self._immunity, self._checks, self._state = array("i"), array("H"), bytearray()
-        self._open = 0
+    def __init__(self, secret: Sequence[int] = (0, 0)) -> None:
+        """`secret`: of the plane, for the shares."""
+        self.native = ffi.gc(ffi.new("struct rmq_half_table *"), lib.rmq_half_table_free)
+        self.native.role, self.native.secret = lib.RMQ_ROLE_TRANSACTIONS, list(secret)
+        self._row = ffi.new("struct rmq_half_row *")
 
     def __len__(self) -> int:
-        return self._open
+        return int(self.native.open)
 
-    def load(self, halves: Iterable[Half]) -> None:
-        """Replace the content."""
-        self._clear()
-        for half in sorted(halves):
-            self.add(half)
+    def clear(self) -> None:
+        """Take all halves out. None may be shared."""
+        role, secret = self.native.role, list(self.native.secret)
+        lib.rmq_half_table_free(self.native)
+        self.native.role, self.native.secret = role, secret
 
     def add(self, half: Half) -> None:
         """Add a half. Raises ValueError if its `first` is not the largest."""
-        if self._first and half.first <= self._first[-1]:
-            raise ValueError(f"half {half.first} comes behind {self._first[-1]}")
-        self._first.append(half.first)
-        self._newest.append(half.newest)
-        self._born.append(half.born_ms)
-        self._immunity.append(min(half.immunity_s, IMMUNITY_S_MAX))
-        self._checks.append(min(half.checks, CHECKS_MAX))
-        self._state.append(OPEN)
-        self._open += 1
+        _check(lib.rmq_half_table_add(self.native, self._row_of(half)), self)
 
-    def add_sent(self, firsts: memoryview, born_ms: memoryview) -> None:
-        """Add halves without copies and without immunity: columns of int64, in the order of `firsts`.
+    def arrive(self, batch: RecordBatch, count: int) -> None:
+        """Add the halves of producers among `count` records of the half queue that the batch holds.
 
         Raises ValueError if the first one is not larger than those in the table.
         """
-        count = len(firsts) // self._first.itemsize
-        known = len(self._first)
-        self._first.frombytes(firsts)
-        if known and count and self._first[known] <= self._first[known - 1]:
-            wrong = self._first[known]
-            del self._first[known:]
-            raise ValueError(f"half {wrong} comes behind {self._first[-1]}")
-        self._newest.frombytes(firsts)
-        self._born.frombytes(born_ms)
-        self._immunity.extend([NO_IMMUNITY] * count)
-        self._checks.extend([0] * count)
-        self._state.extend(bytes([OPEN]) * count)
-        self._open += count
+        _check(lib.rmq_half_table_arrive(self.native, batch.records, batch.units, count), self)
+
+    def stage(self, batch: RecordBatch, count: int, done: DoneHalves) -> list[int]:
+        """Add the halves of a batch, copies too, without order. `settle` follows. Returns the queue offsets of damaged
+        records."""
+        damaged = ffi.new("int64_t[]", max(1, count))
+        found = lib.rmq_half_table_stage(self.native, batch.records, batch.units, count, done.struct, damaged)
+        _check(min(found, 0), self)
+        return list(damaged[0:found])
+
+    def stage_half(self, half: Half, done: DoneHalves, *, is_stock_copy: bool = False) -> None:
+        """`stage` of one half."""
+        row = self._row_of(half)
+        row.is_stock_copy = is_stock_copy
+        _check(lib.rmq_half_table_stage_row(self.native, row, done.struct), self)
+
+    @property
+    def has_stock_copies(self) -> bool:
+        """True if copies of a stock broker were staged."""
+        return bool(self.native.stock_copies)
+
+    def settle(self) -> array[int]:
+        """Bring the staged halves into order: of each half, the newest copy counts. Returns the queue offsets of older
+        copies that no op record lists. It takes about a second for a million halves whose copies lie out of order."""
+        replaced = array("q", bytes(8 * lib.rmq_half_table_settle(self.native)))
+        with ffi.from_buffer("int64_t[]", replaced, require_writable=True) as to:
+            lib.rmq_half_table_take_replaced(self.native, to)
+        return replaced
+
+    def share(self, shares: Any) -> None:
+        """Count the open halves in a struct rmq_half_shares, and each change from now on."""
+        _check(lib.rmq_half_table_share(self.native, shares), self)
 
     def find(self, first: int) -> Half | None:
         """The open half with this first offset."""
         at = self._place(first)
-        return None if at is None else self._half(at)
+        return None if at < 0 else self._half(at)
 
     def end(self, first: int) -> None:
         """Take the half out. Raises KeyError if it is not open."""
-        self._state[self._known_place(first)] = ENDED
-        self.ended(1)
+        lib.rmq_half_table_end(self.native, self._known_place(first))
+        self.compact_if_due()
 
-    def ended(self, count: int) -> None:
-        """Count halves that C has taken out."""
-        self._open -= count
-        if len(self._state) - self._open > max(COMPACT_MIN, self._open):
-            self._compact()
+    def compact_if_due(self) -> None:
+        """Give back the memory of halves that have ended, if they are many."""
+        ended = self.native.count - self.native.open
+        if ended > max(COMPACT_MIN, self.native.open):
+            lib.rmq_half_table_compact(self.native)
 
     def hold(self, first: int) -> None:
         """Keep C from the half. Raises KeyError if it is not open."""
-        self._state[self._known_place(first)] = HELD
+        self.native.rows[self._known_place(first)].state = HELD
 
     def release(self, first: int) -> None:
         """End `hold`, if the half is open."""
         at = self._place(first)
-        if at is not None:
-            self._state[at] = OPEN
+        if at >= 0:
+            self.native.rows[at].state = OPEN
 
     def is_sent(self, first: int) -> bool:
         """True if C has the half in a chain."""
         at = self._place(first)
-        return at is not None and self._state[at] == SENT
-
-    @contextmanager
-    def columns(self) -> Iterator[Any]:
-        """The columns as a struct rmq_open_halves, for C. Nothing may be added meanwhile."""
-        view = self._view
-        with (
-            ffi.from_buffer("int64_t[]", self._first) as first,
-            ffi.from_buffer("int64_t[]", self._newest) as newest,
-            ffi.from_buffer("int64_t[]", self._born) as born_ms,
-            ffi.from_buffer("uint8_t[]", self._state) as state,
-        ):
-            view.first, view.newest, view.born_ms, view.state = first, newest, born_ms, state
-            view.count = len(self._state)
-            yield view
+        return at >= 0 and bool(self.native.rows[at].state == SENT)
 
     def move(self, first: int, newest: int, *, is_check: bool) -> None:
         """The half has a new copy. Raises KeyError if it is not open."""
-        at = self._known_place(first)
-        self._newest[at] = newest
-        if is_check and self._checks[at] < CHECKS_MAX:
-            self._checks[at] += 1
+        row = self.native.rows[self._known_place(first)]
+        row.newest = newest
+        if is_check and row.checks < CHECKS_MAX:
+            row.checks += 1
 
     def following(self, first: int, count: int) -> Iterator[Half]:
         """Of `count` entries from the half `first` on, the open ones that C has not sent. Its caller changes nothing
         meanwhile."""
-        begin = bisect_left(self._first, first)
+        begin = self._from(first)
         return (
             self._half(at)
-            for at in range(begin, min(begin + count, len(self._first)))
-            if self._state[at] in (OPEN, HELD)
+            for at in range(begin, min(begin + count, int(self.native.count)))
+            if self.native.rows[at].state in (OPEN, HELD)
         )
 
     def following_first(self, first: int, count: int) -> int | None:
         """The first offset of the entry that `following` leaves for the next call. None if there is none."""
-        at = bisect_left(self._first, first) + count
-        return self._first[at] if at < len(self._first) else None
+        at = self._from(first) + count
+        return int(self.native.rows[at].first) if at < self.native.count else None
 
     def lowest_newest(self) -> int | None:
-        """The smallest `newest`. None if no half is open. It takes 20 ms for a million halves."""
-        return min(compress(self._newest, self._state), default=None)
+        """The smallest `newest`. None if no half is open. It takes a few ms for a million halves."""
+        lowest = int(lib.rmq_half_table_lowest(self.native))
+        return None if lowest < 0 else lowest
 
-    def _place(self, first: int) -> int | None:
-        at = bisect_left(self._first, first)
-        return at if at < len(self._first) and self._first[at] == first and self._state[at] else None
+    def _row_of(self, half: Half) -> Any:
+        row = self._row
+        row.first, row.newest, row.born_ms, row.state, row.is_stock_copy = (
+            half.first,
+            half.newest,
+            half.born_ms,
+            OPEN,
+            0,
+        )
+        row.immunity_s, row.checks = min(half.immunity_s, IMMUNITY_S_MAX), min(half.checks, CHECKS_MAX)
+        return row
+
+    def _from(self, first: int) -> int:
+        return int(lib.rmq_half_table_from(self.native, first))
+
+    def _place(self, first: int) -> int:
+        return int(lib.rmq_half_table_place(self.native, first))
 
     def _known_place(self, first: int) -> int:
         at = self._place(first)
-        if at is None:
+        if at < 0:
             raise KeyError(first)
         return at
 
     def _half(self, at: int) -> Half:
-        return Half(self._first[at], self._newest[at], self._born[at], self._immunity[at], self._checks[at])
+        row = self.native.rows[at]
+        return Half(int(row.first), int(row.newest), int(row.born_ms), int(row.immunity_s), int(row.checks))
 
-    def _compact(self) -> None:
-        columns = self._first, self._newest, self._born, self._immunity, self._checks
-        kept = [array(column.typecode, compress(column, self._state)) for column in columns]
-        self._first, self._newest, self._born, self._immunity, self._checks = kept
-        self._state = bytearray(state for state in self._state if state)
+
+def _check(result: int, table: HalfTable) -> None:
+    if result == -12:
+        raise MemoryError(f"no memory for more than {len(table)} open half messages")
+    if result < 0:
+        raise ValueError(f"a half message comes behind {table.native.rows[table.native.count - 1].first}")

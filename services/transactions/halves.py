@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ringmq.ipc.plane import Plane
-from ringmq.native import ffi, lib
 from ringmq.remoting.names import HALF_TOPIC
 from ringmq.remoting.properties import REAL_QID, REAL_TOPIC
 from ringmq.services.log_view import LogView
 from ringmq.services.topics import Topics
 from ringmq.services.transactions import records
-from ringmq.services.transactions.half_table import Half, HalfTable
+from ringmq.services.transactions.half_table import HalfTable
 from ringmq.store.consume_queue import first_index
 from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, QueueReadError, RecordBatch
 from ringmq.store.record import Record
@@ -43,9 +42,6 @@ class HalfReader:
         self._plane, self._reader, self._log, self._topics = plane, reader, log, topics
         self._slot = queue_slot
         self._batch = RecordBatch(BATCH)
-        self._view = ffi.new("struct rmq_record_view *")
-        self._firsts, self._born = ffi.new("int64_t[]", BATCH), ffi.new("int64_t[]", BATCH)
-        self._next = ffi.new("uint32_t *")
         self.next_offset = 0
         self.damaged: int | None = None
         """The first half-queue offset whose unit was damaged when its half arrived."""
@@ -68,16 +64,7 @@ class HalfReader:
     def arrive(self, table: HalfTable, say: Callable[[str], None]) -> None:
         """Add the halves of one batch that producers have sent. Copies, which the service made, are left out."""
         try:
-            count = self._reader.hold(self._batch, self._slot, self.next_offset)
-            self._next[0] = 0
-            while self._next[0] < count:
-                found = lib.rmq_sent_halves(
-                    self._batch.records, self._batch.units, count, self._next, self._firsts, self._born
-                )
-                table.add_sent(ffi.buffer(self._firsts, 8 * found), ffi.buffer(self._born, 8 * found))
-                if self._next[0] < count:
-                    table.add(self._with_immunity(self._next[0]))
-                    self._next[0] += 1
+            table.arrive(self._batch, self._reader.hold(self._batch, self._slot, self.next_offset))
             self.next_offset = max(self.next_offset, self._batch.next_offset)
         except DeletedError as error:
             say(f"half messages {self.next_offset} to {error.next_offset - 1} were deleted before")
@@ -90,13 +77,6 @@ class HalfReader:
             pass
         finally:
             self._batch.release()
-
-    def _with_immunity(self, number: int) -> Half:
-        at, size = self._batch.records[number].at, self._batch.units[number].size
-        lib.rmq_record_parse(at, size, 0, self._view)
-        half = records.sent_half(self._view, at)
-        assert half is not None, "C has passed over copies"
-        return half
 
     def at(self, position: int) -> tuple[memoryview, Record] | None:
         """The half message at this position of the log, with its bytes. None if there is none."""

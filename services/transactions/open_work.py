@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
+from ringmq.ipc.half_shares import HalfShares
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.native import lib
@@ -16,14 +17,18 @@ from ringmq.services.topics import Topics
 
 def has_open_halves(config: BrokerConfig, root: Path) -> bool:
     """True if a half message may be open. The store must be recovered and the plane filled; no worker runs yet. Else
-    the first half message or end starts the worker. Raises OSError."""
+    the first half message or end starts the worker. For the shares, all halves from the oldest one on that may be open
+    count as open. Raises OSError."""
     plane = Plane.open(plane_name(root))
     queue = Topics(plane).queue(HALF_TOPIC, 0)
     if queue is None:
         return False
     Arrivals(plane, plane.port_of(lib.RMQ_ROLE_TRANSACTIONS)).want(queue[1])
-    marks, end = plane.watermarks, int(plane.queue(queue[1]).max_offset)
-    return int(marks.dispatched_offset) < int(marks.append_offset) or (end > 0 and _low(config, root, plane, end) < end)
+    marks, entry = plane.watermarks, plane.queue(queue[1])
+    end = int(entry.max_offset)
+    low = max(int(entry.min_offset), _low(config, root, plane, end)) if end else 0
+    HalfShares(plane).publish(0, low)
+    return int(marks.dispatched_offset) < int(marks.append_offset) or low < end
 
 
 def _low(config: BrokerConfig, root: Path, plane: Plane, end: int) -> int:

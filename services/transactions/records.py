@@ -14,21 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ringmq.ipc.ports import mark_of, parts_of_mark
-from ringmq.native import ffi, lib
+from ringmq.native import lib
 from ringmq.remoting import properties as names
 from ringmq.services.transactions.half_table import NO_IMMUNITY, Half
 from ringmq.store import layout
-from ringmq.store.record import Record, parse_properties, parse_record
+from ringmq.store.record import Record, parse_record
 from ringmq.store.record_copy import EditKind, From, PairEdit, RecordCopy
 
 ROLE: int = lib.RMQ_ROLE_TRANSACTIONS
 HALF_LANE, OP_LANE, EXPIRED_LANE, REPAIR_LANE = range(4)
 GROUP = "CID_RMQ_SYS_TRANS"
 """The group under which stock keeps the progress of the half queue and the op queue."""
-_IMMUNITY = names.CHECK_IMMUNITY_TIME_IN_SECONDS.encode()
 OP_PROPERTIES = b"WAIT\x01true\x02TAGS\x01d\x02"
 """In the order of stock, that of a HashMap."""
 CHECK_EDITS = (PairEdit(EditKind.ADD, names.TRANSACTION_CHECK_TIMES.encode(), 1),)
@@ -84,18 +82,6 @@ def origin_of(record: Record) -> int:
     pairs = record.properties
     own = pairs.get(names.PGROUP), pairs.get(names.UNIQ_KEY)
     return hash((record.born_time_ms, record.born_host, record.body_crc, *own))
-
-
-def sent_half(view: Any, at: Any) -> Half | None:
-    """The half of a record that `rmq_record_parse` has found at this address. None if it is a copy: those are known.
-
-    It is `half_record` without a parse of all pairs, because each half message of a producer is read here once.
-    """
-    if view.prepared_transaction_offset:
-        return None
-    pairs = bytes(ffi.buffer(at + view.properties_at, view.properties_length))
-    known = parse_properties(pairs) if _IMMUNITY in pairs else {}
-    return Half(view.queue_offset, view.queue_offset, view.born_time_ms, immunity_of(known), 0)
 
 
 def half_at(data: bytes | memoryview, position: int, *, with_body: bool = True) -> Record | None:

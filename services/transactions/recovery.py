@@ -3,7 +3,8 @@
 1. The newest op record of this project gives `low`: no open half is below this half-queue offset. In a store of a stock
    broker, consumerOffset.json does.
 2. Op records behind the half `low` in the log list the halves that are done.
-3. The records of the half queue from `low` on are open, unless they are done. A copy replaces older ones.
+3. The records of the half queue from `low` on are open, unless they are done. A copy replaces older ones. C reads them
+   into the table, 40 bytes each (native/src/half_table.h).
 4. Behind the newest op record, the log may hold records of a chain whose op record a power cut has taken: committed
    messages, and copies. Their halves are done, and their op record has to be made again.
 
@@ -21,7 +22,7 @@ from pathlib import Path
 from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import names
 from ringmq.services.transactions import records
-from ringmq.services.transactions.half_table import Half
+from ringmq.services.transactions.half_table import DoneHalves, HalfTable
 from ringmq.services.transactions.transaction_log import BATCH, HALVES, OPS, Damage, TransactionLog
 from ringmq.store.config_files import ConfigFileError, load_config
 from ringmq.store.layout import CONFIG
@@ -33,9 +34,8 @@ OFFSETS_FILE = "consumerOffset.json"
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The open halves, and the state of the half queue."""
+    """The state of the half queue. The open halves are in the table."""
 
-    halves: list[Half]
     next_offset: int
     """The half-queue offset of the next half that arrives."""
     low: int
@@ -75,10 +75,14 @@ def _beyond(offset: int, end: int) -> str:
 
 
 class Recovery:
-    """Reads half queue, op queue and log. All records up to the log's `end` must be in their queues."""
+    """Reads half queue, op queue and log into `table`. All records up to the log's `end` must be in their queues."""
 
-    def __init__(self, log: TransactionLog, tell: Callable[[str], None] = lambda line: None) -> None:
-        self._log, self._tell = log, tell
+    def __init__(self, log: TransactionLog, table: HalfTable, tell: Callable[[str], None] = lambda line: None) -> None:
+        self._log, self._table, self._tell = log, table, tell
+        self.halves = 0
+        """Half messages to read. 0: not known yet."""
+        self.read = 0
+        """Those that are read."""
 
     def run(self, stock_low: int) -> Steps[Recovered]:
         """Recover. `stock_low`: the half-queue offset in consumerOffset.json, -1 without one. An offset beyond the end
@@ -90,16 +94,15 @@ class Recovery:
             own_low, is_newest = -1, False
         low = max(half_min, own_low if is_newest else max(own_low, stock_low))
         low_place = self._log.place(HALVES, low) if low < half_max else self._log.end
-        done = bytearray(half_max - low)
-        yield from self._read_ops(low, low_place, done)
-        found = Recovered([], half_max, low, [], {}, {}, [], None, [])
-        open_halves = yield from self._read_halves(found, done)
+        self.halves, done = half_max - low, DoneHalves(low, half_max)
+        yield from self._read_ops(low_place, done)
+        found = Recovered(half_max, low, [], {}, {}, [], None, [])
+        yield from self._read_halves(found, done)
         halves, ops = self._log.damage
-        found.damaged.extend(offset for offset in halves.records if not done[offset - low])
+        found.damaged.extend(offset for offset in halves.records if offset not in done)
         found = replace(found, unread=halves.units)
         knows_ops = scan_from >= 0 and ops == Damage()
-        yield from self._scan_tail(scan_from if knows_ops else low_place, open_halves, found)
-        found.halves.extend(sorted(open_halves.values()))
+        yield from self._scan_tail(scan_from if knows_ops else low_place, found)
         for batch in self._log.last_expired(EXPIRED_READ):
             found.expired.extend(batch)
             yield
@@ -121,43 +124,58 @@ class Recovery:
             yield
         return -1, -1, False
 
-    def _read_ops(self, low: int, low_place: int, done: bytearray) -> Steps[None]:
+    def _read_ops(self, low_place: int, done: DoneHalves) -> Steps[None]:
         _, end = self._log.bounds(OPS)
         for batch in self._log.records(OPS, self._log.first_behind(OPS, low_place), end):
             for record in batch:
-                for offset in records.offsets_of_op(record.body):
-                    if low <= offset < low + len(done):
-                        done[offset - low] = 1
+                done.add(records.offsets_of_op(record.body))
             yield
 
-    def _read_halves(self, to: Recovered, done: bytearray) -> Steps[dict[int, Half]]:
-        open_halves: dict[int, Half] = {}
-        firsts: dict[int, int] = {}
-        """Origin -> first half, for copies of a stock broker."""
+    def _read_halves(self, to: Recovered, done: DoneHalves) -> Steps[None]:
+        self._table.clear()
+        for offset in self._log.stage(to.low, to.next_offset, self._table, done):
+            self.read = min(offset, to.next_offset) - to.low
+            yield
+        to.missing.extend(self._table.settle())
+        yield
+        if self._table.has_stock_copies:
+            yield from self._join_stock_copies(to, done)
+
+    def _join_stock_copies(self, to: Recovered, done: DoneHalves) -> Steps[None]:
+        """End the halves of which a stock broker has made a copy: the copies do not name them. Only a store that comes
+        from a stock broker has such copies."""
+        origins = set[int]()
         for batch in self._log.records(HALVES, to.low, to.next_offset):
-            for record in batch:
-                read = records.half_record(record)
-                half, older = read.half, open_halves.pop(read.half.first, None)
+            found = (records.half_record(record) for record in batch)
+            origins.update(read.origin for read in found if read.is_stock_copy)
+            yield
+        firsts: dict[int, int] = {}
+        """Origin -> newest half."""
+        for batch in self._log.records(HALVES, to.low, to.next_offset):
+            for read in map(records.half_record, batch):
+                half = read.half
+                if read.origin not in origins:
+                    continue
                 if read.is_stock_copy and (first := firsts.get(read.origin)) is not None:
-                    older = open_halves.pop(first, None)
+                    self._end(first, to)
                     to.renamed[first] = half.first
-                if older is not None:
-                    to.missing.append(older.newest)
-                if not done[half.newest - to.low]:
-                    open_halves[half.first] = half
+                if half.newest not in done:
                     if read.is_stock_copy:
                         to.stock_origins[read.origin] = half.first
                     firsts[read.origin] = half.first
             yield
-        return open_halves
 
-    def _scan_tail(self, since: int, open_halves: dict[int, Half], to: Recovered) -> Steps[None]:
+    def _end(self, first: int, to: Recovered) -> None:
+        half = self._table.find(first)
+        if half is not None:
+            self._table.end(first)
+            to.missing.append(half.newest)
+
+    def _scan_tail(self, since: int, to: Recovered) -> Steps[None]:
         def end(first: int) -> None:
             while first in to.renamed:
                 first = to.renamed[first]
-            half = open_halves.pop(first, None)
-            if half is not None:
-                to.missing.append(half.newest)
+            self._end(first, to)
 
         for committed in self._log.commits(since):
             for record in committed:

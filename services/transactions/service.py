@@ -14,6 +14,7 @@ from typing import Any
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Answer, Drop, Outbox, Request, Wait
 from ringmq.broker.requests.turns import Steps, TurnClock
+from ringmq.ipc.half_shares import HalfShares
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting import names
@@ -30,7 +31,7 @@ from ringmq.services.transactions.chain_port import AGAIN, COPIES_MAX, ChainPort
 from ringmq.services.transactions.core import CheckPolicy, Work
 from ringmq.services.transactions.end_chains import EndChains
 from ringmq.services.transactions.ends import Readiness
-from ringmq.services.transactions.half_table import Half
+from ringmq.services.transactions.half_table import Half, HalfTable
 from ringmq.services.transactions.halves import HalfReader
 from ringmq.services.transactions.named_halves import NamedHalf, NamedHalves
 from ringmq.services.transactions.plain_ends import request_of_row
@@ -50,6 +51,9 @@ CHECKS_MAX = 64
 LOW_MS = 1000
 """Time between two searches for the lowest open half."""
 RECOVER_MS = 20
+PROGRESS_MS = 3000
+PROGRESS_MIN = 100_000
+"""Half messages from which on a start tells its progress."""
 RETRY_MS = 100
 CLOSE_MS = 2000
 """Time for the results of what was submitted before the worker ends."""
@@ -57,7 +61,7 @@ FILES = 4
 LINES_PER_MINUTE = 10
 HOUR_MS = 3_600_000
 BUSY = "[OVERLOAD]too many transactions are being ended, try again later"
-FULL = f"[OVERLOAD]{core.OPEN_MAX} transactions are open, and this one is behind them: try again later"
+FULL = "[OVERLOAD]{0} transactions are open, and this one is behind them: try again later"
 
 _End = tuple[Request, EndTransactionRequestHeader]
 
@@ -89,10 +93,13 @@ class TransactionService:
         self._port = ChainPort(plane, role, op)
         self._words = plane.role(role).counters
         self._checks = ProducerChecks(self._halves, asks, self._words, lambda: config().broker_name, self._log_line)
-        self._core: core.Transactions[Request] = core.Transactions(self._policy)
+        self._core: core.Transactions[Request] = core.Transactions(self._policy, HalfTable(plane.header.name_secret))
+        self._shares = HalfShares(plane)
         self._plain = EndChains(plane, role, self._port, self._reader, self._core.table, half, op)
         self._clock = TurnClock(time.monotonic_ns)
+        self._recovery: Recovery | None = None
         self._recovering: Steps[Recovered] | None = None
+        self._progress_at_ms = 0
         self._is_recovered = False
         self._recover_at_ms = 0
         self._stock_copies = StockCopies({}, {})
@@ -150,6 +157,7 @@ class TransactionService:
     def turn(self, now_ms: int) -> bool:
         """Do one round. True if more may follow at once."""
         self._settings, self._wall_now_ms = self._config(), self._wall_ms()
+        self._core.allow(self._settings.open_halves_max)
         worked = self._take_results(now_ms)
         if not self._is_recovered:
             return self._recover(now_ms) or worked
@@ -159,6 +167,7 @@ class TransactionService:
         worked |= self._check(now_ms)
         worked |= self._submit(now_ms)
         self._words[lib.RMQ_TRANSACTIONS_OPEN] = len(self._core.table)
+        self._shares.publish(len(self._core.table), self._halves.next_offset)
         return worked
 
     @property
@@ -251,19 +260,32 @@ class TransactionService:
             log = StoredTransactionLog(self._plane, self._reader, self._log, slots, end)
             root = Path(self._config().store_path_root_dir)
             stock_low = stock_offset(root, self._halves.end, self._log_line)
-            self._recovering = Recovery(log, self._log_line).run(stock_low)
+            self._recovery = Recovery(log, self._core.table, self._log_line)
+            self._recovering = self._recovery.run(stock_low)
+            self._progress_at_ms = now_ms
         try:
             found = self._clock.advance(self._recovering, RECOVER_MS)
         except QueueReadError as error:
             self._recovering, self._recover_at_ms = None, now_ms + RETRY_MS
             self._log_line(f"waits: {error}")
             return False
+        self._tell_progress(now_ms, is_at_end=found is not None)
         if found is not None:
             self._recovered(found, now_ms)
         return True
 
+    def _tell_progress(self, now_ms: int, *, is_at_end: bool) -> None:
+        halves = 0 if self._recovery is None else self._recovery.halves
+        if self._recovery is None or halves < PROGRESS_MIN or (now_ms < self._progress_at_ms and not is_at_end):
+            return
+        self._progress_at_ms = now_ms + PROGRESS_MS
+        self._tell(
+            f"the start has read {self._recovery.read} of {halves} half messages that may be open, "
+            f"{len(self._core.table)} are so far; ends wait until all are read"
+        )
+
     def _recovered(self, found: Recovered, now_ms: int) -> None:
-        self._core.table.load(found.halves)
+        self._core.table.share(self._shares.struct)
         self._halves.next_offset, self._low = found.next_offset, found.low
         self._repairs = Repairs(found.missing)
         self._core.restore_expired(found.expired)
@@ -276,7 +298,8 @@ class TransactionService:
                 f"half messages {self._unread} to {last} cannot be read, as units of their queue are damaged: they are "
                 f"left out until the queue is rebuilt"
             )
-        self._recovering, self._is_recovered = None, True
+        self._recovery = self._recovering = None
+        self._is_recovered = True
         self._round_at_ms = now_ms + self._config().transaction_check_interval
 
     # ---- halves and ends ----
@@ -304,7 +327,7 @@ class TransactionService:
                 case Readiness.WAITING:
                     waiting.append((request, header))
                 case Readiness.FULL:
-                    self._reply(request, ResponseCode.SYSTEM_BUSY, FULL)
+                    self._reply(request, ResponseCode.SYSTEM_BUSY, FULL.format(len(self._core.table)))
                 case Readiness.MISSING:
                     self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
         self._asked.extendleft(reversed(waiting))

@@ -12,12 +12,13 @@ from ringmq.native import ffi
 from ringmq.services.log_view import LogView
 from ringmq.services.mark_scan import scan_commits, scan_marks
 from ringmq.services.transactions import records
+from ringmq.services.transactions.half_table import DoneHalves, HalfTable
 from ringmq.services.transactions.halves import first_behind
 from ringmq.store.queue_reader import DamagedError, DeletedError, QueueReader, RecordBatch
 from ringmq.store.record import Record, parse_record
 
 SCAN_STEP_BYTES = 4 << 20
-BATCH = 128
+BATCH = 256
 
 
 @dataclass(slots=True)
@@ -41,14 +42,18 @@ class TransactionLog(Protocol):
     end: int
     """End of the part of the log that counts."""
     damage: tuple[Damage, Damage]
-    """The places that `records` has passed over in each queue."""
+    """The places that `stage` and `records` have passed over in each queue."""
 
     def bounds(self, queue: int) -> tuple[int, int]:
         """(minimum, maximum) queue offset."""
 
     def records(self, queue: int, offset: int, end: int) -> Iterator[list[Record]]:
-        """The records of a queue in [offset, end), in batches. Deleted and damaged ones are passed over. Raises
-        QueueReadError."""
+        """The records of a queue in [offset, end), in batches. Deleted and damaged ones are passed over. `damage` has
+        the damaged ones of OPS. Raises QueueReadError."""
+
+    def stage(self, offset: int, end: int, table: HalfTable, done: DoneHalves) -> Iterator[int]:
+        """Stage the records of the half queue in [offset, end), in batches. Deleted and damaged ones are passed over.
+        `damage` has the damaged ones. Yields the offset of the next batch. Raises QueueReadError."""
 
     def place(self, queue: int, offset: int) -> int:
         """Log offset of the record at this queue offset, the end of the log if there is none, 0 if it is not known."""
@@ -94,7 +99,24 @@ class StoredTransactionLog:
 
     def records(self, queue: int, offset: int, end: int) -> Iterator[list[Record]]:
         """See TransactionLog."""
-        return self._records(self._slots[queue], offset, end, self.damage[queue])
+        return self._records(self._slots[queue], offset, end, self.damage[queue] if queue == OPS else Damage())
+
+    def stage(self, offset: int, end: int, table: HalfTable, done: DoneHalves) -> Iterator[int]:
+        """See TransactionLog."""
+        slot, damage = self._slots[HALVES], self.damage[HALVES]
+        while offset < end:
+            try:
+                count = self._reader.hold(self._batch, slot, offset)
+                damage.records += table.stage(self._batch, count, done)
+                offset = max(self._batch.next_offset, offset + 1)
+            except DamagedError:
+                damage.add_unit(offset)
+                offset += 1
+            except DeletedError as error:
+                offset = max(error.next_offset, offset + 1)
+            finally:
+                self._batch.release()
+            yield offset
 
     def _bounds(self, slot: int) -> tuple[int, int]:
         entry = self._plane.queue(slot)

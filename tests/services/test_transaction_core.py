@@ -238,3 +238,17 @@ def test_a_check_without_a_copy_asks_the_producer() -> None:
         assert core.look(DUE_MS) == [Submit(Work.CHECK, replace_checks(HALF, checks - 1))]
         assert core.step(Stored(7, HALF.newest)) == [AskProducer(replace_checks(HALF, checks))]
     assert core.look(DUE_MS) == [Submit(Work.EXPIRE, replace_checks(HALF, POLICY.checks_max))]
+
+
+def test_the_table_takes_what_readers_have_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lower limit counts for readers at once, and not for halves of the time before."""
+    monkeypatch.setattr("ringmq.services.transactions.core.OPEN_SPARE", 1)
+    core = Transactions[str](lambda: POLICY)
+    core.allow(2)
+    for first in range(3):
+        assert not core.is_full
+        core.table.add(Half(first, first, 0, NO_IMMUNITY, 0))
+    core.allow(1)
+    assert core.is_full
+    core.table.end(0)
+    assert not core.is_full

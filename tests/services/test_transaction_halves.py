@@ -1,10 +1,11 @@
 """The table of open halves beside a plain dict."""
 
 import random
-from array import array
+from collections.abc import Sequence
 
 import pytest
 
+from ringmq.native import lib
 from ringmq.services.transactions.half_table import (
     CHECKS_MAX,
     COMPACT_MIN,
@@ -13,6 +14,7 @@ from ringmq.services.transactions.half_table import (
     IMMUNITY_S_MAX,
     OPEN,
     SENT,
+    DoneHalves,
     Half,
     HalfTable,
 )
@@ -51,7 +53,7 @@ def test_unknown_halves() -> None:
     for call in (table.end, lambda first: table.move(first, 6, is_check=True)):
         with pytest.raises(KeyError):
             call(5)
-    with pytest.raises(ValueError, match="half 5 comes behind 5"):
+    with pytest.raises(ValueError, match="comes behind 5"):
         table.add(Half(5, 5, 0, -1, 0))
     assert table.lowest_newest() is None
 
@@ -64,17 +66,6 @@ def test_numbers_at_their_bounds() -> None:
     assert table.find(0) == Half(0, 1, (1 << 63) - 1, IMMUNITY_S_MAX, CHECKS_MAX)
 
 
-def test_sent_halves_in_columns() -> None:
-    table = HalfTable()
-    table.add(Half(3, 3, 9, 5, 1))
-    table.add_sent(*(memoryview(array("q", column)).cast("B") for column in ([4, 6], [70, 80])))
-    assert list(table.following(0, 9)) == [Half(3, 3, 9, 5, 1), Half(4, 4, 70, -1, 0), Half(6, 6, 80, -1, 0)]
-    with pytest.raises(ValueError, match="half 6 comes behind 6"):
-        table.add_sent(*(memoryview(array("q", column)).cast("B") for column in ([6, 7], [1, 2])))
-    table.add_sent(memoryview(b""), memoryview(b""))
-    assert len(table) == 3
-
-
 def test_c_takes_open_halves_alone() -> None:
     """States: C sends OPEN ones, the core holds those that it works on."""
     table = HalfTable()
@@ -82,27 +73,57 @@ def test_c_takes_open_halves_alone() -> None:
         table.add(Half(first, first + 10, 0, -1, 0))
     table.hold(1)
     table.end(2)
-    with table.columns() as columns:
-        assert [columns.first[at] for at in range(columns.count)] == [0, 1, 2, 3]
-        assert [columns.newest[at] for at in range(columns.count)] == [10, 11, 12, 13]
-        assert bytes(columns.state[0:4]) == bytes([OPEN, HELD, ENDED, OPEN])
-        columns.state[3] = SENT
+    rows = table.native.rows
+    assert [(rows[at].first, rows[at].newest, rows[at].state) for at in range(4)] == [
+        (0, 10, OPEN), (1, 11, HELD), (2, 12, ENDED), (3, 13, OPEN),
+    ]  # fmt: skip
+    rows[3].state = SENT
     assert [table.is_sent(first) for first in range(5)] == [False, False, False, True, False]
     assert [half.first for half in table.following(0, 9)] == [0, 1], "a round leaves out what C has sent"
     assert table.lowest_newest() == 10
     table.release(1)
     table.release(2)
-    with table.columns() as columns:
-        assert bytes(columns.state[0:4]) == bytes([OPEN, OPEN, ENDED, SENT])
-        columns.state[3] = ENDED
-    table.ended(1)
+    assert [rows[at].state for at in range(4)] == [OPEN, OPEN, ENDED, SENT]
+    lib.rmq_half_table_end(table.native, 3)
     assert (len(table), table.find(3)) == (2, None)
     table.add(Half(9, 9, 0, -1, 0))
 
 
-def test_load_sorts_by_the_first_half() -> None:
+def settled(halves: list[tuple[Half, bool]], low: int, listed: Sequence[int]) -> tuple[list[Half], list[int]]:
+    """The open halves of these staged ones, and the older copies that no op record lists."""
+    table, done = HalfTable(), DoneHalves(low, low + 100)
+    done.add(listed)
+    for half, is_stock_copy in halves:
+        table.stage_half(half, done, is_stock_copy=is_stock_copy)
+    replaced = list(table.settle())
+    return list(table.following(0, 1 << 20)), replaced
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_staged_halves_beside_a_dict(seed: int) -> None:
+    """Copies lie out of order, and may be of halves that lie before the first record."""
+    dice = random.Random(seed)
+    low, model, replaced, staged = 50, dict[int, Half](), [], []
+    listed = [offset for offset in range(low, low + 60) if dice.random() < 0.4]
+    for offset in range(low, low + 60):
+        first = dice.choice((offset, offset, dice.randrange(max(0, offset - 20), offset)))
+        half = Half(first, offset, dice.randrange(1 << 40), dice.randrange(-1, 9), dice.randrange(9))
+        staged.append((half, False))
+        if older := model.pop(first, None):
+            replaced.append(older.newest)
+        if offset not in listed:
+            model[first] = half
+    found, older_copies = settled(staged, low, [3, *listed, 1 << 40])
+    assert found == sorted(model.values())
+    assert sorted(older_copies) == sorted(replaced)
+
+
+def test_halves_in_order_and_none() -> None:
+    halves = [Half(first, first, 0, -1, 0) for first in (3, 5, 9)]
+    assert settled([(half, False) for half in halves], 0, ()) == (halves, [])
+    assert settled([], 0, ()) == ([], [])
     table = HalfTable()
-    halves = [Half(9, 9, 0, -1, 0), Half(3, 12, 0, -1, 2), Half(5, 11, 0, -1, 1)]
-    table.load(halves)
-    assert list(table.following(4, 10)) == [Half(5, 11, 0, -1, 1), Half(9, 9, 0, -1, 0)]
-    assert (table.following_first(0, 2), table.following_first(0, 3), table.lowest_newest()) == (9, None, 9)
+    table.add(halves[2])
+    table.clear()
+    table.add(halves[0])
+    assert (len(table), table.has_stock_copies, table.find(9)) == (1, False, None)

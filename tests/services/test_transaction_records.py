@@ -5,72 +5,95 @@ import random
 import pytest
 
 from ringmq.ipc.ports import mark_of
-from ringmq.native import ffi, lib
+from ringmq.native import ffi
 from ringmq.services.transactions import records
-from ringmq.services.transactions.half_table import NO_IMMUNITY, Half
+from ringmq.services.transactions.half_table import NO_IMMUNITY, DoneHalves, Half, HalfTable
+from ringmq.store.queue_reader import RecordBatch
 from tests.store.copy_kit import parsed, stored
 
 TOPIC = b"RMQ_SYS_TRANS_HALF_TOPIC"
 
 
-def fast(raw: bytes) -> Half | None:
-    """`sent_half` of these bytes."""
-    view, at = ffi.new("struct rmq_record_view *"), ffi.from_buffer("uint8_t *", raw)
-    assert lib.rmq_record_parse(at, len(raw), 1, view) == lib.RMQ_RECORD_OK
-    return records.sent_half(view, at)
+HALF_MARK = mark_of(records.ROLE, records.HALF_LANE, 4)
+KEPT: list[object] = []
+"""The bytes that batches point at."""
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_a_sent_half_read_fast_and_in_full(seed: int) -> None:
-    dice = random.Random(seed)
-    value = dice.choice(("0", "90", "-1", "x", "9" * 30))
-    immunity = dice.choice(("", f"CHECK_IMMUNITY_TIME_IN_SECONDS\x01{value}\x02"))
-    pairs = f"A\x011\x02{immunity}UNIQ_KEY\x01K\x02PGROUP\x01CHECK_IMMUNITY_TIME_IN_SECONDS\x02"
-    raw = stored(
-        topic=TOPIC, properties=pairs.encode(), queue_offset=dice.randrange(1 << 40), body=dice.randbytes(9),
-        born_host=dice.randbytes(dice.choice((4, 16))),
-    )  # fmt: skip
-    assert fast(raw) == records.half_record(parsed(raw)).half
-
-
-def sent_halves(raw: list[bytes]) -> list[Half]:
-    """The halves of these records: those that C reads, and those that it leaves to `sent_half`."""
-    held, units = ffi.new("struct rmq_held_record[]", len(raw)), ffi.new("struct rmq_queue_unit[]", len(raw))
-    kept = [ffi.from_buffer("uint8_t *", record) for record in raw]
+def batch_of(raw: list[bytes]) -> RecordBatch:
+    """These bytes as records that a queue reader holds, with queue offsets from 0 on."""
+    batch = RecordBatch(len(raw))
+    KEPT.extend(kept := [ffi.from_buffer("uint8_t *", record) for record in raw])
     for number, record in enumerate(raw):
-        held[number].at, units[number].size = kept[number], len(record)
-    firsts, born, at = ffi.new("int64_t[]", len(raw)), ffi.new("int64_t[]", len(raw)), ffi.new("uint32_t *")
-    found = []
-    while at[0] < len(raw):
-        count = lib.rmq_sent_halves(held, units, len(raw), at, firsts, born)
-        found += [Half(firsts[number], firsts[number], born[number], NO_IMMUNITY, 0) for number in range(count)]
-        if at[0] < len(raw):
-            half = fast(raw[at[0]])
-            assert half is not None and b"CHECK_IMMUNITY_TIME_IN_SECONDS" in raw[at[0]]
-            found.append(half)
-            at[0] += 1
-    return found
+        batch.records[number].at = kept[number]
+        batch.units[number].queue_offset, batch.units[number].size = number, len(record)
+    return batch
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_sent_halves_beside_their_twin(seed: int) -> None:
-    dice = random.Random(seed)
+def halves_of(table: HalfTable) -> list[Half]:
+    """All halves of the table."""
+    return list(table.following(0, 1 << 20))
+
+
+def some_records(dice: random.Random) -> list[bytes]:
+    """Halves of producers and copies, with properties of all kinds, and bytes that are no record."""
     raw = []
-    for number in range(30):
-        immunity = dice.choice((b"", b"", b"CHECK_IMMUNITY_TIME_IN_SECONDS\x0190\x02"))
-        prepared = dice.choice((0, 0, 0, mark_of(records.ROLE, records.HALF_LANE, 4), 7))
-        raw.append(stored(topic=TOPIC, queue_offset=number, properties=b"A\x011\x02" + immunity, prepared=prepared))
-        if dice.random() < 0.1:
-            raw.append(dice.randbytes(80))
-    halves = [parsed(record) for record in raw if records.parse_record(record)[1] is not None]
-    wanted = [records.half_record(half).half for half in halves if not half.prepared_transaction_offset]
-    assert sent_halves(raw) == wanted and len(wanted) > 5
+    for number in range(60):
+        value = dice.choice(("0", "90", "-1", "x", "9" * 18, "9" * 19, "7\x00"))
+        name = dice.choice(("CHECK_IMMUNITY_TIME_IN_SECONDS", "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET"))
+        pairs = f"A\x011\x02{name}\x01{value}\x02" * dice.randrange(2) + f"{name}\x01\x02PGROUP\x01{name}\x02"
+        prepared = dice.choice((0, 0, 0, HALF_MARK, 7, mark_of(records.ROLE, records.OP_LANE, 4)))
+        record = stored(
+            topic=TOPIC, properties=pairs.encode(), queue_offset=number, body=dice.randbytes(9), prepared=prepared,
+            born_host=dice.randbytes(dice.choice((4, 16))),
+        )  # fmt: skip
+        raw.append(record if dice.random() < 0.9 else dice.randbytes(80))
+    return raw
 
 
-def test_a_copy_is_no_sent_half() -> None:
-    raw = stored(topic=TOPIC, queue_offset=9, prepared=mark_of(records.ROLE, records.HALF_LANE, 4))
-    assert fast(raw) is None
-    assert records.first_of(parsed(raw)) == 4
+@pytest.mark.parametrize("seed", range(20))
+def test_halves_of_producers_beside_their_twin(seed: int) -> None:
+    raw, table, twin = some_records(random.Random(seed)), HalfTable(), HalfTable()
+    table.arrive(batch_of(raw), len(raw))
+    for record in raw:
+        half = records.parse_record(record)[1]
+        if half is not None and not half.prepared_transaction_offset:  # the table knows copies
+            twin.add(records.half_record(half).half._replace(checks=0))
+    assert halves_of(table) == halves_of(twin) and len(table) > 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_staged_halves_beside_their_twin(seed: int) -> None:
+    raw, table, twin = some_records(random.Random(seed)), HalfTable(), HalfTable()
+    done, damaged = DoneHalves(0, 50), []
+    done.add(range(0, 50, 3))
+    for number, record in enumerate(raw[:50]):
+        half = records.parse_record(record)[1]
+        if half is None:
+            damaged.append(number)
+            continue
+        read = records.half_record(half)
+        twin.stage_half(read.half, done, is_stock_copy=read.is_stock_copy)
+    assert table.stage(batch_of(raw), len(raw), done) == damaged
+    assert table.has_stock_copies == twin.has_stock_copies
+    assert list(table.settle()) == list(twin.settle())
+    assert halves_of(table) == halves_of(twin) and len(table) > 5
+
+
+def test_a_damaged_body_is_found_at_a_start() -> None:
+    raw, table = stored(topic=TOPIC, body=b"body"), HalfTable()
+    assert table.stage(batch_of([raw.replace(b"body", b"bodx")]), 1, DoneHalves(0, 1)) == [0]
+    assert len(table) == 0
+
+
+def test_halves_come_in_their_order() -> None:
+    raw, table = [stored(topic=TOPIC, queue_offset=offset) for offset in (4, 6, 6)], HalfTable()
+    with pytest.raises(ValueError, match="comes behind 6"):
+        table.arrive(batch_of(raw), 3)
+    assert [half.first for half in halves_of(table)] == [4, 6]
+
+
+def test_a_copy_names_its_first_half() -> None:
+    assert records.first_of(parsed(stored(topic=TOPIC, queue_offset=9, prepared=HALF_MARK))) == 4
 
 
 @pytest.mark.parametrize("prepared", [0, 77, mark_of(records.ROLE, records.OP_LANE, 4), mark_of(30, 0, 4)])

@@ -7,6 +7,7 @@ import pytest
 
 from ringmq.broker.requests.turns import finish
 from ringmq.services.transactions import records
+from ringmq.services.transactions.half_table import HalfTable
 from ringmq.services.transactions.recovery import Recovery
 from ringmq.store.layout import HALF_TOPIC, OP_HALF_TOPIC
 from tests.services.transaction_world import Log, World
@@ -43,21 +44,34 @@ def test_a_copy_of_a_stock_broker_ends_no_foreign_half(key: str) -> None:
     for group, born_ms in (("A", 1000), ("B", 1001)):
         log.append(HALF_TOPIC, f"PGROUP\x01{group}\x02{key}", born_ms)
     log.append(HALF_TOPIC, f"PGROUP\x01A\x02{key}TRANSACTION_CHECK_TIMES\x011\x02", 1000)
-    found = finish(Recovery(log).run(-1))
-    assert [half.newest for half in found.halves] == [1, 2]
+    table = HalfTable()
+    found = finish(Recovery(log, table).run(-1))
+    assert [half.newest for half in table.following(0, 9)] == [1, 2]
     assert found.renamed == {0: 2}
 
 
 @pytest.mark.parametrize(("low", "is_named"), [(3, False), (1, False), (4, True), (1 << 40, True)])
 def test_a_low_offset_beyond_the_half_queue_hides_no_open_half(low: int, is_named: bool) -> None:
     """Op records tell which halves are done."""
-    log, lines = Log(), []
+    log, table, lines = Log(), HalfTable(), []
     for group in "ABC":
         log.append(HALF_TOPIC, f"PGROUP\x01{group}\x02", 1000)
     log.append(OP_HALF_TOPIC, "TAGS\x01d\x02", 1000, prepared=records.op_mark(low), body=b"0,")
-    found = finish(Recovery(log, lines.append).run(-1))
-    assert [half.first for half in found.halves] == ([1, 2] if is_named or low == 1 else [])
+    finish(Recovery(log, table, lines.append).run(-1))
+    assert [half.first for half in table.following(0, 9)] == ([1, 2] if is_named or low == 1 else [])
     assert len(lines) == is_named and (not is_named or f"offset {low} is beyond the end of its queue, 3" in lines[0])
+
+
+def test_a_start_tells_its_progress() -> None:
+    log, table = Log(), HalfTable()
+    for _ in range(5):
+        log.append(HALF_TOPIC, "PGROUP\x01A\x02", 1000)
+    log.append(OP_HALF_TOPIC, "TAGS\x01d\x02", 1000, prepared=records.op_mark(1), body=b"2,")
+    recovery, seen = Recovery(log, table), set[tuple[int, int]]()
+    for _ in recovery.run(-1):
+        seen.add((recovery.read, recovery.halves))
+    assert {(1, 4), (2, 4), (4, 4)} <= seen, "halves from the low offset on"
+    assert len(table) == 3
 
 
 def test_the_judge_sees_a_second_commit() -> None:

@@ -17,7 +17,8 @@ def copy(key: str, body: bytes = b"body") -> Record:
 
 def test_an_older_copy_of_a_stock_broker_ends_the_newest() -> None:
     table = HalfTable()
-    table.load([Half(30, 30, BORN_MS, -1, 2), Half(31, 31, BORN_MS + 1, -1, 2), Half(32, 32, BORN_MS, -1, 0)])
+    for half in (Half(30, 30, BORN_MS, -1, 2), Half(31, 31, BORN_MS + 1, -1, 2), Half(32, 32, BORN_MS, -1, 0)):
+        table.add(half)
     copies = StockCopies({20: 25, 25: 30}, {origin_of(copy("K")): 30, origin_of(copy("gone")): 29})
 
     def open_half(first: int, key: str = "none", body: bytes = b"body") -> int:

@@ -11,7 +11,7 @@ from ringmq.broker.requests.turns import finish
 from ringmq.ipc.ports import mark_of, parts_of_mark
 from ringmq.services.transactions import core, records
 from ringmq.services.transactions.core import CheckPolicy, Work
-from ringmq.services.transactions.half_table import Half
+from ringmq.services.transactions.half_table import DoneHalves, Half, HalfTable
 from ringmq.services.transactions.recovery import Recovery
 from ringmq.services.transactions.repairs import RETRY_MS, Repairs
 from ringmq.services.transactions.transaction_log import HALVES, Damage
@@ -58,6 +58,12 @@ class Log:
         for begin in range(0, len(found), 3):
             yield found[begin : begin + 3]
 
+    def stage(self, offset: int, end: int, table: HalfTable, done: DoneHalves) -> Iterator[int]:
+        for record in self._of(HALVES)[offset:end]:
+            read = records.half_record(record)
+            table.stage_half(read.half, done, is_stock_copy=read.is_stock_copy)
+            yield record.queue_offset + 1
+
     def place(self, queue: int, offset: int) -> int:
         return self._of(queue)[offset].physical_offset
 
@@ -95,8 +101,7 @@ class Service:
     def __init__(self, log: Log, now_ms: int) -> None:
         self.log = log
         self.core: core.Transactions[int] = core.Transactions(lambda: POLICY)
-        found = finish(Recovery(log).run(-1))
-        self.core.table.load(found.halves)
+        found = finish(Recovery(log, self.core.table).run(-1))
         self.core.restore_expired(found.expired)
         self.next_offset, self.low = found.next_offset, found.low
         self.repairs, self.pending = Repairs(found.missing), deque[core.Submit]()
