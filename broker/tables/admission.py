@@ -83,7 +83,19 @@ def half_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
         sys_flag_clear=TRANSACTION_MASK,
         pairs=(*_REAL, *_OF_HALVES),
     )
-    return (retried, delayed, *_timed_halves(config, topic_id, half), redirect)
+    counted = (*_timed_halves(config, topic_id, half), redirect)
+    return (retried, delayed, *(_with_shares(rule, config, half) for rule in counted))
+
+
+def _with_shares(rule: Rule, config: BrokerConfig, half: int) -> Rule:
+    """A half beyond a share is refused at its send. So one that was stored has room until its transaction ends."""
+    return replace(
+        rule,
+        halves_max=config.open_halves_max,
+        host_halves_max=config.host_open_halves_max,
+        group_halves_max=config.group_open_halves_max,
+        half_topic_id=half,
+    )
 
 
 def _timed_halves(config: BrokerConfig, topic_id: TopicId, half: int) -> tuple[Rule, ...]:

@@ -9,6 +9,7 @@
 #include "admission_rules.h"
 #include "admission_time.h"
 #include "batch_body.h"
+#include "half_shares.h"
 #include "latency.h"
 #include "number_text.h"
 #include "reader_state.h"
@@ -357,6 +358,20 @@ static void refuse_by_rule(struct rmq_reader *r, struct rmq_connection *c, const
     rmq_answer_error(r, c, h, rmq_time_code(a->time_fault), remark);
 }
 
+/* The share of open half messages that is full, RMQ_HALF_FITS for other messages. `remark`: the text of a refusal. */
+static uint32_t full_share(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_send *s,
+                           const struct rmq_admission_rule *rule, char *remark)
+{
+    if (!rule || !rule->halves_max)
+        return RMQ_HALF_FITS;
+    uint32_t slot = rmq_queue_find(r->plane, rule->half_topic_id, 0), full;
+    uint64_t end = slot == RMQ_NONE ? 0 : rmq_load(&rmq_queue_at(r->plane, slot)->max_offset), found;
+    struct rmq_half_keys keys = rmq_half_keys_of(r->header->name_secret, c->host, c->v6, s->properties, s->properties_length);
+    if ((full = rmq_half_room(&r->header->half_shares, rule, end, keys, &found)) != RMQ_HALF_FITS)
+        rmq_half_remark(remark, full, rule, found);
+    return full;
+}
+
 /* 1 if each message of a redirected batch has room for the pairs that it gets until its delivery. Write checks those that are stored
  * now, and refuses broken elements. */
 static int elements_fit(const uint8_t *at, uint32_t left, uint32_t pairs_bytes)
@@ -409,6 +424,9 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
         refuse_by_rule(r, c, h, &s, &a);
         return RMQ_OUTCOME_DONE;
     }
+    char remark[RMQ_HALF_REMARK_MAX];
+    if (full_share(r, c, &s, target.rule, remark))
+        return refuse(r, c, h, remark);
     if (s.batch && target.rule && !elements_fit(frame + 8 + h->header_length, length - 8 - h->header_length, a.pairs_bytes))
         return refuse_elements(r, c, h);
     finish_properties(&s, home, target.rule); /* from here on the frame is changed: it cannot stall any more */

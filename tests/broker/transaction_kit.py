@@ -22,6 +22,16 @@ class Transaction:
         now_ms = time.time_ns() // 1_000_000
         sent = client.ask(SEND_V2, shortened({**fields, "bornTimestamp": now_ms - age_ms}), body)
         assert sent.code == ResponseCode.SUCCESS, sent.remark
+        self._take(sent)
+
+    @classmethod
+    def of(cls, sent: RemotingCommand) -> "Transaction":
+        """That of a half with this answer."""
+        made = cls.__new__(cls)
+        made._take(sent)
+        return made
+
+    def _take(self, sent: RemotingCommand) -> None:
         self.key = sent.ext_fields["msgId"]
         self.offset, self.position = int(sent.ext_fields["queueOffset"]), int(self.key[16:], 16)
 
