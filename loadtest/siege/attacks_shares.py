@@ -13,7 +13,7 @@ from ringmq.loadtest.siege.attack import QUEUES, Target
 from ringmq.loadtest.siege.attacks_clients import closed_loop
 from ringmq.loadtest.siege.attacks_wire import Steps
 from ringmq.loadtest.siege.colliding_names import colliding_names
-from ringmq.loadtest.siege.requests import heartbeat, lock_body, pull, request, send, sql_consumer
+from ringmq.loadtest.siege.requests import heartbeat, lock_body, pull, request, send, sql_consumer, staged_commit
 from ringmq.loadtest.siege.swarm import ANSWER, HOLD, Link, Wave
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import TopicConfig
@@ -40,7 +40,6 @@ COLLIDING, TOPICS_AT_ONCE = 30_000, 500
 LOOK_UPS_AT_ONCE = 12  # their answers are counted as long as they are in one read
 READER_US_MAX = 10.0
 """A pull of nothing and its share of the canary's requests take 4 us, a walk over 5,000 names 10 us more."""
-PARTITIONS, CHUNKS = 60, 200
 COMMIT_PAUSE_S = 0.2
 SQL_GROUPS, SQL_TOPICS = 11, 100
 WIDE_TOPIC, WIDE_QUEUES = "SiegeWide", 4000
@@ -139,14 +138,7 @@ def colliding_topics(target: Target, dice: random.Random) -> Sequence[Wave]:
 
 def large_commits(target: Target, dice: random.Random) -> Sequence[Wave]:
     """Commit 12,000 chunks that do not exist, five times a second on each of 16 connections."""
-    chunks = [[1000 * chunk, 100, chunk] for chunk in range(CHUNKS)]
-    partitions = [{"partition": number, "attempt": 0, "chunks": chunks} for number in range(PARTITIONS)]
-
-    def commit(number: int) -> bytes:
-        body = dump_json({"queryId": f"siege-{number}", "batchId": 0, "partitions": partitions})
-        return request(RequestCode.STAGED_WRITES, {"operation": COMMIT}, body)
-
-    commits = [commit(number) for number in range(16)]
+    commits = [staged_commit(f"siege-{number}") for number in range(16)]
     return closed_loop(target, lambda number: commits[number % 16], 16, pause_s=COMMIT_PAUSE_S)
 
 
