@@ -158,7 +158,9 @@ async def test_what_is_rolled_back_is_never_seen(server: servers.Server, topic: 
         messages = await take(consumer, 2)
         assert sorted(m.body for m in messages) == [b"kept", b"plain"]
         assert {m.msg_id for m in messages} >= {kept.sent.message_id}
-        assert await consumer.poll(timeout_ms=500) == []
+        # Stock publishes a half twice if its check and the first answer meet on a slow machine.
+        twice = {b"kept"} if server.kind == "stock" else set()
+        assert {m.body for m in await consumer.poll(timeout_ms=500)} <= twice
         with pytest.raises(ValueError, match="delayed"):
             await producer.send_in_transaction(compose_message(topic, b"", delay_level=1), failing)
 
