@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -204,7 +205,7 @@ class HalfTable:
 
 
 def _check(result: int, table: HalfTable) -> None:
-    if result == -12:
+    if result == -errno.ENOMEM:
         raise MemoryError(f"no memory for more than {len(table)} open half messages")
     if result < 0:
         raise ValueError(f"a half message comes behind {table.native.rows[table.native.count - 1].first}")
