@@ -2,8 +2,9 @@
  * sends of half messages by it (half_shares.h).
  *
  * `transactions` alone writes, and counts a half when it reads it in the half queue. Halves behind `arrived` have arrived in the
- * queue, and count as open for all producers together. A dead worker leaves the counts of the last turn, in which at most one half
- * is wrong. Its replacement counts from the log again and replaces one cell after the other, `arrived` last.
+ * queue, and count as open for all producers together. A dead worker leaves `open` and `arrived` of its last whole turn. Its cells
+ * may be a turn ahead of them, and one half may be counted in one row alone. Its replacement counts from the log again and
+ * replaces one cell after the other, `arrived` last.
  */
 #ifndef RMQ_HALF_SHARES_LAYOUT_H
 #define RMQ_HALF_SHARES_LAYOUT_H
@@ -13,7 +14,7 @@
 #define RMQ_HALF_CELLS 65536 /* half_shares.h takes 16 bits of a hash for each row */
 
 /* A key has one cell in each row, by a hash with the plane's secret. Its count is the smaller one of both cells: it is never too
- * small, and only a key that shares both cells with another key has a larger one. So no number of names needs more memory. */
+ * small, and only a key that shares each of its cells with other keys has a larger one. So no number of names needs more memory. */
 struct rmq_half_cells {
     uint32_t row[2][RMQ_HALF_CELLS];
 };

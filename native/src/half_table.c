@@ -79,13 +79,23 @@ static int64_t number_of(struct rmq_text text)
     return number;
 }
 
-static int64_t first_of(const struct rmq_half_table *t, const struct rmq_record_view *view)
+int64_t rmq_half_first(uint32_t role, int64_t prepared_transaction_offset, int64_t queue_offset)
 {
-    uint64_t mark = (uint64_t)view->prepared_transaction_offset;
+    uint64_t mark = (uint64_t)prepared_transaction_offset;
     uint64_t lane = mark >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
-    if (view->prepared_transaction_offset < 0 || mark >> RMQ_MARK_RANGE_SHIFT != t->role || lane)
-        return view->queue_offset;
-    return (int64_t)(mark & ((1ull << RMQ_MARK_LANE_SHIFT) - 1));
+    int64_t first = (int64_t)(mark & ((1ull << RMQ_MARK_LANE_SHIFT) - 1));
+    if (prepared_transaction_offset < 0 || mark >> RMQ_MARK_RANGE_SHIFT != role || lane || first > queue_offset)
+        return queue_offset;
+    return first;
+}
+
+/* A record with another queue offset than its unit is damaged: no checksum covers that field. A row of it could have a `first` above
+ * those of all halves to come, and none of them could be added. */
+static int parse(const struct rmq_held_record *record, const struct rmq_queue_unit *unit, int with_body,
+                 struct rmq_record_view *view)
+{
+    return rmq_record_parse(record->at, (uint64_t)unit->size, with_body, view) == RMQ_RECORD_OK &&
+           view->queue_offset == unit->queue_offset;
 }
 
 static void read_row(const struct rmq_half_table *t, const uint8_t *record, const struct rmq_record_view *view,
@@ -104,7 +114,8 @@ static void read_row(const struct rmq_half_table *t, const uint8_t *record, cons
             was_prepared = 1;
     }
     *row = (struct rmq_half_row){
-        .first = first_of(t, view), .newest = view->queue_offset, .born_ms = view->born_time_ms, .state = RMQ_HALF_OPEN,
+        .first = rmq_half_first(t->role, view->prepared_transaction_offset, view->queue_offset), .newest = view->queue_offset,
+        .born_ms = view->born_time_ms, .state = RMQ_HALF_OPEN,
         .immunity_s = immunity_s < 0 ? RMQ_HALF_NO_IMMUNITY : immunity_s < INT32_MAX ? (int32_t)immunity_s : INT32_MAX,
         .checks = (uint16_t)(checks < 0 ? 0 : checks < CHECKS_MAX ? checks : CHECKS_MAX),
         .is_stock_copy = (uint8_t)((checks > 0 || was_prepared) && !view->prepared_transaction_offset),
@@ -120,7 +131,7 @@ int rmq_half_table_arrive(struct rmq_half_table *t, const struct rmq_held_record
     for (uint32_t i = 0; i < count && !result; i++) {
         struct rmq_record_view view;
         struct rmq_half_row row;
-        if (rmq_record_parse(records[i].at, (uint64_t)units[i].size, 0, &view) != RMQ_RECORD_OK || view.prepared_transaction_offset)
+        if (!parse(&records[i], &units[i], 0, &view) || view.prepared_transaction_offset)
             continue;
         read_row(t, records[i].at, &view, &row);
         row.is_stock_copy = 0;
@@ -152,7 +163,7 @@ int rmq_half_table_stage(struct rmq_half_table *t, const struct rmq_held_record 
         struct rmq_half_row row;
         if ((uint64_t)(units[i].queue_offset - done->low) >= done->count)
             break;
-        if (rmq_record_parse(records[i].at, (uint64_t)units[i].size, 1, &view) != RMQ_RECORD_OK) {
+        if (!parse(&records[i], &units[i], 1, &view)) {
             damaged[wrong++] = units[i].queue_offset;
             continue;
         }

@@ -49,9 +49,11 @@ struct rmq_done_halves {
     const uint8_t *done;
 };
 
+/* The `first` of a half message with these fields. A mark that names a later half is damaged, and counts as none. */
+int64_t rmq_half_first(uint32_t role, int64_t prepared_transaction_offset, int64_t queue_offset);
 /* Adds a row. 0, -EINVAL if its `first` is not the largest, -ENOMEM. */
 int rmq_half_table_add(struct rmq_half_table *t, const struct rmq_half_row *row);
-/* Adds the halves of producers among `count` records of the half queue; copies, and bytes that are no record, are passed over.
+/* Adds the halves of producers among `count` records of the half queue; copies and damaged records are passed over.
  * As rmq_half_table_add. After an error the halves before it are in the table. */
 int rmq_half_table_arrive(struct rmq_half_table *t, const struct rmq_held_record *records, const struct rmq_queue_unit *units,
                           uint32_t count);

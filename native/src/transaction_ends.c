@@ -30,15 +30,6 @@ uint32_t rmq_end_chains_take(struct rmq_plane *plane, struct rmq_end_chains *c, 
     return taken;
 }
 
-static int64_t first_of(const struct rmq_end_chains *c, const struct rmq_named_half *half)
-{
-    uint64_t mark = (uint64_t)half->prepared_transaction_offset;
-    uint64_t lane = mark >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
-    if (half->prepared_transaction_offset < 0 || mark >> RMQ_MARK_RANGE_SHIFT != c->role || lane)
-        return half->queue_offset;
-    return (int64_t)(mark & ((1ull << RMQ_MARK_LANE_SHIFT) - 1));
-}
-
 static enum step readiness(const struct rmq_half_marks *m, const struct rmq_plain_end *end)
 {
     if (end->position >= m->append_end)
@@ -142,7 +133,8 @@ static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct r
                      const struct rmq_plain_end *end, const struct rmq_named_half *half, const struct rmq_held_record *record,
                      uint32_t size)
 {
-    int64_t first = first_of(c, half), place = rmq_half_table_place(halves, first);
+    int64_t first = rmq_half_first(c->role, half->prepared_transaction_offset, half->queue_offset);
+    int64_t place = rmq_half_table_place(halves, first);
     if (place < 0 || halves->rows[place].state == RMQ_HALF_HELD)
         return LEFT;
     if (halves->rows[place].state == RMQ_HALF_SENT)

@@ -55,9 +55,10 @@ def first_of(record: Record) -> int:
 
 
 def first_of_mark(mark: int, queue_offset: int) -> int:
-    """`first_of` a record with this prepared transaction offset and this queue offset."""
+    """`first_of` a record with this prepared transaction offset and this queue offset. A mark that names a later half
+    is damaged, and counts as none."""
     role, lane, first = parts_of_mark(mark)
-    return first if (role, lane) == (ROLE, HALF_LANE) else queue_offset
+    return first if (role, lane) == (ROLE, HALF_LANE) and first <= queue_offset else queue_offset
 
 
 def immunity_of(pairs: Mapping[str, str]) -> int:

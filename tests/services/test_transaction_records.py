@@ -19,13 +19,14 @@ KEPT: list[object] = []
 """The bytes that batches point at."""
 
 
-def batch_of(raw: list[bytes]) -> RecordBatch:
-    """These bytes as records that a queue reader holds, with queue offsets from 0 on."""
+def batch_of(raw: list[bytes], offsets: tuple[int, ...] = ()) -> RecordBatch:
+    """These bytes as records that a queue reader holds, with these queue offsets, or those from 0 on."""
     batch = RecordBatch(len(raw))
     KEPT.extend(kept := [ffi.from_buffer("uint8_t *", record) for record in raw])
     for number, record in enumerate(raw):
         batch.records[number].at = kept[number]
-        batch.units[number].queue_offset, batch.units[number].size = number, len(record)
+        batch.units[number].queue_offset = offsets[number] if offsets else number
+        batch.units[number].size = len(record)
     return batch
 
 
@@ -86,10 +87,36 @@ def test_a_damaged_body_is_found_at_a_start() -> None:
 
 
 def test_halves_come_in_their_order() -> None:
-    raw, table = [stored(topic=TOPIC, queue_offset=offset) for offset in (4, 6, 6)], HalfTable()
+    offsets, table = (4, 6, 6), HalfTable()
+    raw = [stored(topic=TOPIC, queue_offset=offset) for offset in offsets]
     with pytest.raises(ValueError, match="comes behind 6"):
-        table.arrive(batch_of(raw), 3)
+        table.arrive(batch_of(raw, offsets), 3)
     assert [half.first for half in halves_of(table)] == [4, 6]
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_a_wrong_queue_offset_in_a_record_stops_no_later_half(bit: int) -> None:
+    """No checksum covers the queue offset of a record. The unit of the queue has it, too."""
+    raw, table, started = [stored(topic=TOPIC, queue_offset=offset) for offset in range(3)], HalfTable(), HalfTable()
+    flipped = bytearray(raw[1])
+    flipped[27 - bit // 8] ^= 1 << bit % 8
+    raw[1] = bytes(flipped)
+    assert started.stage(batch_of(raw[:2]), 2, DoneHalves(0, 2)) == [1]
+    started.settle()
+    started.arrive(batch_of(raw[2:], (2,)), 1)
+    table.arrive(batch_of(raw), 3)
+    assert [half.first for half in halves_of(table)] == [half.first for half in halves_of(started)] == [0, 2]
+
+
+@pytest.mark.parametrize("bit", range(48))
+def test_a_wrong_mark_in_a_copy_stops_no_later_half(bit: int) -> None:
+    """Nor does one cover the mark. A copy that names a later half is a half of its own."""
+    raw, table = stored(topic=TOPIC, queue_offset=9, prepared=HALF_MARK ^ 1 << bit), HalfTable()
+    assert table.stage(batch_of([raw], (9,)), 1, DoneHalves(9, 10)) == []
+    table.settle()
+    table.arrive(batch_of([stored(topic=TOPIC, queue_offset=10)], (10,)), 1)
+    first, later = halves_of(table)
+    assert first == records.half_record(parsed(raw)).half and first.first <= 9 and later.first == 10
 
 
 def test_a_copy_names_its_first_half() -> None:
