@@ -35,7 +35,7 @@ class FairQueue(Generic[T]):
 
     def of_host(self, connection: Connection) -> int:
         """Number of items of all connections of the connection's host."""
-        return sum(map(len, self._hosts.get(host_key(connection.host), {}).values()))
+        return _length(self._hosts.get(host_key(connection.host), OrderedDict()))
 
     def add(self, connection: Connection, item: T) -> None:
         """Add an item behind those of its connection."""
@@ -57,6 +57,23 @@ class FairQueue(Generic[T]):
         self._length -= 1
         return item
 
+    def push_out(self, connection: Connection, *, of_own_host: bool) -> T | None:
+        """Remove the last item of another connection, so that one of `connection` may take its place: of the host with
+        the most items, or `of_own_host`, the connection with the most. None if neither has two more than the host or
+        the connection itself: then nothing would become fairer."""
+        own = self._hosts.get(host_key(connection.host), OrderedDict())
+        most = own if of_own_host else max(self._hosts.values(), key=_length, default=own)
+        if _length(most) < _length(own) + 2:
+            most = own
+        longest = max(most, key=lambda one: len(most[one]), default=connection)
+        if most is own and self.of_connection(longest) < self.of_connection(connection) + 2:
+            return None
+        item = most[longest].pop()
+        if not most[longest]:
+            del most[longest]
+        self._length -= 1
+        return item
+
     def take_all(self, is_taken: Callable[[T], bool] = lambda item: True) -> list[T]:
         """Remove all items, or those that `is_taken` names."""
         taken, kept = list[T](), list[tuple[Connection, T]]()
@@ -73,3 +90,7 @@ class FairQueue(Generic[T]):
             for connection, item in kept:
                 self.add(connection, item)
         return taken
+
+
+def _length(connections: OrderedDict[Connection, deque[T]]) -> int:
+    return sum(map(len, connections.values()))

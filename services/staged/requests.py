@@ -121,7 +121,7 @@ class StagedRequests:
 
     def _add_commit(self, request: Request) -> Answer:
         connection, body = request.connection, request.command.body
-        if remark := self._overload(connection):
+        if remark := self._make_room(connection):
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
         staged_writes.check_commit_size(body)
         request.command.body = b""
@@ -130,14 +130,21 @@ class StagedRequests:
             self._make_topics(request.now_ms)
         return Wait()
 
-    def _overload(self, connection: Connection) -> str:
-        """The reason why one more commit of the connection cannot wait. Empty if it can."""
-        if len(self._commits) >= COMMITS_MAX:
-            return f"[OVERLOAD]{COMMITS_MAX} commits wait already, try again later"
-        if self._commits.of_host(connection) >= HOST_COMMITS_MAX:
-            return f"[OVERLOAD]{HOST_COMMITS_MAX} commits of host {connection.host} wait already, try again later"
+    def _make_room(self, connection: Connection) -> str:
+        """The reason why one more commit of the connection cannot wait. Empty if it can: there is room, or a commit of
+        a connection with more of them has made room."""
         if self._commits.of_connection(connection) >= CONNECTION_COMMITS_MAX:
-            return f"[OVERLOAD]{CONNECTION_COMMITS_MAX} commits of this connection wait already, try again later"
+            return _overload(CONNECTION_COMMITS_MAX, " of this connection")
+        if self._commits.of_host(connection) >= HOST_COMMITS_MAX:
+            remark, of_own_host = _overload(HOST_COMMITS_MAX, f" of host {connection.host}"), True
+        elif len(self._commits) >= COMMITS_MAX:
+            remark, of_own_host = _overload(COMMITS_MAX, ""), False
+        else:
+            return ""
+        pushed_out = self._commits.push_out(connection, of_own_host=of_own_host)
+        if pushed_out is None:
+            return remark
+        self._reply(pushed_out.request, ResponseCode.SYSTEM_BUSY, remark)
         return ""
 
     def next_commit(self) -> CommitRequested | None:
@@ -227,6 +234,10 @@ def _place(config: BrokerConfig) -> dict[str, object]:
         "elementBytesMax": min(config.max_message_size, share),
         "chunksMax": _chunks_max(config),
     }
+
+
+def _overload(limit: int, whose: str) -> str:
+    return f"[OVERLOAD]{limit} commits{whose} wait already, try again later"
 
 
 def _chunks_max(config: BrokerConfig) -> int:

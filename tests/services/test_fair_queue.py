@@ -76,3 +76,46 @@ def test_a_connection_keeps_its_order_and_counts_are_exact(seed: int) -> None:
     assert sorted(even) == sorted(item for item in waiting if item[1] % 2 == 0)
     assert sorted(queue.take_all()) == sorted(item for item in waiting if item[1] % 2)
     assert len(queue) == 0
+
+
+def test_the_last_item_of_the_host_with_the_most_is_pushed_out_of_its_longest_connection() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for number in range(3):
+        queue.add(client(1, "10.0.0.1"), f"a{number}")
+    queue.add(client(2, "10.0.0.1"), "b0")
+    queue.add(client(1, "10.0.0.2"), "c0")
+    newcomer = client(1, "10.0.0.3")
+    assert [queue.push_out(newcomer, of_own_host=False) for _ in range(4)] == ["a2", "a1", "a0", None]
+    assert queue.push_out(newcomer, of_own_host=True) is None
+    assert taken(queue) == ["b0", "c0"] and len(queue) == 0
+
+
+def test_a_connection_with_fewer_items_pushes_one_of_its_own_host_out() -> None:
+    queue: FairQueue[str] = FairQueue()
+    for number in range(3):
+        queue.add(client(1, "10.0.0.1"), f"a{number}")
+    for number in range(9):
+        queue.add(client(1, "10.0.0.2"), f"c{number}")
+    own = client(2, "10.0.0.1")
+    assert queue.push_out(own, of_own_host=True) == "a2"
+    queue.add(own, "b0")
+    assert queue.push_out(own, of_own_host=True) is None, "two and one: a swap of shares is not fairer"
+    assert queue.push_out(own, of_own_host=False) == "c8"
+    assert queue.push_out(client(1, "10.0.0.2"), of_own_host=False) is None
+    assert taken(queue) == ["a0", "c0", "b0", "c1", "a1", "c2", "c3", "c4", "c5", "c6", "c7"]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pushes_keep_the_counts_exact_and_end_with_even_shares(seed: int) -> None:
+    chance, queue = random.Random(seed), FairQueue[Connection]()
+    clients = [client(number, f"10.0.0.{number % 3}") for number in range(9)]
+    for _ in range(18):
+        queue.add(clients[0], clients[0])
+    for _ in range(500):
+        one = chance.choice(clients)
+        if (out := queue.push_out(one, of_own_host=False)) is not None:
+            assert out != one
+            queue.add(one, one)
+    assert len(queue) == 18 and [queue.of_host(one) for one in clients[:3]] == [6, 6, 6]
+    assert [queue.of_connection(one) for one in clients] == [2] * 9
+    assert sorted(queue.take_all()) == sorted(clients * 2)

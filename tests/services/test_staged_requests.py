@@ -69,15 +69,62 @@ def test_one_commit_more_than_may_wait_is_refused_unread() -> None:
         assert isinstance(harness.ask(COMMIT, BODY), Wait)
     answer = harness.ask(COMMIT, BODY)
     assert answer.code == ResponseCode.SYSTEM_BUSY and "this connection" in answer.remark
-    for number in range(HOST_COMMITS_MAX - CONNECTION_COMMITS_MAX):
-        assert isinstance(harness.ask(COMMIT, BODY, client(100 + number)), Wait)
+    harness = Harness(BOTH)
+    for number in range(HOST_COMMITS_MAX):
+        assert isinstance(harness.ask(COMMIT, BODY, client(number)), Wait)
     answer = harness.ask(COMMIT, BODY, client(99))
     assert answer.code == ResponseCode.SYSTEM_BUSY and "host 127.0.0.1" in answer.remark
-    for number in range(COMMITS_MAX - HOST_COMMITS_MAX):
+    harness = Harness(BOTH)
+    for number in range(COMMITS_MAX):
         assert isinstance(harness.ask(COMMIT, BODY, client(number, f"10.0.0.{number}")), Wait)
     assert harness.ask(COMMIT, BODY, client(1, "10.9.0.1")).code == ResponseCode.SYSTEM_BUSY
     assert harness.slices()[0] is not None
     assert isinstance(harness.ask(COMMIT, BODY, client(1, "10.9.0.1")), Wait)
+    assert not harness.replies()
+
+
+@pytest.mark.parametrize(
+    ("attackers", "honest"),
+    [
+        (["10.0.0.1"] * 8, "10.0.0.1"),
+        (["10.0.0.1"] * 8, "10.9.0.1"),
+        (["10.0.0.1", "10.0.0.2"] * 4, "10.9.0.1"),
+        (["10.0.0.1", "10.0.0.2"] * 4, "10.0.0.2"),
+    ],
+)
+def test_connections_with_many_commits_give_way_to_one_with_few(attackers: list[str], honest: str) -> None:
+    """Eight connections of one host or two ask 50 times each, and again whenever they are answered."""
+    harness = Harness(BOTH)
+    links = [client(number, host) for number, host in enumerate(attackers)]
+    for link in links * 50:
+        harness.ask(COMMIT, BODY, link)
+    own = client(99, honest)
+    assert isinstance(harness.ask(COMMIT, CommitRequest("honest", 7, ()).encode(), own), Wait)
+    for link in links * 50:
+        harness.ask(COMMIT, BODY, link)
+    harness.outbox.take()
+    found = list[str]()
+    while "honest" not in found:
+        commit, _ = harness.slices()
+        assert commit is not None
+        found.append(commit.request.query_id)
+        for link in links:
+            harness.ask(COMMIT, BODY, link)
+        harness.outbox.take()
+    assert len(found) <= 2 * (len(links) + 1)
+
+
+def test_a_commit_that_gives_way_is_the_last_of_its_connection_and_told_to_come_again() -> None:
+    harness = Harness(BOTH)
+    for batch in range(HOST_COMMITS_MAX // 2):
+        for number in range(2):
+            harness.ask(COMMIT, CommitRequest(f"q{number}", batch, ()).encode(), client(number))
+    assert isinstance(harness.ask(COMMIT, CommitRequest("honest", 0, ()).encode(), client(2)), Wait)
+    ((code, remark),) = [(answer.code, answer.remark) for answer in harness.replies()]
+    assert code == ResponseCode.SYSTEM_BUSY and "[OVERLOAD]" in (remark or "")
+    found = [commit.request for commit, _ in (harness.slices() for _ in range(HOST_COMMITS_MAX)) if commit is not None]
+    batches = [[one.batch_id for one in found if one.query_id == query] for query in ("q0", "q1", "honest")]
+    assert batches == [list(range(11)), list(range(12)), [0]]
 
 
 def test_a_body_over_the_limit_does_not_wait() -> None:
