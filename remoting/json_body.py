@@ -60,9 +60,11 @@ def read_object(body: bytes, name: str) -> dict[str, Any]:
     return _read(body, name, None)
 
 
-def _read(body: bytes, name: str, dialect_bytes_max: int | None) -> dict[str, Any]:
+def _read(
+    body: bytes, name: str, dialect_bytes_max: int | None, tolerant_bytes_max: int | None = None
+) -> dict[str, Any]:
     try:
-        value = load_json(body, dialect_bytes_max)
+        value = load_json(body, dialect_bytes_max, tolerant_bytes_max)
     except ValueError as error:
         raise bad_body(f"{name}: body does not parse: {error}", name) from error
     if not isinstance(value, dict):
@@ -72,8 +74,10 @@ def _read(body: bytes, name: str, dialect_bytes_max: int | None) -> dict[str, An
     return value
 
 
-def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> dict[str, Any]:
-    """Like `read_object`, for bodies that any peer may send.
+def read_request(
+    body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX, tolerant_bytes_max: int | None = None
+) -> dict[str, Any]:
+    """Like `read_object`, for bodies that any peer may send. A body over `tolerant_bytes_max` is standard JSON.
 
     Raises `BadBody` beyond `bytes_max`. DIALECT_BYTES_MAX and REFERRING_BYTES_MAX bound bodies that the parser in C
     cannot read alone.
@@ -87,7 +91,7 @@ def read_request(body: bytes, name: str, bytes_max: int = REQUEST_BYTES_MAX) -> 
     if containers > REQUEST_CONTAINERS_MAX or containers + body.count(b",") > REQUEST_VALUES_MAX:
         limits = f"{REQUEST_CONTAINERS_MAX} objects and lists and {REQUEST_VALUES_MAX} values"
         raise _too_large(f"{name}: body has more than {limits}", name, REQUEST_VALUES_MAX)
-    return _read(body, name, DIALECT_BYTES_MAX)
+    return _read(body, name, DIALECT_BYTES_MAX, tolerant_bytes_max)
 
 
 def read_large(body: bytes, name: str) -> dict[str, Any]:
