@@ -31,7 +31,7 @@ class FairQueue(Generic[T]):
 
     def of_connection(self, connection: Connection) -> int:
         """Number of items of one connection."""
-        return len(self._hosts.get(host_key(connection.host), {}).get(connection, ()))
+        return len(self._hosts.get(host_key(connection.host), OrderedDict()).get(connection, ()))
 
     def of_host(self, connection: Connection) -> int:
         """Number of items of all connections of the connection's host."""
