@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.ipc.memory import ENTER, FREE, FULL, NEAR, MemoryUse, memory_use, next_level
+from ringmq.ipc.memory import ENTER, FREE, FULL, NEAR, MemorySampler, MemoryUse, next_level
 from ringmq.ipc.plane import Plane
 from ringmq.remoting.log_throttle import LogThrottle
 
@@ -42,14 +42,16 @@ class MemoryWatch:
         self._header = plane.header
         self._max_bytes = memory_max_bytes(config, int(self._header.plane_bytes), plane.arena_bytes())
         self._header.memory.max_bytes = self._max_bytes
+        self._sampler = MemorySampler(plane.name)
         self._throttle = LogThrottle(LINES_PER_MINUTE)
         self._next_ms = 0
 
-    def tick(self, now_ms: int, workers: Iterable[int]) -> None:
-        """Take a sample if it is time. Called several times a second with the process ids of the workers."""
+    def tick(self, now_ms: int, others: Iterable[int]) -> None:
+        """Take a sample if it is time. Called several times a second with the ids of all other processes of the
+        broker."""
         if now_ms < self._next_ms:
             return
-        use = memory_use([os.getpid(), *workers], self._plane.name)
+        use = self._sampler.sample([os.getpid(), *others], now_ms)
         left_ms = int((ENTER[NEAR] * self._max_bytes - use.total) * 1000 / GROWTH_BYTES_PER_S)
         self._next_ms = now_ms + min(max(SAMPLE_MIN_MS, left_ms), SAMPLE_MAX_MS)
         self.take(use, now_ms)

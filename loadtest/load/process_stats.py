@@ -53,23 +53,35 @@ def busy_seconds(pids: Iterable[int]) -> float:
 
 
 def private_bytes(pids: Iterable[int]) -> dict[str, int]:
-    """Return `anonymous` (sum of RssAnon), `shared` (resident pages, each segment once) and `total` (both).
+    """Return `anonymous` (pages without a file), `shared` (resident pages of segments) and `total` (both).
 
-    Files of the store (anything on a real file system) belong to the page cache and do not count.
+    A page or segment of several of these processes counts once, as for ringmqMemoryMax. Files of the store (anything
+    on a real file system) belong to the page cache and do not count.
     """
-    anonymous = 0
+    from ringmq.ipc.memory import private_bytes as anonymous_bytes
+
+    alive: list[int] = []
     segments: dict[str, int] = {}
     for pid in pids:
         try:
-            status = Path(f"/proc/{pid}/status").read_text()
             maps = Path(f"/proc/{pid}/smaps").read_text()
         except _GONE:
             continue
-        anonymous += sum(_kib(line) for line in status.splitlines() if line.startswith("RssAnon:")) * 1024
+        alive.append(pid)
         for segment, resident in shared_segments(maps).items():
             segments[segment] = max(segments.get(segment, 0), resident)
+    anonymous = anonymous_bytes(alive)
     shared = sum(_allocated(segment, resident) for segment, resident in segments.items())
     return {"anonymous": anonymous, "shared": shared, "total": anonymous + shared}
+
+
+def resident_anonymous_bytes(pid: int) -> int:
+    """Return RssAnon of a process, 0 if it is gone. Pages that it shares with its parent count in full."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except _GONE:
+        return 0
+    return sum(_kib(line) for line in status.splitlines() if line.startswith("RssAnon:")) * 1024
 
 
 def shared_segments(smaps: str) -> dict[str, int]:

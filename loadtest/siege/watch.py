@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-from ringmq.loadtest.load.process_stats import cpu_seconds
+from ringmq.loadtest.load.process_stats import cpu_seconds, family
 from ringmq.loadtest.load.running import RunningBroker
 
 SAMPLE_S = 0.25
@@ -15,16 +15,6 @@ SPARE_BYTES = 512 << 20
 SHARED, WHOLE = "shared", "whole"
 _CHANGING = re.compile(r"\d[\d.:,TZ-]*")
 _LIFTED = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def anonymous_bytes(pid: int) -> int:
-    """Return the private pages of a process, 0 if it is gone."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    found = re.search(r"^RssAnon:\s+(\d+)", status, re.MULTILINE)
-    return int(found[1]) << 10 if found else 0
 
 
 def shared_bytes(store: Path) -> tuple[int, int]:
@@ -60,13 +50,15 @@ class Watch(threading.Thread):
             self._poll()
 
     def _poll(self) -> None:
+        from ringmq.ipc.memory import private_bytes
+
         workers = self._broker.worker_pids()
         for name, pid in self._workers.items():
             if workers.get(name) != pid:
                 self.deaths.append(name)
         self._workers = {**self._workers, **workers}
-        sizes = {name: anonymous_bytes(pid) for name, pid in workers.items()}
-        sizes["supervisor"] = anonymous_bytes(self._broker.process.pid)
+        sizes = {name: private_bytes([pid]) for name, pid in workers.items()}
+        sizes["supervisor"] = private_bytes(set(family(self._broker.process.pid)) - set(workers.values()))
         sizes[SHARED], _ = shared_bytes(self._broker.store)
         sizes[WHOLE] = sum(sizes.values())
         for name, size in sizes.items():

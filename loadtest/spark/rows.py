@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringmq.loadtest.bench.measurement import Goal, Measurement
-from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.process_stats import resident_anonymous_bytes
 from ringmq.loadtest.spark.workbench import SIZES, Workbench, seconds_of, side_by_side, to_noop
 
 MIB = 1 << 20
@@ -119,7 +119,7 @@ def task_memory(bench: Workbench) -> Measurement:
     def sample() -> None:
         while not ended.wait(SAMPLE_S):
             for pid in bench.spark_pids()[1:]:
-                peaks[pid] = max(peaks.get(pid, 0), private_bytes([pid])["anonymous"])
+                peaks[pid] = max(peaks.get(pid, 0), resident_anonymous_bytes(pid))
 
     for size in SIZES:
         bench.store(size)

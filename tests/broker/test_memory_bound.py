@@ -68,8 +68,8 @@ def test_a_sample_comes_before_memory_can_have_grown_to_the_limit(
     used: int, every_ms: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The level begins at 10,000 of 11,112 MiB."""
+    monkeypatch.setattr(memory_watch.MemorySampler, "sample", lambda self, pids, now_ms: MemoryUse(used * MIB, 0))
     watch, header, _ = watched(10_000 * MIB * 10 // 9)
-    monkeypatch.setattr(memory_watch, "memory_use", lambda pids, plane: MemoryUse(used * MIB, 0))
     watch.tick(0, [])
     assert header.memory.private_bytes == used * MIB
     header.memory.private_bytes = -1
