@@ -1,0 +1,283 @@
+"""Decides when the image of the workers is made, used and replaced: `step(event, now_ms) -> effects`, without
+processes.
+
+The image is a process that has imported what workers need, and forks them (ipc/image_process.py).
+
+    absent --Tick--> loading --Loaded--> ready --Crashed--> worn --Wanted--> retiring --Tick--> loading ...
+
+A worker that is wanted while there is no image is started by exec, in the way of a debugger. So the broker needs the
+image for speed alone. Only at the broker's start, while the first image loads, do workers wait for it: an exec would
+load the same modules once more for each of them.
+
+Forked workers share the layout of their memory and the stack canary. A death by SIGSEGV, SIGBUS, SIGILL, SIGABRT or by
+a broken invariant may be a failed attack. One more worker comes from that image, so that the broker serves again soon.
+Then the image is made anew by exec, and the next worker has another layout.
+
+An image that does not answer is killed. Its unanswered orders are void, even if it has forked the worker: a forked
+worker waits until the supervisor has heard of it (ipc/image.py). So no worker is started twice.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from signal import SIGABRT, SIGBUS, SIGILL, SIGSEGV
+
+from ringmq.ipc.exit_status import EXIT_INVARIANT
+
+LOAD_MS = 20_000
+"""Time for an image to load its modules, perhaps from a cold disk."""
+ANSWER_MS = 2_000
+"""Time for a loaded image to answer an order. A fork takes a millisecond."""
+LONG_LIFE_MS = 60_000
+"""An image that lived so long is made again at once. One that died earlier is made again after a back-off."""
+BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS = 1_000, 64_000
+CRASHES = frozenset({-SIGSEGV, -SIGBUS, -SIGILL, -SIGABRT, EXIT_INVARIANT})
+"""Exit codes of a worker that may have been attacked. Negative: ended by this signal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A process is wanted for the worker."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The image has loaded its modules. `problem`: why no image can be used in this process, or empty."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The image has answered the order for this worker: it has forked, or refused."""
+
+    worker: str
+    can_exec: bool = False
+    """True if the package was replaced: the image would have to load new modules beside its old ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The order for this worker is void. An answer may still come."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """A worker has ended with one of CRASHES."""
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """The image's process has ended, or it takes no orders. `cause` ends the log line."""
+
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed. `may_make`: the broker is not being stopped."""
+
+    may_make: bool = True
+
+
+Event = Wanted | Loaded | Answered | Cancelled | Crashed | Died | Tick
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """Make an image by exec."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Kill the image. What it has not answered is void."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Have the image fork this worker."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exec:
+    """Start this worker by exec."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """Write a log line with a level of `logging`."""
+
+    text: str
+    level: int = logging.WARNING
+
+
+Effect = Make | End | Order | Exec | Log
+
+
+class State(Enum):
+    """State of the image."""
+
+    FIRST = "the first one is loading, workers wait for it"
+    LOADING = "a later one is loading"
+    READY = "ready"
+    WORN = "a worker of it has crashed: it forks one more"
+    RETIRING = "it takes no more orders"
+    ABSENT = "absent"
+    OFF = "no image can be used"
+
+
+@dataclass(slots=True)
+class ImageCore:
+    """The state of the image, and the workers that wait for it."""
+
+    state: State = State.FIRST
+    since_ms: int = 0
+    """Time of the last start of an image."""
+    _due_ms: int = 0
+    """Earliest time of the next image."""
+    _short_lives: int = 0  # in a row
+    _waiting: list[str] = field(default_factory=list)
+    _ordered_ms: dict[str, int] = field(default_factory=dict)
+    """Worker -> time of its unanswered order."""
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        """The effects of one event, in order."""
+        match event:
+            case Tick(may_make=may_make):
+                return self._tick(may_make, now_ms)
+            case Cancelled(worker=worker):
+                self._ordered_ms.pop(worker, None)
+                self._waiting = [name for name in self._waiting if name != worker]
+                return []
+        return TRANSITIONS[self.state, type(event)](self, event, now_ms)
+
+    # -- cells of TRANSITIONS ----------------------------------------------------------------------------
+
+    def _stay(self, event: Event, now_ms: int) -> list[Effect]:
+        return []
+
+    def _wait(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Wanted)
+        self._waiting.append(event.worker)
+        return []
+
+    def _exec(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Wanted)
+        return [Exec(event.worker)]
+
+    def _order(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Wanted)
+        self._ordered_ms[event.worker] = now_ms
+        return [Order(event.worker)]
+
+    def _order_last(self, event: Event, now_ms: int) -> list[Effect]:
+        self.state = State.RETIRING
+        return self._order(event, now_ms)
+
+    def _loaded(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Loaded)
+        if event.problem:
+            self.state = State.OFF
+            text = f"workers are started by exec, which takes longer: {event.problem}"
+            return [Log(text), End(), *self._instead()]
+        self.state = State.READY
+        waiting, self._waiting = self._waiting, []
+        self._ordered_ms = dict.fromkeys(waiting, now_ms)
+        return [Order(worker) for worker in waiting]
+
+    def _answered(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Answered)
+        self._ordered_ms.pop(event.worker, None)
+        return [Exec(event.worker)] if event.can_exec else []
+
+    def _wear(self, event: Event, now_ms: int) -> list[Effect]:
+        self.state = State.WORN
+        return []
+
+    def _died(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Died)
+        self._short_lives = 0 if now_ms - self.since_ms >= LONG_LIFE_MS else self._short_lives + 1
+        doublings = self._short_lives - 2
+        delay_ms = min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << min(doublings, 16)) if doublings >= 0 else 0
+        self.state, self._due_ms = State.ABSENT, now_ms + delay_ms
+        plan = f"another one is made in {delay_ms // 1000} s" if delay_ms else "another one is made"
+        text = f"the image of the workers {event.cause}; {plan}, running workers go on"
+        return [Log(text), End(), *self._instead()]
+
+    # -- helpers -----------------------------------------------------------------------------------------
+
+    def _tick(self, may_make: bool, now_ms: int) -> list[Effect]:
+        if self.state is State.ABSENT:
+            return self._make(now_ms) if may_make and now_ms >= self._due_ms else []
+        if self.state in (State.FIRST, State.LOADING) and now_ms - self.since_ms >= LOAD_MS:
+            return self._died(Died(f"was not loaded within {LOAD_MS // 1000} s"), now_ms)
+        if any(now_ms - ordered_ms >= ANSWER_MS for ordered_ms in self._ordered_ms.values()):
+            return self._died(Died(f"has not answered for {ANSWER_MS // 1000} s"), now_ms)
+        if self.state is State.RETIRING and not self._ordered_ms and may_make:
+            return self._renew(now_ms)
+        return []
+
+    def _make(self, now_ms: int) -> list[Effect]:
+        self.state, self.since_ms = State.LOADING, now_ms
+        return [Make()]
+
+    def _renew(self, now_ms: int) -> list[Effect]:
+        text = "the image of the workers is made anew, because a worker has crashed"
+        return [Log(text, logging.INFO), End(), *self._make(now_ms)]
+
+    def _instead(self) -> list[Effect]:
+        """Start by exec what the image has not started."""
+        names = [*self._waiting, *self._ordered_ms]
+        self._waiting, self._ordered_ms = [], {}
+        return [Exec(worker) for worker in names]
+
+
+_Cell = Callable[[ImageCore, Event, int], list[Effect]]
+_STAY, _EXEC = ImageCore._stay, ImageCore._exec
+TRANSITIONS: dict[tuple[State, type[Event]], _Cell] = {
+    (State.FIRST, Wanted): ImageCore._wait,
+    (State.FIRST, Loaded): ImageCore._loaded,
+    (State.FIRST, Answered): _STAY,
+    (State.FIRST, Crashed): _STAY,
+    (State.FIRST, Died): ImageCore._died,
+    (State.LOADING, Wanted): _EXEC,
+    (State.LOADING, Loaded): ImageCore._loaded,
+    (State.LOADING, Answered): _STAY,
+    (State.LOADING, Crashed): _STAY,
+    (State.LOADING, Died): ImageCore._died,
+    (State.READY, Wanted): ImageCore._order,
+    (State.READY, Loaded): _STAY,
+    (State.READY, Answered): ImageCore._answered,
+    (State.READY, Crashed): ImageCore._wear,
+    (State.READY, Died): ImageCore._died,
+    (State.WORN, Wanted): ImageCore._order_last,
+    (State.WORN, Loaded): _STAY,
+    (State.WORN, Answered): ImageCore._answered,
+    (State.WORN, Crashed): _STAY,
+    (State.WORN, Died): ImageCore._died,
+    (State.RETIRING, Wanted): _EXEC,
+    (State.RETIRING, Loaded): _STAY,
+    (State.RETIRING, Answered): ImageCore._answered,
+    (State.RETIRING, Crashed): _STAY,
+    (State.RETIRING, Died): ImageCore._died,
+    (State.ABSENT, Wanted): _EXEC,
+    (State.ABSENT, Loaded): _STAY,
+    (State.ABSENT, Answered): _STAY,
+    (State.ABSENT, Crashed): _STAY,
+    (State.ABSENT, Died): _STAY,
+    (State.OFF, Wanted): _EXEC,
+    (State.OFF, Loaded): _STAY,
+    (State.OFF, Answered): _STAY,
+    (State.OFF, Crashed): _STAY,
+    (State.OFF, Died): _STAY,
+}
+"""(state, event) -> action. Cancelled and Tick do the same in every state."""
