@@ -78,7 +78,7 @@ class WorkerRow:
     role: int
     """Number of its block in the plane."""
     module: str
-    """The worker runs as `python -m MODULE NAME SPEC`."""
+    """The worker runs as `python -m MODULE NAME SPEC`, in a process of its own or in a fork of the image."""
     stop_phase: StopPhase
     cpu_class: CpuClass
     at_stop: AtStop = AtStop.ENDS
@@ -99,6 +99,10 @@ class WorkerRow:
     needed_at_once: str = ""
     """Function that the main process calls when it opens the store: (configuration, store root) -> True to start at
     once."""
+    runs_modules: tuple[str, ...] = ()
+    """Modules that its module imports only when it runs as this worker. The image of the workers loads them, too."""
+    in_image: bool = True
+    """False if its modules load a library that keeps state over a fork. The image then leaves them to the worker."""
 
     @property
     def ends_when_idle(self) -> bool:
@@ -245,24 +249,26 @@ WORKERS = WorkerTable(
             of="master",
         ),
         WorkerRow(
-            "flush", lib.RMQ_ROLE_FLUSH, _BROKER_MODULE, StopPhase.FLUSH, CpuClass.FLUSH, AtStop.FINISHER
+            "flush", lib.RMQ_ROLE_FLUSH, _BROKER_MODULE, StopPhase.FLUSH, CpuClass.FLUSH, AtStop.FINISHER,
+            runs_modules=("ringmq.broker.flush_shell",),
         ),
         WorkerRow(
             "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT,
-            answers=AnswerRow(),
+            answers=AnswerRow(), runs_modules=("ringmq.broker.control_shell",),
         ),
         WorkerRow(
             "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER,
-            asks=("control",),
+            asks=("control",), runs_modules=("ringmq.broker.dispatch_shell", "ringmq.store.delay_levels"),
         ),
         WorkerRow(
             "ha", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.HA, CpuClass.HA, start=Start.CONNECTION, of="master",
             listener="ringmq.broker.listening:listen_for_slaves", asks=("control",),
             needed_at_once="ringmq.broker.config.relations:needs_ha_at_once",
+            runs_modules=("ringmq.ha.master_shell",),
         ),
         WorkerRow(
             "ha-slave", lib.RMQ_ROLE_HA, _HA_MODULE, StopPhase.WRITE, CpuClass.WRITE, AtStop.REPLACEMENT, of="slave",
-            asks=("control",),
+            asks=("control",), runs_modules=("ringmq.ha.slave_shell",),
         ),
         WorkerRow(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
@@ -294,7 +300,7 @@ WORKERS = WorkerTable(
                 "ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
                 parked_max=4096,
             ),
-            needed_at_once="ringmq.timer.open_work:has_timers",
+            needed_at_once="ringmq.timer.open_work:has_timers", in_image=False,
         ),
         WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.AUXILIARY,
@@ -303,6 +309,7 @@ WORKERS = WorkerTable(
         WorkerRow(
             "metrics", lib.RMQ_ROLE_METRICS, "ringmq.broker.exporter.worker", StopPhase.READ, CpuClass.AUXILIARY,
             start=Start.CONNECTION, is_optional=True, listener="ringmq.broker.listening:listen_for_metrics",
+            in_image=False,
         ),
     ),
 )  # fmt: skip
