@@ -1,0 +1,201 @@
+"""The image of the workers with real processes: what a forked worker is, and who dies when."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ringmq.ipc.forked_worker import place_descriptors
+from ringmq.ipc.image import WorkerImage
+from ringmq.ipc.image_core import ANSWER_MS, State
+from ringmq.ipc.image_process import ImageContents
+from ringmq.ipc.worker_process import WorkerCommand, WorkerProcess
+from tests.ipc import forked_probe
+from tests.waiting import wait_until
+
+
+def now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+class Scene:
+    """An image made by exec, and the workers that a test wants from it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.image = WorkerImage(ImageContents(("ringmq.ipc.role_loop",), (), "broker-a"))
+        self.image._make()
+        self.processes: list[WorkerProcess] = []
+        self.extra_ms = 0
+        """Added to the clock."""
+
+    def turn(self, *, may_make: bool = True) -> None:
+        known = [process.pid for process in self.processes if process.pid]
+        self.image.turn(now_ms() + self.extra_ms, may_make=may_make, known=known)
+
+    def reach(self, state: State) -> None:
+        def reached() -> bool:
+            self.turn(may_make=state is not State.ABSENT)
+            return self.image.state is state
+
+        wait_until(reached, f"the image is {state.value}")
+
+    def want(self, name: str, fds: tuple[int, ...] = (), **spec: str) -> WorkerProcess:
+        words = json.dumps({"target": str(self.folder / name), **spec})
+        process = WorkerProcess(WorkerCommand(name, forked_probe.MODULE, words, fds))
+        self.processes.append(process)
+        self.image.want(process, now_ms() + self.extra_ms)
+        return process
+
+    def found(self, name: str) -> dict[str, Any]:
+        """What the worker has written down."""
+
+        def written() -> bool:
+            self.turn()
+            return (self.folder / name).exists()
+
+        wait_until(written, f"{name} runs")
+        return dict(json.loads((self.folder / name).read_text()))
+
+    def status(self, process: WorkerProcess) -> int:
+        def ended() -> bool:
+            self.turn()
+            return process.poll() is not None
+
+        wait_until(ended, "the worker has ended")
+        status = process.poll()
+        assert status is not None
+        return status
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.send_signal(signal.SIGKILL)
+        self.image.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    with contextlib.closing(Scene(tmp_path)) as made:
+        yield made
+
+
+def test_a_forked_worker_has_nothing_of_the_image_but_its_modules(scene: Scene) -> None:
+    scene.reach(State.READY)
+    reading, writing = os.pipe()
+    high = os.dup2(writing, 200)
+    try:
+        for name in ("one", "two"):
+            scene.want(name, (writing, high), target=str(scene.folder / name))
+        one, two = scene.found("one"), scene.found("two")
+    finally:
+        for descriptor in (reading, writing, high):
+            os.close(descriptor)
+    assert (one["name"], one["module"], one["path"]) == ("one", "__main__", str(Path.cwd()))
+    assert (one["parent"], one["input"], one["term"], one["mask"]) == (os.getpid(), "/dev/null", True, [])
+    extra = set(one["fds"]) - {0, 1, 2, writing, high}
+    assert len(extra) == 1, f"the folder itself, and no other: {extra}"
+    assert one["title"].rstrip("\0") == "ringmq one broker-a" and one["comm"] == "ringmq-one"
+    assert one["random"] != two["random"] and one["ssl"] != two["ssl"]
+    assert psutil.Process(scene.image.pid).num_threads() == 1
+
+
+def test_an_exit_status_comes_to_the_supervisor(scene: Scene) -> None:
+    scene.reach(State.READY)
+    assert scene.status(scene.want("ends", status="79")) == 79
+    process = scene.want("killed")
+    scene.found("killed")
+    process.send_signal(signal.SIGKILL)
+    assert scene.status(process) == -signal.SIGKILL
+
+
+def test_a_worker_outlives_its_image_and_another_image_comes(scene: Scene) -> None:
+    scene.reach(State.READY)
+    process = scene.want("stays")
+    scene.found("stays")
+    before = scene.image.pid
+    os.kill(before, signal.SIGKILL)
+    scene.reach(State.LOADING)
+    assert scene.image.pid != before
+    between = scene.want("between")
+    assert between.pid, "it does not wait for the image"
+    scene.found("between")
+    scene.reach(State.READY)
+    assert process.poll() is None
+    scene.want("after")
+    assert scene.found("after")["title"].startswith("ringmq after")
+
+
+def test_an_image_that_is_stopped_is_killed_and_its_worker_starts_once(
+    scene: Scene, log_text: Callable[[], str]
+) -> None:
+    scene.reach(State.READY)
+    stopped = scene.image.pid
+    os.kill(stopped, signal.SIGSTOP)
+    process = scene.want("once", status="0")
+    scene.turn()
+    assert not process.pid
+    scene.extra_ms = ANSWER_MS
+    scene.turn()
+    assert process.pid and "has not answered for 2 s" in log_text()
+    assert scene.found("once")["title"].split("\0")[1:3] == ["-m", forked_probe.MODULE]
+    wait_until(lambda: not psutil.pid_exists(stopped) or scene.turn(), "the image is reaped")
+    assert scene.status(process) == 0
+
+
+def test_a_worker_whose_order_is_given_up_ends_unseen(scene: Scene) -> None:
+    """The image has forked it, but died before its answer was taken: the gate keeps the worker from running."""
+    scene.reach(State.READY)
+    process = scene.want("given-up")
+    forked = wait_until(
+        lambda: [one for one in psutil.Process().children() if one.pid != scene.image.pid], "the image has forked"
+    )
+    process.send_signal(signal.SIGTERM)
+    assert scene.status(process) == -signal.SIGTERM
+    wait_until(lambda: scene.turn() or not psutil.pid_exists(forked[0].pid), "it has ended, and is reaped")
+    assert not (scene.folder / "given-up").exists()
+
+
+def test_a_crash_makes_the_image_anew(scene: Scene) -> None:
+    scene.reach(State.READY)
+    before = scene.image.pid
+    scene.image.ended(-signal.SIGSEGV, now_ms())
+    scene.want("first")
+    assert scene.found("first")["title"].startswith("ringmq first"), "from the old image"
+    scene.reach(State.READY)
+    assert scene.image.pid != before
+
+
+def test_an_image_of_another_build_is_not_used(scene: Scene, log_text: Callable[[], str]) -> None:
+    scene.image._build = "of the broker's start"
+    scene.reach(State.OFF)
+    assert "the installed package was replaced while the broker runs" in log_text()
+    assert scene.want("by-exec").pid
+
+
+@pytest.mark.parametrize("numbers", [(7, 5, 9), (5, 7, 9), (9, 5, 7), (20, 5, 21), (7, 9, 5)])
+def test_descriptors_get_their_numbers(numbers: tuple[int, ...]) -> None:
+    """Each begins where another one belongs."""
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            os.closerange(3, 100)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for number in (5, 7, 9, 11):
+                os.dup2(null, number)
+            for number in (5, 7, 9):
+                os.dup2(os.memfd_create(f"at-{number}"), number)
+            place_descriptors([5, 7, 9], numbers)
+            links = [str(Path(f"/proc/self/fd/{number}").readlink()) for number in numbers]
+            right = [f"/memfd:at-{number} (deleted)" for number in (5, 7, 9)]
+            os._exit(
+                links != right or len(list(Path("/proc/self/fd").iterdir())) != 7
+            )  # 0 to 2, these, and the folder itself
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
