@@ -43,6 +43,7 @@ from ringmq.broker.start_error import StartError, unloadable, unusable_config, u
 from ringmq.broker.start_files import check_kv_config, check_own_files, check_store_owner, take_lock, take_plane_name
 from ringmq.broker.stock_store_check import StockStoreError, stock_store_notices
 from ringmq.broker.tables.loading import load_into
+from ringmq.broker.worker_image import worker_image
 from ringmq.broker.worker_specs import dormant_at_start, open_listeners, worker_specs
 from ringmq.ha.log_source import open_log_source
 from ringmq.ipc.audit import Actor, Change, Kind, write_change
@@ -55,8 +56,9 @@ from ringmq.ipc.exit_status import (
     EXIT_UNCLEAN_STOP,
 )
 from ringmq.ipc.fd_store import FdStore
+from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.logs import set_level
-from ringmq.ipc.notify import service_manager
+from ringmq.ipc.notify import ServiceManager, service_manager
 from ringmq.ipc.placement import Placement, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
@@ -456,7 +458,11 @@ def perform_store_task(config: BrokerConfig) -> int | None:
 
 
 def run_store(
-    context: BrokerContext, report: ServiceReport, announce: Callable[[str], None], before: Supervisor | None
+    context: BrokerContext,
+    image: WorkerImage | None,
+    report: ServiceReport,
+    announce: Callable[[str], None],
+    before: Supervisor | None,
 ) -> tuple[BrokerContext, Supervisor, int]:
     """Open the store, run until it is closed. Returns the context, the supervisor that has run, and the exit status.
 
@@ -465,7 +471,7 @@ def run_store(
     with report.extended_timeouts():
         plane, specs = open_store(context, report.recovering)
     report.watch(plane)
-    supervisor = Supervisor(plane, specs, (context.lock.descriptor,))
+    supervisor = Supervisor(plane, specs, (context.lock.descriptor,), image=image)
     if before is None:
         role = {"brokerRole": context.config.broker_role, "brokerId": context.config.broker_id}
         write_change(Change(Kind.ROLE, context.config.broker_name, Actor("broker", "start"), None, role))
@@ -511,6 +517,12 @@ def serve(options: ServeOptions) -> int:
     """
     manager = service_manager()
     fd_store = FdStore.of_this_process(manager)
+    with worker_image(options.config) as image:
+        return serve_from(image, options, manager, fd_store)
+
+
+def serve_from(image: WorkerImage | None, options: ServeOptions, manager: ServiceManager, fd_store: FdStore) -> int:
+    """`serve` with an image of the workers."""
     probe_engine()
     with manager.extended_timeouts():  # the store of a killed stock broker is read as a whole
         context = open_context(options, fd_store)
@@ -520,7 +532,7 @@ def serve(options: ServeOptions) -> int:
     def announce(text: str) -> None:
         (waiting.pop() if waiting else log.info)(text)
 
-    context, supervisor, status = run_store(context, report, announce, None)
+    context, supervisor, status = run_store(context, image, report, announce, None)
     broken = 0
     while supervisor.restart_wanted:
         is_soon = supervisor.is_abandoned and supervisor.ran_ms < BROKEN_PLANES_MS
@@ -530,7 +542,7 @@ def serve(options: ServeOptions) -> int:
             log.critical(text, broken, BROKEN_PLANES_MS // 1000)
             status = EXIT_CRASH_LOOP
             break
-        context, supervisor, status = run_store(context, report, announce, supervisor)
+        context, supervisor, status = run_store(context, image, report, announce, supervisor)
     context.lock.close()
     return status
 

@@ -1,7 +1,8 @@
 """Starts the worker processes, watches them and restarts them: the shell around supervisor_core.
 
-The supervisor starts workers by exec, because a forked process must not inherit a ring. It owns everything that has to
-survive a worker: listening sockets, event descriptors, the store's lock, the shared segments.
+The supervisor owns everything that has to survive a worker: listening sockets, event descriptors, the store's lock, the
+shared segments. It does not fork workers itself, because a worker must not inherit its threads, mappings and rings. The
+image of the workers forks them (ipc/image.py). Without an image they are started by exec.
 """
 
 import contextlib
@@ -9,13 +10,12 @@ import logging
 import os
 import selectors
 import signal
-import subprocess
-import sys
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
+from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor_core import (
     SILENT_MS,
@@ -34,8 +34,9 @@ from ringmq.ipc.supervisor_core import (
     Terminate,
     Tick,
 )
-from ringmq.ipc.worker import STATE_SERVING, WorkerSpec, die_with_parent
+from ringmq.ipc.worker import STATE_SERVING, WorkerSpec
 from ringmq.ipc.worker_blocks import set_flag
+from ringmq.ipc.worker_process import WorkerCommand, WorkerProcess
 from ringmq.ipc.workers import WORKERS, Start, WorkerTable
 from ringmq.native import lib
 
@@ -47,6 +48,8 @@ POLL_MS = 20
 LOOK_S = 0.25
 """Time between two checks of the workers and their words while all serve."""
 _NO_CLAIM = 2**64 - 1
+_IMAGE = "\0image"
+"""The image's channel in the selector. No worker has this name."""
 
 
 class Supervisor:
@@ -59,19 +62,22 @@ class Supervisor:
         inherited_fds: tuple[int, ...],
         stop_timeout_ms: int = 10_000,
         table: WorkerTable = WORKERS,
+        image: WorkerImage | None = None,
     ) -> None:
         self._plane = plane
+        self._image = image
+        self._followed: socket.socket | None = None
+        """The image's channel, as far as the selector knows it."""
         self._specs = {spec.name: spec for spec in specs}
         self._rows = {name: table.row(name) for name in self._specs}
         self._inherited_fds = inherited_fds
         dormant = frozenset(spec.name for spec in specs if spec.dormant)
         self._core = SupervisorCore([spec.name for spec in specs], stop_timeout_ms, dormant, table)
         self._bell = specs[0].event_fds.get(lib.RMQ_ROLE_SUPERVISOR, -1)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, WorkerProcess] = {}
         self._serving: set[str] = set()
         self._beats: dict[str, tuple[int, int]] = {}
         """Optional worker -> its `progress` or NO_BEAT, and the time of its last change."""
-        self._not_started: list[str] = []
         self._exit_status: int | None = None
         self._stop_asked = False
         self.ran_ms = 0
@@ -95,7 +101,10 @@ class Supervisor:
                     selector.register(listener, selectors.EVENT_READ, name)
             self._perform(self._core.start())
             while self._exit_status is None:
+                self._follow_image(selector)
                 for key, _ in self._events(selector):
+                    if key.data == _IMAGE:
+                        continue  # `_check_workers` takes its answers
                     if key.data is not None:
                         self._on_connection(selector, key.data)
                         continue
@@ -143,7 +152,7 @@ class Supervisor:
 
     def pids(self) -> dict[str, int]:
         """Live worker pids by name."""
-        return {name: process.pid for name, process in self._processes.items()}
+        return {name: process.pid for name, process in self._processes.items() if process.pid}
 
     def _on_stop_signal(self, number: int, frame: object) -> None:
         self._stop_asked = True
@@ -152,6 +161,17 @@ class Supervisor:
         """The listeners whose first connection starts the worker."""
         spec = self._specs[name]
         return spec.listen_fds if spec.dormant else ()
+
+    def _follow_image(self, selector: selectors.BaseSelector) -> None:
+        """Wait for answers of the present image. A later one has another channel."""
+        channel = self._image.channel if self._image is not None else None
+        if channel is self._followed:
+            return
+        if self._followed is not None:
+            selector.unregister(self._followed)
+        if channel is not None:
+            selector.register(channel, selectors.EVENT_READ, _IMAGE)
+        self._followed = channel
 
     def _events(self, selector: selectors.BaseSelector) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait for a signal, a connection, the bell, or the time of the next check."""
@@ -179,9 +199,8 @@ class Supervisor:
 
     def _check_workers(self) -> None:
         now_ms = _now_ms()
-        not_started, self._not_started = self._not_started, []
-        for name in not_started:
-            self._perform(self._core.step(Exited(name, 1), now_ms))
+        if self._image is not None:
+            self._image.turn(now_ms, may_make=not self._core.stopping, known=self.pids().values())
         for name, process in list(self._processes.items()):
             status = process.poll()
             # First see whether it served. A worker that came up and died between two turns has not failed to start.
@@ -191,6 +210,8 @@ class Supervisor:
             if status is not None:
                 line = int(self._plane.role(self._specs[name].role).invariant_line)
                 self._clean_up_after(name)
+                if self._image is not None:
+                    self._image.ended(status, now_ms)
                 self._perform(self._core.step(Exited(name, status, line), now_ms))
         if self._stop_asked and not self._core.stopping:
             self._perform(self._core.step(Stop(), now_ms))
@@ -266,20 +287,17 @@ class Supervisor:
         role.state = 0
         role.activation_requested = 0  # the worker looks for work when it comes up
         role.cpu = spec.cpus[0]
-        fds = (self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds)
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", self._rows[name].module, name, spec.to_json()],
-                pass_fds=sorted(set(fds)),
-                stdin=subprocess.DEVNULL,
-                preexec_fn=partial(die_with_parent, spec.supervisor_pid),
-            )
-        except OSError as error:  # a limit of processes is reached, or an upgrade is replacing the interpreter
-            log.error("worker %s cannot be started: %s", name, error)
-            self._not_started.append(name)  # the next turn passes it to the core, which may be in a step now
-            return
-        self._processes[name] = process
-        role.pid = process.pid
+        fds = {self._life_read, *spec.event_fds.values(), *spec.listen_fds, *self._inherited_fds}
+        command = WorkerCommand(name, self._rows[name].module, spec.to_json(), tuple(sorted(fds)))
+
+        def started(pid: int) -> None:
+            role.pid = pid
+
+        process = self._processes[name] = WorkerProcess(command, started)
+        if self._image is None:
+            process.exec()
+        else:
+            self._image.want(process, _now_ms())
 
 
 def make_event_fds(roles: list[int]) -> dict[int, int]:

@@ -21,6 +21,17 @@ _METRICS = re.compile(r"metrics on (http://\S+)/metrics")
 _READY = re.compile(r"ready: broker \S+ on (\S+):(\d+)(?:, name server on (\S+):(\d+))?")
 
 
+def worker_name(command: Sequence[str]) -> str:
+    """The worker of a process with this command line, forked (`ringmq NAME BROKER`) or started by exec (`python -m
+    MODULE NAME SPEC`). Empty for the image of the workers, and for other processes."""
+    match list(command):
+        case ["ringmq", "image", *_]:
+            return ""
+        case ["ringmq", name, *_] | [_, "-m", _, name, _]:
+            return name
+    return ""
+
+
 def remove_shared_memory(store: Path) -> None:
     """Remove the segments that a killed broker left for its restart, unless a broker has the store."""
     from ringmq.ipc.segment import plane_name, remove_segments
@@ -131,9 +142,8 @@ class RunningBroker:
         with contextlib.suppress(psutil.NoSuchProcess):
             for child in psutil.Process(self.process.pid).children():
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, ProcessLookupError):
-                    line = child.cmdline()
-                    if "-m" in line and len(line) > line.index("-m") + 2:
-                        found[line[line.index("-m") + 2]] = child.pid
+                    if name := worker_name(child.cmdline()):
+                        found[name] = child.pid
         return found
 
     def signal_worker(self, name: str, number: signal.Signals) -> int | None:

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from ringmq.loadtest.load.running import worker_name
+
 ROOT = Path(__file__).parent.parent.parent
 INSTALLED = ROOT / "build" / "service-root"
 """What `systemd/install` makes, kept between runs."""
@@ -187,8 +189,7 @@ class Machine:
                     continue
                 found["main"] = process
                 for child in process.children():
-                    module, name = child.cmdline()[-3:-1]  # a child that has not been changed by exec yet is its parent
-                    if module.startswith("ringmq."):
+                    if name := worker_name(child.cmdline()):
                         found[name] = child
         return found
 

@@ -1,0 +1,123 @@
+"""A broker whose workers are forked: what each process holds, and what the death of one does to the others."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ringmq.broker.worker_image import BY_EXEC
+from ringmq.ipc.image_process import contents_of
+from ringmq.ipc.watermark import store_is_locked
+from ringmq.ipc.workers import WORKERS
+from ringmq.loadtest.load.running import RunningBroker, worker_name
+from tests.raw_client import RawClient
+from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with RunningBroker(tmp_path_factory.mktemp("broker") / "store", {"brokerName": "named"}) as running:
+        yield running
+
+
+def image_of(broker: RunningBroker) -> psutil.Process | None:
+    """The image of its workers, None while there is none."""
+    children = psutil.Process(broker.process.pid).children()
+    return next((child for child in children if child.cmdline()[:2] == ["ringmq", "image"]), None)
+
+
+def links(pid: int) -> list[str]:
+    return [str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()]
+
+
+def status_of(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def test_the_image_holds_nothing_of_the_broker(broker: RunningBroker) -> None:
+    image = image_of(broker)
+    assert image is not None and image.num_threads() == 1
+    maps = Path(f"/proc/{image.pid}/maps").read_text()
+    assert "/dev/shm" not in maps and str(broker.store) not in maps and "io_uring" not in maps and "numpy" not in maps
+    assert sum(link.startswith("socket:") for link in links(image.pid)) == 1, "the channel"
+    assert not [
+        link
+        for link in links(image.pid)
+        if "eventfd" in link or "/dev/shm" in link or link.startswith(str(broker.store) + "/")
+    ]
+
+
+def test_a_worker_is_a_process_of_its_own(broker: RunningBroker) -> None:
+    pids = broker.worker_pids()
+    assert {"write", "flush", "dispatch", "control", "namesrv", "read-0"} <= set(pids)
+    for name, pid in pids.items():
+        status = status_of(pid)
+        assert int(status["PPid"]) == broker.process.pid
+        assert Path(f"/proc/{pid}/cmdline").read_bytes() == f"ringmq {name} named\0".encode()
+        assert status["Name"] == f"ringmq-{name}"[:15]
+        assert int(status["SigBlk"], 16) == 0
+        assert int(status["SigIgn"], 16) >> (signal.SIGINT - 1) & 1, "the supervisor handles the terminal's ^C"
+        assert int(status["SigCgt"], 16) >> (signal.SIGTERM - 1) & 1
+        assert str(Path(f"/proc/{pid}/fd/0").readlink()) == os.devnull
+        assert str(broker.store / "lock") in links(pid)
+    assert not [link for link in links(pids["flush"]) if link.startswith("socket:")], "listeners are those of readers"
+    cpus = {name: status_of(pid)["Cpus_allowed_list"] for name, pid in pids.items()}
+    assert all(cpu.isdecimal() for name, cpu in cpus.items() if name.startswith("read-")), cpus
+
+
+def test_the_death_of_the_image_touches_no_worker(broker: RunningBroker) -> None:
+    before, image = broker.worker_pids(), image_of(broker)
+    assert image is not None
+    image.kill()
+    wait_until(lambda: (other := image_of(broker)) is not None and other.pid != image.pid, "another image is there")
+    assert broker.worker_pids() == before
+    os.kill(before["write"], signal.SIGKILL)
+    wait_until(lambda: broker.worker_pids().get("write", before["write"]) != before["write"], "write is back")
+    with RawClient(broker.address, 60) as client:
+        wait_until(lambda: client.send("Kept", b"x").code == 0, "it takes sends")
+
+
+def test_nothing_survives_the_supervisor(tmp_path: Path) -> None:
+    """A stopped worker and a stopped image die, too: the next start finds the store's lock free."""
+    with RunningBroker(tmp_path / "store", {}) as broker:
+        image, workers = image_of(broker), broker.worker_pids()
+        assert image is not None
+        for pid in (image.pid, workers["flush"]):
+            os.kill(pid, signal.SIGSTOP)
+        os.kill(workers["control"], signal.SIGKILL)  # its replacement waits for the image's answer
+        processes = [psutil.Process(pid) for pid in (image.pid, *workers.values())]
+        broker.kill_supervisor()
+        _, alive = psutil.wait_procs(processes, timeout=60)
+        assert not alive
+        assert not store_is_locked(broker.store)
+
+
+def test_workers_can_be_started_by_exec(tmp_path: Path) -> None:
+    """For a debugger, and for a build with sanitizers."""
+    with RunningBroker(tmp_path / "store", {}, environment={BY_EXEC: "1"}) as broker:
+        assert image_of(broker) is None
+        line = psutil.Process(broker.worker_pids()["write"]).cmdline()
+        assert line[1:4] == ["-m", "ringmq.broker.worker", "write"]
+
+
+def test_the_image_loads_no_guest_and_no_library_with_threads() -> None:
+    contents = contents_of(WORKERS.rows(1, slave=False), "b")
+    assert "ringmq.broker.control_shell" in contents.at_once and "ringmq.services.worker" in contents.later
+    assert not {"ringmq.timer.worker", "ringmq.broker.exporter.worker"} & {*contents.at_once, *contents.later}
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["ringmq", "write", "broker-a"], "write"),
+        (["ringmq", "image", "broker-a"], ""),
+        (["python3", "-m", "ringmq.broker.worker", "read-0", "{}"], "read-0"),
+        (["python3", "-m", "http.server"], ""),
+    ],
+)
+def test_a_worker_is_known_by_its_command_line(command: list[str], name: str) -> None:
+    assert worker_name(command) == name
