@@ -65,6 +65,13 @@ class _Forked:
             self._status = reaped(self.pid)
         return self._status
 
+    def wait(self) -> None:
+        """Wait for its end."""
+        if self._status is None:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+            self._status = 0
+
     def kill(self) -> None:
         """Send SIGKILL."""
         if self.poll() is None:
@@ -158,8 +165,7 @@ class WorkerImage:
         """End the image's process, for good."""
         self._end()
         for child in self._ended:
-            while child.poll() is None:
-                signal.sigtimedwait((), 0.001)
+            child.wait()
         self._ended = []
 
     # -- effects -----------------------------------------------------------------------------------------
