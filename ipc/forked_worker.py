@@ -15,9 +15,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
@@ -82,9 +81,19 @@ def place_descriptors(descriptors: Sequence[int], numbers: Sequence[int]) -> Non
                 held[other] = os.dup(descriptor)
         os.dup2(held[number], number, inheritable=False)
         held[number] = number
-    kept = [2, *sorted(numbers), 1 << 30]
-    for low, high in pairwise(kept):
-        os.closerange(low + 1, high)
+    close_all_but(numbers)
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """Close all descriptors but these and the standard ones.
+
+    os.closerange needs close_range(2). An interpreter that was built for an old C library does not call it, and a
+    seccomp profile may refuse it. Then os.closerange tries each number: 1 << 30 of them take a minute.
+    """
+    for number in [int(path.name) for path in Path("/proc/self/fd").iterdir()]:
+        if number > 2 and number not in kept:
+            with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed already
+                os.close(number)
 
 
 def code_of(module: str) -> CodeType | None:

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ringmq.ipc.build import installed_build
-from ringmq.ipc.forked_worker import Order, become, code_of
+from ringmq.ipc.forked_worker import Order, become, close_all_but, code_of
 from ringmq.ipc.process_title import set_title
 from ringmq.ipc.worker import die_with_parent
 from ringmq.ipc.workers import Start, WorkerRow
@@ -97,7 +97,7 @@ class Image:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         self._codes: dict[str, Any] = {}
         """Module -> its code, so that a worker of this image runs no file of a later build."""
-        _close_all_but(channel.fileno())
+        close_all_but((channel.fileno(),))
 
     def run(self) -> None:
         """Load, then fork at each order, until the channel ends."""
@@ -181,11 +181,6 @@ def _sibling_fork() -> Callable[..., int]:
 def _hooks() -> list[ctypes.c_void_p]:
     names = ("PyOS_BeforeFork", "PyOS_AfterFork_Parent", "PyOS_AfterFork_Child")
     return [ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in names]
-
-
-def _close_all_but(descriptor: int) -> None:
-    os.closerange(3, descriptor)
-    os.closerange(descriptor + 1, 1 << 30)
 
 
 def main(words: list[str]) -> None:

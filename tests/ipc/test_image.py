@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ringmq.ipc.forked_worker import place_descriptors
+from ringmq.ipc.forked_worker import close_all_but, place_descriptors
 from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.image_core import ANSWER_MS, State
 from ringmq.ipc.image_process import ImageContents
@@ -197,5 +197,18 @@ def test_descriptors_get_their_numbers(numbers: tuple[int, ...]) -> None:
             os._exit(
                 links != right or len(list(Path("/proc/self/fd").iterdir())) != 7
             )  # 0 to 2, these, and the folder itself
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_no_descriptor_is_closed_by_its_number_alone() -> None:
+    """os.closerange is slow where close_range(2) is missing, so neither the image nor a worker calls it."""
+    pid = os.fork()
+    if not pid:
+        with contextlib.suppress(BaseException):
+            os.closerange = None  # type: ignore[assignment]
+            high = os.dup2(os.open(os.devnull, os.O_RDONLY), 300)
+            close_all_but((high,))
+            os._exit(len(list(Path("/proc/self/fd").iterdir())) != 5)  # 0 to 2, this one, and the folder itself
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
