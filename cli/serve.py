@@ -178,11 +178,19 @@ def _run(start: _Start, name_server: _NameServer | None) -> None:
         from ringmq.broker.server import serve as serve_broker
         from ringmq.broker.start_error import StartError
         from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
-        from ringmq.ipc.logs import SUPERVISOR, configure, level_number, refusal_line, set_level
+        from ringmq.ipc.logs import (
+            SUPERVISOR,
+            configure,
+            hold_standard_descriptors,
+            level_number,
+            refusal_line,
+            set_level,
+        )
         from ringmq.store.store_lock import StoreLockedError
     except ModuleNotFoundError as error:
         raise click.ClickException(not_installed("a broker", error.name, "broker")) from error
 
+    hold_standard_descriptors()
     try:
         config, notices, given = _configured(start)
         configure(SUPERVISOR, is_json=config.log_format == "json")

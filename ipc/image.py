@@ -192,8 +192,9 @@ class WorkerImage:
     def _fork(self) -> None:
         self._channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setblocking(False)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by the caller
+                stream.flush()
         parent = os.getpid()
         pid = os.fork()
         if not pid:

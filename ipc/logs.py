@@ -72,6 +72,18 @@ def configure_worker(worker: str, settings: Any) -> None:
     lib.rmq_log_style(lib.RMQ_LOG_JSON * style.is_json | lib.RMQ_LOG_JOURNAL * style.is_journal)
 
 
+def hold_standard_descriptors() -> None:
+    """Open /dev/null for each standard descriptor that the caller has closed (`ringmq serve >&- 2>&-`).
+
+    Otherwise the next socket or file gets the number of standard error, and log lines go there.
+    """
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+
+
 def set_level(number: int) -> None:
     """Write no records of RingMQ below this level."""
     logging.getLogger("ringmq").setLevel(number)

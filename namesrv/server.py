@@ -32,7 +32,7 @@ from ringmq.ipc.audit import AuditWriter
 from ringmq.ipc.collector import bound_collections
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_STORE_REFUSED
 from ringmq.ipc.fd_store import FdStore, ListeningSocket
-from ringmq.ipc.logs import configure, level_number
+from ringmq.ipc.logs import configure, hold_standard_descriptors, level_number
 from ringmq.ipc.notify import service_manager
 from ringmq.ipc.steady_clock import SteadyClock
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
@@ -286,6 +286,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("-c", "--config", metavar="FILE", help="namesrv.conf, with RocketMQ's property names")
     parser.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], help="one property")
     options = parser.parse_args(argv)
+    hold_standard_descriptors()
     configure("namesrv", is_json=False)
     try:
         config = NamesrvConfig.from_file(Path(options.config)) if options.config else NamesrvConfig()

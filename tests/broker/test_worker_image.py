@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,6 +104,26 @@ def test_workers_can_be_started_by_exec(tmp_path: Path) -> None:
         assert image_of(broker) is None
         line = psutil.Process(broker.worker_pids()["write"]).cmdline()
         assert line[1:4] == ["-m", "ringmq.broker.worker", "write"]
+
+
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_a_broker_starts_without_standard_descriptors(tmp_path: Path, closed: tuple[int, ...]) -> None:
+    """Nothing else may get their numbers: log lines go to 2."""
+    words = ("-m", "ringmq.cli.main", "serve", "--store", str(tmp_path), "--port", "0", "--namesrv-port", "0")
+    redirections = " ".join(f"{number}>&-" for number in closed)
+    main = subprocess.Popen(["/bin/sh", "-c", f'exec "$0" "$@" {redirections}', sys.executable, *words])
+    try:
+
+        def workers() -> list[psutil.Process]:
+            assert main.poll() is None
+            return psutil.Process(main.pid).children()
+
+        wait_until(lambda: "write" in {worker_name(child.cmdline()) for child in workers()}, "write is there")
+        for pid in (main.pid, *(child.pid for child in workers())):
+            assert {str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in closed} == {os.devnull}
+    finally:
+        main.terminate()
+        assert main.wait(60) == 0
 
 
 def test_the_image_loads_no_guest_and_no_library_with_threads() -> None:
