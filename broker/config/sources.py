@@ -136,6 +136,7 @@ _NOT_PROPERTIES = frozenset(
         "RINGMQ_SIMULATION_SEEDS",
         "RINGMQ_SYNC_SWITCH",
         "RINGMQ_HUNG_GENERATION",
+        "RINGMQ_WORKERS_BY_EXEC",
     }
 )
 

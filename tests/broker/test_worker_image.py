@@ -104,6 +104,7 @@ def test_workers_can_be_started_by_exec(tmp_path: Path) -> None:
         assert image_of(broker) is None
         line = psutil.Process(broker.worker_pids()["write"]).cmdline()
         assert line[1:4] == ["-m", "ringmq.broker.worker", "write"]
+        assert BY_EXEC not in broker.log_tail(), "the variable is no unknown property"
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
