@@ -290,8 +290,7 @@ class WorkerImage:
             with contextlib.suppress(BrokenPipeError):  # it is dead
                 os.write(sent.gate, b"g")
         elif answer["refusal"]:
-            del self._wanted[name]
-            sent.process.failed(str(answer["refusal"]))
+            log.warning("worker %s is started by exec, the image of the workers refuses: %s", name, answer["refusal"])
         sent.close()
         self._step(Answered(name, can_exec=name in self._wanted), now_ms)
 

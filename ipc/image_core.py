@@ -56,7 +56,8 @@ class Answered:
 
     worker: str
     can_exec: bool = False
-    """True if the package was replaced: the image would have to load new modules beside its old ones."""
+    """True if it has refused: it cannot fork, or the package was replaced and it would have to load new modules beside
+    its old ones."""
 
 
 @dataclass(frozen=True, slots=True)

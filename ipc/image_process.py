@@ -137,10 +137,13 @@ class Image:
         if order.module not in self._codes and order.module.startswith("ringmq.") and installed_build() != self._build:
             self._send({"number": number, "refusal": ""})
             return
+        if len(descriptors) <= len(order.fds):  # the kernel has cut the message (MSG_CTRUNC)
+            self._send({"number": number, "refusal": "descriptors of the order are missing, see RLIMIT_NOFILE"})
+            return
         try:
             pid = fork_sibling()
         except OSError as error:
-            self._send({"number": number, "refusal": str(error)})
+            self._send({"number": number, "refusal": f"it cannot fork: {error.strerror}"})
             return
         if not pid:
             gate = descriptors.pop()

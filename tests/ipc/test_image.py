@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -160,6 +161,22 @@ def test_a_worker_whose_order_is_given_up_ends_unseen(scene: Scene) -> None:
     assert scene.status(process) == -signal.SIGTERM
     wait_until(lambda: scene.turn() or not psutil.pid_exists(forked[0].pid), "it has ended, and is reaped")
     assert not (scene.folder / "given-up").exists()
+
+
+def test_a_worker_that_the_image_refuses_is_started_by_exec(scene: Scene, log_text: Callable[[], str]) -> None:
+    """Its limit leaves no number for the descriptors, so the kernel cuts them off the order."""
+    scene.reach(State.READY)
+    resource.prlimit(scene.image.pid, resource.RLIMIT_NOFILE, (4, 4))
+    reading, writing = os.pipe()
+    try:
+        process = scene.want("by-exec", (reading, writing), status="0")
+        found = scene.found("by-exec")
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert found["title"].split("\0")[1:3] == ["-m", forked_probe.MODULE]
+    assert scene.status(process) == 0 and "descriptors of the order are missing" in log_text()
+    assert scene.image.state is State.READY
 
 
 def test_a_crash_makes_the_image_anew(scene: Scene) -> None:
