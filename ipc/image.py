@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -140,16 +140,20 @@ class WorkerImage:
 
     def want(self, process: WorkerProcess, now_ms: int) -> None:
         """Start the worker's process, at once or in a later turn."""
-        self._wanted[process.command.name] = process
-        self._step(Wanted(process.command.name), now_ms)
+        name = process.command.name
+        if name in self._wanted:  # its last process was given up since the last turn
+            self._forget(name, now_ms)
+        self._wanted[name] = process
+        self._step(Wanted(name), now_ms)
 
     def ended(self, status: int, now_ms: int) -> None:
         """A worker has ended with this exit code."""
         if status in CRASHES:
             self._step(Crashed(), now_ms)
 
-    def turn(self, now_ms: int, *, may_make: bool, known: Collection[int] = ()) -> None:
-        """Take answers, notice deaths and time-outs. `known`: process ids of the supervisor's children."""
+    def turn(self, now_ms: int, *, may_make: bool, known: Callable[[], Collection[int]] = tuple) -> None:
+        """Take answers, notice deaths and time-outs. `known` gives the process ids of the supervisor's workers, also of
+        those that this turn starts."""
         for name, process in list(self._wanted.items()):
             if process.is_given_up:
                 self._forget(name, now_ms)
@@ -159,12 +163,13 @@ class WorkerImage:
         self._step(Tick(may_make), now_ms)
         self._ended = [child for child in self._ended if child.poll() is None]
         if self._has_strays:
-            self._reap_strays({self.pid, *known, *(child.pid for child in self._ended)})
+            self._reap_strays({self.pid, *known(), *(child.pid for child in self._ended)})
 
     def close(self) -> None:
         """End the image's process, for good."""
         self._end()
         for child in self._ended:
+            child.kill()  # a worker at a closed gate may be stopped
             child.wait()
         self._ended = []
 

@@ -200,7 +200,7 @@ class Supervisor:
     def _check_workers(self) -> None:
         now_ms = _now_ms()
         if self._image is not None:
-            self._image.turn(now_ms, may_make=not self._core.stopping, known=self.pids().values())
+            self._image.turn(now_ms, may_make=not self._core.stopping, known=lambda: self.pids().values())
         for name, process in list(self._processes.items()):
             status = process.poll()
             # First see whether it served. A worker that came up and died between two turns has not failed to start.

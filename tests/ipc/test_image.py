@@ -38,8 +38,10 @@ class Scene:
         """Added to the clock."""
 
     def turn(self, *, may_make: bool = True) -> None:
-        known = [process.pid for process in self.processes if process.pid]
-        self.image.turn(now_ms() + self.extra_ms, may_make=may_make, known=known)
+        self.image.turn(now_ms() + self.extra_ms, may_make=may_make, known=self.known)
+
+    def known(self) -> list[int]:
+        return [process.pid for process in self.processes if process.pid]
 
     def reach(self, state: State) -> None:
         def reached() -> bool:
@@ -177,6 +179,31 @@ def test_a_worker_that_the_image_refuses_is_started_by_exec(scene: Scene, log_te
     assert found["title"].split("\0")[1:3] == ["-m", forked_probe.MODULE]
     assert scene.status(process) == 0 and "descriptors of the order are missing" in log_text()
     assert scene.image.state is State.READY
+
+
+def test_a_worker_that_is_given_up_and_wanted_again_starts_once(scene: Scene) -> None:
+    """Both before the first image is loaded, and in one turn of the supervisor."""
+    first = scene.want("again")
+    first.send_signal(signal.SIGKILL)
+    second = scene.want("again")
+    scene.found("again")
+    assert not first.pid and scene.image._sent == {}
+    others = {child.pid for child in psutil.Process().children()} - {scene.image.pid}
+    assert others == {second.pid}
+
+
+def test_the_end_of_the_image_waits_for_no_stopped_worker(scene: Scene) -> None:
+    """Its order was given up, so it would end at its gate, but it is stopped."""
+    scene.reach(State.READY)
+    process = scene.want("stopped")
+    forked = wait_until(
+        lambda: [one for one in psutil.Process().children() if one.pid != scene.image.pid], "the image has forked"
+    )
+    os.kill(forked[0].pid, signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    scene.turn()
+    scene.image.close()
+    assert not psutil.pid_exists(forked[0].pid)
 
 
 def test_a_crash_makes_the_image_anew(scene: Scene) -> None:
