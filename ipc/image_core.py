@@ -45,7 +45,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The image has loaded its modules. `problem`: why no image can be used in this process, or empty."""
+    """The image has loaded its modules, or later ones. `problem`: why no image can be used in this process, or
+    empty."""
 
     problem: str = ""
 
@@ -195,6 +196,10 @@ class ImageCore:
         self._ordered_ms = dict.fromkeys(waiting, now_ms)
         return [Order(worker) for worker in waiting]
 
+    def _loaded_later(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Loaded)
+        return self._loaded(event, now_ms) if event.problem else []
+
     def _answered(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Answered)
         self._ordered_ms.pop(event.worker, None)
@@ -256,17 +261,17 @@ TRANSITIONS: dict[tuple[State, type[Event]], _Cell] = {
     (State.LOADING, Crashed): _STAY,
     (State.LOADING, Died): ImageCore._died,
     (State.READY, Wanted): ImageCore._order,
-    (State.READY, Loaded): _STAY,
+    (State.READY, Loaded): ImageCore._loaded_later,
     (State.READY, Answered): ImageCore._answered,
     (State.READY, Crashed): ImageCore._wear,
     (State.READY, Died): ImageCore._died,
     (State.WORN, Wanted): ImageCore._order_last,
-    (State.WORN, Loaded): _STAY,
+    (State.WORN, Loaded): ImageCore._loaded_later,
     (State.WORN, Answered): ImageCore._answered,
     (State.WORN, Crashed): _STAY,
     (State.WORN, Died): ImageCore._died,
     (State.RETIRING, Wanted): _EXEC,
-    (State.RETIRING, Loaded): _STAY,
+    (State.RETIRING, Loaded): ImageCore._loaded_later,
     (State.RETIRING, Answered): ImageCore._answered,
     (State.RETIRING, Crashed): _STAY,
     (State.RETIRING, Died): ImageCore._died,

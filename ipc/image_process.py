@@ -113,6 +113,8 @@ class Image:
                 is_complete = True
                 if installed_build() == self._build:
                     self._load(self._contents.later)
+                if cause := problem():
+                    self._send({"build": self._build, "problem": cause})
                 continue
             message, descriptors, _, _ = socket.recv_fds(self._channel, ORDER_BYTES_MAX, DESCRIPTORS_MAX)
             if not message:

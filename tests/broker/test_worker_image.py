@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ringmq.broker.worker_image import BY_EXEC
-from ringmq.ipc.image_process import contents_of
+from ringmq.ipc.image_process import ImageContents, contents_of
 from ringmq.ipc.watermark import store_is_locked
 from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.load.running import RunningBroker, worker_name
@@ -107,6 +107,10 @@ def test_workers_can_be_started_by_exec(tmp_path: Path) -> None:
         assert BY_EXEC not in broker.log_tail(), "the variable is no unknown property"
 
 
+def _modules(contents: ImageContents) -> tuple[str, ...]:
+    return (*contents.at_once, *contents.later)
+
+
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
 def test_a_broker_starts_without_standard_descriptors(tmp_path: Path, closed: tuple[int, ...]) -> None:
     """Nothing else may get their numbers: log lines go to 2."""
@@ -130,7 +134,12 @@ def test_a_broker_starts_without_standard_descriptors(tmp_path: Path, closed: tu
 def test_the_image_loads_no_guest_and_no_library_with_threads() -> None:
     contents = contents_of(WORKERS.rows(1, slave=False), "b")
     assert "ringmq.broker.control_shell" in contents.at_once and "ringmq.services.worker" in contents.later
-    assert not {"ringmq.timer.worker", "ringmq.broker.exporter.worker"} & {*contents.at_once, *contents.later}
+    assert not {"ringmq.timer.worker", "ringmq.broker.exporter.worker"} & {*_modules(contents)}
+    modules = {name for slave in (False, True) for name in _modules(contents_of(WORKERS.rows(1, slave=slave), "b"))}
+    program = "import importlib, sys; from ringmq.ipc.image_process import problem\n"
+    program += f"for name in {sorted(modules)}: importlib.import_module(name)\n"
+    program += "sys.exit(problem() or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from ringmq.ipc.forked_worker import close_all_but, place_descriptors
 from ringmq.ipc.image import WorkerImage
-from ringmq.ipc.image_core import ANSWER_MS, State
+from ringmq.ipc.image_core import ANSWER_MS, ImageCore, State
 from ringmq.ipc.image_process import ImageContents
 from ringmq.ipc.worker_process import WorkerCommand, WorkerProcess
 from tests.ipc import forked_probe
@@ -29,9 +29,10 @@ def now_ms() -> int:
 class Scene:
     """An image made by exec, and the workers that a test wants from it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, at_once: tuple[str, ...] = (), later: tuple[str, ...] = ()) -> None:
         self.folder = folder
-        self.image = WorkerImage(ImageContents(("ringmq.ipc.role_loop",), (), "broker-a"))
+        contents = ImageContents(at_once or ("ringmq.ipc.role_loop",), later, "broker-a")
+        self.image = WorkerImage(contents, ImageCore(since_ms=now_ms()))
         self.image._make()
         self.processes: list[WorkerProcess] = []
         self.extra_ms = 0
@@ -80,7 +81,10 @@ class Scene:
     def close(self) -> None:
         for process in self.processes:
             process.send_signal(signal.SIGKILL)
+            wait_until(lambda one=process: one.poll() is not None, "the worker is reaped")
         self.image.close()
+        strays = [child for child in psutil.Process().children() if child.name().startswith("ringmq-")]
+        psutil.wait_procs(strays, timeout=60)
 
 
 @pytest.fixture
@@ -221,6 +225,21 @@ def test_an_image_of_another_build_is_not_used(scene: Scene, log_text: Callable[
     scene.reach(State.OFF)
     assert "the installed package was replaced while the broker runs" in log_text()
     assert scene.want("by-exec").pid
+
+
+def test_a_module_that_starts_a_thread_ends_the_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_text: Callable[[], str]
+) -> None:
+    """Also one that is loaded later."""
+    (tmp_path / "threaded.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    for at_once, later in ((("threaded",), ()), ((), ("threaded",))):
+        with contextlib.closing(Scene(tmp_path, at_once, later)) as scene:
+            scene.reach(State.OFF)
+            assert "a module of the workers has started 1 threads" in log_text()
+            assert scene.want("by-exec", status="0").pid
 
 
 @pytest.mark.parametrize("numbers", [(7, 5, 9), (5, 7, 9), (9, 5, 7), (20, 5, 21), (7, 9, 5)])

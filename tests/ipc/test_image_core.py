@@ -120,6 +120,15 @@ def test_workers_wait_for_the_first_image_and_for_no_later_one() -> None:
     assert core.step(Wanted("flush"), 404) == [Exec("flush")]
 
 
+@pytest.mark.parametrize("state", [State.READY, State.WORN, State.RETIRING])
+def test_an_image_that_cannot_be_used_any_more_ends(state: State) -> None:
+    """A module that it has loaded later has started a thread."""
+    core = core_in(state)
+    unanswered = [Exec("first")] if state is State.RETIRING else []
+    assert without_logs(core.step(USELESS, NOW_MS)) == [End(), *unanswered]
+    assert core.state is State.OFF
+
+
 @pytest.mark.parametrize("event", [Died("x"), Loaded("no")])
 def test_a_first_image_that_cannot_be_used_costs_its_workers_an_exec(event: Died | Loaded) -> None:
     core = ImageCore()
