@@ -67,7 +67,12 @@ def readiness(plane: Plane, config: BrokerConfig) -> Readiness:
     refused = list(_why_no_writes(plane, config, report))
     unknown, notes = _name_servers(config, report)
     notes += _replication_notes(plane, config)
-    notes += _memory_notes(plane) + short_readers(plane, time.monotonic_ns() // 1_000_000) + _optional_workers(plane)
+    notes += (
+        _replaced_package(plane)
+        + _memory_notes(plane)
+        + short_readers(plane, time.monotonic_ns() // 1_000_000)
+        + _optional_workers(plane)
+    )
     return Readiness(
         ready=not (down or refused or unknown),
         reasons=[*down, *refused, *unknown, *notes],
@@ -135,6 +140,13 @@ def _replication_notes(plane: Plane, config: BrokerConfig) -> list[str]:
     return [f"replication is degraded: {in_sync} of {wanted} replicas in sync"] if in_sync < wanted else []
 
 
+def _replaced_package(plane: Plane) -> list[str]:
+    """A note if no worker can be started with the broker's build any more."""
+    if not plane.role(lib.RMQ_ROLE_SUPERVISOR).flags & lib.RMQ_ROLE_REPLACED:
+        return []
+    return ["the installed package was replaced: restart the broker, the next death of a worker ends it"]
+
+
 def _memory_notes(plane: Plane) -> list[str]:
     header = plane.header
     if not header.memory.level:
@@ -176,8 +188,8 @@ class Heartbeats:
 
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
-    """The body of /health: `alive`, `degraded` (readers short of memory, faulty optional workers), and each worker's
-    state.
+    """The body of /health: `alive`, `degraded` (a replaced package, readers short of memory, faulty optional
+    workers), and each worker's state.
 
     An optional worker never changes `alive`.
     """
@@ -194,7 +206,12 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
             "optional": worker.is_optional,
         }
         alive = alive and (worker.is_optional or (state != "down" and worker.name not in silent))
-    degraded = [*short_readers(plane, now_ms), *_optional_workers(plane), *_silent_optional(plane, silent)]
+    degraded = [
+        *_replaced_package(plane),
+        *short_readers(plane, now_ms),
+        *_optional_workers(plane),
+        *_silent_optional(plane, silent),
+    ]
     return {"alive": alive, "degraded": degraded, "workers": rows}
 
 

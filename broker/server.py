@@ -52,6 +52,7 @@ from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
     EXIT_CRASH_LOOP,
     EXIT_ENGINE_REFUSED,
+    EXIT_PACKAGE_REPLACED,
     EXIT_STORE_REFUSED,
     EXIT_UNCLEAN_STOP,
 )
@@ -535,6 +536,10 @@ def serve_from(image: WorkerImage | None, options: ServeOptions, manager: Servic
     context, supervisor, status = run_store(context, image, report, announce, None)
     broken = 0
     while supervisor.restart_wanted:
+        if image is not None and image.is_replaced:
+            log.warning("the broker ends instead of opening its store again: the installed package was replaced")
+            status = EXIT_PACKAGE_REPLACED
+            break
         is_soon = supervisor.is_abandoned and supervisor.ran_ms < BROKEN_PLANES_MS
         broken = (broken if is_soon else 0) + supervisor.is_abandoned
         if broken >= BROKEN_PLANES_MAX:

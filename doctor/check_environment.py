@@ -135,6 +135,16 @@ def check_ports(
             yield _taken_port(port, is_running, is_known=bool(listeners))
 
 
+def check_build(broker: RunningBrokerFacts | None) -> Iterator[Finding]:
+    """Warn of a broker whose package was replaced while it runs."""
+    if broker is not None and broker.is_of_other_build:
+        yield Finding(
+            "store", "package", WARN, f"replaced while the broker runs (process {broker.pid})",
+            "the broker runs the old files; the next death of a worker ends it",
+            "restart the broker; it then runs the new files",
+        )  # fmt: skip
+
+
 def _is_among(address: str, listeners: Sequence[str]) -> bool:
     """True if the address, or its port on every address of this machine, is among the listeners."""
     port = address.rpartition(":")[2]

@@ -7,7 +7,14 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.broker.memory_watch import memory_max_bytes
 from ringmq.broker.plane_setup import capacity_of
 from ringmq.doctor.check_endpoints import check_endpoints, endpoints_of
-from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store, check_timers
+from ringmq.doctor.check_environment import (
+    check_build,
+    check_disk,
+    check_name_servers,
+    check_ports,
+    check_store,
+    check_timers,
+)
 from ringmq.doctor.check_machine import (
     check_clock,
     check_cpus,
@@ -27,7 +34,7 @@ from ringmq.doctor.gather_network import (
     gather_serve_port,
     wanted_ports,
 )
-from ringmq.doctor.gather_store import gather_store, running_broker
+from ringmq.doctor.gather_store import gather_store, running_broker, runs_other_build
 from ringmq.ipc.plane import plane_bytes
 from ringmq.ipc.workers import WORKERS, is_read
 
@@ -44,7 +51,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
         clock=gather_clock(),
         ports=(*gather_ports(wanted_ports(config)), *gather_serve_port(config)),
         name_servers=gather_name_servers(config.namesrv_addr),
-        broker=gather_broker(broker),
+        broker=gather_broker(broker, is_of_other_build=broker > 0 and runs_other_build(store.root)),
         store=gather_store(store),
         disk=gather_disk(store.commit_log_directories[0], measure=measure_disk),
     )
@@ -76,6 +83,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
         ),
         *check_timers(facts.store.timers_waiting, facts.disk, clean_ratio=config.disk_max_used_space_ratio),
         *check_ports(facts.ports, is_running=_is_running(facts), broker=facts.broker),
+        *check_build(facts.broker),
         *check_endpoints(endpoints_of(config)),
         *check_name_servers(facts.name_servers),
         # a slave's is not judged at the start either: its master delivers

@@ -105,6 +105,8 @@ class RunningBrokerFacts:
     """Its main process."""
     listeners: tuple[str, ...] = ()
     """The addresses on which its processes listen. Empty: unknown to this user."""
+    is_of_other_build: bool = False
+    """True if the installed package is known to be of another build."""
 
 
 @dataclass(frozen=True, slots=True)

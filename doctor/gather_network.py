@@ -69,7 +69,7 @@ def _owner(port: int) -> str:
     return ""
 
 
-def gather_broker(main_pid: int) -> RunningBrokerFacts | None:
+def gather_broker(main_pid: int, *, is_of_other_build: bool = False) -> RunningBrokerFacts | None:
     """Return facts about a running broker, None if `main_pid` is 0 or the process has ended.
 
     Each process of the broker is asked for its own sockets. A search by port finds one owner of a socket only, which
@@ -86,9 +86,8 @@ def gather_broker(main_pid: int) -> RunningBrokerFacts | None:
                 listeners |= {(sock.laddr[0], sock.laddr[1]) for sock in found if sock.status == psutil.CONN_LISTEN}
     except psutil.Error:
         return None
-    return RunningBrokerFacts(
-        main_pid, tuple(f"{host}:{port}" for host, port in sorted(listeners, key=lambda at: at[1]))
-    )
+    addresses = tuple(f"{host}:{port}" for host, port in sorted(listeners, key=lambda at: at[1]))
+    return RunningBrokerFacts(main_pid, addresses, is_of_other_build)
 
 
 def gather_name_servers(addresses: str) -> tuple[PeerFacts, ...]:

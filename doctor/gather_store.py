@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from ringmq.doctor.facts import StoreFacts, TailFacts
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
+from ringmq.native import lib
 from ringmq.store import markers, record
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import ConfigFileError, load_config
@@ -164,6 +167,20 @@ def running_broker(root: Path) -> int:
     except OSError:
         return 0
     return marks.owner_pid if marks.live else max(0, marks.lock_holder or 0)
+
+
+def runs_other_build(root: Path) -> bool:
+    """Return whether the broker that has this store open is known to run another build than the installed one.
+
+    The broker notices that when it makes a new image of its workers. The layout of its shared memory may show it, too.
+    """
+    try:
+        plane = Plane.open(plane_name(root))
+    except ValueError:
+        return True
+    except OSError:
+        return False
+    return bool(plane.role(lib.RMQ_ROLE_SUPERVISOR).flags & lib.RMQ_ROLE_REPLACED)
 
 
 def read_tail(store: MessageStore, end_offset: int) -> TailFacts | None:

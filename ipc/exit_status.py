@@ -20,4 +20,7 @@ repair.
 """
 EXIT_ENGINE_REFUSED = 69
 EXIT_BAD_CONFIG = 78
-EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_BAD_CONFIG)  # starting again cannot help
+EXIT_PACKAGE_REPLACED = 75
+"""A worker has died, and the installed package is not the one that the broker runs. A new start runs the new one."""
+EXIT_NOT_RESTARTABLE = (EXIT_USAGE, EXIT_ENGINE_REFUSED, EXIT_PACKAGE_REPLACED, EXIT_BAD_CONFIG)
+"""Another start of the worker alone cannot help."""

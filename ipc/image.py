@@ -24,6 +24,7 @@ from functools import partial
 
 from ringmq.ipc import image_process
 from ringmq.ipc.build import installed_build
+from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
 from ringmq.ipc.image_core import (
     CRASHES,
     Answered,
@@ -38,6 +39,7 @@ from ringmq.ipc.image_core import (
     Log,
     Make,
     Order,
+    Refuse,
     State,
     Tick,
     Wanted,
@@ -134,17 +136,22 @@ class WorkerImage:
         return self._core.state
 
     @property
+    def is_replaced(self) -> bool:
+        """True if the installed package was replaced, so that the broker has to start anew."""
+        return self._core.state is State.REPLACED
+
+    @property
     def channel(self) -> socket.socket | None:
         """The socket that is readable when the image answers. Each image has another one."""
         return self._channel
 
-    def want(self, process: WorkerProcess, now_ms: int) -> None:
-        """Start the worker's process, at once or in a later turn."""
+    def want(self, process: WorkerProcess, now_ms: int, *, may_exec_new: bool = True) -> None:
+        """Start the worker's process, at once or in a later turn. `may_exec_new`: it may run another build."""
         name = process.command.name
         if name in self._wanted:  # its last process was given up since the last turn
             self._forget(name, now_ms)
         self._wanted[name] = process
-        self._step(Wanted(name), now_ms)
+        self._step(Wanted(name, may_exec_new), now_ms)
 
     def ended(self, status: int, now_ms: int) -> None:
         """A worker has ended with this exit code."""
@@ -191,6 +198,8 @@ class WorkerImage:
             case Exec(worker=name):
                 if name in self._wanted:
                     self._wanted.pop(name).exec()
+            case Refuse(worker=name):
+                self._wanted.pop(name).refuse(EXIT_PACKAGE_REPLACED)
             case Log(text=text, level=level):
                 log.log(level, "%s", text)
 
@@ -270,14 +279,14 @@ class WorkerImage:
                 return
             answer = json.loads(message)
             if "build" in answer:
-                self._step(Loaded(self._problem(answer)), now_ms)
+                self._step(self._loaded(answer), now_ms)
             else:
                 self._answer(answer, now_ms)
 
-    def _problem(self, answer: dict[str, str]) -> str:
+    def _loaded(self, answer: dict[str, str]) -> Loaded:
         if answer["problem"] or answer["build"] == self._build:
-            return answer["problem"]
-        return "the installed package was replaced while the broker runs; restart the broker to run the new one"
+            return Loaded(answer["problem"])
+        return Loaded("the installed package was replaced while the broker runs", is_replaced=True)
 
     def _answer(self, answer: dict[str, int | str], now_ms: int) -> None:
         sent = self._sent.pop(int(answer["number"]), None)

@@ -13,6 +13,10 @@ Forked workers share the layout of their memory and the stack canary. A death by
 a broken invariant may be a failed attack. One more worker comes from that image, so that the broker serves again soon.
 Then the image is made anew by exec, and the next worker has another layout.
 
+If the package was replaced under a running broker, workers still come from the image of the old build. When that image
+has died, there is no other one of that build. A worker of the new build cannot be trusted with the shared memory of the
+old one. So the next death of a worker ends the broker, and its new start runs the new build.
+
 An image that does not answer is killed. Its unanswered orders are void, even if it has forked the worker: a forked
 worker waits until the supervisor has heard of it (ipc/image.py). So no worker is started twice.
 """
@@ -41,6 +45,8 @@ class Wanted:
     """A process is wanted for the worker."""
 
     worker: str
+    may_exec_new: bool = True
+    """True if its process may run another build than the broker: it has not died, or the broker runs without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class Loaded:
     empty."""
 
     problem: str = ""
+    is_replaced: bool = False
+    """True if the problem is that the image is of another build: the package was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,13 @@ class Exec:
 
 
 @dataclass(frozen=True, slots=True)
+class Refuse:
+    """Start no process for this worker. The main process has to start anew, with the new build."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Log:
     """Write a log line with a level of `logging`."""
 
@@ -122,7 +137,7 @@ class Log:
     level: int = logging.WARNING
 
 
-Effect = Make | End | Order | Exec | Log
+Effect = Make | End | Order | Exec | Refuse | Log
 
 
 class State(Enum):
@@ -135,6 +150,7 @@ class State(Enum):
     RETIRING = "it takes no more orders"
     ABSENT = "absent"
     OFF = "no image can be used"
+    REPLACED = "an image would be of another build"
 
 
 @dataclass(slots=True)
@@ -176,6 +192,10 @@ class ImageCore:
         assert isinstance(event, Wanted)
         return [Exec(event.worker)]
 
+    def _exec_new(self, event: Event, now_ms: int) -> list[Effect]:
+        assert isinstance(event, Wanted)
+        return [Exec(event.worker) if event.may_exec_new else Refuse(event.worker)]
+
     def _order(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Wanted)
         self._ordered_ms[event.worker] = now_ms
@@ -188,8 +208,10 @@ class ImageCore:
     def _loaded(self, event: Event, now_ms: int) -> list[Effect]:
         assert isinstance(event, Loaded)
         if event.problem:
-            self.state = State.OFF
+            self.state = State.REPLACED if event.is_replaced else State.OFF
             text = f"workers are started by exec, which takes longer: {event.problem}"
+            if event.is_replaced:
+                text = f"{event.problem}: the next death of a worker ends the broker; restart it to run the new one"
             return [Log(text), End(), *self._instead()]
         self.state = State.READY
         waiting, self._waiting = self._waiting, []
@@ -285,5 +307,10 @@ TRANSITIONS: dict[tuple[State, type[Event]], _Cell] = {
     (State.OFF, Answered): _STAY,
     (State.OFF, Crashed): _STAY,
     (State.OFF, Died): _STAY,
+    (State.REPLACED, Wanted): ImageCore._exec_new,
+    (State.REPLACED, Loaded): _STAY,
+    (State.REPLACED, Answered): _STAY,
+    (State.REPLACED, Crashed): _STAY,
+    (State.REPLACED, Died): _STAY,
 }
 """(state, event) -> action. Cancelled and Tick do the same in every state."""

@@ -239,7 +239,9 @@ class Supervisor:
         return found
 
     def _publish_flags(self, now_ms: int) -> None:
-        """Publish deaths and flags of each worker in its role block."""
+        """Publish deaths and flags of each worker in its role block, and those of the supervisor."""
+        is_replaced = self._image is not None and self._image.is_replaced
+        set_flag(self._plane.role(lib.RMQ_ROLE_SUPERVISOR), lib.RMQ_ROLE_REPLACED, on=is_replaced)
         for name, spec in self._specs.items():
             block = self._plane.role(spec.role)
             if block.deaths != self._core.deaths(name):
@@ -297,7 +299,8 @@ class Supervisor:
         if self._image is None:
             process.exec()
         else:
-            self._image.want(process, _now_ms())
+            may_exec_new = self._rows[name].is_optional or not self._core.deaths(name)
+            self._image.want(process, _now_ms(), may_exec_new=may_exec_new)
 
 
 def make_event_fds(roles: list[int]) -> dict[int, int]:

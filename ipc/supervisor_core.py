@@ -45,6 +45,7 @@ from ringmq.ipc.exit_status import (
     EXIT_HUNG_READER,
     EXIT_INVARIANT,
     EXIT_NOT_RESTARTABLE,
+    EXIT_PACKAGE_REPLACED,
     EXIT_RESTART_STORE,
     EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
@@ -320,7 +321,7 @@ class SupervisorCore:
             return []
         hopeless = status in EXIT_NOT_RESTARTABLE and not row.is_optional
         delay_ms = worker.died(now_ms)
-        plan = "a restart cannot help, so the broker stops" if hopeless else _plan_text(worker, delay_ms)
+        plan = _hopeless_text(status) if hopeless else _plan_text(worker, delay_ms)
         effects: list[Effect] = [Log(f"worker {row.name} {_end_text(status)}; {plan}", logging.ERROR)]
         if hopeless or (worker.start_failures >= START_FAILURES_MAX and not row.is_optional):
             self._exit_status = status if hopeless else EXIT_CRASH_LOOP
@@ -456,7 +457,15 @@ def _end_text(status: int) -> str:
         return "received nothing for 5 s while bytes waited on its sockets"
     if status == EXIT_INVARIANT:
         return "has met a broken invariant (the line before names it)"
+    if status == EXIT_PACKAGE_REPLACED:
+        return "cannot be started"
     return f"ended with signal {-status}" if status < 0 else f"ended with status {status}"
+
+
+def _hopeless_text(status: int) -> str:
+    if status == EXIT_PACKAGE_REPLACED:
+        return "the installed package was replaced, so the broker ends for a start with the new one"
+    return "a restart cannot help, so the broker stops"
 
 
 def _plan_text(worker: _Worker, delay_ms: int) -> str:

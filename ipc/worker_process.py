@@ -65,7 +65,11 @@ class WorkerProcess:
     def failed(self, cause: str) -> None:
         """There will be no process."""
         log.error("worker %s cannot be started: %s", self.command.name, cause)
-        self._status = 1
+        self.refuse(1)
+
+    def refuse(self, status: int) -> None:
+        """Make no process: it has ended with this status."""
+        self._status = status
 
     @property
     def is_given_up(self) -> bool:

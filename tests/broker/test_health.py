@@ -168,6 +168,10 @@ def test_what_an_optional_worker_does_degrades_and_is_no_death_of_the_broker(pla
     assert dying["degraded"] == ["worker metrics keeps dying (7 deaths): see the broker's log"]
     found = readiness(plane, BrokerConfig())
     assert found.ready and found.serving and found.reasons == dying["degraded"]
+    plane.role(lib.RMQ_ROLE_SUPERVISOR).flags = lib.RMQ_ROLE_REPLACED
+    note = "the installed package was replaced: restart the broker, the next death of a worker ends it"
+    assert told(17_000)["degraded"][0] == readiness(plane, BrokerConfig()).reasons[0] == note
+    plane.role(lib.RMQ_ROLE_SUPERVISOR).flags = 0
     block.flags = lib.RMQ_ROLE_OPTIONAL | lib.RMQ_ROLE_DORMANT
     resting = liveness(plane, beats, 30_000)
     assert (resting["workers"]["metrics"]["state"], resting["workers"]["metrics"]["silent_ms"]) == ("dormant", 0)

@@ -9,7 +9,14 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.doctor.check_endpoints import check_endpoints, endpoints_of
-from ringmq.doctor.check_environment import check_disk, check_name_servers, check_ports, check_store, check_timers
+from ringmq.doctor.check_environment import (
+    check_build,
+    check_disk,
+    check_name_servers,
+    check_ports,
+    check_store,
+    check_timers,
+)
 from ringmq.doctor.check_machine import (
     check_clock,
     check_cpus,
@@ -188,6 +195,9 @@ def test_a_taken_port_is_right_only_where_the_stores_own_broker_runs() -> None:
     listening, own = check_ports(taken, is_running=True, broker=broker)
     assert (listening.level, listening.value) == (OK, "127.0.0.1:9876, 0.0.0.0:10911 (process 70)")
     assert (own.level, own.value) == (OK, "127.0.0.1:10911 listens (process 70)")
+    assert [*check_build(None), *check_build(broker)] == []
+    (replaced,) = check_build(dataclasses.replace(broker, is_of_other_build=True))
+    assert (replaced.level, replaced.value) == (WARN, "replaced while the broker runs (process 70)")
     elsewhere = dataclasses.replace(broker, listeners=("127.0.0.1:21911",))
     _, others = check_ports(taken, is_running=True, broker=elsewhere)
     assert (others.level, others.value) == (WARN, "127.0.0.1:10911 Address already in use, by java (77)")

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
 from ringmq.ipc.forked_worker import close_all_but, place_descriptors
 from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.image_core import ANSWER_MS, ImageCore, State
@@ -51,11 +52,11 @@ class Scene:
 
         wait_until(reached, f"the image is {state.value}")
 
-    def want(self, name: str, fds: tuple[int, ...] = (), **spec: str) -> WorkerProcess:
+    def want(self, name: str, fds: tuple[int, ...] = (), *, may_exec_new: bool = True, **spec: str) -> WorkerProcess:
         words = json.dumps({"target": str(self.folder / name), **spec})
         process = WorkerProcess(WorkerCommand(name, forked_probe.MODULE, words, fds))
         self.processes.append(process)
-        self.image.want(process, now_ms() + self.extra_ms)
+        self.image.want(process, now_ms() + self.extra_ms, may_exec_new=may_exec_new)
         return process
 
     def found(self, name: str) -> dict[str, Any]:
@@ -222,9 +223,11 @@ def test_a_crash_makes_the_image_anew(scene: Scene) -> None:
 
 def test_an_image_of_another_build_is_not_used(scene: Scene, log_text: Callable[[], str]) -> None:
     scene.image._build = "of the broker's start"
-    scene.reach(State.OFF)
+    scene.reach(State.REPLACED)
     assert "the installed package was replaced while the broker runs" in log_text()
     assert scene.want("by-exec").pid
+    process = scene.want("dead", may_exec_new=False)
+    assert (process.pid, process.poll()) == (0, EXIT_PACKAGE_REPLACED)
 
 
 def test_a_module_that_starts_a_thread_ends_the_image(

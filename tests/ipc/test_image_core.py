@@ -25,6 +25,7 @@ from ringmq.ipc.image_core import (
     Log,
     Make,
     Order,
+    Refuse,
     State,
     Tick,
     Wanted,
@@ -46,8 +47,8 @@ def core_in(state: State) -> ImageCore:
         core.step(Died("was ended by signal 9"), NOW_MS)
     if state is State.LOADING:
         core.step(Tick(), NOW_MS)
-    if state is State.OFF:
-        core.step(Loaded("it is of another build"), NOW_MS)
+    if state in (State.OFF, State.REPLACED):
+        core.step(Loaded("no", is_replaced=state is State.REPLACED), NOW_MS)
     assert core.state is state
     return core
 
@@ -95,6 +96,11 @@ CELLS = [
     (State.OFF, REFUSED, [], State.OFF),
     (State.OFF, Crashed(), [], State.OFF),
     (State.OFF, Died("x"), [], State.OFF),
+    (State.REPLACED, WANTED, [Exec("w")], State.REPLACED),
+    (State.REPLACED, LOADED, [], State.REPLACED),
+    (State.REPLACED, REFUSED, [], State.REPLACED),
+    (State.REPLACED, Crashed(), [], State.REPLACED),
+    (State.REPLACED, Died("x"), [], State.REPLACED),
 ]
 
 
@@ -135,6 +141,12 @@ def test_a_first_image_that_cannot_be_used_costs_its_workers_an_exec(event: Died
     core.step(Wanted("flush"), 0)
     assert without_logs(core.step(event, 1)) == [End(), Exec("flush")]
     assert core.step(Answered("flush"), 2) == []
+
+
+def test_a_dead_worker_is_not_replaced_by_one_of_another_build() -> None:
+    assert core_in(State.REPLACED).step(Wanted("w", may_exec_new=False), NOW_MS) == [Refuse("w")]
+    assert core_in(State.OFF).step(Wanted("w", may_exec_new=False), NOW_MS) == [Exec("w")]
+    assert core_in(State.READY).step(Wanted("w", may_exec_new=False), NOW_MS) == [Order("w")]
 
 
 def test_a_cancelled_worker_is_not_started() -> None:
