@@ -19,7 +19,7 @@ from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.image_core import ANSWER_MS, ImageCore, State
 from ringmq.ipc.image_process import ImageContents
 from ringmq.ipc.worker_process import WorkerCommand, WorkerProcess
-from tests.ipc import forked_probe
+from tests.ipc import dying_image, forked_probe
 from tests.waiting import wait_until
 
 
@@ -209,6 +209,48 @@ def test_the_end_of_the_image_waits_for_no_stopped_worker(scene: Scene) -> None:
     scene.turn()
     scene.image.close()
     assert not psutil.pid_exists(forked[0].pid)
+
+
+@pytest.fixture
+def dying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    """A scene in which the image or its first worker is killed once at the step of the test's parameter."""
+    monkeypatch.setenv("DIE_AT", request.param)
+    monkeypatch.setenv("DIE_ONCE", str(tmp_path / "alive"))
+    (tmp_path / "alive").touch()
+    with contextlib.closing(Scene(tmp_path, (dying_image.__name__,))) as scene:
+        scene.reach(State.READY)
+        yield scene
+
+
+def has_children(*expected: int) -> bool:
+    """Whether this process has these children with names of RingMQ, and no zombie."""
+    children = [child for child in psutil.Process().children() if child.name().startswith("ringmq-")]
+    return {child.pid for child in children} == set(expected)
+
+
+@pytest.mark.parametrize("dying", dying_image.IMAGE_STEPS, indirect=True)
+def test_an_image_is_killed_at_any_step_and_its_worker_runs_once(dying: Scene) -> None:
+    before = dying.image.pid
+    process = dying.want("once")
+    dying.found("once")
+    dying.reach(State.READY)
+    assert dying.image.pid != before and not (dying.folder / "alive").exists()
+    again = dying.want("again")
+    assert dying.found("again")["title"].startswith("ringmq again")
+    forked = [one.pid for one in (process, again) if one._made is None]
+    wait_until(lambda: dying.turn() or has_children(dying.image.pid, *forked), "there is no stray, and no zombie")
+    assert process.poll() is None, "its process is the one that runs"
+
+
+@pytest.mark.parametrize("dying", dying_image.WORKER_STEPS, indirect=True)
+def test_a_worker_is_killed_at_any_step_of_its_start(dying: Scene) -> None:
+    before = dying.image.pid
+    assert dying.status(dying.want("killed")) == -signal.SIGKILL
+    assert not (dying.folder / "alive").exists() and not (dying.folder / "killed").exists()
+    process = dying.want("killed")
+    assert dying.found("killed")["title"].startswith("ringmq killed")
+    assert dying.image.pid == before
+    wait_until(lambda: dying.turn() or has_children(before, process.pid), "there is no stray, and no zombie")
 
 
 def test_a_crash_makes_the_image_anew(scene: Scene) -> None:
