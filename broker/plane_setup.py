@@ -15,6 +15,7 @@ from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
 from ringmq.ipc.workers import WorkerRow, answerer_plans, function_of, port_plans
 from ringmq.native import ffi, lib
+from ringmq.remoting.address import for_lookup
 from ringmq.store.recovery_state import RecoveredStore
 
 FRAME_BYTES_MAX = 16_777_216
@@ -59,7 +60,7 @@ def advertised_host(config: BrokerConfig) -> str:
 def address_of(host: str) -> str:
     """The address of a name, IPv4 if it has both. An address stays as it is. Raises OSError and UnicodeError for an
     unknown name."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    found = socket.getaddrinfo(for_lookup(host), None, type=socket.SOCK_STREAM)
     found.sort(key=lambda entry: entry[0] != socket.AF_INET)
     return str(found[0][4][0]).partition("%")[0]
 

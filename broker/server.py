@@ -11,11 +11,11 @@ import json
 import logging
 import os
 import resource
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 
 from ringmq.broker import plane_setup
@@ -204,7 +204,7 @@ def make_plane(
     """Shared memory with settings, tables and watermarks; no worker runs yet."""
     check_shared_memory()
     capacity = plane_setup.capacity_of(config, rows)
-    plane = Plane.create(plane_name(root), capacity, root.stat(), secrets.randbits(63))
+    plane = Plane.create(plane_name(root), capacity, root.stat(), int.from_bytes(os.urandom(8)) >> 1)
     plane_setup.fill_settings(plane, config, root, placement, store_host)
     plane.create_arenas()
     marks = plane.watermarks
@@ -238,9 +238,7 @@ def ensure_first_segments(config: BrokerConfig, root: Path, append_offset: int) 
 
 
 def _own_name() -> str:
-    from importlib.metadata import version  # a slow import, which a marked store does not need
-
-    return f"ringmq {version('ringmq')}"
+    return f"ringmq {import_module('ringmq').__version__}"
 
 
 def leave_marks(plane: Plane, root: Path, broker_name: str, recovered: RecoveredStore) -> None:

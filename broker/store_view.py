@@ -6,7 +6,6 @@ No path returns records at or above the confirm offset. Each call reads the offs
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +127,8 @@ class StoreView:
 
     def delete_topic(self, topic: str) -> None:
         """See StoreProtocol."""
+        import shutil  # imports the compressors of archives
+
         self._store.forget_topic(topic)
         if "/" in topic or topic in ("", ".", ".."):
             return

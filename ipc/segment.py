@@ -9,7 +9,6 @@ import contextlib
 import mmap
 import os
 import re
-import secrets
 from pathlib import Path
 
 SHM_DIR = Path("/dev/shm")
@@ -72,7 +71,7 @@ def renew_plane_name(store_root: Path) -> None:
     try:
         with contextlib.suppress(PermissionError):  # not in the group: the process's own group reads it
             os.fchown(descriptor, -1, store_root.stat().st_gid)
-        os.write(descriptor, secrets.token_hex(_SECRET_BYTES).encode())
+        os.write(descriptor, os.urandom(_SECRET_BYTES).hex().encode())
     finally:
         os.close(descriptor)
 

@@ -281,7 +281,7 @@ WORKERS = WorkerTable(
             "delay", lib.RMQ_ROLE_DELAY, "ringmq.services.delay.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
             port=PortRow(
-                "ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
+                "ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
                 parked_max=4096,
             ),
             needed_at_once="ringmq.services.delay.open_work:has_delayed",
@@ -290,14 +290,14 @@ WORKERS = WorkerTable(
             "transactions", lib.RMQ_ROLE_TRANSACTIONS, "ringmq.services.transactions.worker", StopPhase.CONTROL,
             CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
             answers=AnswerRow(codes=(37,)),
-            port=PortRow("ringmq.services.transactions.chain_port:arena_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
+            port=PortRow("ringmq.services.arenas:chains_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
             needed_at_once="ringmq.services.transactions.open_work:has_open_halves",
         ),
         WorkerRow(
             "timer", lib.RMQ_ROLE_TIMER, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True,
             port=PortRow(
-                "ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
+                "ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
                 parked_max=4096,
             ),
             needed_at_once="ringmq.timer.open_work:has_timers", in_image=False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,6 +122,8 @@ def setting_fields() -> dict[str, dataclasses.Field[Any]]:
 
 def nearest_name(name: str) -> str | None:
     """Return the known name that is most like `name`, None if none is near."""
+    import difflib  # for errors only
+
     near = difflib.get_close_matches(name, setting_fields(), 1)
     return near[0] if near else None
 

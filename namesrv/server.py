@@ -13,7 +13,6 @@ A client that does not read its answers is not read from. Malformed frames close
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import errno
@@ -279,6 +278,8 @@ async def run(config: NamesrvConfig) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Run `python -m ringmq.namesrv.server` and return the exit status."""
+    import argparse  # a name server of `ringmq serve` has its settings from the broker
+
     parser = argparse.ArgumentParser(prog="ringmq namesrv", description="RingMQ name server")
     parser.add_argument("--port", type=int, help="port to listen on, 0 for any free one (default 9876)")
     parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")

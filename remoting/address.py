@@ -11,3 +11,8 @@ def address_text(host: str, port: int) -> str:
 def host_from_here(listening_host: str) -> str:
     """Return the host for a client on this machine: loopback for a listener on all addresses."""
     return _WILDCARDS.get(listening_host, listening_host)
+
+
+def for_lookup(host: str) -> str | bytes:
+    """Return the host as `socket.getaddrinfo` takes it at least cost: it imports the idna codec for any text, 5 ms."""
+    return host.encode() if host.isascii() else host

@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.plane import Plane
@@ -45,8 +44,6 @@ from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
 BATCH = 512
 FILES = 4
 """Log files and queue files that the reader keeps mapped."""
-ARENA_BYTES_MIN = 4 << 20
-PROPERTIES_BYTES_MAX = 1 << 16
 RECOVER_MS = 20
 """Time limit of one search of `collect` for the last copy, because the loop of a service has to turn."""
 LINES_PER_MINUTE = 4
@@ -56,11 +53,6 @@ unmapped.
 """
 RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
-
-
-def arena_bytes(config: Any) -> int:
-    """Size of the arena (`PortRow.arena`): two of the largest messages fit."""
-    return max(ARENA_BYTES_MIN, 2 * (int(config.max_message_size) + PROPERTIES_BYTES_MAX))
 
 
 @dataclass(frozen=True, slots=True)

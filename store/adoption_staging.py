@@ -10,7 +10,6 @@ on the source is not needed any more, and every step can be repeated.
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -67,6 +66,8 @@ def stage(
     Raises AdoptionError if the source does not have all of it or the disk is too small, SalvageError, OSError. After
     an error the folder may exist, and nothing else has changed.
     """
+    import shutil  # imports the compressors of archives
+
     from_offset = border_below(config, common_offset)
     folder = config.root / FOLDER
     discard(config.root)
@@ -108,6 +109,8 @@ def put_config(root: Path) -> None:
 def discard(root: Path) -> None:
     """Remove the copy, beginning with the file that marks it as complete."""
     if (root / FOLDER).is_dir():
+        import shutil  # imports the compressors of archives
+
         markers.replace_or_remove(root / FOLDER / _COMPLETE, None)
         shutil.rmtree(root / FOLDER)
 

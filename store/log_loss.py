@@ -13,7 +13,6 @@ Originals are in `ringmq.cut/` in the store's root. Each step can be the last on
 import itertools
 import os
 import shlex
-import shutil
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -322,6 +321,8 @@ def _messages_named(store: MessageStore, first: int, end: int) -> int:
 
 def mend(store: MessageStore, found: LogLoss) -> None:
     """Make the rest a log again. The caller holds the store's lock, and recovers it afterwards. Raises OSError."""
+    import shutil  # imports the compressors of archives
+
     files, folder = store.commit_log.files, store.config.root / CUT_FOLDER / layout.COMMIT_LOG
     if found.strange or found.rewrites:
         folder.mkdir(parents=True, exist_ok=True)
@@ -341,6 +342,8 @@ def mend(store: MessageStore, found: LogLoss) -> None:
 
 def _rewrite(rewrite: Rewrite, file_bytes: int, folder: Path) -> None:
     """Replace a file by one of the right length. A file of the log never changes its length under its readers."""
+    import shutil  # imports the compressors of archives
+
     path = rewrite.path
     fresh = path.with_name(f"{path.name}.tmp")
     copy_range(path, 0, rewrite.kept_bytes, fresh, file_bytes)

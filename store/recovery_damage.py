@@ -5,7 +5,6 @@ entries are made again from the log. The offset from which that happens is on di
 any later start goes on. Moved files are in `ringmq.cut/` in the store's root.
 """
 
-import shutil
 from pathlib import Path
 
 from ringmq.store import layout
@@ -176,6 +175,8 @@ class Damage:
 
     def set_aside(self, from_offset: int) -> None:
         """Record `from_offset`, then move the unusable files away. Raises OSError."""
+        import shutil  # imports the compressors of archives
+
         if self.rebuild_from is None:
             return
         write_rebuild(self._root, from_offset)

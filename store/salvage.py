@@ -14,7 +14,6 @@ import contextlib
 import errno
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -119,6 +118,8 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
     Queues and index are deleted: their units name records of the old log, and dispatch makes them again from later
     records. Raises SalvageError, OSError.
     """
+    import shutil  # imports the compressors of archives
+
     if to_offset % config.commit_log_file_bytes:
         raise SalvageError(
             f"the log cannot begin at {to_offset}, which is not a multiple of mappedFileSizeCommitLog = "

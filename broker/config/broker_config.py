@@ -7,7 +7,6 @@ Names without a counterpart in RocketMQ begin with `ringmq`. A property of Rocke
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -346,6 +345,8 @@ def nearest_name(name: str) -> str | None:
     """The known property name most similar to `name`. None if none is similar."""
     if len(name) > NAME_CHARS_MAX:
         return None
+    import difflib  # for errors only
+
     known = {entry.lower(): entry for entry in (*STOCK_PROPERTY_NAMES, *property_table())}
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     return known[near[0]] if near else None

@@ -151,7 +151,7 @@ def run_broker(arguments: list[str]) -> None:
     from ringmq.ipc.workers import WORKERS, CpuClass, StopPhase, WorkerRow
     from ringmq.native import lib
 
-    port = PortRow("ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED, weight=1)
+    port = PortRow("ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED, weight=1)
     WORKERS.add(WorkerRow(NAME, ROLE, MODULE, StopPhase.CONTROL, CpuClass.SERVICE, is_optional=True, port=port))
     module = arguments.index("-m") + 1
     sys.argv = arguments[module:]

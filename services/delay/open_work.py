@@ -13,11 +13,7 @@ from ringmq.ipc.segment import plane_name
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.delay.levels import queue_ends, schedule_slots
-from ringmq.services.delay.progress import Progress, load_progress, may_have_waiting
-from ringmq.services.log_view import LogView
 from ringmq.store.config import parse_delay_levels
-from ringmq.store.config_files import ConfigFileError
-from ringmq.store.message_store import MessageStore
 
 
 def has_delayed(config: BrokerConfig, root: Path) -> bool:
@@ -32,9 +28,18 @@ def has_delayed(config: BrokerConfig, root: Path) -> bool:
     log_end = int(plane.watermarks.append_offset)
     if int(plane.watermarks.dispatched_offset) < log_end:
         return True
-    nothing_known = Progress(0, (0,) * levels, has_checkpoint=False)
-    if not may_have_waiting(plane, slots, nothing_known):
-        return False
+    are_empty = all(int(plane.queue(slot).max_offset) <= int(plane.queue(slot).min_offset) for slot in slots)
+    return not are_empty and _waits(config, root, plane, slots)
+
+
+def _waits(config: BrokerConfig, root: Path, plane: Plane, slots: list[int]) -> bool:
+    """True if a queue has more than was delivered of it."""
+    from ringmq.services.delay.progress import load_progress, may_have_waiting
+    from ringmq.services.log_view import LogView
+    from ringmq.store.config_files import ConfigFileError
+    from ringmq.store.message_store import MessageStore
+
+    levels, log_end = len(parse_delay_levels(config.message_delay_level)), int(plane.watermarks.append_offset)
     try:
         log = LogView(plane, MessageStore(store_config(config)))
         saved = load_progress(root, levels, log, log_end, ends=queue_ends(plane, slots))

@@ -14,32 +14,15 @@ from typing import Any
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, tie
 from ringmq.native import ffi, lib
+from ringmq.services.arenas import CHAINS, NATIVE_CHAINS, OP_BYTES_MAX
 from ringmq.services.transactions import records
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.record_copy import Cause, CopyLimits, RecordCopy
 
-CHAINS = 8
-"""Chains in flight."""
-NATIVE_CHAINS: int = lib.RMQ_END_CHAINS
-"""Those of C (`end_chains`), with the numbers behind."""
 COPIES_MAX: int = lib.RMQ_CHAIN_MAX - 1
-PROPERTIES_BYTES_MAX = 1 << 16
-OP_BYTES_MAX = 4096
-PAGE_BYTES = 4096
 SYSTEM_ERROR = 1
 OF_ONE_REQUEST = (lib.RMQ_CAUSE_MESSAGE_SIZE, lib.RMQ_CAUSE_QUEUE_SLOT, lib.RMQ_CAUSE_CHAIN_BYTES)
 """Causes that are in one request of a chain. Without it, the others may be stored."""
-
-
-def slot_bytes(message_bytes_max: int) -> int:
-    """Size of the arena's part for one chain: the largest copy fits, and the op record."""
-    size = message_bytes_max + PROPERTIES_BYTES_MAX + OP_BYTES_MAX + PAGE_BYTES
-    return size + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1)
-
-
-def arena_bytes(config: Any) -> int:
-    """Size of the arena (`PortRow.arena`). Unused pages take no memory."""
-    return (CHAINS + NATIVE_CHAINS) * slot_bytes(int(config.max_message_size))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ SOURCE, TARGET = "Source", "Target"
 WAIT_MS, BATCH = 10, 32
 COPY = WorkerRow(
     "copy", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, is_optional=True,
-    port=PortRow("ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED, weight=1),
+    port=PortRow("ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED, weight=1),
 )  # fmt: skip
 
 

@@ -39,7 +39,7 @@ ECHO = WorkerRow(
     CpuClass.SERVICE,
     is_optional=True,
     of="master",
-    port=PortRow("ringmq.services.republisher:arena_bytes", lib.RMQ_PORT_ORDERED, weight=1, parked_max=4096),
+    port=PortRow("ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED, weight=1, parked_max=4096),
 )
 
 # -- the core: policy without IO -------------------------------------------------------------------------------
