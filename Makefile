@@ -88,6 +88,11 @@ bench-port: ## records a second that a service republishes, and what clients kee
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "port" $(BIN)/python -m ringmq.loadtest.port $(PORT_BENCH_ARGS)
 
+.PHONY: bench-starts
+bench-starts: ## imports of each process, and CPU of a start of `ringmq serve`; STARTS_ARGS="--old FOLDER --rounds 3"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "starts" $(BIN)/python -m ringmq.loadtest.starts $(STARTS_ARGS)
+
 .PHONY: drill
 drill: ## 1,000 seeded kills and stops under load, then the checker; DRILL_ARGS="--seed 7 --async"
 	@.ci/stage "set up" .ci/bootstrap test
