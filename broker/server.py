@@ -486,7 +486,7 @@ def run_store(
         boot_mark.tick()
         set_level(int(plane.header.settings.log_level))
         readers.tick(time.monotonic_ns() // 1_000_000)
-        memory.tick(time.monotonic_ns() // 1_000_000, supervisor.pids().values())
+        memory.tick(time.monotonic_ns() // 1_000_000, supervisor.other_pids())
         serving = all_serving and all_is_readable(plane)
         announcer.tick(serving)
         report.tick(time.monotonic_ns() // 1_000_000, serving=serving, stopping=supervisor.stop_asked)

@@ -154,6 +154,11 @@ class Supervisor:
         """Live worker pids by name."""
         return {name: process.pid for name, process in self._processes.items() if process.pid}
 
+    def other_pids(self) -> list[int]:
+        """Process ids of all other processes of the broker: live workers, and their image."""
+        image_pid = self._image.pid if self._image is not None else 0
+        return [*self.pids().values(), *([image_pid] if image_pid else [])]
+
     def _on_stop_signal(self, number: int, frame: object) -> None:
         self._stop_asked = True
 

@@ -238,6 +238,17 @@ def test_an_optional_worker_that_does_not_come_up_is_replaced() -> None:
         assert watched._silent(serves_ms + SILENT_MS) == ["metrics"]
 
 
+def test_the_image_is_one_of_the_brokers_processes() -> None:
+    """The limit of its memory counts it."""
+    spec = WorkerSpec("flush", 0, "plane", (0,), 0, 0, {})
+    image = SimpleNamespace(pid=0)
+    with contextlib.closing(WatchedSupervisor(FakePlane(), [spec], (), image=image)) as watched:  # type: ignore[arg-type]
+        watched.start()
+        assert watched.other_pids() == [FakeProcess.pid], "there is no image now"
+        image.pid = 4712
+        assert watched.other_pids() == [FakeProcess.pid, 4712]
+
+
 def test_a_worker_that_the_broker_needs_is_left_to_the_watchdog() -> None:
     plane = FakePlane()
     with contextlib.closing(supervisor(plane)) as watched:
