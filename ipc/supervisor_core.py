@@ -50,7 +50,7 @@ from ringmq.ipc.exit_status import (
     EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
 )
-from ringmq.ipc.workers import WORKERS, AtStop, WorkerRow, WorkerTable
+from ringmq.ipc.workers import WORKERS, AtStop, WorkerRow, WorkerTable, is_read
 
 BACK_OFF_FIRST_MS = 50
 BACK_OFF_MAX_MS = 2_000
@@ -326,7 +326,8 @@ class SupervisorCore:
         if hopeless or (worker.start_failures >= START_FAILURES_MAX and not row.is_optional):
             self._exit_status = status if hopeless else EXIT_CRASH_LOOP
             worker.state = State.ENDED
-            return effects + self._next_phase(now_ms)
+            stop = self._next_phase(now_ms)
+            return effects + (_without_answers(stop) if _is_waited_for(worker, status) else stop)
         worker.state, worker.due_ms = State.WAITING, now_ms + delay_ms
         return effects + self._started(self._due(now_ms))
 
@@ -450,6 +451,19 @@ TRANSITIONS: dict[tuple[State, type[Event]], tuple[_Cell, _Cell]] = {
 """(state, event) -> the action while the broker runs, and the action during a stop. Stop and Tick are not per
 worker.
 """
+
+
+def _is_waited_for(worker: _Worker, status: int) -> bool:
+    """True if readers would wait in a stop for answers of this worker, which never comes up again."""
+    return status == EXIT_PACKAGE_REPLACED and worker.row.at_stop is AtStop.REPLACEMENT
+
+
+def _without_answers(effects: list[Effect]) -> list[Effect]:
+    """These effects with a kill of the readers. The stop is unclean anyway, and the broker shall serve again soon."""
+    return [
+        Kill(effect.worker) if isinstance(effect, Terminate) and is_read(effect.worker) else effect
+        for effect in effects
+    ]
 
 
 def _end_text(status: int) -> str:

@@ -10,6 +10,7 @@ from ringmq.ipc.exit_status import (
     EXIT_CRASH_LOOP,
     EXIT_HUNG_READER,
     EXIT_INVARIANT,
+    EXIT_PACKAGE_REPLACED,
     EXIT_RESTART_STORE,
     EXIT_RESTED,
     EXIT_UNCLEAN_STOP,
@@ -391,6 +392,22 @@ def test_a_worker_that_does_not_come_up_is_told_apart_from_one_that_stands_still
     assert core.step(Silent("pop"), 60_000)[0] == Log("worker pop has not come up for 60 s, killing it")
     core.step(Serving("pop"), 60_010)
     assert core.step(Silent("pop"), 90_000)[0] == Log("worker pop has not turned its loop for 20 s, killing it")
+
+
+@pytest.mark.parametrize(("worker", "readers"), [("write", Kill), ("control", Kill), ("flush", Terminate)])
+def test_a_worker_of_which_only_another_build_is_there_ends_the_broker(
+    worker: str, readers: type[Kill] | type[Terminate]
+) -> None:
+    """Readers would wait for the answers of `write` and `control` until their stop is late."""
+    core = serving_core()
+    assert without_logs(core.step(Exited(worker, -9), 10_000)) == [Spawn(worker)]
+    effects = without_logs(core.step(Exited(worker, EXIT_PACKAGE_REPLACED), 10_001))
+    assert effects == [readers("read-0"), readers("read-1")]
+    effects += core.step(Exited("read-0", -9), 10_002) + core.step(Exited("read-1", -9), 10_003)
+    for name in ("control", "write", "flush", "dispatch"):
+        effects += core.step(Exited(name, 0), 10_004) if name != worker else []
+    assert effects[-1] == Finished(EXIT_PACKAGE_REPLACED)
+    assert Terminate("dispatch") in effects, "the others stop as always"
 
 
 @pytest.mark.parametrize("status", [-9, 1, 70, EXIT_USAGE, EXIT_BAD_CONFIG])
