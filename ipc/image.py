@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 
 from ringmq.ipc import image_process
 from ringmq.ipc.build import installed_build
@@ -167,7 +168,8 @@ class WorkerImage:
         self._receive(now_ms)
         if self._child is not None and (status := self._child.poll()) is not None:
             self._step(Died(_end_text(status)), now_ms)
-        self._step(Tick(may_make), now_ms)
+        is_busy = self._core.is_overdue(now_ms) and _is_busy(self.pid)
+        self._step(Tick(may_make, is_busy), now_ms)
         self._ended = [child for child in self._ended if child.poll() is None]
         if self._has_strays:
             self._reap_strays({self.pid, *known(), *(child.pid for child in self._ended)})
@@ -321,6 +323,15 @@ class WorkerImage:
                 if ended.si_pid in known:
                     return
                 os.waitpid(ended.si_pid, os.WNOHANG)
+
+
+def _is_busy(pid: int) -> bool:
+    """True if the process could run and gets no CPU, or waits for a disk."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return False
+    return state in (b"R", b"D")
 
 
 def _end_text(status: int) -> str:

@@ -17,8 +17,10 @@ If the package was replaced under a running broker, workers still come from the 
 has died, there is no other one of that build. A worker of the new build cannot be trusted with the shared memory of the
 old one. So the next death of a worker ends the broker, and its new start runs the new build.
 
-An image that does not answer is killed. Its unanswered orders are void, even if it has forked the worker: a forked
-worker waits until the supervisor has heard of it (ipc/image.py). So no worker is started twice.
+An image that does not load or answer in time is killed, and the workers that wait for it are started by exec. So a
+start takes longer then, but does not fail. Its unanswered orders are void, even if it has forked the worker: a forked
+worker waits until the supervisor has heard of it (ipc/image.py). So no worker is started twice. An image that only
+waits for a CPU or a disk gets BUSY_FACTOR times as long: on a busy machine an exec would take longer than the fork.
 """
 
 import logging
@@ -33,6 +35,8 @@ LOAD_MS = 20_000
 """Time for an image to load its modules, perhaps from a cold disk."""
 ANSWER_MS = 2_000
 """Time for a loaded image to answer an order. A fork takes a millisecond."""
+BUSY_FACTOR = 5
+"""An image that waits for a CPU or a disk has so many times LOAD_MS and ANSWER_MS."""
 LONG_LIFE_MS = 60_000
 """An image that lived so long is made again at once. One that died earlier is made again after a back-off."""
 BACK_OFF_FIRST_MS, BACK_OFF_MAX_MS = 1_000, 64_000
@@ -93,6 +97,8 @@ class Tick:
     """Time has passed. `may_make`: the broker is not being stopped."""
 
     may_make: bool = True
+    is_busy: bool = False
+    """True if the image could run, but waits for a CPU or a disk. Needed only if the image is overdue."""
 
 
 Event = Wanted | Loaded | Answered | Cancelled | Crashed | Died | Tick
@@ -170,8 +176,8 @@ class ImageCore:
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of one event, in order."""
         match event:
-            case Tick(may_make=may_make):
-                return self._tick(may_make, now_ms)
+            case Tick(may_make=may_make, is_busy=is_busy):
+                return self._tick(may_make, now_ms, BUSY_FACTOR if is_busy else 1)
             case Cancelled(worker=worker):
                 self._ordered_ms.pop(worker, None)
                 self._waiting = [name for name in self._waiting if name != worker]
@@ -243,13 +249,24 @@ class ImageCore:
 
     # -- helpers -----------------------------------------------------------------------------------------
 
-    def _tick(self, may_make: bool, now_ms: int) -> list[Effect]:
+    def is_overdue(self, now_ms: int) -> bool:
+        """True if the image has not loaded, or not answered, within its limit."""
+        return bool(self._overdue(now_ms, 1))
+
+    def _overdue(self, now_ms: int, factor: int) -> str:
+        """The cause of giving the image up, if it has so many times its limit. Empty if there is none."""
+        load_ms, answer_ms = factor * LOAD_MS, factor * ANSWER_MS
+        if self.state in (State.FIRST, State.LOADING) and now_ms - self.since_ms >= load_ms:
+            return f"was not loaded within {load_ms // 1000} s"
+        if any(now_ms - ordered_ms >= answer_ms for ordered_ms in self._ordered_ms.values()):
+            return f"has not answered for {answer_ms // 1000} s"
+        return ""
+
+    def _tick(self, may_make: bool, now_ms: int, factor: int) -> list[Effect]:
         if self.state is State.ABSENT:
             return self._make(now_ms) if may_make and now_ms >= self._due_ms else []
-        if self.state in (State.FIRST, State.LOADING) and now_ms - self.since_ms >= LOAD_MS:
-            return self._died(Died(f"was not loaded within {LOAD_MS // 1000} s"), now_ms)
-        if any(now_ms - ordered_ms >= ANSWER_MS for ordered_ms in self._ordered_ms.values()):
-            return self._died(Died(f"has not answered for {ANSWER_MS // 1000} s"), now_ms)
+        if cause := self._overdue(now_ms, factor):
+            return self._died(Died(cause), now_ms)
         if self.state is State.RETIRING and not self._ordered_ms and may_make:
             return self._renew(now_ms)
         return []

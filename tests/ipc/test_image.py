@@ -5,6 +5,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from ringmq.ipc import image
 from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
 from ringmq.ipc.forked_worker import close_all_but, place_descriptors
 from ringmq.ipc.image import WorkerImage
@@ -146,6 +149,7 @@ def test_an_image_that_is_stopped_is_killed_and_its_worker_starts_once(
     scene.reach(State.READY)
     stopped = scene.image.pid
     os.kill(stopped, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(stopped).status() == psutil.STATUS_STOPPED, "it is stopped")
     process = scene.want("once", status="0")
     scene.turn()
     assert not process.pid
@@ -270,6 +274,19 @@ def test_an_image_of_another_build_is_not_used(scene: Scene, log_text: Callable[
     assert scene.want("by-exec").pid
     process = scene.want("dead", may_exec_new=False)
     assert (process.pid, process.poll()) == (0, EXIT_PACKAGE_REPLACED)
+
+
+def test_an_image_counts_as_busy_while_it_wants_a_cpu(scene: Scene) -> None:
+    scene.reach(State.READY)
+    os.kill(scene.image.pid, signal.SIGSTOP)
+    wait_until(lambda: psutil.Process(scene.image.pid).status() == psutil.STATUS_STOPPED, "it is stopped")
+    assert not image._is_busy(scene.image.pid)
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as running:
+        try:
+            wait_until(lambda: image._is_busy(running.pid), "it runs")
+        finally:
+            running.kill()
+    assert not image._is_busy(running.pid)
 
 
 def test_a_module_that_starts_a_thread_ends_the_image(

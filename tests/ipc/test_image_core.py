@@ -9,6 +9,7 @@ from ringmq.ipc.exit_status import EXIT_HUNG_READER, EXIT_INVARIANT
 from ringmq.ipc.image_core import (
     ANSWER_MS,
     BACK_OFF_MAX_MS,
+    BUSY_FACTOR,
     CRASHES,
     LOAD_MS,
     LONG_LIFE_MS,
@@ -167,6 +168,15 @@ def test_an_image_that_hangs_is_given_up(state: State, limit_ms: int) -> None:
     assert core.step(Tick(), limit_ms - 1) == []
     assert End() in core.step(Tick(), limit_ms)
     assert core.state is State.ABSENT
+
+
+@pytest.mark.parametrize("state", [State.FIRST, State.RETIRING])
+def test_an_image_that_waits_for_a_cpu_has_more_time(state: State) -> None:
+    core, limit_ms = core_in(state), LOAD_MS if state is State.FIRST else ANSWER_MS
+    began_ms = 0 if state is State.FIRST else NOW_MS
+    assert not core.is_overdue(began_ms + limit_ms - 1) and core.is_overdue(began_ms + limit_ms)
+    assert core.step(Tick(is_busy=True), began_ms + BUSY_FACTOR * limit_ms - 1) == []
+    assert End() in core.step(Tick(is_busy=True), began_ms + BUSY_FACTOR * limit_ms)
 
 
 def test_a_loaded_image_without_an_order_may_be_silent() -> None:
