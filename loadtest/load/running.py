@@ -155,8 +155,10 @@ class RunningBroker:
         return pid
 
     def kill_supervisor(self) -> None:
-        """Kill the main process by SIGKILL. Return when every worker is gone too."""
-        workers = [psutil.Process(pid) for pid in self.worker_pids().values() if psutil.pid_exists(pid)]
+        """Kill the main process by SIGKILL. Return when every worker and their image are gone too."""
+        workers: list[psutil.Process] = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            workers = psutil.Process(self.process.pid).children()
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()

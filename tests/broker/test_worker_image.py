@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -20,7 +21,7 @@ from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
 from ringmq.ipc.image_process import ImageContents, contents_of
 from ringmq.ipc.watermark import store_is_locked
 from ringmq.ipc.workers import WORKERS
-from ringmq.loadtest.load.running import RunningBroker, worker_name
+from ringmq.loadtest.load.running import RunningBroker, remove_shared_memory, worker_name
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -52,6 +53,8 @@ def status_of(pid: int) -> dict[str, str]:
 def test_the_image_holds_nothing_of_the_broker(broker: RunningBroker) -> None:
     image = image_of(broker)
     assert image is not None and image.num_threads() == 1
+    caught = int(status_of(image.pid)["SigCgt"], 16) & (1 << 31) - 1  # above: signals of the C library
+    assert not caught & ~(1 << (signal.SIGINT - 1)), "more than the interpreter's own handler"
     maps = Path(f"/proc/{image.pid}/maps").read_text()
     assert "/dev/shm" not in maps and str(broker.store) not in maps and "io_uring" not in maps and "numpy" not in maps
     assert sum(link.startswith("socket:") for link in links(image.pid)) == 1, "the channel"
@@ -92,6 +95,25 @@ def test_the_death_of_the_image_touches_no_worker(broker: RunningBroker) -> None
         wait_until(lambda: client.send("Kept", b"x").code == 0, "it takes sends")
 
 
+def processes_of(main: int) -> list[int]:
+    """All live processes of the session of a broker's main process."""
+    found = []
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getsid(pid) == main and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+                found.append(pid)
+    return found
+
+
+def kill_and_wait(main: int, store: Path) -> None:
+    """Kill the main process, and wait until the store's lock is free and no process is left."""
+    began_ns = time.monotonic_ns()
+    os.kill(main, signal.SIGKILL)
+    wait_until(lambda: not store_is_locked(store), "the lock is free")
+    print(f"the lock is free after {(time.monotonic_ns() - began_ns) / 1e6:.0f} ms")
+    wait_until(lambda: not processes_of(main), "nothing is left", state=lambda: processes_of(main))
+
+
 def test_nothing_survives_the_supervisor(tmp_path: Path) -> None:
     """A stopped worker and a stopped image die, too: the next start finds the store's lock free."""
     with RunningBroker(tmp_path / "store", {}) as broker:
@@ -100,11 +122,33 @@ def test_nothing_survives_the_supervisor(tmp_path: Path) -> None:
         for pid in (image.pid, workers["flush"]):
             os.kill(pid, signal.SIGSTOP)
         os.kill(workers["control"], signal.SIGKILL)  # its replacement waits for the image's answer
-        processes = [psutil.Process(pid) for pid in (image.pid, *workers.values())]
-        broker.kill_supervisor()
-        _, alive = psutil.wait_procs(processes, timeout=60)
-        assert not alive
-        assert not store_is_locked(broker.store)
+        wait_until(lambda: "control" not in broker.worker_pids(), "it is dead")
+        assert store_is_locked(broker.store) and len(processes_of(broker.process.pid)) >= len(workers)
+        kill_and_wait(broker.process.pid, broker.store)
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_nothing_survives_a_supervisor_that_starts(tmp_path: Path, processes: int) -> None:
+    """It is killed when only the image is there, and when the first workers are."""
+    words = ("-m", "ringmq.cli.main", "serve", "--store", str(tmp_path), "--port", "0", "--namesrv-port", "0")
+    main = subprocess.Popen([sys.executable, *words], start_new_session=True)
+    try:
+        wait_until(lambda: len(processes_of(main.pid)) >= processes, "so many are there")
+        assert main.poll() is None
+        kill_and_wait(main.pid, tmp_path)
+    finally:
+        main.kill()
+        main.wait()
+        remove_shared_memory(tmp_path)
+
+
+def test_a_crash_of_a_worker_makes_another_image(broker: RunningBroker) -> None:
+    """Forked workers share the layout of their memory, so an attacker gets two tries against one layout."""
+    image = wait_until(lambda: image_of(broker), "there is an image")
+    old = broker.worker_pids()["dispatch"]
+    os.kill(old, signal.SIGSEGV)
+    wait_until(lambda: broker.worker_pids().get("dispatch", old) != old, "dispatch is back")
+    wait_until(lambda: (other := image_of(broker)) is not None and other.pid != image.pid, "another image is there")
 
 
 def test_workers_can_be_started_by_exec(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """A module that an image of test_image.py loads: the image, or the worker that it forks, is killed once at DIE_AT.
 
-`-` in front of a step: before it. `+`: after it.
+`-` in front of a step: before it. `+`: after it. `import`: while the image loads this module. `first`: in the first
+instructions of the worker, before the interpreter knows that it was forked.
 """
 
+import ctypes
 import os
 import signal
 import sys
@@ -13,7 +15,9 @@ from typing import Any
 from ringmq.ipc import forked_worker
 
 IMAGE_STEPS = ("-fork_sibling", "+fork_sibling", "+_serve")
-WORKER_STEPS = ("-become", "-_leave_image", "-place_descriptors", "+place_descriptors", "+_leave_image", "-_run")
+WORKER_STEPS = (
+    "first", "-become", "-_leave_image", "-place_descriptors", "+place_descriptors", "+_leave_image", "-_run",
+)  # fmt: skip
 
 
 def die_at(step: str) -> None:
@@ -40,7 +44,18 @@ def _dying(owner: Any, name: str) -> None:
     setattr(owner, name, step)
 
 
+def _die_first(real: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
+    @ctypes.PYFUNCTYPE(None)
+    def after_in_child() -> None:
+        die_at("first")
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+
+    return lambda: [*real()[:2], ctypes.cast(after_in_child, ctypes.c_void_p)]
+
+
 if hasattr(image := sys.modules["__main__"], "fork_sibling"):
+    die_at("import")
+    image._hooks = _die_first(image._hooks)
     _dying(image, "fork_sibling")
     _dying(image, "become")
     _dying(image.Image, "_serve")

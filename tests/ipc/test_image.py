@@ -246,6 +246,26 @@ def test_an_image_is_killed_at_any_step_and_its_worker_runs_once(dying: Scene) -
     assert process.poll() is None, "its process is the one that runs"
 
 
+@pytest.mark.parametrize(("at_once", "later"), [((dying_image.__name__,), ()), ((), (dying_image.__name__,))])
+def test_an_image_is_killed_while_it_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: tuple[str, ...], later: tuple[str, ...]
+) -> None:
+    """The worker waits for the image that loads at once. The later modules are loaded while it runs."""
+    monkeypatch.setenv("DIE_AT", "import")
+    monkeypatch.setenv("DIE_ONCE", str(tmp_path / "alive"))
+    (tmp_path / "alive").touch()
+    with contextlib.closing(Scene(tmp_path, at_once, later)) as scene:
+        before = scene.image.pid
+        process = scene.want("once")
+        wait_until(lambda: scene.turn() or not (tmp_path / "alive").exists(), "it is killed")
+        scene.found("once")
+        wait_until(lambda: scene.turn() or scene.image.pid not in (0, before), "another one is made")
+        scene.reach(State.READY)
+        assert process.poll() is None
+        forked = [] if process._made else [process.pid]
+        wait_until(lambda: scene.turn() or has_children(scene.image.pid, *forked), "there is no stray")
+
+
 @pytest.mark.parametrize("dying", dying_image.WORKER_STEPS, indirect=True)
 def test_a_worker_is_killed_at_any_step_of_its_start(dying: Scene) -> None:
     before = dying.image.pid
