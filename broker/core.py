@@ -126,7 +126,10 @@ class Broker:
     # ---- rules between the parts ----
 
     def apply_config(self, config: BrokerConfig) -> None:
-        """Apply a changed configuration: publish its dependants again. Raises PlaneFullError."""
+        """Apply a changed configuration: publish its dependants again. Raises PlaneFullError, and PackageReplacedError
+        before any change."""
+        if config.enable_property_filter:
+            load_compiler()
         if config.auto_create_topic_enable and not self.config.auto_create_topic_enable:
             self.topics.offer_template(config, self.now.ms)
         if self.config.long_polling_enable and not config.long_polling_enable:

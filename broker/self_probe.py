@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 from ringmq.ha.broker_client import BrokerClient
+from ringmq.ipc.package_guard import PackageReplacedError
 from ringmq.remoting.address import address_text, host_from_here
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -55,6 +56,8 @@ def probe(address: str, *, may_send: bool) -> ProbeOutcome:
         answer = client.ask(_pull_command(), TIMEOUT_MS)
     except (OSError, RemotingError) as error:
         return ProbeOutcome(False, f"no answer on {address}: {str(error) or type(error).__name__}")
+    except PackageReplacedError as error:
+        return ProbeOutcome(False, str(error))
     finally:
         client.close()
     if answer.code in SERVED:

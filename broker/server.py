@@ -534,7 +534,7 @@ def serve_from(image: WorkerImage | None, options: ServeOptions, manager: Servic
     context, supervisor, status = run_store(context, image, report, announce, None)
     broken = 0
     while supervisor.restart_wanted:
-        if image is not None and image.is_replaced:
+        if image is not None and image.is_of_old_build():
             log.warning("the broker ends instead of opening its store again: the installed package was replaced")
             status = EXIT_PACKAGE_REPLACED
             break

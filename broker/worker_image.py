@@ -6,14 +6,25 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.image import WorkerImage
-from ringmq.ipc.image_process import contents_of
+from ringmq.ipc.image_process import ImageContents, contents_of
 from ringmq.ipc.workers import WORKERS
 
 BY_EXEC = "RINGMQ_WORKERS_BY_EXEC"
 """Set in the environment, this starts each worker by exec, for debuggers and sanitizers."""
+FILTER_COMPILER = "ringmq.filters.compiler"
+"""Control loads it when it starts with enablePropertyFilter."""
+
+
+def image_contents(config: BrokerConfig) -> ImageContents:
+    """The modules of this broker's image: those of its workers, and the compiler of filters if control needs it."""
+    contents = contents_of(WORKERS.rows(1, slave=config.broker_role == "SLAVE"), config.broker_name)
+    if config.enable_property_filter:
+        return replace(contents, at_once=(*contents.at_once, FILTER_COMPILER))
+    return contents
 
 
 @contextlib.contextmanager
@@ -26,8 +37,7 @@ def worker_image(config: BrokerConfig) -> Iterator[WorkerImage | None]:
     if os.environ.get(BY_EXEC):
         yield None
         return
-    rows = WORKERS.rows(1, slave=config.broker_role == "SLAVE")
-    image = WorkerImage.first(contents_of(rows, config.broker_name), time.monotonic_ns() // 1_000_000)
+    image = WorkerImage.first(image_contents(config), time.monotonic_ns() // 1_000_000)
     try:
         yield image
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import ListenRequest
+from ringmq.ipc.package_guard import PackageReplacedError
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor import make_event_fds
@@ -71,6 +72,6 @@ def _is_needed(row: WorkerRow, config: BrokerConfig, root: Path, log: Callable[[
         return row.start is Start.AT_ONCE
     try:
         return bool(function_of(row.needed_at_once)(config, root))
-    except OSError as error:
+    except (OSError, PackageReplacedError) as error:
         log(f"worker {row.name}: {row.needed_at_once} cannot tell whether it is needed: {error}; starting it")
         return True

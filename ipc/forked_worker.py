@@ -21,6 +21,9 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
+from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
+from ringmq.ipc.logs import refusal_line
+from ringmq.ipc.package_guard import PackageReplacedError
 from ringmq.ipc.process_title import set_title
 from ringmq.ipc.worker import die_with_parent
 
@@ -144,6 +147,9 @@ def _status(run: Any, *arguments: Any) -> int:
             return (error.code or 0) & 0xFF
         sys.stderr.write(f"{error.code}\n")
         return 1
+    except PackageReplacedError as error:
+        sys.stderr.write(f"{refusal_line(str(error))}\n")  # the worker's log may not be set up yet
+        return EXIT_PACKAGE_REPLACED
     except BaseException:
         sys.excepthook(*sys.exc_info())
         return 1

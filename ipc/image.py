@@ -5,6 +5,9 @@ forks the worker and answers its process id. Only then does the supervisor write
 If the supervisor gives the order up, it closes the gate, and the worker ends. So a worker that the supervisor does not
 know of never runs, even if the image dies between its fork and its answer.
 
+A worker is started by exec if there is no image. It may then run another build than the broker, so the build is
+compared before.
+
 No call waits for the image: it may be stopped, or hang.
 """
 
@@ -46,6 +49,7 @@ from ringmq.ipc.image_core import (
     Wanted,
 )
 from ringmq.ipc.image_process import ANSWER_BYTES_MAX, DESCRIPTORS_MAX, ORDER_BYTES_MAX, ImageContents, thread_count
+from ringmq.ipc.package_guard import PackageGuard
 from ringmq.ipc.worker import die_with_parent
 from ringmq.ipc.worker_process import WorkerProcess, reaped
 
@@ -101,10 +105,13 @@ class WorkerImage:
     def __init__(self, contents: ImageContents, core: ImageCore | None = None) -> None:
         self._contents = contents
         self._core = core or ImageCore()
-        self._build = installed_build()
+        self._guard = PackageGuard()
+        self._build = self._guard.build
         self._child: _Forked | subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self._wanted: dict[str, WorkerProcess] = {}
+        self._of_this_build: set[str] = set()
+        """Wanted workers that may not run another build."""
         self._sent: dict[int, _Sent] = {}
         self._number = 0
         self._ended: list[_Forked | subprocess.Popen[bytes]] = []
@@ -120,6 +127,7 @@ class WorkerImage:
         threads, the image is made by exec.
         """
         image = cls(contents, ImageCore(since_ms=now_ms))
+        image._guard.install()
         if thread_count() > 1:
             image._make()
         else:
@@ -141,6 +149,11 @@ class WorkerImage:
         """True if the installed package was replaced, so that the broker has to start anew."""
         return self._core.state is State.REPLACED
 
+    def is_of_old_build(self) -> bool:
+        """True if a store that is opened now could get workers of another build: the installed package was replaced,
+        and there is no image that could fork all of them."""
+        return self.is_replaced or (self._core.state is not State.READY and installed_build() != self._build)
+
     @property
     def channel(self) -> socket.socket | None:
         """The socket that is readable when the image answers. Each image has another one."""
@@ -152,6 +165,7 @@ class WorkerImage:
         if name in self._wanted:  # its last process was given up since the last turn
             self._forget(name, now_ms)
         self._wanted[name] = process
+        (self._of_this_build.discard if may_exec_new else self._of_this_build.add)(name)
         self._step(Wanted(name, may_exec_new), now_ms)
 
     def ended(self, status: int, now_ms: int) -> None:
@@ -175,7 +189,8 @@ class WorkerImage:
             self._reap_strays({self.pid, *known(), *(child.pid for child in self._ended)})
 
     def close(self) -> None:
-        """End the image's process, for good."""
+        """End the image's process, for good. A program may run another broker afterwards."""
+        self._guard.remove()
         self._end()
         for child in self._ended:
             child.kill()  # a worker at a closed gate may be stopped
@@ -199,11 +214,18 @@ class WorkerImage:
                     self._send(self._wanted[name], now_ms)
             case Exec(worker=name):
                 if name in self._wanted:
-                    self._wanted.pop(name).exec()
+                    self._exec(name)
             case Refuse(worker=name):
                 self._wanted.pop(name).refuse(EXIT_PACKAGE_REPLACED)
             case Log(text=text, level=level):
                 log.log(level, "%s", text)
+
+    def _exec(self, name: str) -> None:
+        process = self._wanted.pop(name)
+        if name in self._of_this_build and installed_build() != self._build:
+            process.refuse(EXIT_PACKAGE_REPLACED)
+        else:
+            process.exec()
 
     def _fork(self) -> None:
         self._channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -35,6 +35,7 @@ from typing import Any, NoReturn
 
 from ringmq.ipc.build import installed_build
 from ringmq.ipc.forked_worker import Order, become, close_all_but, code_of
+from ringmq.ipc.package_guard import PackageGuard, PackageReplacedError
 from ringmq.ipc.process_title import set_title
 from ringmq.ipc.worker import die_with_parent
 from ringmq.ipc.workers import Start, WorkerRow
@@ -111,8 +112,7 @@ class Image:
         while True:
             if not poll.poll(None if is_complete else LATER_MS):
                 is_complete = True
-                if installed_build() == self._build:
-                    self._load(self._contents.later)
+                self._load_later()
                 if cause := problem():
                     self._send({"build": self._build, "problem": cause})
                 continue
@@ -125,12 +125,21 @@ class Image:
                 for descriptor in descriptors:
                     os.close(descriptor)
 
+    def _load_later(self) -> None:
+        if installed_build() == self._build:
+            with contextlib.suppress(PackageReplacedError):
+                self._load(self._contents.later)
+        if installed_build() != self._build:  # orders for these modules are refused
+            self._codes = {name: code for name, code in self._codes.items() if name in self._contents.at_once}
+
     def _load(self, modules: Iterable[str]) -> None:
         gc.disable()  # an import makes no garbage worth a collection
-        for name in modules:
-            importlib.import_module(name)
-            self._codes[name] = code_of(name)
-        gc.enable()
+        try:
+            for name in modules:
+                importlib.import_module(name)
+                self._codes[name] = code_of(name)
+        finally:
+            gc.enable()
         gc.freeze()  # a worker's collector leaves these objects alone, and their pages shared
 
     def _serve(self, words: dict[str, Any], descriptors: list[int]) -> None:
@@ -190,12 +199,13 @@ def _hooks() -> list[ctypes.c_void_p]:
 
 def main(words: list[str]) -> None:
     """Run as a program: CHANNEL PARENT CONTENTS."""
-    build = installed_build()
     descriptor, parent = int(words[0]), int(words[1])
     die_with_parent(parent)
+    guard = PackageGuard()
+    guard.install()
     fields = json.loads(words[2])
     contents = ImageContents(tuple(fields["at_once"]), tuple(fields["later"]), fields["label"])
-    Image(socket.socket(fileno=descriptor), contents, build).run()
+    Image(socket.socket(fileno=descriptor), contents, guard.build).run()
 
 
 if __name__ == "__main__":

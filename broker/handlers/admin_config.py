@@ -18,6 +18,7 @@ from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.requests.access import may_decide
 from ringmq.broker.requests.request import Answer, Outbox, Request
 from ringmq.broker.tables.topics import TopicTable
+from ringmq.ipc.package_guard import PackageReplacedError
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.json_text import dump_json
@@ -88,8 +89,11 @@ class ConfigRequests:
                 f"request 25 from {address} sets {', '.join(ignored[:NAMED_MAX])}{more}: no effect in RingMQ, the "
                 "answer is 0 as RocketMQ's"
             )
-        if differing:
-            self._apply(config, request.now_ms)
+        try:
+            if differing:
+                self._apply(config, request.now_ms)
+        except PackageReplacedError as error:
+            return request.reply(ResponseCode.SYSTEM_ERROR, str(error))
         return request.reply()
 
     def _apply(self, config: BrokerConfig, now_ms: int) -> None:

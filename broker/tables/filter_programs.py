@@ -43,7 +43,8 @@ class Place:
 def load_compiler() -> None:
     """Import the compiler. Its parser takes 70 ms of CPU time to build, too much for a client's request.
 
-    A broker builds it when it starts with enablePropertyFilter, or when request 25 turns that on.
+    A broker builds it when it starts with enablePropertyFilter, or when request 25 turns that on. In the first case
+    the image of the workers has it.
     """
     from ringmq.filters import compiler  # noqa: F401
 

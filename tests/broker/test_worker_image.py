@@ -3,25 +3,35 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from ringmq.broker.worker_image import BY_EXEC
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.worker_image import BY_EXEC, FILTER_COMPILER, image_contents
 from ringmq.doctor.gather_store import runs_other_build
 from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
-from ringmq.ipc.image_process import ImageContents, contents_of
+from ringmq.ipc.image_process import ImageContents
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
 from ringmq.ipc.watermark import store_is_locked
-from ringmq.ipc.workers import WORKERS
+from ringmq.ipc.worker import STATE_SERVING
+from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.loadtest.load.running import RunningBroker, remove_shared_memory, worker_name
+from ringmq.native import lib
+from ringmq.remoting.codes import RequestCode
+from tests.broker import probe_worker
+from tests.broker.test_worker_table import prefix
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -30,6 +40,11 @@ from tests.waiting import wait_until
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     with RunningBroker(tmp_path_factory.mktemp("broker") / "store", {"brokerName": "named"}) as running:
         yield running
+
+
+ROOT = Path(__file__).parents[2]
+GUEST = StopPhase.CONTROL, CpuClass.SERVICE
+Replaceable = tuple[RunningBroker, Callable[..., None]]
 
 
 def image_of(broker: RunningBroker) -> psutil.Process | None:
@@ -184,21 +199,36 @@ def test_a_broker_starts_without_standard_descriptors(tmp_path: Path, closed: tu
         assert main.wait(60) == 0
 
 
-@pytest.fixture
-def replaceable(tmp_path: Path) -> Iterator[tuple[RunningBroker, Callable[[], None]]]:
-    """A broker with a package of its own, and a call that replaces it."""
-    package = tmp_path / "path" / "ringmq"
+@contextlib.contextmanager
+def of_own_package(folder: Path, settings: Mapping[str, object] | None = None, **options: Any) -> Iterator[Replaceable]:
+    """A broker with a package of its own, and a call that replaces it: with other files of these names, and a new
+    one."""
+    package = folder / "path" / "ringmq"
     package.mkdir(parents=True)
     for root in import_module("ringmq").__path__:
         for part in Path(root).iterdir():
             (package / part.name).symlink_to(part.resolve())
 
-    def replace() -> None:
+    def replace(*names: str, more_code: str = "") -> None:
+        for name in names:
+            part = package / Path(name).parts[0]
+            if part.is_symlink():
+                source = part.resolve()
+                part.unlink()
+                shutil.copytree(source, part)
+            with (package / name).open("a") as file:
+                file.write(more_code or "# of the next version\n")
         (package / "of_the_next_version.py").touch()
 
-    environment = {"PYTHONPATH": str(package.parent)}
-    with RunningBroker(tmp_path / "store", {"brokerName": "named"}, environment=environment) as broker:
+    environment = {"PYTHONPATH": f"{package.parent}{os.pathsep}{ROOT}", **options.pop("environment", {})}
+    with RunningBroker(folder / "store", settings, environment=environment, **options) as broker:
         yield broker, replace
+
+
+@pytest.fixture
+def replaceable(tmp_path: Path) -> Iterator[Replaceable]:
+    with of_own_package(tmp_path) as made:
+        yield made
 
 
 def degraded(broker: RunningBroker) -> list[str]:
@@ -206,9 +236,7 @@ def degraded(broker: RunningBroker) -> list[str]:
         return list(json.load(answer)["degraded"])
 
 
-def test_after_an_upgrade_workers_come_from_the_old_image(
-    replaceable: tuple[RunningBroker, Callable[[], None]],
-) -> None:
+def test_after_an_upgrade_workers_come_from_the_old_image(replaceable: Replaceable) -> None:
     broker, replace = replaceable
     replace()
     old = broker.worker_pids()["write"]
@@ -218,8 +246,55 @@ def test_after_an_upgrade_workers_come_from_the_old_image(
     assert degraded(broker) == [], "its first scrape starts a worker that is not in the image"
 
 
+def test_after_an_upgrade_no_filter_is_compiled_by_new_code(replaceable: Replaceable) -> None:
+    """Control has not loaded the compiler, so it refuses the property that needs it."""
+    broker, replace = replaceable
+    replace("filters/compiler.py")
+    with RawClient(broker.address, 60) as client:
+        answer = client.ask(RequestCode.UPDATE_BROKER_CONFIG, {}, b"enablePropertyFilter=true\nringmqSlowRequestMs=77")
+        assert answer.code == 1 and "module ringmq.filters.compiler cannot be loaded; restart" in str(answer.remark)
+        body = client.ask(RequestCode.GET_BROKER_CONFIG, {}).body.decode()
+        assert "enablePropertyFilter=false" in body and "ringmqSlowRequestMs=77" not in body
+
+
+def test_after_an_upgrade_the_replacement_of_control_compiles_filters(tmp_path: Path) -> None:
+    """It has the compiler from the old image."""
+    with of_own_package(tmp_path, {"enablePropertyFilter": True}) as (broker, replace):
+        with RawClient(broker.address, 60) as client:
+            wait_until(lambda: client.send("Kept", b"x", pairs={"a": "1"}).code == 0, "it takes sends")
+            replace("filters/compiler.py", more_code="raise SystemExit('of the next version')\n")
+            old = broker.worker_pids()["control"]
+            os.kill(old, signal.SIGKILL)
+            wait_until(lambda: broker.worker_pids().get("control", old) != old, "control is back")
+            sql = {"expressionType": "SQL92", "subscription": "a = 1"}
+            wait_until(lambda: client.pull("Kept", **sql).code == 0, "it pulls by a filter")
+        assert broker.stop() == 0
+
+
+def test_after_an_upgrade_a_reopened_store_is_served_by_old_code(tmp_path: Path) -> None:
+    """The main process would have to load a module to find out whether a worker has work, so it starts the worker."""
+    guest, folder = WorkerRow("probe-now", 24, probe_worker.__name__, *GUEST, is_optional=True), tmp_path / "probe"
+    options = {"prefix": prefix(folder, (guest,)), "environment": {probe_worker.FOLDER: str(folder)}}
+    with of_own_package(tmp_path, **options) as (broker, replace):
+        with RawClient(broker.address, 60) as client:
+            half = {"TRAN_MSG": "true", "PGROUP": "PG", "UNIQ_KEY": "half"}
+            wait_until(lambda: client.send("Half", b"x", pairs=half).code == 0, "it takes sends")
+        plane = Plane.open(plane_name(broker.store))
+        transactions = plane.role(lib.RMQ_ROLE_TRANSACTIONS)
+        wait_until(lambda: transactions.state == STATE_SERVING, "the message has started transactions")
+        replace("services/transactions/records.py")
+        (folder / "order.tmp").write_text("reopen")
+        (folder / "order.tmp").rename(folder / "probe-now-order")
+        unknown = "module ringmq.services.transactions.records cannot be loaded; restart the broker; starting it"
+        wait_until(lambda: unknown in broker.log_tail(), "it is told")
+        with RawClient(broker.address, 60) as client:
+            wait_until(lambda: client.send("Kept", b"x").code == 0, "it takes sends again")
+        wait_until(lambda: "transactions" in broker.worker_pids(), "it runs")
+        assert broker.stop() == 0
+
+
 def test_after_an_upgrade_and_the_death_of_the_image_the_next_death_ends_the_broker(
-    replaceable: tuple[RunningBroker, Callable[[], None]],
+    replaceable: Replaceable,
 ) -> None:
     broker, replace = replaceable
     with RawClient(broker.address, 60) as client:
@@ -238,11 +313,16 @@ def test_after_an_upgrade_and_the_death_of_the_image_the_next_death_ends_the_bro
     assert broker.log_tail().count("the installed package was replaced while the broker runs") == 1
 
 
+def filtering(role: str) -> BrokerConfig:
+    return BrokerConfig(broker_role=role, enable_property_filter=True)
+
+
 def test_the_image_loads_no_guest_and_no_library_with_threads() -> None:
-    contents = contents_of(WORKERS.rows(1, slave=False), "b")
+    contents = image_contents(BrokerConfig(broker_name="b"))
     assert "ringmq.broker.control_shell" in contents.at_once and "ringmq.services.worker" in contents.later
-    assert not {"ringmq.timer.worker", "ringmq.broker.exporter.worker"} & {*_modules(contents)}
-    modules = {name for slave in (False, True) for name in _modules(contents_of(WORKERS.rows(1, slave=slave), "b"))}
+    assert not {"ringmq.timer.worker", "ringmq.broker.exporter.worker", FILTER_COMPILER} & {*_modules(contents)}
+    modules = {name for role in ("ASYNC_MASTER", "SLAVE") for name in _modules(image_contents(filtering(role)))}
+    assert FILTER_COMPILER in modules
     program = "import importlib, sys; from ringmq.ipc.image_process import problem\n"
     program += f"for name in {sorted(modules)}: importlib.import_module(name)\n"
     program += "sys.exit(problem() or 'numpy' in sys.modules)"

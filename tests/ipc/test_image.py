@@ -296,6 +296,21 @@ def test_an_image_of_another_build_is_not_used(scene: Scene, log_text: Callable[
     assert (process.pid, process.poll()) == (0, EXIT_PACKAGE_REPLACED)
 
 
+def test_a_dead_worker_is_not_started_by_exec_from_another_build(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image has just died, so the broker does not know yet that no other one of its build can be made."""
+    scene.reach(State.READY)
+    monkeypatch.setattr(image, "installed_build", lambda: "another one")
+    assert not scene.image.is_of_old_build(), "it can fork all workers"
+    os.kill(scene.image.pid, signal.SIGKILL)
+    scene.reach(State.ABSENT)
+    process = scene.want("dead", may_exec_new=False)
+    assert (process.pid, process.poll()) == (0, EXIT_PACKAGE_REPLACED)
+    assert scene.want("new").pid, "a worker that has not died may run another build"
+    assert scene.image.is_of_old_build(), "no store is opened now"
+    monkeypatch.undo()
+    assert not scene.image.is_of_old_build(), "the workers of a store may be started by exec"
+
+
 def test_an_image_counts_as_busy_while_it_wants_a_cpu(scene: Scene) -> None:
     scene.reach(State.READY)
     os.kill(scene.image.pid, signal.SIGSTOP)
