@@ -11,21 +11,32 @@ from ringmq.loadtest.starts.main import ENTRIES, Imported, Started, imported, ta
 
 NOWHERE = "email http numpy secrets random difflib bz2 lzma importlib.metadata multiprocessing urllib.request argparse"
 """For errors, for rare work, or for one worker of ten."""
-SERVERS_ONLY = "orjson ringmq.native ringmq.ipc ringmq.store ringmq.broker ringmq.namesrv ringmq.services"
+SERVER_PARTS = "ringmq.broker ringmq.ha ringmq.ipc ringmq.namesrv ringmq.services ringmq.store ringmq.timer"
+SERVERS_ONLY = f"orjson cffi _cffi_backend lark psutil h11 rich ringmq.native {SERVER_PARTS}"
 NO_SQL = "ringmq.filters.compiler"
 OTHER_WORKERS = "ringmq.broker.exporter ringmq.timer.worker ringmq.services.worker ringmq.services.republisher"
 HOT = f"asyncio ssl subprocess socket uuid tempfile orjson click {OTHER_WORKERS} {NO_SQL}"
 NOT_HOT = f"{HOT} ringmq.broker.control ringmq.remoting.command ringmq.store.recovery ringmq.ipc.supervisor_core"
 FLUSH_OR_DISPATCH = NOT_HOT.replace("socket ", "")
+IMAGE = "image of the workers"
+STATEMENTS = {
+    **ENTRIES,
+    IMAGE: (
+        "from importlib import import_module; import ringmq.broker.server; "
+        "from ringmq.broker.config.broker_config import BrokerConfig as Config; "
+        "from ringmq.broker.worker_image import image_contents; [*map(import_module, image_contents(Config()).at_once)]"
+    ),
+}
 UNWANTED = {
     "`ringmq --help`": f"asyncio json logging socket dataclasses ringmq.client ringmq.cli.serve {SERVERS_ONLY}",
     "SDK: `import ringmq.client`": f"asyncio ssl subprocess inspect dataclasses socket click pathlib {SERVERS_ONLY}",
-    "SDK: `ringmq.client.Producer`": f"click ringmq.broker ringmq.ipc ringmq.store {NO_SQL}",
-    "SDK: `ringmq.client.blocking`": f"click ringmq.broker ringmq.ipc ringmq.store {NO_SQL}",
+    "SDK: `ringmq.client.Producer`": f"click lark h11 rich {SERVER_PARTS} {NO_SQL}",
+    "SDK: `ringmq.client.blocking`": f"click lark h11 rich {SERVER_PARTS} {NO_SQL}",
     "`ringmq serve`, `ringmq broker`": (
         f"asyncio ssl hashlib tempfile ringmq.broker.control ringmq.broker.tables.consumers ringmq.client.producer "
         f"ringmq.remoting.client_headers {OTHER_WORKERS} {NO_SQL}"
     ),
+    IMAGE: f"click psutil h11 rich ringmq.broker.exporter ringmq.timer.worker lark {NO_SQL}",
     "name server": f"click hashlib ringmq.broker ringmq.store ringmq.services {NO_SQL}",
     "`read`, `write`": f"{NOT_HOT} hashlib ringmq.store ringmq.broker.config",
     "`flush`": f"{FLUSH_OR_DISPATCH} hashlib",
@@ -43,7 +54,7 @@ ALLOWED = {
 @pytest.mark.parametrize("entry", UNWANTED)
 def test_a_process_does_not_import_what_it_does_not_use(entry: str) -> None:
     unwanted = {*NOWHERE.split(), *UNWANTED[entry].split()} - ALLOWED.get(entry, set())
-    assert not unwanted & set(imported(ENTRIES[entry], {}).modules)
+    assert not unwanted & set(imported(STATEMENTS[entry], {}).modules)
 
 
 def test_the_workers_of_the_table_have_an_entry() -> None:
