@@ -173,9 +173,11 @@ def test_counts_are_right_after_a_start(tmp_path: Path) -> None:
             ended.end()
         broker.kill_all()
     with RunningBroker(store, SETTINGS) as broker:
+        plane = Plane.open(plane_name(store))
         with RawClient(broker.address) as one, RawClient(broker.address, source="127.0.0.2") as two:
             again, more = Halves(broker, one, "ended"), Halves(broker, two, "kept")
-            wait_until(lambda: "ringmqHostOpenHalvesMax" in more.refusal(), "the start has counted")
+            wait_until(lambda: plane.header.half_shares.open == OF_HOST, "the worker has counted")
+            assert "ringmqHostOpenHalvesMax" in more.refusal()
             assert not more.open and again.send() == ""
             for half in kept.open:
                 assert half.end(two, ROLLBACK, producerGroup="kept").code == ResponseCode.SUCCESS
