@@ -51,7 +51,7 @@ def become(
         die_with_parent(order.parent)
         if os.read(gate, 1):  # at the end of the file the supervisor has given the order up
             _leave_image(mask, label, order, descriptors)
-            status = _run(order, code)
+            status = run_program(order.module, (order.name, order.spec), code)
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:
@@ -109,37 +109,40 @@ def code_of(module: str) -> CodeType | None:
     return code
 
 
-def _run(order: Order, code: CodeType | None) -> int:
-    """The exit status of the program."""
+def run_program(module: str, words: Sequence[str], code: CodeType | None = None) -> int:
+    """Run `python -m MODULE WORDS` in this process. Returns its exit status, which is for os._exit."""
     if not sys.flags.safe_path:
         with contextlib.suppress(OSError):
             sys.path[0] = str(Path.cwd())  # as `python -m` does
     try:
-        status = _status(_run_main, order, code)
+        status = _status(_run_main, module, words, code)
         threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as the interpreter does at its end
         atexit._run_exitfuncs()
     finally:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()
+    if status == -signal.SIGINT:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
     return status
 
 
-def _run_main(order: Order, code: CodeType | None) -> None:
-    code = code or code_of(order.module)
+def _run_main(module: str, words: Sequence[str], code: CodeType | None) -> None:
+    code = code or code_of(module)
     assert code is not None
     main = ModuleType("__main__")
     main.__dict__.update(
-        __file__=code.co_filename, __spec__=importlib.util.find_spec(order.module), __builtins__=__builtins__,
-        __package__=order.module.rpartition(".")[0],
+        __file__=code.co_filename, __spec__=importlib.util.find_spec(module), __builtins__=__builtins__,
+        __package__=module.rpartition(".")[0],
     )  # fmt: skip
     sys.modules["__main__"] = main
-    sys.argv = [code.co_filename, order.name, order.spec]
+    sys.argv = [code.co_filename, *words]
     exec(code, main.__dict__)
 
 
 def _status(run: Any, *arguments: Any) -> int:
-    """Run it as a program. Returns the exit status as the interpreter would have it."""
+    """Run it as a program. Returns the exit status as the interpreter would have it, -SIGINT for this signal."""
     try:
         run(*arguments)
     except SystemExit as error:
@@ -150,7 +153,7 @@ def _status(run: Any, *arguments: Any) -> int:
     except PackageReplacedError as error:
         sys.stderr.write(f"{refusal_line(str(error))}\n")  # the worker's log may not be set up yet
         return EXIT_PACKAGE_REPLACED
-    except BaseException:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
-        return 1
+        return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ringmq.loadtest.drills.ha_net import MASTER_HOST, SLAVE_HOST, Network
+from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.load.running import READY_TIMEOUT_S, RunningBroker
 from ringmq.loadtest.stock.ports import free_broker_port
 
@@ -33,7 +34,7 @@ class NameServer:
 
     def __init__(self, host: str) -> None:
         command = [sys.executable, "-m", "ringmq.cli.main", "namesrv", "--port", "0", "--host", host]
-        self._process = subprocess.Popen(
+        self._process = Program(
             command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         assert self._process.stdout is not None

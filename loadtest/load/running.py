@@ -14,6 +14,8 @@ from pathlib import Path
 
 import psutil
 
+from ringmq.loadtest.load.program import Program
+
 _INTERPRETER = ContextVar("interpreter", default=sys.executable)
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
@@ -81,7 +83,7 @@ class RunningBroker:
             command += ["--set", f"{name}={text}"]
         began = time.monotonic()
         with self.log_path.open("ab") as errors:
-            self.process = subprocess.Popen(
+            self.process = Program(
                 command,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -16,7 +16,7 @@ from ringmq.ipc import forked_worker
 
 IMAGE_STEPS = ("-fork_sibling", "+fork_sibling", "+_serve")
 WORKER_STEPS = (
-    "first", "-become", "-_leave_image", "-place_descriptors", "+place_descriptors", "+_leave_image", "-_run",
+    "first", "-become", "-_leave_image", "-place_descriptors", "+place_descriptors", "+_leave_image", "-run_program",
 )  # fmt: skip
 
 
@@ -59,5 +59,5 @@ if hasattr(image := sys.modules["__main__"], "fork_sibling"):
     _dying(image, "fork_sibling")
     _dying(image, "become")
     _dying(image.Image, "_serve")
-    for name in ("_leave_image", "place_descriptors", "_run"):
+    for name in ("_leave_image", "place_descriptors", "run_program"):
         _dying(forked_worker, name)

@@ -35,6 +35,7 @@ class Scene:
 
     def __init__(self, folder: Path, at_once: tuple[str, ...] = (), later: tuple[str, ...] = ()) -> None:
         self.folder = folder
+        self._before = psutil.Process().children()
         contents = ImageContents(at_once or ("ringmq.ipc.role_loop",), later, "broker-a")
         self.image = WorkerImage(contents, ImageCore(since_ms=now_ms()))
         self.image._make()
@@ -44,6 +45,11 @@ class Scene:
 
     def turn(self, *, may_make: bool = True) -> None:
         self.image.turn(now_ms() + self.extra_ms, may_make=may_make, known=self.known)
+
+    def forked(self) -> list[psutil.Process]:
+        """Children of this process that have come since, without the image."""
+        children = psutil.Process().children()
+        return [child for child in children if child not in self._before and child.pid != self.image.pid]
 
     def known(self) -> list[int]:
         return [process.pid for process in self.processes if process.pid]
@@ -165,9 +171,7 @@ def test_a_worker_whose_order_is_given_up_ends_unseen(scene: Scene) -> None:
     """The image has forked it, but died before its answer was taken: the gate keeps the worker from running."""
     scene.reach(State.READY)
     process = scene.want("given-up")
-    forked = wait_until(
-        lambda: [one for one in psutil.Process().children() if one.pid != scene.image.pid], "the image has forked"
-    )
+    forked = wait_until(scene.forked, "the image has forked")
     process.send_signal(signal.SIGTERM)
     assert scene.status(process) == -signal.SIGTERM
     wait_until(lambda: scene.turn() or not psutil.pid_exists(forked[0].pid), "it has ended, and is reaped")
@@ -197,17 +201,14 @@ def test_a_worker_that_is_given_up_and_wanted_again_starts_once(scene: Scene) ->
     second = scene.want("again")
     scene.found("again")
     assert not first.pid and scene.image._sent == {}
-    others = {child.pid for child in psutil.Process().children()} - {scene.image.pid}
-    assert others == {second.pid}
+    assert [child.pid for child in scene.forked()] == [second.pid]
 
 
 def test_the_end_of_the_image_waits_for_no_stopped_worker(scene: Scene) -> None:
     """Its order was given up, so it would end at its gate, but it is stopped."""
     scene.reach(State.READY)
     process = scene.want("stopped")
-    forked = wait_until(
-        lambda: [one for one in psutil.Process().children() if one.pid != scene.image.pid], "the image has forked"
-    )
+    forked = wait_until(scene.forked, "the image has forked")
     os.kill(forked[0].pid, signal.SIGSTOP)
     process.send_signal(signal.SIGTERM)
     scene.turn()

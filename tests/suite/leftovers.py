@@ -16,6 +16,7 @@ from tests.suite.processes import MARK, SHARED, ancestors, command_line, end, st
 END_S, POLL_S = 20.0, 0.1
 KEPT_COMMANDS = (
     "multiprocessing.resource_tracker",
+    "ringmq.ipc.program_image",
     "org.apache.spark.deploy.SparkSubmit",
     "sed --unbuffered /^WARNING: Using incubator modules/d",  # filters what that one says
     "pyspark.daemon",

@@ -14,6 +14,7 @@ from ringmq.client import ConsumeFrom, Message
 from ringmq.client.blocking import Consumer, Producer
 from ringmq.client.connections.connection import split_address
 from ringmq.ipc.segment import SHM_DIR, plane_name
+from ringmq.loadtest.load.program import BY_EXEC
 from ringmq.testing import local_broker
 from ringmq.testing.local_broker import BrokerFailedError, LocalBroker
 from tests.patient_clients import patient_clients  # noqa: F401
@@ -71,6 +72,13 @@ def only_this_plugin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
 
+@pytest.fixture(params=["", "1"], ids=["from an image", "by exec"])
+def start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers start in both ways."""
+    if request.param:
+        monkeypatch.setenv(BY_EXEC, request.param)
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     """A cluster that runs anyway."""
@@ -79,6 +87,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
     running.stop()
 
 
+@pytest.mark.usefixtures("start")
 def test_a_session_has_one_broker_and_leaves_nothing(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(PROGRAM)
     pytester.makeini(
@@ -100,6 +109,7 @@ def test_a_session_has_one_broker_and_leaves_nothing(pytester: pytest.Pytester) 
         socket.create_connection(split_address(address), timeout=5)
 
 
+@pytest.mark.usefixtures("start")
 def test_a_killed_broker_keeps_its_messages(tmp_path: Path) -> None:
     broker = LocalBroker.start(tmp_path)
     try:
@@ -147,6 +157,7 @@ def test_what_is_missing_is_named(
     result.stdout.fnmatch_lines(["*a RingMQ broker needs no_such_module; install ringmq[[]broker]: `pip install*"])
 
 
+@pytest.mark.usefixtures("start")
 @pytest.mark.parametrize("setting", ["noSuchProperty=1", "mappedFileSizeCommitLog=-1"])
 def test_a_broker_that_does_not_start_says_why(pytester: pytest.Pytester, setting: str) -> None:
     pytester.makepyfile("def test_it(ringmq_broker): pass")
