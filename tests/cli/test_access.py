@@ -1,11 +1,10 @@
 """Users, TLS and namespaces on the command line: from options to settings, and to servers that want all of it."""
 
 import asyncio
-import os
 import ssl
-import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from tests.certificates import Authority, Pair
 from tests.client.fake_broker import FakeBroker, FakeCluster, refuse
+from tests.commands import run_ringmq
 
 SECRET = "s3cr3t-value"
 USER = Credentials("shop", SECRET)
@@ -228,17 +228,8 @@ async def secured(authority: Authority, server: Pair, tmp_path: Path) -> AsyncIt
 
 async def ringmq(*arguments: str, **environ: str) -> tuple[int, str, str]:
     """Status, output and errors of a command."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "ringmq.cli.main", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=os.environ | environ,
-    )  # fmt: skip
-    try:
-        out, err = await asyncio.wait_for(process.communicate(), 60)
-    finally:
-        if process.returncode is None:
-            process.kill()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    done = await asyncio.to_thread(partial(run_ringmq, *arguments, **environ))
+    return done.returncode, done.stdout, done.stderr
 
 
 async def test_messages_go_through_secured_servers(secured: Secured) -> None:

@@ -3,10 +3,8 @@
 import asyncio
 import itertools
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -20,11 +18,13 @@ from click.testing import CliRunner
 from ringmq.cli.admin import Admin, open_admin
 from ringmq.cli.main import main
 from ringmq.cli.produce import produce
+from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.json_body import write_body
 from ringmq.remoting.recall_handle import decode_handle
+from tests.commands import RINGMQ, run_ringmq
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
 
@@ -50,15 +50,7 @@ def ringmq(cluster: str) -> Run:
     """Run a command; RINGMQ_NAMESRV names the cluster."""
 
     def run(*arguments: str, lines: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "ringmq.cli.main", *arguments],
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "RINGMQ_NAMESRV": cluster},
-        )
+        done = run_ringmq(*arguments, lines=lines, RINGMQ_NAMESRV=cluster)
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
         return done
@@ -378,8 +370,8 @@ def test_a_broker_s_port_given_as_name_server_is_told(ringmq: Run, command: str,
 
 
 def test_a_running_consumer_is_a_member_and_leaves_on_sigterm(ringmq: Run, topic: str, cluster: str) -> None:
-    command = [sys.executable, "-m", "ringmq.cli.main", "consume", topic, "-g", topic, "-n", cluster]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [*RINGMQ, "consume", topic, "-g", topic, "-n", cluster]
+    with Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         ringmq("produce", topic, "-m", "for you")
@@ -394,12 +386,10 @@ def test_a_running_consumer_is_a_member_and_leaves_on_sigterm(ringmq: Run, topic
 
 
 def test_the_namesrv_command_serves_and_stops() -> None:
-    command = [sys.executable, "-m", "ringmq.cli.main", "namesrv", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with Program([*RINGMQ, "namesrv", "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         address = process.stdout.readline().rsplit(" ", 1)[1].strip()
-        listing = [sys.executable, "-m", "ringmq.cli.main", "topic", "list", "-o", "json", "-n", address]
-        done = subprocess.run(listing, capture_output=True, text=True, timeout=60, check=False)
+        done = run_ringmq("topic", "list", "-o", "json", "-n", address)
         assert (done.returncode, done.stdout) == (0, "[]\n")
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -3,7 +3,6 @@
 import base64
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +14,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import MessageSysFlag
 from tests.broker.test_processes import SMALL
+from tests.commands import run_ringmq
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
@@ -38,8 +38,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 
 
 def run(broker: RunningBroker, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ringmq.cli.main", "group", *arguments, "--namesrv", broker.namesrv]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_ringmq("group", *arguments, "--namesrv", broker.namesrv)
 
 
 def listed(broker: RunningBroker, kind: str) -> list[dict[str, object]]:

@@ -1,9 +1,7 @@
 """`ringmq ha` against a broker that a slave's claim has made hold its writes."""
 
 import json
-import os
 import subprocess
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 
@@ -12,8 +10,10 @@ import pytest
 from ringmq.ha import handshake
 from ringmq.ha.handshake import PeerClaim
 from ringmq.ipc.watermark import read_watermarks
+from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
+from tests.commands import RINGMQ, run_ringmq
 from tests.ha.fake_slave_log import FakeSlaveLog, one_record_more
 from tests.raw_client import RawClient
 from tests.waiting import wait_until
@@ -39,14 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 @pytest.fixture
 def ringmq(broker: RunningBroker) -> Run:
     def run(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "ringmq.cli.main", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**os.environ, "RINGMQ_NAMESRV": broker.namesrv},
-        )
+        done = run_ringmq(*arguments, RINGMQ_NAMESRV=broker.namesrv)
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
         return done
@@ -102,9 +95,8 @@ def test_a_master_alone(ringmq: Run, broker: RunningBroker) -> None:
 
 
 def test_watching_goes_on_until_it_is_ended(broker: RunningBroker) -> None:
-    command = [sys.executable, "-m", "ringmq.cli.main", "ha", "status", "--watch", "0.1", "-o", "json"]
-    command += ["-n", broker.namesrv]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+    command = [*RINGMQ, "ha", "status", "--watch", "0.1", "-o", "json", "-n", broker.namesrv]
+    with Program(command, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         seen = [json.loads(watching.stdout.readline())["role"] for _ in range(3)]
         watching.terminate()

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from ringmq.broker.config.sources import read_config
 from ringmq.cli.main import main
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.stock import free_port
+from tests.commands import run_ringmq
 from tests.waiting import wait_until
 
 SMALL = {
@@ -28,9 +27,7 @@ SMALL = {
 
 
 def ringmq(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "ringmq.cli.main", *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_ringmq(*arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

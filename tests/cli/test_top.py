@@ -24,7 +24,9 @@ from rich.console import Console
 from ringmq.cli.main import main
 from ringmq.cli.metrics_text import parse, quantile
 from ringmq.cli.top_view import duration, screen, short, size, view_of
+from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.load.running import RunningBroker
+from tests.commands import RINGMQ, run_ringmq
 from tests.raw_client import RawClient
 
 BEFORE = """
@@ -197,8 +199,8 @@ def test_a_question_mark_explains_the_screen_and_q_ends_it(answering: str) -> No
 
 
 def test_lines_of_json_go_on_when_it_is_back(answering: str) -> None:
-    command = [sys.executable, "-m", "ringmq.cli.main", "top", "--url", answering, "--interval", "0.2", "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    command = [*RINGMQ, "top", "--url", answering, "--interval", "0.2", "-o", "json"]
+    with Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         try:
             assert json.loads(process.stdout.readline())["broker"] == "b"
@@ -232,11 +234,9 @@ def test_a_broker_on_a_terminal_and_as_json(tmp_path: Path) -> None:
         text = "\n".join(lines)
         assert lines[0].startswith(title), text
         assert "Orders" in text and "Workers" in text and "Slaves" not in text
-        command = [sys.executable, "-m", "ringmq.cli.main", "top", "--url", broker.metrics_url + "/metrics", "--once"]
-        once = subprocess.run(
-            [*command, "--interval", "0.2", "-o", "json"], capture_output=True, text=True, timeout=60, check=True
-        )
+        words = ["top", "--url", broker.metrics_url + "/metrics", "--once"]
+        once = run_ringmq(*words, "--interval", "0.2", "-o", "json")
         assert json.loads(once.stdout)["topics"][0]["topic"] == "Orders"
         assert broker.stop() == 0
-        gone = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        gone = run_ringmq(*words)
         assert gone.returncode == 1 and "ready line" in gone.stderr and "Traceback" not in gone.stderr

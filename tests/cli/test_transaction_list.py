@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import MessageExt
 from tests.archives import extract_all
+from tests.commands import run_ringmq
 
 NOW_MS = 1_000_000
 GOLDEN = Path(__file__).parents[1] / "golden" / "store-basic" / "store-basic.tar.gz"
@@ -60,9 +59,8 @@ def test_clients_may_choose_the_same_key() -> None:
 
 def listed(broker: RunningBroker, *options: str) -> tuple[list[dict[str, Any]], str]:
     """The rows that the command prints, and its notes."""
-    command = [sys.executable, "-m", "ringmq.cli.main", "transaction", "list", "-o", "json", *options]
-    command += ["--namesrv", f"127.0.0.1:{broker.namesrv_port}"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run_ringmq("transaction", "list", "-o", "json", *options, "--namesrv", f"127.0.0.1:{broker.namesrv_port}")
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
 

@@ -3,8 +3,6 @@ settings are worth there."""
 
 import asyncio
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +25,7 @@ from ringmq.client import (
 from ringmq.client.retry import RetryPolicy
 from ringmq.loadtest.stock import start_broker, start_namesrv
 from tests.certificates import Authority
+from tests.commands import run_ringmq
 
 pytestmark = [
     pytest.mark.stock,
@@ -141,9 +140,8 @@ def test_the_command_line_does_too(secured: Secured, topic: str, tmp_path: Path)
     user = ["--tls-server-name", tls.server_name, "--access-key", ADMIN.access_key, "--secret-key-file", secret]
 
     def ringmq(*words: str, status: int = 0) -> str:
-        command = [sys.executable, "-m", "ringmq.cli.main", *words, "-n", secured.namesrv, "--namespace", "ns"]
-        command += [str(word) for word in [*files, *user]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        places = map(str, [*files, *user])
+        done = run_ringmq(*words, "-n", secured.namesrv, "--namespace", "ns", *places)
         assert done.returncode == status, done.stderr
         return done.stdout + done.stderr
 

@@ -5,7 +5,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -14,8 +13,10 @@ from typing import Any, Protocol
 
 import psutil
 
+from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.load.running import remove_shared_memory
 from ringmq.loadtest.stock import StockError, StockServer, free_broker_port, free_port, start_broker, start_namesrv
+from tests.commands import RINGMQ
 
 BROKER_NAME = "judged"
 READY_TIMEOUT_S = 60.0
@@ -55,9 +56,9 @@ class RingmqProcess:
     def __init__(self, home: Path, *args: str, program: Path | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
-        self.command = [str(program or Path(sys.executable).with_name("ringmq")), *args]
+        self.command = [*RINGMQ, *args] if program is None else [str(program), *args]
         self._errors = (home / "stderr.txt").open("ab")
-        self.process = subprocess.Popen(
+        self.process = Program(
             self.command, cwd=home, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()

@@ -1,8 +1,6 @@
 """A stock store in which something waits changes hands: refused, taken over when told to, handed back, delivered."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.remoting.message import decode_messages
+from tests.commands import run_ringmq
 from tests.conformance.servers import SMALL_FILES, Server
 from tests.conformance.stock_client import StockClient
 from tests.raw_client import RawClient
@@ -32,8 +31,7 @@ POP_MESSAGE = 200050
 
 def waiting(store: Path) -> dict[str, int]:
     """`ringmq store unserved`: count by kind."""
-    command = [sys.executable, "-m", "ringmq.cli.main", "store", "unserved", str(store), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = run_ringmq("store", "unserved", str(store), "-o", "json")
     rows = json.loads(done.stdout)
     assert done.returncode == (1 if rows else 0), done.stderr
     return {row["kind"]: row["count"] for row in rows}

@@ -14,6 +14,7 @@ from ringmq.doctor.finding import OK, WARN
 from ringmq.doctor.gather_network import gather_broker, gather_ports
 from ringmq.doctor.gather_store import running_broker
 from ringmq.loadtest.load.running import RunningBroker
+from tests.commands import run_ringmq
 
 SETTINGS = {"mappedFileSizeCommitLog": 1 << 22, "mappedFileSizeConsumeQueue": 60_000}
 LOCK_AND_LISTEN = """
@@ -49,9 +50,9 @@ def test_the_ports_of_the_running_broker_are_its_own(broker: RunningBroker) -> N
 @pytest.mark.parametrize("is_configured", [True, False])
 def test_the_command_finds_no_failure_in_network_and_store(broker: RunningBroker, is_configured: bool) -> None:
     settings = {**SETTINGS, "listenPort": broker.port} if is_configured else {}
-    command = [sys.executable, "-m", "ringmq.cli.main", "doctor", "--store", str(broker.store), "--no-disk-trial"]
-    command += [text for name, value in settings.items() for text in ("--set", f"{name}={value}")]
-    done = subprocess.run([*command, "--output", "json"], capture_output=True, text=True, timeout=60, check=False)
+    words = ["doctor", "--store", str(broker.store), "--no-disk-trial"]
+    words += [text for name, value in settings.items() for text in ("--set", f"{name}={value}")]
+    done = run_ringmq(*words, "--output", "json")
     found = {each["name"]: each for each in json.loads(done.stdout) if each["area"] in ("network", "store")}
     assert broker.address in found["broker listens on"]["value"]
     assert [name for name, each in found.items() if each["level"] == "fail"] == []

@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from ringmq.cli.main import main
+from ringmq.loadtest.load.program import Program
 from ringmq.loadtest.stock import free_port
 
 
@@ -19,7 +20,7 @@ def conf(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "namesrv.conf"
     path.write_text(f"listenPort={free_port()}\n")
     command = [sys.executable, "-m", "ringmq.namesrv.server", "-c", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with Program(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "ready" in process.stdout.readline()
         yield path

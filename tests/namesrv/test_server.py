@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG
+from ringmq.loadtest.load.program import Program
 from ringmq.namesrv.config import ConfigError, NamesrvConfig
 from ringmq.namesrv.connection import READ_BYTES
 from ringmq.namesrv.handlers import NamesrvHandlers
@@ -305,7 +306,7 @@ def test_the_process_prints_ready_and_stops_cleanly(tmp_path: Path) -> None:
 def test_each_open_door_gets_one_line_at_the_start() -> None:
     """127.1 is a name as far as a door can tell, and loopback for the kernel."""
     command = [sys.executable, "-m", "ringmq.namesrv.server", "--port", "0", "--host", "127.1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with Program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stderr is not None
         assert "ready" in process.stdout.readline()
         process.send_signal(signal.SIGTERM)
@@ -327,10 +328,11 @@ def test_each_open_door_gets_one_line_at_the_start() -> None:
 )
 def test_a_start_that_cannot_be_says_why(arguments: list[str], words: str, status: int) -> None:
     command = [sys.executable, "-m", "ringmq.namesrv.server", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == status
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
+    with Program(command, stderr=subprocess.PIPE, text=True) as process:
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == status
+    assert words in errors
+    assert "Traceback" not in errors
 
 
 def test_a_configuration_file(tmp_path: Path) -> None:
