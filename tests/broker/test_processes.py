@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -34,15 +35,22 @@ def serve_command(store: Path, *arguments: str) -> list[str]:
             "--namesrv-port", "0", *arguments]  # fmt: skip
 
 
-def test_roles_are_processes_of_their_own_and_pinned_as_planned(tmp_path: Path) -> None:
-    with RunningBroker(tmp_path / "store", SMALL) as broker:
-        workers = broker.worker_pids()
-        assert set(workers) == DATA_PLANE
-        plan = place(sorted(os.sched_getaffinity(0))).cpus_by_worker
-        for name in DATA_PLANE - {"namesrv"}:
-            assert os.sched_getaffinity(workers[name]) == set(plan[name]), name
-        assert len(set(workers.values()) | {broker.process.pid}) == 7
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """For tests that leave it as it was. It registers once a minute."""
+    settings = {**SMALL, "registerNameServerPeriod": 60_000}
+    with RunningBroker(tmp_path_factory.mktemp("broker") / "store", settings) as broker:
+        yield broker
         assert broker.stop() == 0
+
+
+def test_roles_are_processes_of_their_own_and_pinned_as_planned(broker: RunningBroker) -> None:
+    workers = broker.worker_pids()
+    assert set(workers) == DATA_PLANE
+    plan = place(sorted(os.sched_getaffinity(0))).cpus_by_worker
+    for name in DATA_PLANE - {"namesrv"}:
+        assert os.sched_getaffinity(workers[name]) == set(plan[name]), name
+    assert len(set(workers.values()) | {broker.process.pid}) == 7
 
 
 def test_two_readers_are_two_processes(tmp_path: Path) -> None:
@@ -63,16 +71,16 @@ def test_a_clean_stop_leaves_no_marks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DATA_PLANE))
-def test_a_killed_worker_comes_back(tmp_path: Path, name: str) -> None:
-    with RunningBroker(tmp_path / "store", SMALL) as broker:
-        old = broker.signal_worker(name, signal.SIGKILL)
-        assert old is not None
-        wait_until(lambda: broker.worker_pids().get(name, old) != old, f"{name} is started again")
-        wait_until(lambda: set(broker.worker_pids()) == DATA_PLANE, "everybody is there")
-        assert broker.stop() == 0
+def test_a_killed_worker_comes_back(broker: RunningBroker, name: str) -> None:
+    old = broker.signal_worker(name, signal.SIGKILL)
+    assert old is not None
+    wait_until(lambda: broker.worker_pids().get(name, old) != old, f"{name} is started again")
+    wait_until(lambda: set(broker.worker_pids()) == DATA_PLANE, "everybody is there")
+    with RawClient(broker.address, 60) as client:
+        wait_until(lambda: client.send("Back", b"x").code == 0, "it takes sends")
 
 
-def test_routes_are_back_soon_after_the_name_server_was_killed(tmp_path: Path) -> None:
+def test_routes_are_back_soon_after_the_name_server_was_killed(broker: RunningBroker) -> None:
     def has_route() -> bool:
         try:
             with RawClient(broker.namesrv) as client:
@@ -80,15 +88,13 @@ def test_routes_are_back_soon_after_the_name_server_was_killed(tmp_path: Path) -
         except (OSError, AssertionError):
             return False  # its successor is not there yet
 
-    with RunningBroker(tmp_path / "store", {**SMALL, "registerNameServerPeriod": 60_000}) as broker:
-        wait_until(has_route, "the broker has registered")
-        broker.signal_worker("namesrv", signal.SIGKILL)
-        wait_until(has_route, "the broker registers again before its period is over", timeout_s=30)
-        assert broker.stop() == 0
+    wait_until(has_route, "the broker has registered")
+    broker.signal_worker("namesrv", signal.SIGKILL)
+    wait_until(has_route, "the broker registers again before its period is over", timeout_s=30)
 
 
-def test_workers_follow_settings_that_change_while_they_run(tmp_path: Path) -> None:
-    with RunningBroker(tmp_path / "store", SMALL) as broker, RawClient(broker.address) as client:
+def test_workers_follow_settings_that_change_while_they_run(broker: RunningBroker) -> None:
+    with RawClient(broker.address) as client:
         client.send("Live", b"first")
         pull = pull_fields("Live", 0, 1) | {"sysFlag": 2 | 4, "suspendTimeoutMillis": 600_000}
         body = b"longPollingEnable=false\nshortPollingTimeMills=100\nslaveReadEnable=true"
@@ -101,7 +107,6 @@ def test_workers_follow_settings_that_change_while_they_run(tmp_path: Path) -> N
         assert client.ask(RequestCode.PULL_MESSAGE, pull).code == 19
         shown = client.ask(RequestCode.GET_BROKER_CONFIG, {}).body
         assert set(body.split()) <= set(shown.split())
-        assert broker.stop() == 0
 
 
 def test_workers_end_with_their_supervisor_even_a_stopped_one(tmp_path: Path) -> None:
@@ -115,35 +120,28 @@ def test_workers_end_with_their_supervisor_even_a_stopped_one(tmp_path: Path) ->
     broker.close()
 
 
-def test_the_store_stays_locked_while_any_worker_lives(tmp_path: Path) -> None:
+def test_the_store_stays_locked_while_any_worker_lives(broker: RunningBroker) -> None:
     """The lock is the open file's: a worker that outlives the supervisor keeps every other broker out."""
-    store = tmp_path / "store"
-    with RunningBroker(store, SMALL) as broker:
-        workers = broker.worker_pids()
-        assert {name for name, pid in workers.items() if descriptors_of(pid, store / "lock")} == DATA_PLANE
-        assert broker.stop() == 0
+    workers = broker.worker_pids()
+    assert {name for name, pid in workers.items() if descriptors_of(pid, broker.store / "lock")} == DATA_PLANE
 
 
-def test_a_second_broker_on_the_store_is_refused(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    with RunningBroker(store, SMALL) as broker:
-        second = subprocess.run(serve_command(store), capture_output=True, text=True, timeout=90, check=False)
-        assert second.returncode != 0
-        assert "another broker" in second.stderr and str(store) in second.stderr
-        assert broker.stop() == 0
+def test_a_second_broker_on_the_store_is_refused(broker: RunningBroker) -> None:
+    second = subprocess.run(serve_command(broker.store), capture_output=True, text=True, timeout=90, check=False)
+    assert second.returncode != 0
+    assert "another broker" in second.stderr and str(broker.store) in second.stderr
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
-    with RunningBroker(tmp_path / "one", SMALL) as broker:
-        command = [*serve_command(tmp_path / "two"), "--port", str(broker.port)]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert second.returncode != 0
-        assert f"cannot listen on 127.0.0.1:{broker.port}" in second.stderr
-        command = [*serve_command(tmp_path / "three"), "--set", f"haListenPort={broker.port}"]
-        third = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-        assert third.returncode != 0
-        assert f"cannot listen on 127.0.0.1:{broker.port}" in third.stderr
-        assert "set haListenPort to a free port" in third.stderr
+def test_a_taken_port_is_named(broker: RunningBroker, tmp_path: Path) -> None:
+    command = [*serve_command(tmp_path / "two"), "--port", str(broker.port)]
+    second = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert second.returncode != 0
+    assert f"cannot listen on 127.0.0.1:{broker.port}" in second.stderr
+    command = [*serve_command(tmp_path / "three"), "--set", f"haListenPort={broker.port}"]
+    third = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert third.returncode != 0
+    assert f"cannot listen on 127.0.0.1:{broker.port}" in third.stderr
+    assert "set haListenPort to a free port" in third.stderr
 
 
 def test_refused_io_uring_is_one_clear_line(tmp_path: Path) -> None:
