@@ -3,12 +3,13 @@
 import contextlib
 import os
 import re
+import select
 import selectors
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -41,6 +42,24 @@ def remove_shared_memory(store: Path) -> None:
 
     if store.is_dir() and not store_is_locked(store):
         remove_segments(plane_name(store))
+
+
+def wait_ended(processes: Iterable[psutil.Process], timeout_s: float = STOP_TIMEOUT_S) -> list[psutil.Process]:
+    """Wait until these processes have ended. Returns those that still run.
+
+    An orphan that has ended keeps its process id until process 1 reaps it, which may take seconds. It holds no lock, no
+    memory and no port any more.
+    """
+    deadline, running = time.monotonic() + timeout_s, []
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    running.append(process)
+            finally:
+                os.close(descriptor)
+    return running
 
 
 @contextlib.contextmanager
@@ -164,7 +183,7 @@ class RunningBroker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        _, alive = psutil.wait_procs(workers, timeout=STOP_TIMEOUT_S)
+        alive = wait_ended(workers)
         self._close()
         if alive:
             raise AssertionError(f"workers outlived their supervisor: {alive}")
@@ -178,7 +197,7 @@ class RunningBroker:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         self.process.wait()
-        psutil.wait_procs(processes[1:], timeout=STOP_TIMEOUT_S)
+        wait_ended(processes[1:])
         self._close()
 
     def stop(self) -> int:

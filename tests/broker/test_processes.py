@@ -14,7 +14,7 @@ import pytest
 from ringmq.ipc.placement import place
 from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
-from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker, wait_ended
 from ringmq.remoting.codes import RequestCode
 from tests.broker.seccomp import IO_URING_SETUP, refusing
 from tests.descriptors import descriptors_of
@@ -112,10 +112,10 @@ def test_workers_follow_settings_that_change_while_they_run(broker: RunningBroke
 def test_workers_end_with_their_supervisor_even_a_stopped_one(tmp_path: Path) -> None:
     store = tmp_path / "store"
     with RunningBroker(store, SMALL) as broker:
-        workers = broker.worker_pids()
-        os.kill(workers["write"], signal.SIGSTOP)
+        workers = {name: psutil.Process(pid) for name, pid in broker.worker_pids().items()}
+        os.kill(workers["write"].pid, signal.SIGSTOP)
         broker.kill_supervisor()
-        assert not [name for name, pid in workers.items() if psutil.pid_exists(pid)]
+        assert not wait_ended(workers.values(), 0)
     assert not store_is_locked(store)
     broker.close()
 

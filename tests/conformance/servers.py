@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import psutil
 
 from ringmq.loadtest.load.program import Program
-from ringmq.loadtest.load.running import remove_shared_memory
+from ringmq.loadtest.load.running import remove_shared_memory, wait_ended
 from ringmq.loadtest.stock import StockError, StockServer, free_broker_port, free_port, start_broker, start_namesrv
 from tests.commands import RINGMQ
 
@@ -109,7 +109,7 @@ class RingmqProcess:
             for one in everyone:
                 with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
                     os.kill(one.pid, signal.SIGKILL)
-            psutil.wait_procs(everyone[1:], timeout=STOP_TIMEOUT_S)
+            wait_ended(everyone[1:])
         self.process.wait()
         self._errors.close()
 

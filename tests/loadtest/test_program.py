@@ -17,8 +17,8 @@ import pytest
 
 from ringmq.loadtest.load import program
 from ringmq.loadtest.load.program import BY_EXEC, READ_AT_START, ROOM_BYTES, Program
+from ringmq.loadtest.load.running import wait_ended
 from tests.loadtest import program_probe
-from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 60
@@ -213,8 +213,7 @@ def test_the_image_ends_with_its_parent_and_programs_go_on(end: str) -> None:
         assert parent.stdin is not None and parent.stdout is not None
         image, server = (psutil.Process(int(word)) for word in parent.stdout.readline().split())
         parent.communicate(f"{end}\n", TIMEOUT_S)
-        wait_until(lambda: not image.is_running(), "the image has ended")
-        assert server.is_running()
+        assert not wait_ended([image]), "it ends with its parent"
+        assert wait_ended([server], 0) == [server]
         server.terminate()
-        psutil.wait_procs([server], timeout=TIMEOUT_S)
-        assert not server.is_running()
+        assert not wait_ended([server])

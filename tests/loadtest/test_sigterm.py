@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psutil
 
+from ringmq.loadtest.load.running import wait_ended
 from tests.waiting import wait_until
 
 
@@ -27,7 +28,7 @@ def test_a_terminated_bench_stops_its_broker(tmp_path: Path) -> None:
         wait_until(is_loaded, "the load runs", 60)
         bench.terminate()
         assert bench.wait(60) == 128 + 15
-        wait_until(lambda: not any(child.is_running() for child in started), "nothing of it runs any more")
+        assert not wait_ended(started), "nothing of it runs any more"
     finally:
         bench.kill()
         bench.wait()

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from ringmq.client import compose_message
 from ringmq.client.blocking import Producer
+from ringmq.loadtest.load.running import wait_ended
 from tests.conformance import servers
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +87,7 @@ class QueryProcess:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.send_signal(signal.SIGKILL)
         self.process.wait()
-        psutil.wait_procs(everyone, timeout=60)
+        wait_ended(everyone)
         self._log.close()
 
     def kill_a_worker(self, rng: random.Random) -> bool:

@@ -17,7 +17,7 @@ import pytest
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.load.running import RunningBroker, wait_ended
 from ringmq.native import lib
 from tests.staging import bodies_of, make_topic, messages_of
 from tests.waiting import wait_until
@@ -158,7 +158,7 @@ def kill_job(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
     process.wait()
-    psutil.wait_procs(family[1:], timeout=60)
+    wait_ended(family[1:])
 
 
 def run_job(mode: str, broker: RunningBroker, topic: str, folder: Path) -> None:
