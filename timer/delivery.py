@@ -31,6 +31,7 @@ from ringmq.timer.enqueuer import Enqueuer
 from ringmq.timer.progress import Snapshot
 from ringmq.timer.publisher import Publisher
 from ringmq.timer.read_time import ReadTime
+from ringmq.timer.rebuild_notice import RebuildNotice
 from ringmq.timer.recovery import LatestSlots
 from ringmq.timer.retention_notice import OldestRecord, RetentionNotice
 from ringmq.timer.saver import Saver
@@ -74,10 +75,14 @@ class Delivery:
         self._enqueuer = Enqueuer(store, publisher.reader)
         self._read_time = ReadTime()
         self._catch_up = CatchUp(store.log)
+        self._rebuild = RebuildNotice(
+            recovered.progress.queue_offset, recovered.queue_end, store.slots.tally, store.log,
+            is_rebuilt=store.slots.files.is_rebuilt,
+        )  # fmt: skip
         self._arrivals = Arrivals(store.plane, store.plane.port_of(store.role))
         self._saver = Saver(store, recovered.progress.marks_from)
         self._saver.also, self._saver.before_drop = self._save_counts, self._count_lost
-        self._oldest = OldestRecord(store.slots.files)
+        self._oldest = OldestRecord(store.slots.files, store.slots.files.scanned_from)
         self._notice = RetentionNotice(store.log, disk_percent)
         self._save_at_ms = self._early_save_at_ms = self._check_at_ms = 0
         self._has_more = self._has_worked = True
@@ -211,6 +216,7 @@ class Delivery:
         complete_ms = self._read_time.complete_ms(confirmed, dispatched, now_ms)
         work.write_ms, work.open_ms = effect.write_ms, effect.open_ms
         offset = self._enqueuer.enqueue(effect.offset, effect.limit)
+        self._rebuild.note(offset)
         self._has_worked |= offset > effect.offset
         self._has_more |= self._enqueuer.has_more
         if self._enqueuer.has_more or self._enqueuer.is_blocked:
@@ -226,7 +232,8 @@ class Delivery:
     def _snapshot(self) -> Snapshot:
         progress = replace(self.core.progress)
         log_offset = max(progress.marks_from, self._publisher.log_offset)
-        return Snapshot(progress, log_offset, self._slots.files.log_end, self._waits())
+        log_end, waits_from = self._slots.files.log_end, self._oldest.position
+        return Snapshot(progress, log_offset, log_end, self._waits(), waits_from=waits_from)
 
     def _save_counts(self, mono_ms: int) -> Callable[[], None]:
         rows = self._statistics.rows_to_save(mono_ms)

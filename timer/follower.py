@@ -18,6 +18,7 @@ from ringmq.store.queue_reader import QueueReader
 from ringmq.timer.core import ENQUEUE_MAX, Progress
 from ringmq.timer.enqueuer import Enqueuer
 from ringmq.timer.progress import Snapshot
+from ringmq.timer.rebuild_notice import RebuildNotice
 from ringmq.timer.saver import SAVE_MS, Saver
 from ringmq.timer.timer_wheel import SLOTS
 from ringmq.timer.working_store import WorkingStore
@@ -37,6 +38,10 @@ class Follower:
         self._saver = Saver(store, synced_offset=0)
         self._offset = store.recovered.progress.queue_offset
         self._is_rebuilt = store.recovered.is_rebuilt
+        self._rebuild = RebuildNotice(
+            self._offset, store.recovered.queue_end, store.slots.tally, store.log,
+            is_rebuilt=store.slots.files.is_rebuilt,
+        )  # fmt: skip
         self._timers: MasterTimers | None = None
         self._seen: tuple[int, int] | None = None
         self._save_at_ms = 0
@@ -48,6 +53,7 @@ class Follower:
         self._look_at_master()
         before, offset = self._offset, self._enqueue()
         self._offset = offset
+        self._rebuild.note(offset)
         mono_ms = time.monotonic_ns() // 1_000_000
         if offset > before:
             self._worked_ms = mono_ms

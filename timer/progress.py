@@ -19,6 +19,7 @@ from ringmq.store.layout import CONFIG
 from ringmq.store.master_timers import MasterTimers
 from ringmq.store.sealed_files import load_sealed, persist_sealed
 from ringmq.store.timer_checkpoint import PROGRESS_FILE, TimerCheckpoint, read_timer_checkpoint
+from ringmq.store.timer_scan import ScanRange
 from ringmq.timer.core import Progress
 
 
@@ -31,6 +32,8 @@ class Snapshot:
     log_position: int
     waits: bool = True
     """False if no message waits in the wheel."""
+    waits_from: int = 0
+    """See Saved."""
     master: MasterTimers | None = None
     """On a slave: the progress of its master, which is that of the snapshot, too."""
 
@@ -59,6 +62,15 @@ class Saved:
     may have other queue offsets."""
     needs_all_marks: bool = False
     """True if only the marks of the whole log tell which messages of earlier slots are delivered."""
+    waits_from: int = 0
+    """Units of TimerLog before this position are of slots before `open_ms`."""
+
+    @property
+    def scan_range(self) -> ScanRange:
+        """Return its part about wheel and log. If the log was cut, `open_ms` may go back."""
+        return ScanRange(self.flushed_position) if self.is_cut else ScanRange(
+            self.flushed_position, self.open_ms, self.waits_from
+        )  # fmt: skip
 
 
 def load_saved(root: Path, log: LogView, log_end: int) -> Saved:
@@ -80,9 +92,12 @@ def load_saved(root: Path, log: LogView, log_end: int) -> Saved:
             known_offset, known_ms = _pair(own.get("known"))
             if stock.last_read_ms > open_ms:
                 known_offset, known_ms = stock.known_offset, stock.last_read_ms
+            # a stock broker may have gone on with the files, or with others
+            waits_from = own.get("waitsFrom", 0) if stock.last_read_ms <= open_ms else 0
             return Saved(
                 max(open_ms, stock.last_read_ms), max(queue_offset, stock.queue_offset), known_offset, known_ms,
                 marks_from if is_true else None, precision_ms, stock.flushed_position,
+                waits_from=waits_from if isinstance(waits_from, int) else 0,
             )  # fmt: skip
     return Saved(
         stock.last_read_ms, stock.queue_offset, stock.known_offset, stock.last_read_ms, None, None,
@@ -143,7 +158,8 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
     value = {
         "openMs": progress.open_ms, "queueOffset": progress.queue_offset,
         "known": [progress.known_offset, progress.known_ms], "marksFrom": snapshot.marks_from,
-        "precisionMs": precision_ms, "waits": snapshot.waits, "logOffset": log_offset,
+        "precisionMs": precision_ms, "waits": snapshot.waits, "waitsFrom": snapshot.waits_from,
+        "logOffset": log_offset,
         "tail": [0, 0] if crc is None else [size, crc],
     }  # fmt: skip
     persist_sealed(root, PROGRESS_FILE, value)

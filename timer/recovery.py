@@ -1,7 +1,8 @@
 """The start of the worker: wheel and log as the last process has left them, or rebuilt from the timer topic.
 
 TimerMessageStore.recover has the rules for wheel and log. The files are rebuilt if they are missing, if the wheel has
-another precision, or if they cannot be right: the records of the timer topic have all that they had.
+another precision, or if the log is not as it was written: the records of the timer topic have all that they had. A
+wheel that differs from a sound log is written again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ringmq.store.layout import TIMER_TOPIC, TIMER_WHEEL_FILE
 from ringmq.store.record import Record, parse_record
 from ringmq.store.record_numbers import LONG_MAX
 from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.store.timer_scan import ScanRange
 from ringmq.timer.core import Progress
 from ringmq.timer.placement import place
 from ringmq.timer.progress import Saved
@@ -55,25 +57,35 @@ class Recovered:
 
 
 def open_files(
-    root: Path, saved: Saved, *, precision_ms: int, window_slots: int, file_bytes: int, log: Callable[[str], None]
-) -> TimerFiles:
-    """Open wheel and log. Files that cannot be used are deleted, and new ones are made. Raises OSError."""
-    found = saved.precision_ms or PRECISIONS_MS[-1]
+    root: Path, saved: Saved, *, precision_ms: int, window_slots: int, file_bytes: int, log: Callable[[str], None],
+    oldest_record: int | None = None,
+) -> Steps[TimerFiles]:  # fmt: skip
+    """Open wheel and log, and read the log, in steps. Files that cannot be used are deleted, and new ones are made.
+
+    `oldest_record`: CommitLog offset of the oldest record of the timer topic, None without one. Raises OSError and
+    TimerFilesFailedError.
+    """
+    found, files = saved.precision_ms or PRECISIONS_MS[-1], None
     try:
         if found != precision_ms and saved.open_ms:
             raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
         files = TimerFiles(root, precision_ms, window_slots, file_bytes)
         if files.is_new and files.file_count:
-            files.close()
             raise UnfitFilesError(f"{root / TIMER_WHEEL_FILE} is missing")
-        if files.files_end >= saved.flushed_position:
-            return files
-        files.close()
-        raise UnfitFilesError(f"TimerLog was on disk up to {saved.flushed_position}, but ends at {files.files_end}")
+        if files.files_end < saved.flushed_position:
+            raise UnfitFilesError(f"TimerLog was on disk up to {saved.flushed_position}, but ends at {files.files_end}")
+        if fault := (yield from files.scan(saved.scan_range, oldest_record)):
+            log(f"{fault}: they are written again")
+        return files
     except UnfitFilesError as error:
+        if files is not None:
+            files.close()
         log(f"{error}: wheel and log are rebuilt from the timer topic")
         remove_files(root)
-        return TimerFiles(root, precision_ms, window_slots, file_bytes)
+        files = TimerFiles(root, precision_ms, window_slots, file_bytes)
+        files.is_rebuilt = True
+        yield from files.scan(ScanRange(), None)
+        return files
 
 
 def recover_files(
@@ -85,11 +97,10 @@ def recover_files(
     `saved` is believable. `record_at` reads a record of the CommitLog by offset and size. Raises TimerFilesFailedError.
     """
     step_ms = int(files.struct.precision_ms)
-    from_position = max(files.log_begin, saved.flushed_position - files.file_bytes)
-    from_position -= from_position % files.file_bytes
-    newest = _revise(files, from_position, record_at)
+    newest = _cut(files, saved, record_at, log_end)
+    late_from = max(files.log_begin, saved.flushed_position - files.file_bytes)
     latest = ffi.new("int64_t[2]")
-    lib.rmq_timer_latest(files.struct, from_position, latest, latest + 1)
+    lib.rmq_timer_latest(files.struct, late_from - late_from % files.file_bytes, latest, latest + 1)
     files.check()
     open_ms = saved.open_ms  # however old: no slot is written before those that wait are read
     if not open_ms:
@@ -102,31 +113,33 @@ def recover_files(
     return Recovered(files, progress, queue_max, newest is None, *latest)
 
 
-def _revise(
-    files: TimerFiles, from_position: int, record_at: Callable[[int, int], Record | None]
+def _cut(
+    files: TimerFiles, saved: Saved, record_at: Callable[[int, int], Record | None], log_end: int
 ) -> Record | None:  # fmt: skip
-    """Returns the record of the newest unit. None if the log has no unit."""
-    position = int(lib.rmq_timer_revise(files.struct, from_position))
-    newest = None
-    while position >= 0:
-        unit = files.unit(position)
-        newest = None if unit is None else _whole(unit, record_at)
-        if unit is None or newest is not None:
+    """Take units without a record off the end of the log: a power cut may have taken their records. Returns the record
+    of the newest unit, None if the log has no unit."""
+    unit, newest, has_cut = _before(files, files.log_end), None, False
+    while unit is not None:
+        newest = _whole(unit, record_at)
+        if newest is not None:
             break
-        lib.rmq_timer_drop_last(files.struct, unit)
-        position = _before(files, position)
-    if lib.rmq_timer_cut_slots(files.struct):
-        lib.rmq_timer_revise(files.struct, files.log_begin)  # a power cut has left a wheel that is newer than the log
+        if not unit.is_sealed and unit.position < saved.flushed_position and unit.commit_log_offset < log_end:
+            raise files.failed(int(unit.position))
+        has_cut = True
+        files.drop_last(unit)
+        unit = _before(files, int(unit.position))
+    if has_cut:
+        files.mend_wheel()
     return newest
 
 
-def _before(files: TimerFiles, position: int) -> int:
+def _before(files: TimerFiles, position: int) -> Any | None:
+    """Return the unit before a position."""
     if position == files.log_begin:
-        return -1
+        return None
     if position % files.file_bytes:
-        return position - UNIT_BYTES
-    unit = files.last_of_file((position - files.log_begin) // files.file_bytes - 1)
-    return -1 if unit is None else int(unit.position)
+        return files.unit(position - UNIT_BYTES)
+    return files.last_of_file((position - files.log_begin) // files.file_bytes - 1)
 
 
 def _whole(unit: object, record_at: Callable[[int, int], Record | None]) -> Record | None:

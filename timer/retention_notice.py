@@ -17,11 +17,19 @@ PERIOD_MS = 60_000
 
 
 class OldestRecord:
-    """Finds the CommitLog offset of the oldest record that a waiting message needs."""
+    """Finds the CommitLog offset of the oldest record that a waiting message needs.
 
-    def __init__(self, files: TimerFiles) -> None:
+    `begin`: position in TimerLog before which no unit waits.
+    """
+
+    def __init__(self, files: TimerFiles, begin: int = 0) -> None:
         self._files = files
-        self._position = ffi.new("int64_t *", files.log_begin)
+        self._position = ffi.new("int64_t *", max(begin, files.log_begin))
+
+    @property
+    def position(self) -> int:
+        """Position in TimerLog before which no unit waits."""
+        return int(self._position[0])
 
     def offset(self, open_ms: int) -> int | None:
         """Return the offset for slots at `open_ms` or later, which never goes back. None if none is needed or found."""

@@ -126,9 +126,9 @@ class Slots:
             lib.rmq_timer_slot_extend(opened, slot_ms + self.files.struct.precision_ms)
             self._publish_slots()
         self._walks[slot_ms] = ffi.new("struct rmq_timer_walk *", {
-            "position": lib.rmq_timer_last(self.files.struct, slot_ms), "slot_ms": slot_ms, "until_ms": until_ms,
-            "required_ms": required_ms, "is_again": is_again,
+            "slot_ms": slot_ms, "until_ms": until_ms, "required_ms": required_ms, "is_again": is_again,
         })  # fmt: skip
+        lib.rmq_timer_walk_begin(self.files.struct, self._walks[slot_ms])
 
     def walk(self, reader: QueueReader, units: int) -> tuple[int, int] | None:
         """Read a piece of the slot that is due first, at most so many units.

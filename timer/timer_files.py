@@ -1,5 +1,7 @@
 """Wheel and log of a running worker, mapped for the C core (native/src/timer_files.h). One process has them at a time.
 
+What a slot has is known from the log, which `scan` reads at the start, so no later change of the wheel misleads.
+
 Blocks are allocated before units are written there, so a full disk is an error of `make_room` and not the end of the
 process.
 """
@@ -13,18 +15,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringmq.broker.requests.turns import Steps
 from ringmq.native import ffi, lib
 from ringmq.store.layout import TIMER_WHEEL_FILE, file_name
+from ringmq.store.timer_scan import LOG_NAME, ScanRange, TimerScan
 from ringmq.timer import timer_log, timer_wheel
 from ringmq.timer.timer_log import UNIT_BYTES
 
 ROOM_BYTES = 1 << 20
 """Blocks that are allocated at a time."""
 FILE_MODE = 0o644
+CHAINS_BYTES: int = lib.RMQ_TIMER_SLOTS * ffi.sizeof("struct rmq_timer_chain")
 
 
 class TimerFilesFailedError(Exception):
-    """Wheel or log could not be synced, read or written, so they are deleted. A new process rebuilds them."""
+    """Wheel or log could not be synced, read or written, or a unit is not as it was written, so they are deleted. A new
+    process rebuilds them."""
 
 
 class UnfitFilesError(Exception):
@@ -81,8 +87,43 @@ class TimerFiles:
         )  # fmt: skip
         self.struct.file_bytes, self.struct.log_begin, self.struct.log_end = file_bytes, begin, begin
         self._set_table()
+        chains = mmap.mmap(-1, CHAINS_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._chains = ffi.from_buffer("struct rmq_timer_chain[]", chains, require_writable=True)
+        self.struct.chains = self._chains
+        self.scanned_from = begin
+        """Units before it are of slots that are delivered."""
+        self.is_rebuilt = False
+        """True if they replace files that could not be used."""
+        self.mended_slots = 0
+        self._scan: TimerScan | None = None
         if error := lib.rmq_timer_pages_cover(self.struct):
             raise OSError(-error, os.strerror(-error))
+
+    def scan(self, wanted: ScanRange, oldest_record: int | None) -> Steps[str]:
+        """Read the log, in steps, and write slots of the wheel that differ again.
+
+        Returns how they did, empty if they did not. `oldest_record`: see TimerScan.log_fault.
+
+        Raises UnfitFilesError for a log that is not as it was written, and TimerFilesFailedError.
+        """
+        self._scan = TimerScan(self.struct, wanted)
+        self.scanned_from = int(self._scan.struct.begin)
+        yield from self._scan.steps()
+        self._scan.compare(mends=True)
+        self.check()
+        if fault := self._scan.log_fault(oldest_record):
+            raise UnfitFilesError(fault)
+        self.mended_slots = self._scan.differing_slots
+        return self._scan.wheel_fault()
+
+    def drop_last(self, unit: Any) -> None:
+        """Take the last unit of the log off."""
+        lib.rmq_timer_drop_last(self.struct, unit)
+
+    def mend_wheel(self) -> None:
+        """Write slots of the wheel that differ from the log again."""
+        if self._scan is not None:
+            self._scan.compare(mends=True)
 
     def _open_log(self, file_bytes: int) -> int:
         paths = sorted(path for path in self._folder.iterdir() if path.name.isdigit())
@@ -185,15 +226,24 @@ class TimerFiles:
         return len(self._files)
 
     def check(self) -> None:
-        """Raise TimerFilesFailedError if a page could not be read or written since the files were opened.
+        """Raise TimerFilesFailedError if since the files were opened a page could not be read or written, or a read has
+        met a unit that is not as it was written.
 
         Belongs between a read of the files and what is done with it: the page has zeros since then.
         """
-        if self.struct.missing == ffi.NULL:
+        if self.struct.missing != ffi.NULL:
+            fault = f"{self._path_at(self.struct.missing)}: a page cannot be read or written"
+        elif self.struct.damaged:
+            raise self.failed(int(self.struct.damaged) - 1)
+        else:
             return
-        path = self._path_at(self.struct.missing)
         remove_files(self.root)
-        raise TimerFilesFailedError(f"{path}: a page cannot be read or written")
+        raise TimerFilesFailedError(fault)
+
+    def failed(self, position: int) -> TimerFilesFailedError:
+        """Delete the files, and return the error that names this unit."""
+        remove_files(self.root)
+        return TimerFilesFailedError(f"{LOG_NAME}, position {position}: the unit is not as it was written")
 
     def _path_at(self, address: Any) -> Path:
         for file in self._files:

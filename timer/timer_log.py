@@ -2,6 +2,8 @@
 
 The files have one size, and their names are the positions of their first bytes. A unit never crosses the end of a file:
 a blank of 16 bytes ends it. Positions count over all files.
+
+The last field of a unit, which stock writes as 0 and does not read, holds its seal (native/src/timer_files.h).
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from ringmq.store.mapped_file import FileQueue, MappedFileCache, StoreLoadError
 FOLDER = "timerlog"
 FILE_BYTES = 100 << 20
 """`mappedFileSizeTimerLog` unless it is set."""
-UNIT = struct.Struct(">iqiqiqiiq")
-"""Size, previous position, magic, enqueue time (ms), delay (ms), log offset, record size, topic hash, 0."""
+UNIT = struct.Struct(">iqiqiqiiQ")
+"""Size, previous position, magic, enqueue time (ms), delay (ms), log offset, record size, topic hash, seal."""
 UNIT_BYTES = UNIT.size
+_SEALED = struct.Struct(">5Q")
 BLANK = struct.Struct(">iqI")
 """Bytes left in the file, 0, magic."""
 NO_UNIT = -1
@@ -57,6 +60,8 @@ class TimerUnit:
     """Bytes of the record in the CommitLog."""
     topic_hash: int
     """Java's hash of the real topic."""
+    seal: int = 0
+    """Checksum of the other fields and the position, 0 in a unit of stock."""
 
     @property
     def slot_ms(self) -> int:
@@ -67,8 +72,17 @@ class TimerUnit:
         """Return the bytes of the unit."""
         return UNIT.pack(
             UNIT_BYTES, self.previous, self.magic, self.enqueue_ms, self.delay_ms, self.commit_log_offset, self.size,
-            self.topic_hash, 0,
+            self.topic_hash, self.seal,
         )  # fmt: skip
+
+
+def seal(unit: bytes | memoryview, position: int) -> int:
+    """Return the seal of the unit with these bytes. Twin: seal of native/src/timer_files.c."""
+    mixed = position + 1
+    for word in _SEALED.unpack_from(unit, 4):
+        mixed = (mixed ^ word) * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF
+        mixed ^= mixed >> 32
+    return mixed or 1
 
 
 def blank(left_bytes: int) -> bytes:
@@ -99,14 +113,16 @@ class TimerLog:
         return self.files.min_offset
 
     def unit(self, position: int) -> TimerUnit | None:
-        """Return the unit at a position. None if none is there."""
+        """Return the unit at a position. None if none is there, or if its seal is wrong."""
         data = self.files.read(position, UNIT_BYTES)
         if data is None:
             return None
-        size, previous, magic, enqueue_ms, delay_ms, offset, record_bytes, topic_hash, _ = UNIT.unpack(data)
-        if size != UNIT_BYTES or not 0 <= magic <= ALL_MAGICS:
+        size, previous, magic, enqueue_ms, delay_ms, offset, record_bytes, topic_hash, sealed = UNIT.unpack(data)
+        if size != UNIT_BYTES or not 0 <= magic <= ALL_MAGICS or (sealed and sealed != seal(data, position)):
             return None
-        return TimerUnit(position, previous, Magic(magic), enqueue_ms, delay_ms, offset, record_bytes, topic_hash)
+        return TimerUnit(
+            position, previous, Magic(magic), enqueue_ms, delay_ms, offset, record_bytes, topic_hash, sealed
+        )  # fmt: skip
 
     def unit_before(self, position: int) -> TimerUnit | None:
         """Return the unit before the one at this position. None if retention has taken it, or there was none."""

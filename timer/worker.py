@@ -18,6 +18,7 @@ from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, run_worker
 from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.native import lib
 from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 from ringmq.services.config_watcher import ConfigWatcher
@@ -25,7 +26,7 @@ from ringmq.services.log_view import LogView
 from ringmq.services.republisher import QueueTarget, find_target
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.index_file import IndexStore
-from ringmq.store.layout import INDEX
+from ringmq.store.layout import INDEX, TIMER_TOPIC
 from ringmq.store.master_timers import read_master_timers
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import disk_ratios
@@ -122,8 +123,8 @@ class Opened:
         )  # fmt: skip
 
 
-def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig]) -> Opened:
-    """Open wheel and log, and read the progress."""
+def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop: StopFlag) -> Opened | None:
+    """Open wheel and log, and read the progress, in turns. None if the stop comes first."""
     start, root = config(), Path(config().store_path_root_dir)
     queue = find_target(plane, WHEEL_TIMER_TOPIC)
     if queue is None:
@@ -132,15 +133,28 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig]) -> O
     settings, log_end = timer_settings(start), int(plane.watermarks.append_offset)
     own = load(root, log_view, log_end)
     saved = own if start.broker_role == "SLAVE" else of_master(own, read_master_timers(root), log_end)
+    opening = open_files(
+        root, saved, precision_ms=settings.precision_ms, window_slots=roll_slots(start),
+        file_bytes=start.mapped_file_size_timer_log, log=log.warning,
+        oldest_record=oldest_record(log_view, int(plane.queue(queue.queue_slot).min_offset)),
+    )  # fmt: skip
     try:
-        files = open_files(
-            root, saved, precision_ms=settings.precision_ms, window_slots=roll_slots(start),
-            file_bytes=start.mapped_file_size_timer_log, log=log.warning,
-        )  # fmt: skip
+        files = in_turns(opening, stop)
     except OSError as error:
         raise RoleError(f"timer: wheel and TimerLog cannot be opened: {error}") from error
+    if files is None:
+        return None
+    words = plane.role(role).counters
+    words[lib.RMQ_TIMER_WORD_REBUILDS] += files.is_rebuilt
+    words[lib.RMQ_TIMER_WORD_MENDED_SLOTS] += files.mended_slots
     write_line = throttled(LogThrottle(LINES_PER_MINUTE))
     return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, write_line)
+
+
+def oldest_record(log_view: LogView, queue_min: int) -> int | None:
+    """Return the log offset of the oldest record of the timer topic that retention has left, None without one."""
+    found = log_view.units(TIMER_TOPIC, 0, queue_min, 1)
+    return found[0][0] if found else None
 
 
 def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
@@ -220,7 +234,9 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
 def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """See serve. Raises TimerFilesFailedError."""
     role, config = plane.role(spec.role), ConfigWatcher(Path(spec.config_path))
-    opened = open_store(plane, spec.role, config)
+    opened = open_store(plane, spec.role, config, stop)
+    if opened is None:
+        return EXIT_CLEAN
     is_slave = config().broker_role == "SLAVE"
     made = make_follower(opened) if is_slave else make_delivery(opened, stop)
     if made is None:

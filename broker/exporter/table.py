@@ -127,6 +127,10 @@ METRICS = {
         Metric("ringmq_timer_rolled_total", COUNTER, "Timer messages stored again, because they wait for long"),
         Metric("ringmq_timer_recalled_total", COUNTER, "Timer messages that a recall or delete withdrew"),
         Metric("ringmq_timer_skipped_total", COUNTER, "Timer messages without a target, a time or a record"),
+        Metric("ringmq_timer_rebuilds_total", COUNTER, "Rebuilds of TimerLog and TimerWheel from the timer topic"),
+        Metric(
+            "ringmq_timer_mended_slots_total", COUNTER, "Slots of TimerWheel that differed from TimerLog at a start"
+        ),
         Metric("ringmq_timer_behind_seconds", GAUGE, "Age of the oldest slot that is not delivered whole"),
         Metric("ringmq_timer_unread_messages", GAUGE, "Timer messages that are not in the wheel yet"),
         Metric("ringmq_timer_waiting_messages", GAUGE, "Timer messages that wait, without recalled ones"),

@@ -26,6 +26,8 @@ _WORDS = {
     "ringmq_timer_delivered_total": lib.RMQ_TIMER_WORD_DELIVERED,
     "ringmq_timer_rolled_total": lib.RMQ_TIMER_WORD_ROLLED,
     "ringmq_timer_recalled_total": lib.RMQ_TIMER_WORD_DELETED,
+    "ringmq_timer_rebuilds_total": lib.RMQ_TIMER_WORD_REBUILDS,
+    "ringmq_timer_mended_slots_total": lib.RMQ_TIMER_WORD_MENDED_SLOTS,
     "ringmq_timer_minute_messages": lib.RMQ_TIMER_WORD_MINUTE_COUNT,
 }
 _MINUTE = {

@@ -52,6 +52,9 @@
 #define RMQ_TIMER_WORD_MINUTE_MAX_US 19
 /* CommitLog offset of the oldest record that a waiting message needs, + 1; 0 = none is needed, or it is not known yet. */
 #define RMQ_TIMER_WORD_OLDEST 20
+/* Since the broker's start: how often wheel and log were rebuilt, and slots of the wheel that were written again. */
+#define RMQ_TIMER_WORD_REBUILDS 21
+#define RMQ_TIMER_WORD_MENDED_SLOTS 22
 struct rmq_latency {
     uint64_t sum_ns;
     uint64_t counts[RMQ_LATENCY_BUCKETS];

@@ -11,7 +11,7 @@
 #define OFFSET_AT 28
 #define RECORD_BYTES_AT 36
 #define HASH_AT 40
-#define RESERVED_AT 44
+#define SEAL_AT 44
 #define MAGICS (RMQ_TIMER_DEFAULT | RMQ_TIMER_ROLL | RMQ_TIMER_DELETE)
 
 /* Of a slot. */
@@ -19,6 +19,7 @@
 #define FIRST_AT 8
 #define LAST_AT 16
 #define COUNT_AT 24
+#define SLOT_MAGIC_AT 28
 
 static int64_t floor_to(int64_t time_ms, int64_t step_ms) { return time_ms - time_ms % step_ms; }
 
@@ -39,26 +40,43 @@ struct rmq_timer_place rmq_timer_place(const struct rmq_timer_files *f, int64_t 
     return place;
 }
 
-static uint8_t *slot_at(const struct rmq_timer_files *f, int64_t slot_ms)
+static uint32_t index_of(const struct rmq_timer_files *f, int64_t slot_ms)
 {
-    return f->wheel + (uint64_t)(slot_ms / f->precision_ms % RMQ_TIMER_SLOTS) * RMQ_TIMER_SLOT_BYTES;
+    return (uint32_t)(slot_ms / f->precision_ms % RMQ_TIMER_SLOTS);
 }
 
-static int is_of(const struct rmq_timer_files *f, const uint8_t *slot, int64_t slot_ms)
+static uint32_t round_of(const struct rmq_timer_files *f, int64_t slot_ms)
 {
-    return (int64_t)rmq_get64(slot + TIME_AT) == slot_ms / f->precision_ms;
+    return (uint32_t)(slot_ms / f->precision_ms / RMQ_TIMER_SLOTS) + 1;
+}
+
+static uint8_t *slot_at(const struct rmq_timer_files *f, int64_t slot_ms)
+{
+    return f->wheel + (uint64_t)index_of(f, slot_ms) * RMQ_TIMER_SLOT_BYTES;
+}
+
+/* The chain of a slot, NULL while the place is another slot's. */
+static struct rmq_timer_chain *chain_of(const struct rmq_timer_files *f, int64_t slot_ms)
+{
+    struct rmq_timer_chain *chain = &f->chains[index_of(f, slot_ms)];
+    return chain->round == round_of(f, slot_ms) ? chain : NULL;
 }
 
 int64_t rmq_timer_last(const struct rmq_timer_files *f, int64_t slot_ms)
 {
-    const uint8_t *slot = slot_at(f, slot_ms);
-    return is_of(f, slot, slot_ms) ? (int64_t)rmq_get64(slot + LAST_AT) : RMQ_TIMER_NO_UNIT;
+    const struct rmq_timer_chain *chain = chain_of(f, slot_ms);
+    return chain ? chain->last : RMQ_TIMER_NO_UNIT;
 }
 
 int32_t rmq_timer_count(const struct rmq_timer_files *f, int64_t slot_ms)
 {
-    const uint8_t *slot = slot_at(f, slot_ms);
-    return is_of(f, slot, slot_ms) ? (int32_t)rmq_get32(slot + COUNT_AT) : 0;
+    const struct rmq_timer_chain *chain = chain_of(f, slot_ms);
+    return chain ? chain->count : 0;
+}
+
+static int64_t time_of(uint32_t index, const struct rmq_timer_chain *chain)
+{
+    return ((int64_t)chain->round - 1) * RMQ_TIMER_SLOTS + index;
 }
 
 /* More than a round: the clock has jumped. Each place of the wheel holds one slot of any round. */
@@ -66,10 +84,10 @@ static int64_t first_of_all(const struct rmq_timer_files *f, int64_t from_ms, in
 {
     int64_t first_ms = -1;
     for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++) {
-        const uint8_t *slot = f->wheel + (uint64_t)i * RMQ_TIMER_SLOT_BYTES;
-        int64_t slot_ms = (int64_t)(rmq_get64(slot + TIME_AT) * f->precision_ms);
-        if (slot_ms >= from_ms && slot_ms < to_ms && (first_ms < 0 || slot_ms < first_ms) &&
-            (int64_t)rmq_get64(slot + LAST_AT) != RMQ_TIMER_NO_UNIT)
+        const struct rmq_timer_chain *chain = &f->chains[i];
+        int64_t slot_ms = time_of(i, chain) * f->precision_ms;
+        if (chain->round && slot_ms >= from_ms && slot_ms < to_ms && (first_ms < 0 || slot_ms < first_ms) &&
+            chain->last != RMQ_TIMER_NO_UNIT)
             first_ms = slot_ms;
     }
     return first_ms;
@@ -102,10 +120,24 @@ static int64_t file_end(const struct rmq_timer_files *f, int64_t position)
     return position - position % (int64_t)f->file_bytes + (int64_t)f->file_bytes;
 }
 
+/* Twin: timer_log.seal. Each word is mixed by steps that can be undone, so one bit that differs changes the seal. */
+static uint64_t seal(const uint8_t *at, int64_t position)
+{
+    uint64_t mixed = (uint64_t)position + 1;
+    for (int i = PREVIOUS_AT; i < SEAL_AT; i += 8) {
+        mixed = (mixed ^ rmq_get64(at + i)) * 0x9E3779B97F4A7C15u;
+        mixed ^= mixed >> 32;
+    }
+    return mixed ? mixed : 1;
+}
+
 int rmq_timer_unit_at(const struct rmq_timer_files *f, int64_t position, struct rmq_timer_unit *unit)
 {
     const uint8_t *at = bytes_at(f, position, RMQ_TIMER_UNIT_BYTES);
     if (!at || rmq_get32(at + SIZE_AT) != RMQ_TIMER_UNIT_BYTES || rmq_get32(at + MAGIC_AT) > MAGICS)
+        return 0;
+    uint64_t sealed = rmq_get64(at + SEAL_AT);
+    if (sealed && sealed != seal(at, position))
         return 0;
     *unit = (struct rmq_timer_unit){
         .position = position,
@@ -115,6 +147,7 @@ int rmq_timer_unit_at(const struct rmq_timer_files *f, int64_t position, struct 
         .magic = rmq_get32(at + MAGIC_AT),
         .size = (int32_t)rmq_get32(at + RECORD_BYTES_AT),
         .topic_hash = (int32_t)rmq_get32(at + HASH_AT),
+        .is_sealed = sealed != 0,
     };
     unit->slot_ms = (int64_t)((uint64_t)unit->enqueue_ms + (uint64_t)(int64_t)(int32_t)rmq_get32(at + DELAY_AT));
     return 1;
@@ -181,7 +214,7 @@ static void put_fields(uint8_t *at, const struct rmq_timer_unit *unit)
     rmq_put64(at + OFFSET_AT, (uint64_t)unit->commit_log_offset);
     rmq_put32(at + RECORD_BYTES_AT, (uint32_t)unit->size);
     rmq_put32(at + HASH_AT, (uint32_t)unit->topic_hash);
-    rmq_put64(at + RESERVED_AT, 0);
+    rmq_put64(at + SEAL_AT, seal(at, unit->position));
 }
 
 /* A slot of another time is empty. Its time comes last: until then the slot is still the old one. */
@@ -195,13 +228,15 @@ static void begin_slot(const struct rmq_timer_files *f, uint8_t *slot, int64_t s
     rmq_put64(slot + TIME_AT, (uint64_t)(slot_ms / f->precision_ms));
 }
 
-static void set_last(const struct rmq_timer_files *f, int64_t slot_ms, int64_t position)
+/* Makes a unit the last one of its slot in memory. */
+static struct rmq_timer_chain *extend(const struct rmq_timer_files *f, const struct rmq_timer_unit *unit)
 {
-    uint8_t *slot = slot_at(f, slot_ms);
-    if (!is_of(f, slot, slot_ms) || (int64_t)rmq_get64(slot + LAST_AT) == RMQ_TIMER_NO_UNIT)
-        begin_slot(f, slot, slot_ms, position);
-    else
-        rmq_put64(slot + LAST_AT, (uint64_t)position);
+    struct rmq_timer_chain *chain = &f->chains[index_of(f, unit->slot_ms)];
+    if (chain->round != round_of(f, unit->slot_ms) || chain->last == RMQ_TIMER_NO_UNIT)
+        *chain = (struct rmq_timer_chain){.round = round_of(f, unit->slot_ms)};
+    chain->last = unit->position;
+    chain->count += unit->magic & RMQ_TIMER_DELETE ? -1 : 1;
+    return chain;
 }
 
 int rmq_timer_append(struct rmq_timer_files *f, struct rmq_timer_unit *unit)
@@ -217,10 +252,13 @@ int rmq_timer_append(struct rmq_timer_files *f, struct rmq_timer_unit *unit)
     rmq_put32(at + SIZE_AT, RMQ_TIMER_UNIT_BYTES);
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
     RMQ_CRASH("timer-unit-appended");
-    set_last(f, unit->slot_ms, unit->position);
-    RMQ_CRASH("timer-slot-moved");
     uint8_t *slot = slot_at(f, unit->slot_ms);
-    rmq_put32(slot + COUNT_AT, rmq_get32(slot + COUNT_AT) + (unit->magic & RMQ_TIMER_DELETE ? UINT32_MAX : 1));
+    if (unit->previous == RMQ_TIMER_NO_UNIT)
+        begin_slot(f, slot, unit->slot_ms, unit->position);
+    else
+        rmq_put64(slot + LAST_AT, (uint64_t)unit->position);
+    RMQ_CRASH("timer-slot-moved");
+    rmq_put32(slot + COUNT_AT, (uint32_t)extend(f, unit)->count);
     f->log_end += RMQ_TIMER_UNIT_BYTES;
     return 1;
 }
@@ -237,26 +275,128 @@ static int is_blank(const struct rmq_timer_files *f, int64_t position)
 /* A unit leads back to an older one, unless its bytes are torn. */
 static int is_sound(const struct rmq_timer_unit *unit)
 {
-    return unit->slot_ms >= 0 && unit->previous < unit->position && unit->size > 0 && unit->commit_log_offset >= 0;
+    return unit->magic & RMQ_TIMER_DEFAULT && unit->slot_ms >= 0 && unit->slot_ms <= RMQ_TIMER_TIME_MAX_MS &&
+           unit->previous < unit->position && unit->previous >= RMQ_TIMER_NO_UNIT && unit->size > 0 && unit->commit_log_offset >= 0;
 }
 
-int64_t rmq_timer_revise(struct rmq_timer_files *f, int64_t from)
+/* 1 if the unit follows the last one of its slot. Of a slot before open_ms earlier units may lie before the scan. */
+static int follows(const struct rmq_timer_files *f, struct rmq_timer_scan *scan, const struct rmq_timer_unit *unit)
 {
-    int64_t position = from, newest = RMQ_TIMER_NO_UNIT;
+    const struct rmq_timer_chain *chain = chain_of(f, unit->slot_ms);
+    if (chain)
+        return unit->previous == chain->last;
+    if (unit->previous == RMQ_TIMER_NO_UNIT)
+        return 1;
+    if (unit->previous < (int64_t)f->log_begin && unit->slot_ms >= scan->open_ms && scan->cut == RMQ_TIMER_NO_UNIT)
+        scan->cut = unit->position;
+    return unit->previous < (int64_t)f->log_begin || (unit->previous < scan->begin && unit->slot_ms < scan->open_ms);
+}
+
+void rmq_timer_scan_begin(struct rmq_timer_scan *scan)
+{
+    *scan = (struct rmq_timer_scan){
+        .begin = scan->begin, .sound_until = scan->sound_until, .open_ms = scan->open_ms, .position = scan->begin,
+        .cut = RMQ_TIMER_NO_UNIT,
+    };
+}
+
+void rmq_timer_scan(struct rmq_timer_files *f, struct rmq_timer_scan *scan, uint64_t limit)
+{
     struct rmq_timer_unit unit;
-    for (;;) {
-        if (rmq_timer_unit_at(f, position, &unit) && is_sound(&unit)) {
-            set_last(f, unit.slot_ms, position);
-            newest = position;
-            position += RMQ_TIMER_UNIT_BYTES;
-        } else if (is_blank(f, position)) {
-            position = file_end(f, position);
+    for (; limit && !scan->is_over; limit--) {
+        if (rmq_timer_unit_at(f, scan->position, &unit) && is_sound(&unit) && follows(f, scan, &unit)) {
+            extend(f, &unit);
+            scan->position += RMQ_TIMER_UNIT_BYTES;
+            scan->units++;
+            scan->unsealed += !unit.is_sealed;
+        } else if (is_blank(f, scan->position)) {
+            scan->position = file_end(f, scan->position);
         } else {
-            break;
+            scan->is_over = 1;
+            scan->is_damaged = scan->position < scan->sound_until;
+            f->log_end = (uint64_t)scan->position;
         }
     }
-    f->log_end = (uint64_t)position;
-    return newest;
+}
+
+/* The first unit of a chain. */
+static int64_t first_of(const struct rmq_timer_files *f, int64_t position)
+{
+    struct rmq_timer_unit unit;
+    while (rmq_timer_unit_at(f, position, &unit) && unit.previous >= (int64_t)f->log_begin && unit.previous < position)
+        position = unit.previous;
+    return position;
+}
+
+static void write_slot(const struct rmq_timer_files *f, uint32_t index)
+{
+    const struct rmq_timer_chain *chain = &f->chains[index];
+    uint8_t *slot = f->wheel + (uint64_t)index * RMQ_TIMER_SLOT_BYTES;
+    memset(slot, 0, RMQ_TIMER_SLOT_BYTES);
+    if (!chain->round || chain->last == RMQ_TIMER_NO_UNIT)
+        return;
+    rmq_put64(slot + FIRST_AT, (uint64_t)first_of(f, chain->last));
+    rmq_put64(slot + LAST_AT, (uint64_t)chain->last);
+    rmq_put32(slot + COUNT_AT, (uint32_t)chain->count);
+    rmq_put64(slot + TIME_AT, (uint64_t)time_of(index, chain));
+}
+
+/* 1 if the position is that of the first unit of the slot, or of one that retention has taken. */
+static int is_first(const struct rmq_timer_files *f, int64_t position, int64_t time)
+{
+    struct rmq_timer_unit unit;
+    if (position >= 0 && position < (int64_t)f->log_begin)
+        return 1;
+    return rmq_timer_unit_at(f, position, &unit) && unit.slot_ms / f->precision_ms == time && unit.previous < (int64_t)f->log_begin;
+}
+
+/* A slot of the wheel whose chain does not end where the slot says. Which of both is wrong? */
+static void look_for(const struct rmq_timer_files *f, const struct rmq_timer_scan *scan, const uint8_t *slot,
+                     struct rmq_timer_wheel_check *found)
+{
+    int64_t last = (int64_t)rmq_get64(slot + LAST_AT);
+    struct rmq_timer_unit unit;
+    if (last >= 0 && last < (int64_t)f->log_begin)
+        found->lost = last;
+    if (last >= scan->begin && rmq_timer_unit_at(f, last, &unit) && !unit.is_sealed &&
+        unit.slot_ms / f->precision_ms != (int64_t)rmq_get64(slot + TIME_AT))
+        found->contradicts = last;
+}
+
+static void check_slot(const struct rmq_timer_files *f, const struct rmq_timer_scan *scan, uint32_t index, int mends,
+                       struct rmq_timer_wheel_check *found)
+{
+    const struct rmq_timer_chain *chain = &f->chains[index];
+    const uint8_t *slot = f->wheel + (uint64_t)index * RMQ_TIMER_SLOT_BYTES;
+    int64_t open = scan->open_ms / f->precision_ms, time = (int64_t)rmq_get64(slot + TIME_AT), of_chain = time_of(index, chain);
+    int64_t last = (int64_t)rmq_get64(slot + LAST_AT);
+    int is_used = chain->round && chain->last != RMQ_TIMER_NO_UNIT && of_chain >= open, is_of = is_used && time == of_chain;
+    if (!is_used && (time < open || last == RMQ_TIMER_NO_UNIT))
+        return;
+    int is_same = is_of && last == chain->last && is_first(f, (int64_t)rmq_get64(slot + FIRST_AT), time) &&
+                  !rmq_get32(slot + SLOT_MAGIC_AT);
+    int is_counted = is_of && (int32_t)rmq_get32(slot + COUNT_AT) == chain->count;
+    if (is_same && is_counted)
+        return;
+    if (time >= open && (!is_of || last != chain->last))
+        look_for(f, scan, slot, found);
+    int64_t newest = is_used ? chain->last : last; /* a death may have left the slots of later units behind */
+    if (newest < scan->sound_until) {
+        found->differs += !is_same;
+        found->miscounted += is_same;
+        int64_t slot_ms = (is_used ? of_chain : time) * (int64_t)f->precision_ms;
+        found->first_ms = found->first_ms < 0 || slot_ms < found->first_ms ? slot_ms : found->first_ms;
+    }
+    if (mends)
+        write_slot(f, index);
+}
+
+void rmq_timer_check_wheel(struct rmq_timer_files *f, const struct rmq_timer_scan *scan, int mends,
+                           struct rmq_timer_wheel_check *found)
+{
+    *found = (struct rmq_timer_wheel_check){.first_ms = -1, .lost = RMQ_TIMER_NO_UNIT, .contradicts = RMQ_TIMER_NO_UNIT};
+    for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++)
+        check_slot(f, scan, i, mends, found);
 }
 
 void rmq_timer_latest(const struct rmq_timer_files *f, int64_t from, int64_t *opened_ms, int64_t *late_ms)
@@ -278,24 +418,13 @@ void rmq_timer_latest(const struct rmq_timer_files *f, int64_t from, int64_t *op
 
 void rmq_timer_drop_last(struct rmq_timer_files *f, const struct rmq_timer_unit *unit)
 {
-    uint8_t *slot = slot_at(f, unit->slot_ms), *at = bytes_at(f, unit->position, RMQ_TIMER_UNIT_BYTES);
-    if (is_of(f, slot, unit->slot_ms) && (int64_t)rmq_get64(slot + LAST_AT) >= unit->position)
-        rmq_put64(slot + LAST_AT, (uint64_t)unit->previous);
+    struct rmq_timer_chain *chain = chain_of(f, unit->slot_ms);
+    uint8_t *at = bytes_at(f, unit->position, RMQ_TIMER_UNIT_BYTES);
+    if (chain && chain->last == unit->position) {
+        chain->last = unit->previous;
+        chain->count -= unit->magic & RMQ_TIMER_DELETE ? -1 : 1;
+    }
     if (at)
         memset(at, 0, RMQ_TIMER_UNIT_BYTES);
     f->log_end = (uint64_t)unit->position;
-}
-
-uint32_t rmq_timer_cut_slots(struct rmq_timer_files *f)
-{
-    uint32_t cut = 0;
-    for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++) {
-        uint8_t *slot = f->wheel + (uint64_t)i * RMQ_TIMER_SLOT_BYTES;
-        if ((int64_t)rmq_get64(slot + LAST_AT) < (int64_t)f->log_end || !rmq_get64(slot + TIME_AT))
-            continue;
-        rmq_put64(slot + LAST_AT, (uint64_t)RMQ_TIMER_NO_UNIT);
-        rmq_put64(slot + FIRST_AT, (uint64_t)RMQ_TIMER_NO_UNIT);
-        cut++;
-    }
-    return cut;
 }

@@ -2,7 +2,11 @@
  * timer/timer_wheel.py have the formats, timer/placement.py and timer/survey.py the same rules in Python.
  *
  * A unit is appended in four stores: its fields, its size, the last position of its slot, the count of its slot. A unit without
- * its size is none. A unit that its slot does not name yet is found by rmq_timer_revise.
+ * its size is none. A unit that its slot does not name yet is found by rmq_timer_scan.
+ *
+ * The reserved field of a unit, which stock writes as 0 and does not read, holds a seal: a checksum of the other fields. A unit with
+ * a wrong seal is none. A start reads the log in order and learns the chain of each slot from it; the wheel is written for stock and
+ * for metrics, and compared at the next start. So a unit that the disk has changed is known before its slot is delivered.
  */
 #ifndef RMQ_TIMER_FILES_H
 #define RMQ_TIMER_FILES_H
@@ -18,6 +22,14 @@
 #define RMQ_TIMER_ROLL 2
 #define RMQ_TIMER_DELETE 4
 #define RMQ_TIMER_NO_UNIT -1
+#define RMQ_TIMER_TIME_MAX_MS 253402300799999 /* the end of the year 9999 */
+
+/* What the log says about a slot: its last unit, and its messages less deletes. */
+struct rmq_timer_chain {
+    int64_t last;                /* RMQ_TIMER_NO_UNIT: it has lost its units */
+    uint32_t round;              /* of the wheel, from 1 on; 0 = none */
+    int32_t count;
+};
 
 struct rmq_timer_files {
     uint8_t *wheel;              /* the whole file */
@@ -31,6 +43,8 @@ struct rmq_timer_files {
     uint32_t window_slots;       /* timerRollWindowSlot */
     uint32_t reserved;
     const uint8_t *missing;      /* the first address whose page the disk could not give, NULL = none (timer_pages.h) */
+    struct rmq_timer_chain *chains; /* RMQ_TIMER_SLOTS of them, in memory */
+    uint64_t damaged;            /* position + 1 of the first unit that is not as it was written, 0 = none was met */
 };
 
 struct rmq_timer_unit {
@@ -42,7 +56,7 @@ struct rmq_timer_unit {
     uint32_t magic;
     int32_t size;                /* bytes of the record */
     int32_t topic_hash;
-    uint32_t reserved;
+    uint32_t is_sealed;          /* 0: written by stock, or by a version without seals */
 };
 
 struct rmq_timer_place {
@@ -72,14 +86,37 @@ int64_t rmq_timer_last(const struct rmq_timer_files *f, int64_t slot_ms);
 int32_t rmq_timer_count(const struct rmq_timer_files *f, int64_t slot_ms);
 /* The first slot with units in [from_ms, to_ms), -1 without one. */
 int64_t rmq_timer_next_used(const struct rmq_timer_files *f, int64_t from_ms, int64_t to_ms);
-/* Finds the end of the log from a file's begin on, and sets log_end. Each unit becomes the last one of its slot, the first one if
- * the slot had another time (TimerMessageStore.recoverAndRevise). Returns the position of the last unit, RMQ_TIMER_NO_UNIT. */
-int64_t rmq_timer_revise(struct rmq_timer_files *f, int64_t from);
+/* A start reads the log in order, in pieces. */
+struct rmq_timer_scan {
+    int64_t begin;               /* of a file. Chains of slots from open_ms on have no unit before it. */
+    int64_t sound_until;         /* units before it were on disk. Behind it the first bytes that are no unit are the end. */
+    int64_t open_ms;
+    int64_t position;            /* of the next unit; at the end the log's end */
+    int64_t cut;                 /* the first unit of a slot from open_ms on whose chain leads to before the log's begin */
+    uint64_t units;
+    uint64_t unsealed;
+    uint32_t is_over;
+    uint32_t is_damaged;         /* 1 = the unit at `position`, before sound_until, is not as it was written */
+};
+
+/* Sets the fields behind open_ms. */
+void rmq_timer_scan_begin(struct rmq_timer_scan *scan);
+/* Reads at most `limit` units, and makes each the last one of its chain. The chains are zeros before. Sets log_end at the end. */
+void rmq_timer_scan(struct rmq_timer_files *f, struct rmq_timer_scan *scan, uint64_t limit);
+
+/* The wheel compared with the chains, behind a scan: slots from open_ms on. */
+struct rmq_timer_wheel_check {
+    uint32_t differs;            /* slots whose positions are not those of their chain, of units that were on disk */
+    uint32_t miscounted;         /* others, whose count is not that of their chain */
+    int64_t first_ms;            /* time of the first of both */
+    int64_t lost;                /* last unit of a slot before the log's begin, RMQ_TIMER_NO_UNIT = none */
+    int64_t contradicts;         /* a unit without a seal that belongs to another slot than the wheel says, or RMQ_TIMER_NO_UNIT */
+};
+/* `mends`: slots that differ are written again, also those that a death has left behind the log. */
+void rmq_timer_check_wheel(struct rmq_timer_files *f, const struct rmq_timer_scan *scan, int mends,
+                           struct rmq_timer_wheel_check *found);
 /* Takes the last unit of the log off, and off its slot. */
 void rmq_timer_drop_last(struct rmq_timer_files *f, const struct rmq_timer_unit *unit);
-/* Slots whose units lie behind the end of the log go back to their newest unit before it. Returns how many went. A power cut may
- * leave a wheel that is newer than the log. */
-uint32_t rmq_timer_cut_slots(struct rmq_timer_files *f);
 /* Times of the latest slots of units from `from` on, -1 without one. opened_ms: slots that were open when a unit came too late for
  * its own; such units have a delay of -1 ms, all other times are on steps. late_ms: slots that were due when the unit was written. */
 void rmq_timer_latest(const struct rmq_timer_files *f, int64_t from, int64_t *opened_ms, int64_t *late_ms);

@@ -152,15 +152,30 @@ static void leave_uncounted(struct rmq_timer_slot *slot, const struct rmq_timer_
         rmq_timer_topic_add(e->topics, rmq_timer_topic_row(e->topics, unit), -1);
 }
 
+/* 1 if the record is that of the unit. A seal says the same, so only units of stock need it. */
+static int agrees(const struct rmq_timer_files *f, const struct rmq_timer_unit *unit, const struct rmq_timer_record *record)
+{
+    int is_delete = (unit->magic & RMQ_TIMER_DELETE) != 0, is_rolled = (unit->magic & RMQ_TIMER_ROLL) != 0;
+    if (record->out_ms == RMQ_TIMER_NO_TIME || record->topic_hash != unit->topic_hash || record->is_delete != (uint32_t)is_delete)
+        return 0;
+    return is_delete || (record->out_ms >= unit->slot_ms + f->precision_ms) == is_rolled;
+}
+
 static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct rmq_timer_slot *slot,
                  const struct rmq_timer_unit *unit, struct rmq_timer_enqueue *e)
 {
     struct rmq_held_record held;
     struct rmq_timer_record record;
     int rc = rmq_queue_reader_record(q, (uint64_t)unit->commit_log_offset, (uint32_t)unit->size, &held);
-    if (rc == -EAGAIN || rc == -ENOMEM || rc == -ENODATA)
+    int is_behind = rc == -ENODATA && !unit->is_sealed &&
+                    (uint64_t)unit->commit_log_offset + (uint32_t)unit->size > rmq_load(&q->plane->watermarks->append_offset);
+    if ((rc == -EAGAIN || rc == -ENOMEM || rc == -ENODATA) && !is_behind)
         return rc;
-    if (rc < 0 || !rmq_timer_record_read(held.at, (uint32_t)unit->size, f->precision_ms, rmq_timer_slot_secret(slot), &record)) {
+    int is_read = rc >= 0 && rmq_timer_record_read(held.at, (uint32_t)unit->size, f->precision_ms, rmq_timer_slot_secret(slot), &record);
+    if (!unit->is_sealed && !(is_read && agrees(f, unit, &record))) {
+        f->damaged = (uint64_t)unit->position + 1;
+        rc = 0;
+    } else if (!is_read) {
         e->tally.damaged++;
         leave_uncounted(slot, unit, e);
         rc = 0;
@@ -175,6 +190,12 @@ static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct r
     return rc;
 }
 
+void rmq_timer_walk_begin(const struct rmq_timer_files *f, struct rmq_timer_walk *w)
+{
+    w->position = rmq_timer_last(f, w->slot_ms);
+    w->left = rmq_timer_count(f, w->slot_ms);
+}
+
 /* Goes to the next slot in use, which joins. Its later units come by hand. */
 static void next_chain(struct rmq_timer_files *f, struct rmq_timer_slot *slot, struct rmq_timer_walk *w)
 {
@@ -187,7 +208,7 @@ static void next_chain(struct rmq_timer_files *f, struct rmq_timer_slot *slot, s
     if (next < 0)
         return;
     w->slot_ms = next;
-    w->position = rmq_timer_last(f, next);
+    rmq_timer_walk_begin(f, w);
     if (!w->is_again)
         rmq_timer_slot_extend(slot, next + step);
 }
@@ -196,21 +217,28 @@ int rmq_timer_walk(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct
                    uint32_t limit, struct rmq_timer_enqueue *e)
 {
     struct rmq_timer_unit unit;
-    while (limit && !w->is_over) {
+    int64_t step = f->precision_ms;
+    while (limit && !w->is_over && !f->damaged) {
         if (w->position == RMQ_TIMER_NO_UNIT) {
             next_chain(f, slot, w);
             continue;
         }
-        if (!rmq_timer_unit_at(f, w->position, &unit) || unit.previous >= w->position) {
-            e->tally.damaged += w->position >= (int64_t)f->log_begin; /* retention takes old files */
+        if (w->position < (int64_t)f->log_begin) { /* retention takes old files */
             w->position = RMQ_TIMER_NO_UNIT;
             continue;
+        }
+        if (!rmq_timer_unit_at(f, w->position, &unit) || unit.previous >= w->position || unit.slot_ms / step != w->slot_ms / step) {
+            f->damaged = (uint64_t)w->position + 1;
+            break;
         }
         /* a walk that comes again leaves the later units, which are in memory since they came */
         int is_known = w->is_again && rmq_timer_number(f, unit.position) >= rmq_timer_slot_units_end(slot);
         int rc = is_known ? 0 : found(f, q, slot, &unit, e);
         if (rc < 0)
             return rc;
+        w->left -= unit.magic & RMQ_TIMER_DELETE ? -1 : 1;
+        if (unit.previous == RMQ_TIMER_NO_UNIT && w->left)
+            f->damaged = (uint64_t)unit.position + 1;
         w->position = unit.previous;
         w->units++;
         limit--;
@@ -220,7 +248,7 @@ int rmq_timer_walk(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct
 
 static int is_rolled_delete(uint32_t magic) { return magic & RMQ_TIMER_ROLL && magic & RMQ_TIMER_DELETE; }
 
-uint32_t rmq_timer_take(const struct rmq_timer_files *f, struct rmq_timer_slot *slot, int64_t now_ms, struct rmq_timer_batch *b)
+uint32_t rmq_timer_take(struct rmq_timer_files *f, struct rmq_timer_slot *slot, int64_t now_ms, struct rmq_timer_batch *b)
 {
     int64_t until_ms = INT64_MAX;
     b->count = rmq_timer_slot_take(slot, now_ms, b->keys, b->room);
@@ -231,7 +259,10 @@ uint32_t rmq_timer_take(const struct rmq_timer_files *f, struct rmq_timer_slot *
             break;
         }
         struct rmq_timer_unit unit = {0}; /* if retention has taken the unit, no record is found either */
-        int is_there = rmq_timer_unit_at(f, rmq_timer_position(f, rmq_timer_slot_unit(b->keys[i])), &unit);
+        int64_t position = rmq_timer_position(f, rmq_timer_slot_unit(b->keys[i]));
+        int is_there = rmq_timer_unit_at(f, position, &unit);
+        if (!is_there && position >= (int64_t)f->log_begin)
+            f->damaged = (uint64_t)position + 1;
         b->topic_rows[i] = is_there ? rmq_timer_topic_row(b->topics, &unit) : RMQ_NONE;
         b->units[i] = (struct rmq_queue_unit){.commit_log_offset = unit.commit_log_offset, .size = unit.size};
         b->enqueue_ms[i] = unit.enqueue_ms;

@@ -64,11 +64,15 @@ struct rmq_timer_walk {
     int64_t until_ms;            /* slots before it may join, while the slot is small */
     int64_t required_ms;         /* slots before it join a large one, too */
     uint64_t units;              /* units that were read */
+    int64_t left;                /* messages less deletes of the chain that are to come: at its end 0 */
     uint32_t is_again;           /* 1 = it takes what an earlier walk has left out, and no slot joins */
     uint32_t is_over;
 };
 
-/* Adds a piece of the chain, at most `limit` units. At the end of a chain the next slot in use joins. A slot is small while it has
+/* Begins the chain of walk->slot_ms. */
+void rmq_timer_walk_begin(const struct rmq_timer_files *f, struct rmq_timer_walk *w);
+/* Adds a piece of the chain, at most `limit` units. A unit that is not as it was written, or a chain that ends elsewhere, stops the
+ * walk: f->damaged. At the end of a chain the next slot in use joins. A slot is small while it has
  * fewer than RMQ_TIMER_JOIN_UNITS units. Returns 0, or the error of rmq_queue_reader_record that makes the walk wait. */
 int rmq_timer_walk(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct rmq_timer_slot *slot, struct rmq_timer_walk *w,
                    uint32_t limit, struct rmq_timer_enqueue *e);
@@ -88,7 +92,7 @@ struct rmq_timer_batch {
 
 /* Takes due messages and reads their units, which say where the records are. Their number. A batch with a rolled delete has nothing
  * that is due behind it: the delete may name such messages, and has to be in its slot first. */
-uint32_t rmq_timer_take(const struct rmq_timer_files *f, struct rmq_timer_slot *slot, int64_t now_ms, struct rmq_timer_batch *b);
+uint32_t rmq_timer_take(struct rmq_timer_files *f, struct rmq_timer_slot *slot, int64_t now_ms, struct rmq_timer_batch *b);
 
 /* The edits of each copy, which the caller has made once: SET TIMER_ENQUEUE_MS, SET TIMER_DEQUEUE_MS, those of every copy, and last
  * ADD TIMER_ROLL_TIMES, which only rolled copies have. */

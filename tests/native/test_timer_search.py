@@ -226,13 +226,14 @@ def test_overdue_slots_join_the_open_one(tmp_path: Path, seed: int, is_large: bo
         first, until_ms = used[0], used[-4]
         slot = ffi.gc(lib.rmq_timer_slot_open(first, 50, 200, SECRET), lib.rmq_timer_slot_close)
         lib.rmq_timer_slot_extend(slot, first + STEP_MS)
-        walk = {"slot_ms": first, "position": lib.rmq_timer_last(world.files.struct, first), "until_ms": until_ms}
+        walk = {"slot_ms": first, "until_ms": until_ms}
         if is_large:
             walk |= {"units": lib.RMQ_TIMER_JOIN_UNITS, "until_ms": used[-1] + STEP_MS, "required_ms": until_ms}
         expected = sorted(number for number, unit in enumerate(world.units()) if unit.slot_ms < until_ms)
         keys, found = ffi.new("uint64_t[]", 512), []
         for is_again in (0, 1, 1, 1, 1, 1, 1, 1, 1):
             walked = ffi.new("struct rmq_timer_walk *", walk | {"is_again": is_again})
+            lib.rmq_timer_walk_begin(world.files.struct, walked)
             while not walked.is_over:
                 assert not lib.rmq_timer_walk(world.files.struct, reader.native, slot, walked, 7, world.work)
             assert lib.rmq_timer_slot_end(slot) == used[-5] + STEP_MS

@@ -50,7 +50,8 @@ class MemoryFiles:
         self.table = ffi.new("uint8_t *[]", self.logs)
         self.struct = ffi.new("struct rmq_timer_files *")
         self.struct.wheel, self.struct.log, self.struct.file_bytes = self.wheel, self.table, file_bytes
-        self.struct.log_room = files * file_bytes
+        self.chains = ffi.new("struct rmq_timer_chain[]", lib.RMQ_TIMER_SLOTS)
+        self.struct.chains, self.struct.log_room = self.chains, files * file_bytes
         self.struct.file_count, self.struct.precision_ms, self.struct.window_slots = files, precision_ms, window_slots
 
     def chain(self, slot_ms: int) -> list[Any]:

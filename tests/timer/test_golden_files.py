@@ -2,12 +2,14 @@
 
 import json
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.turns import finish
 from ringmq.remoting.subscription import java_string_hash
 from ringmq.store.inferred_config import config_without_index
 from ringmq.store.layout import HALF_TOPIC
@@ -15,6 +17,8 @@ from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
 from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer import timer_log
+from ringmq.timer.progress import Saved
+from ringmq.timer.recovery import open_files
 from ringmq.timer.survey import TimerState, names_its_record, read_from_ms, survey, waiting_units
 from ringmq.timer.timer_log import NO_UNIT, Magic, TimerLog, TimerUnit, blank
 from ringmq.timer.timer_wheel import FILE_BYTES, SLOT, SLOTS, TimerWheel
@@ -94,6 +98,21 @@ def test_every_slot_leads_back_to_its_first_unit(stores: Path, name: str) -> Non
         assert chain[-1].position == slot.first
         assert {unit.slot_ms for unit in chain} == {slot.time_ms}
     wheel.close()
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_sound_files_of_stock_are_not_rebuilt(stores: Path, tmp_path: Path, name: str) -> None:
+    """A clean stop of stock leaves units out of its wheel."""
+    root, lines = shutil.copytree(stores / name, tmp_path / name), list[str]()
+    known = read_timer_checkpoint(root)
+    assert known is not None
+    saved = Saved(known.last_read_ms, known.queue_offset, flushed_position=known.flushed_position)
+    opening = open_files(
+        root, saved, precision_ms=1000, window_slots=20, file_bytes=LOG_FILE_BYTES, log=lines.append, oldest_record=0
+    )
+    with closing(finish(opening)) as files:
+        assert not files.is_rebuilt and not any("rebuilt" in line for line in lines)
+        assert files.log_end == units_of(name)[-1][POSITION] + timer_log.UNIT_BYTES
 
 
 # --- what waits ----------------------------------------------------------------------------------------------

@@ -40,9 +40,8 @@ def core_of(counts: dict[int, int]) -> TimerCore:
     """A core whose wheel has these counts, and no units."""
     files = MemoryFiles(1, 1 << 20)
     for slot_ms, count in counts.items():
-        at = slot_ms // PRECISION_MS % lib.RMQ_TIMER_SLOTS * lib.RMQ_TIMER_SLOT_BYTES
-        row = (slot_ms // PRECISION_MS).to_bytes(8) + (-1).to_bytes(8, signed=True) * 2 + count.to_bytes(4, signed=True)
-        ffi.memmove(files.wheel + at, row, len(row))
+        chain = files.chains[slot_ms // PRECISION_MS % lib.RMQ_TIMER_SLOTS]
+        chain.round, chain.last, chain.count = slot_ms // PRECISION_MS // lib.RMQ_TIMER_SLOTS + 1, -1, count
     wheel = Wheel(files)  # type: ignore[arg-type]
     return TimerCore(TimerSettings(PRECISION_MS), Progress(NOW_MS, 0, 0), wheel, -1, 0, -1)
 

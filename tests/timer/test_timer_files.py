@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.turns import finish
 from ringmq.native import ffi, lib
 from ringmq.store.layout import TIMER_WHEEL_FILE
+from ringmq.store.timer_scan import ScanRange, TimerScan
 from ringmq.timer.placement import place
 from ringmq.timer.progress import Saved
 from ringmq.timer.recovery import open_files
@@ -52,6 +54,15 @@ def enqueue(files: MemoryFiles, records: list[bytes], work: Any) -> None:
         if done < len(records):
             assert lib.rmq_timer_is_full(files.struct)
     assert kept
+
+
+def scanned(files: MemoryFiles, wanted: ScanRange = ScanRange()) -> TimerScan:  # noqa: B008
+    """Read the log and mend the wheel, as a start does."""
+    ffi.memmove(files.chains, bytes(ffi.sizeof(files.chains)), ffi.sizeof(files.chains))
+    scan = TimerScan(files.struct, wanted)
+    finish(scan.steps())
+    scan.compare(mends=True)
+    return scan
 
 
 def state(files: MemoryFiles) -> tuple[int, bytes]:
@@ -97,13 +108,18 @@ def test_a_start_finds_the_end_and_the_slots_again() -> None:
     dice, files = random.Random(6), MemoryFiles(30, FILE_BYTES, window_slots=WINDOW)
     enqueue(files, [random_record(dice, number) for number in range(120)], batch())
     end, wheel = state(files)
-    slots = {NOW_MS + 1000 * step: len(files.chain(NOW_MS + 1000 * step)) for step in range(-1, 45)}
-    for kept in (0, 40):
-        ffi.memmove(files.wheel, wheel if kept else bytes(len(wheel)), len(wheel))
+    for stale in (bytes(len(wheel)), half_filled(120 // 2)):
+        ffi.memmove(files.wheel, stale, len(wheel))
         files.struct.log_end = 0
-        newest = lib.rmq_timer_revise(files.struct, 0)
-        assert files.struct.log_end == end and newest >= 0
-        assert {slot_ms: len(files.chain(slot_ms)) for slot_ms in slots} == slots
+        scanned(files)
+        assert state(files) == (end, wheel)
+
+
+def half_filled(count: int) -> bytes:
+    """The wheel of the same records, without the last ones."""
+    dice, files = random.Random(6), MemoryFiles(30, FILE_BYTES, window_slots=WINDOW)
+    enqueue(files, [random_record(dice, number) for number in range(120)][:count], batch())
+    return state(files)[1]
 
 
 def test_a_log_that_is_cut_at_any_byte_of_its_last_unit_ends_before_it() -> None:
@@ -119,13 +135,14 @@ def test_a_log_that_is_cut_at_any_byte_of_its_last_unit_ends_before_it() -> None
         at = last % FILE_BYTES
         ffi.memmove(log, whole[: at + cut] + bytes(FILE_BYTES - at - cut), FILE_BYTES)
         ffi.memmove(files.wheel, wheel, len(wheel))
-        found = lib.rmq_timer_revise(files.struct, 0)
-        if found == last:  # its last bytes are zeros anyway, or the record that it names will not be found
+        scan = scanned(files)
+        if (
+            files.struct.log_end > last
+        ):  # its last bytes are zeros anyway, or the record that it names will not be found
             unit = ffi.new("struct rmq_timer_unit *")
             assert lib.rmq_timer_unit_at(files.struct, last, unit)
             lib.rmq_timer_drop_last(files.struct, unit)
-        lib.rmq_timer_cut_slots(files.struct)
-        lib.rmq_timer_revise(files.struct, 0)
+            scan.compare(mends=True)
         assert files.struct.log_end == last
         assert [unit.commit_log_offset for unit in files.chain(NOW_MS + 7000)] == [100 * n for n in reversed(range(8))]
 
@@ -175,10 +192,9 @@ def test_a_rolled_message_has_the_same_slot_whenever_it_is_written() -> None:
 
 PAGES = 4 * os.sysconf("SC_PAGESIZE")
 ACCESSES: dict[str, Callable[[TimerFiles], object]] = {
-    "a slot": lambda files: lib.rmq_timer_last(files.struct, NOW_MS),
-    "a count": lambda files: lib.rmq_timer_count(files.struct, NOW_MS),
+    "the wheel": lambda files: TimerScan(files.struct, ScanRange()).compare(mends=False),
     "a unit": lambda files: files.unit(PAGES),
-    "the log's end": lambda files: lib.rmq_timer_revise(files.struct, PAGES),
+    "the log's end": lambda files: finish(TimerScan(files.struct, ScanRange(PAGES * 2, 0, PAGES)).steps()),
 }
 
 
@@ -197,7 +213,7 @@ def filled(root: Path) -> TimerFiles:
 @pytest.mark.parametrize("access", ACCESSES)
 def test_files_with_a_page_that_the_disk_does_not_give_are_deleted(tmp_path: Path, access: str) -> None:
     """A page with an I/O error and one behind the end of a file both come as SIGBUS."""
-    path = tmp_path / TIMER_WHEEL_FILE if access in ("a slot", "a count") else tmp_path / FOLDER / f"{PAGES:020d}"
+    path = tmp_path / TIMER_WHEEL_FILE if access == "the wheel" else tmp_path / FOLDER / f"{PAGES:020d}"
     with closing(filled(tmp_path)) as files:
         os.truncate(path, 0)
         ACCESSES[access](files)
@@ -221,8 +237,7 @@ def test_a_log_without_its_wheel_is_rebuilt(tmp_path: Path) -> None:
     (tmp_path / TIMER_WHEEL_FILE).unlink()
     lines: list[str] = []
     saved = Saved()
-    with closing(
-        open_files(tmp_path, saved, precision_ms=1000, window_slots=WINDOW, file_bytes=PAGES, log=lines.append)
-    ) as files:
+    opening = open_files(tmp_path, saved, precision_ms=1000, window_slots=WINDOW, file_bytes=PAGES, log=lines.append)
+    with closing(finish(opening)) as files:
         assert files.file_count == 0 and files.is_new
     assert lines == [f"{tmp_path / TIMER_WHEEL_FILE} is missing: wheel and log are rebuilt from the timer topic"]
