@@ -273,7 +273,8 @@ def verify(
 ) -> None:  # fmt: skip
     """Check every record, unit and index entry of FOLDER; exit status 1 when there are errors."""
     try:
-        from ringmq.store.verify import can_cross_check
+        from ringmq.store.timer_damage import find_timer_damage
+        from ringmq.store.verify import ERROR, can_cross_check
         from ringmq.store.verify import verify as verify_store
     except ModuleNotFoundError as error:
         raise click.ClickException(not_installed("ringmq store verify", error.name, "broker")) from error
@@ -291,6 +292,9 @@ def verify(
     report = verify_store(
         found, readable, progress=progress, cross_check=cross_check, check_index=not no_index, is_closed=is_closed
     )
+    timer_faults = find_timer_damage(found) if is_closed else []
+    for place, text in timer_faults:
+        report.add(ERROR, place, text)
     counts = {
         name: getattr(report, name)
         for name in ("min_offset", "readable_offset", "records", "blanks", "queues", "units", "index_files",
@@ -316,8 +320,12 @@ def verify(
             say(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:
         if output != "json":
-            say(_advice(found, report, is_closed))
+            only_timers = report.errors == len(timer_faults)
+            say(TIMER_ADVICE if only_timers else _advice(found, report, is_closed))
         sys.exit(1)
+
+
+TIMER_ADVICE = "the next start of the broker rebuilds these files from the log, no message is lost"
 
 
 def _advice(found: Any, report: Any, is_closed: bool) -> str:

@@ -215,6 +215,11 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
             "store", "files", WARN, facts.other_sizes, "the files have other sizes than these settings",
             "give doctor, and the next start, the settings of this broker (-c, --set)",
         )  # fmt: skip
+    for fault in facts.timer_faults:
+        yield Finding(
+            "store", "timer files", WARN, fault, "timer messages wait in these files, and in the log",
+            "start the broker: it rebuilds them from the log, and a log line says so",
+        )  # fmt: skip
     yield from _last_end(facts)
     yield from _left_behind(facts, accept_unserved)
 

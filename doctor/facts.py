@@ -162,6 +162,8 @@ class StoreFacts:
     tail: TailFacts | None = None
     timers_waiting: int = 0
     """Timer messages that waited when the worker last counted them."""
+    timer_faults: tuple[str, ...] = ()
+    """Files of timers that are not as they were written."""
     dispatch_lag_bytes: int | None = None
     """Bytes of a live broker that are appended but not in queues yet. None: unknown, as for a stock broker."""
     flush_lag_bytes: int | None = None

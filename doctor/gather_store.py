@@ -25,6 +25,7 @@ from ringmq.store.record_values import counted
 from ringmq.store.recovery_truncate import CUT_FOLDER
 from ringmq.store.salvage import salvage_files
 from ringmq.store.store_format import StoreFormatError, read_format
+from ringmq.store.timer_damage import find_timer_damage
 from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
@@ -152,9 +153,11 @@ def _log_facts(facts: StoreFacts, config: StoreConfig, looks: _Looks) -> StoreFa
         )
     if facts.is_locked:  # a stock broker: its queues grow under us
         return facts
+    faults: list[tuple[str, str]] = looks.at(lambda: find_timer_damage(store), [])
     return dataclasses.replace(
-        facts, tail=read_tail(store, store.log_end()), unsupported=tuple(find_unsupported(config))
-    )
+        facts, tail=read_tail(store, store.log_end()), unsupported=tuple(find_unsupported(config)),
+        timer_faults=tuple(f"{place}: {fault}" for place, fault in faults),
+    )  # fmt: skip
 
 
 def running_broker(root: Path) -> int:
