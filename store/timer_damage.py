@@ -19,7 +19,7 @@ from ringmq.store.timer_scan import ScanRange, TimerScan
 FOLDER = "timerlog"
 WHEEL_BYTES: int = lib.RMQ_TIMER_SLOTS * lib.RMQ_TIMER_SLOT_BYTES
 PRECISION_MS = 1000
-"""Of a wheel that only a stock broker has written."""
+"""Of a stock broker's wheel, unless its slots have another one."""
 
 
 def find_timer_damage(store: MessageStore) -> list[tuple[str, str]]:
@@ -39,7 +39,9 @@ def find_timer_damage(store: MessageStore) -> list[tuple[str, str]]:
     if not paths or not (root / TIMER_WHEEL_FILE).exists():
         return []
     wanted, precision_ms = _wanted(own, stock, store.commit_log.files.end_offset)
-    with _mapped(root, paths, precision_ms) as files:
+    with _mapped(root, paths, precision_ms or PRECISION_MS) as files:
+        if precision_ms is None:
+            files.precision_ms = lib.rmq_timer_foreign_precision(files, wanted.open_ms) or PRECISION_MS
         scan = TimerScan(files, wanted)
         for _ in scan.steps():
             pass
@@ -49,14 +51,15 @@ def find_timer_damage(store: MessageStore) -> list[tuple[str, str]]:
         return [(TIMER_WHEEL_FILE, fault)] if (fault := scan.wheel_fault()) else []
 
 
-def _wanted(own: dict[str, Any], stock: TimerCheckpoint, log_end: int) -> tuple[ScanRange, int]:
+def _wanted(own: dict[str, Any], stock: TimerCheckpoint, log_end: int) -> tuple[ScanRange, int | None]:
+    """The precision of the wheel is None if a stock broker has written it since: its slots tell."""
     match own:
         case {"openMs": int(open_ms), "precisionMs": int(precision_ms), "logOffset": int(log_offset)}:
             if log_offset > log_end:  # the log was cut, and slots before the open one may wait again
                 return ScanRange(stock.flushed_position), precision_ms
-            waits_from = own.get("waitsFrom", 0) if stock.last_read_ms <= open_ms else 0
-            return ScanRange(stock.flushed_position, max(open_ms, stock.last_read_ms), waits_from), precision_ms
-    return ScanRange(stock.flushed_position, stock.last_read_ms), PRECISION_MS
+            if stock.last_read_ms <= open_ms:
+                return ScanRange(stock.flushed_position, open_ms, own.get("waitsFrom", 0)), precision_ms
+    return ScanRange(stock.flushed_position, stock.last_read_ms), None
 
 
 def _fault_of_files(

@@ -62,6 +62,8 @@ class TimerSettings:
     """diskMaxUsedSpaceRatio."""
     flush_interval_ms: int = 1000
     """Time between two checkpoints."""
+    coarsest_ms: int = 0
+    """The largest precision that any waiting message was admitted by."""
 
 
 class Contents(Protocol):
@@ -210,6 +212,8 @@ class Progress:
     too late for their slot."""
     known_ms: int = 0
     """Time of the open slot, an earlier one for a while after a start."""
+    known_coarsest_ms: int = 0
+    """TimerSettings.coarsest_ms by which these slots were found."""
 
 
 class TimerCore:
@@ -236,6 +240,7 @@ class TimerCore:
         self.settings = settings
         self.progress = progress
         self.in_flight = 0
+        self._coarsest_ms = settings.coarsest_ms
         self._contents = contents
         self._delivered_ms, self._delivered_end, self._opened_ms = delivered_ms, delivered_end, opened_ms
         self._ends: dict[int, int] = {}
@@ -430,6 +435,7 @@ class TimerCore:
         if following > self._delivered_ms and self.progress.queue_offset >= self._delivered_end:
             self.progress.marks_from = log_end
             self.progress.known_offset, self.progress.known_ms = self.progress.queue_offset, following
+            self.progress.known_coarsest_ms = self._coarsest_ms
             effects.append(ForgetDelivered())
         return effects
 

@@ -67,6 +67,8 @@ class Delivery:
         recovered, work = store.recovered, store.slots.work
         store.slots.set_delivered(delivered)
         work.known_offset, work.known_ms = recovered.progress.known_offset, recovered.progress.known_ms
+        work.known_coarsest_ms = recovered.progress.known_coarsest_ms
+        self._queue_end = recovered.queue_end
         self.core = TimerCore(
             store.settings(), recovered.progress, store.slots, latest.delivered_ms, recovered.queue_end,
             latest.opened_ms, publisher.port.settled_end or 0,
@@ -232,8 +234,12 @@ class Delivery:
     def _snapshot(self) -> Snapshot:
         progress = replace(self.core.progress)
         log_offset = max(progress.marks_from, self._publisher.log_offset)
-        log_end, waits_from = self._slots.files.log_end, self._oldest.position
-        return Snapshot(progress, log_offset, log_end, self._waits(), waits_from=waits_from)
+        waits, files = self._waits(), self._slots.files
+        is_done = not waits and progress.queue_offset >= self._queue_end
+        return Snapshot(
+            progress, log_offset, files.log_end, waits, waits_from=self._oldest.position,
+            coarsest_ms=0 if is_done else int(files.struct.coarsest_ms),
+        )  # fmt: skip
 
     def _save_counts(self, mono_ms: int) -> Callable[[], None]:
         rows = self._statistics.rows_to_save(mono_ms)

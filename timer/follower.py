@@ -20,7 +20,7 @@ from ringmq.timer.enqueuer import Enqueuer
 from ringmq.timer.progress import Snapshot
 from ringmq.timer.rebuild_notice import RebuildNotice
 from ringmq.timer.saver import SAVE_MS, Saver
-from ringmq.timer.timer_wheel import SLOTS
+from ringmq.timer.timer_wheel import PRECISIONS_MS, SLOTS
 from ringmq.timer.working_store import WorkingStore
 
 SLEEP_MAX_MS = 1000
@@ -92,6 +92,7 @@ class Follower:
             self._is_rebuilt = False
         work = self._slots.work
         work.known_offset, work.known_ms = timers.known_offset, timers.open_ms
+        work.known_coarsest_ms = PRECISIONS_MS[0]
         work.open_ms = timers.open_ms - timers.open_ms % settings.precision_ms
         work.write_ms = now_ms - now_ms % settings.precision_ms
         work.rolls_by_write = timers.marks_from is None
@@ -115,8 +116,14 @@ class Follower:
         timers = self._timers
         assert timers is not None
         open_ms = timers.open_ms - timers.open_ms % int(self._slots.files.struct.precision_ms)
-        progress = Progress(open_ms, self._offset, timers.marks_from or 0, timers.known_offset, timers.open_ms)
-        return Snapshot(progress, timers.log_offset, self._slots.files.log_end, self._waits(), timers)
+        progress = Progress(
+            open_ms, self._offset, timers.marks_from or 0, timers.known_offset, timers.open_ms, PRECISIONS_MS[0]
+        )
+        coarsest_ms = int(self._slots.files.struct.coarsest_ms)
+        return Snapshot(
+            progress, timers.log_offset, self._slots.files.log_end, self._waits(), coarsest_ms=coarsest_ms,
+            master=timers,
+        )  # fmt: skip
 
     def _waits(self) -> bool:
         if self._timers is None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from ringmq.remoting import properties
 from ringmq.store.record_numbers import decimal
 from ringmq.timer.timer_log import Magic
+from ringmq.timer.timer_wheel import PRECISIONS_MS
 
 TIMER_OUT_MS = properties.TIMER_OUT_MS
 TIMER_ROLL_TIMES = properties.TIMER_ROLL_TIMES
 TIMER_DEL_UNIQKEY = properties.TIMER_DEL_UNIQKEY
+STEPS_MS = PRECISIONS_MS[::-1]
 WINDOW_SLOTS, WINDOW_SLOTS_MIN, WINDOW_SLOTS_MAX = 172_800, 2, 604_740
 
 
@@ -32,7 +34,7 @@ class Placement:
 def place(
     out_ms: int, *, write_ms: int, open_ms: int, is_delete: bool, window_slots: int, precision_ms: int
 ) -> Placement:
-    """Place a message whose TIMER_OUT_MS is `out_ms`.
+    """Place a message that is due in the step behind `out_ms`.
 
     A message beyond the window from `write_ms` on is rolled: its slot lies a window ahead, or half of one if less than
     a third of a window would be left. `open_ms` is the time of the slot that is delivered now. An earlier slot is
@@ -82,18 +84,23 @@ def place_delete(own: Placement, targets: Iterable[Target], *, open_ms: int, ope
     return Placement(target.slot_ms, own.enqueue_ms, magic)
 
 
-def exact_ms(pairs: Mapping[str, str], store_ms: int, out_ms: int, precision_ms: int) -> int:
-    """Return the millisecond of a message's delivery, in (out_ms, out_ms + precision_ms].
+def step_of(out_ms: int, coarsest_ms: int) -> int:
+    """Return the largest step of precision up to `coarsest_ms` that a message may have been admitted by."""
+    return next((step for step in STEPS_MS if step <= coarsest_ms and out_ms % step == 0), coarsest_ms)
+
+
+def exact_ms(pairs: Mapping[str, str], store_ms: int, out_ms: int, coarsest_ms: int) -> int:
+    """Return the millisecond of a message's delivery, in (out_ms, out_ms + step_of(out_ms, coarsest_ms)].
+
+    `coarsest_ms` is the largest precision that any waiting message was admitted by: the present one may be finer.
 
     The first of TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS has won at the send. A delay counts from the store
-    time of its first record. A rolled message has another store time, so it goes out at the end of its slot.
+    time of its first record. A rolled message has another store time, so it goes out at the end of its step.
     """
-    end_ms = out_ms + precision_ms
-    if TIMER_ROLL_TIMES in pairs:
-        return end_ms
+    end_ms = out_ms + step_of(out_ms, coarsest_ms)
     for name, unit_ms in ((properties.TIMER_DELAY_SEC, 1000), (properties.TIMER_DELAY_MS, 1)):
         if (delay := decimal(pairs.get(name, ""))) is not None:
-            return _within(store_ms + delay * unit_ms, out_ms, end_ms)
+            return end_ms if TIMER_ROLL_TIMES in pairs else _within(store_ms + delay * unit_ms, out_ms, end_ms)
     deliver_ms = decimal(pairs.get(properties.TIMER_DELIVER_MS, ""))
     return end_ms if deliver_ms is None else _within(deliver_ms, out_ms, end_ms)
 

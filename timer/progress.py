@@ -21,6 +21,7 @@ from ringmq.store.sealed_files import load_sealed, persist_sealed
 from ringmq.store.timer_checkpoint import PROGRESS_FILE, TimerCheckpoint, read_timer_checkpoint
 from ringmq.store.timer_scan import ScanRange
 from ringmq.timer.core import Progress
+from ringmq.timer.timer_wheel import PRECISIONS_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class Snapshot:
     """False if no message waits in the wheel."""
     waits_from: int = 0
     """See Saved."""
+    coarsest_ms: int = 0
+    """The largest precision that any waiting message was admitted by."""
     master: MasterTimers | None = None
     """On a slave: the progress of its master, which is that of the snapshot, too."""
 
@@ -55,7 +58,7 @@ class Saved:
     marks_from: int | None = None
     """None: no checkpoint is true of this log. Then copies of the open slot are looked for by their times."""
     precision_ms: int | None = None
-    """Of the wheel. None if only a stock broker has written it."""
+    """Of the wheel. None if a stock broker has written it since: the units tell."""
     flushed_position: int = 0
     is_cut: bool = False
     """True if the log was cut since, behind another master, so it may lack copies of slots before `open_ms`. Records
@@ -64,6 +67,10 @@ class Saved:
     """True if only the marks of the whole log tell which messages of earlier slots are delivered."""
     waits_from: int = 0
     """Units of TimerLog before this position are of slots before `open_ms`."""
+    coarsest_ms: int = PRECISIONS_MS[-1]
+    """The largest precision that any waiting message was admitted by."""
+    known_coarsest_ms: int = PRECISIONS_MS[0]
+    """See timer.core.Progress. If no checkpoint tells, all have one precision, so the smallest tells as well."""
 
     @property
     def scan_range(self) -> ScanRange:
@@ -90,13 +97,17 @@ def load_saved(root: Path, log: LogView, log_end: int) -> Saved:
                     cut_ms, precision_ms=precision_ms, flushed_position=stock.flushed_position, is_cut=True
                 )  # fmt: skip
             known_offset, known_ms = _pair(own.get("known"))
-            if stock.last_read_ms > open_ms:
+            coarsest_ms = _precision(own.get("coarsestMs"), precision_ms)
+            known_coarsest_ms = _precision(own.get("knownCoarsestMs"), precision_ms)
+            if is_of_stock := stock.last_read_ms > open_ms:
                 known_offset, known_ms = stock.known_offset, stock.last_read_ms
+                known_coarsest_ms, coarsest_ms = PRECISIONS_MS[0], PRECISIONS_MS[-1]
             # a stock broker may have gone on with the files, or with others
-            waits_from = own.get("waitsFrom", 0) if stock.last_read_ms <= open_ms else 0
+            waits_from = 0 if is_of_stock else own.get("waitsFrom", 0)
             return Saved(
                 max(open_ms, stock.last_read_ms), max(queue_offset, stock.queue_offset), known_offset, known_ms,
-                marks_from if is_true else None, precision_ms, stock.flushed_position,
+                marks_from if is_true else None, None if is_of_stock else precision_ms, stock.flushed_position,
+                coarsest_ms=coarsest_ms, known_coarsest_ms=known_coarsest_ms,
                 waits_from=waits_from if isinstance(waits_from, int) else 0,
             )  # fmt: skip
     return Saved(
@@ -135,6 +146,10 @@ def believable(saved: Saved, queue_end: int, tell: Callable[[str], None]) -> Sav
     return saved
 
 
+def _precision(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) and value in PRECISIONS_MS else otherwise
+
+
 def _pair(value: object) -> tuple[int, int]:
     match value:
         case [int(known_offset), int(known_ms)]:
@@ -158,7 +173,8 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
     value = {
         "openMs": progress.open_ms, "queueOffset": progress.queue_offset,
         "known": [progress.known_offset, progress.known_ms], "marksFrom": snapshot.marks_from,
-        "precisionMs": precision_ms, "waits": snapshot.waits, "waitsFrom": snapshot.waits_from,
+        "precisionMs": precision_ms, "coarsestMs": snapshot.coarsest_ms or precision_ms,
+        "knownCoarsestMs": progress.known_coarsest_ms, "waits": snapshot.waits, "waitsFrom": snapshot.waits_from,
         "logOffset": log_offset,
         "tail": [0, 0] if crc is None else [size, crc],
     }  # fmt: skip

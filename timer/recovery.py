@@ -26,13 +26,10 @@ from ringmq.store.record_numbers import LONG_MAX
 from ringmq.store.timer_checkpoint import TimerCheckpoint
 from ringmq.store.timer_scan import ScanRange
 from ringmq.timer.core import Progress
-from ringmq.timer.placement import place
 from ringmq.timer.progress import Saved
 from ringmq.timer.survey import read_from_ms
 from ringmq.timer.timer_files import TimerFiles, UnfitFilesError, remove_files
 from ringmq.timer.timer_log import UNIT_BYTES
-from ringmq.timer.timer_record import timer_record
-from ringmq.timer.timer_wheel import PRECISIONS_MS
 
 SCAN_STEP_BYTES = 4 << 20
 OLDER_MS = 60_000
@@ -65,11 +62,12 @@ def open_files(
     `oldest_record`: CommitLog offset of the oldest record of the timer topic, None without one. Raises OSError and
     TimerFilesFailedError.
     """
-    found, files = saved.precision_ms or PRECISIONS_MS[-1], None
+    files = None
     try:
-        if found != precision_ms and saved.open_ms:
-            raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
         files = TimerFiles(root, precision_ms, window_slots, file_bytes)
+        found = saved.precision_ms or int(lib.rmq_timer_foreign_precision(files.struct, saved.open_ms)) or precision_ms
+        if found != precision_ms and not files.is_new:
+            raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
         if files.is_new and files.file_count:
             raise UnfitFilesError(f"{root / TIMER_WHEEL_FILE} is missing")
         if files.files_end < saved.flushed_position:
@@ -109,7 +107,9 @@ def recover_files(
         open_ms = first_ms if oldest_ms < 0 else oldest_ms
     following = 0 if newest is None else max(newest.queue_offset + 1, saved.queue_offset)
     queue_offset = min(max(following, queue_min), queue_max)
-    progress = Progress(open_ms - open_ms % step_ms, queue_offset, log_end, saved.known_offset, saved.known_ms)
+    progress = Progress(
+        open_ms - open_ms % step_ms, queue_offset, log_end, saved.known_offset, saved.known_ms, saved.known_coarsest_ms
+    )
     return Recovered(files, progress, queue_max, newest is None, *latest)
 
 
@@ -219,29 +219,16 @@ def latest_slots(log: LogView, delivered: Delivered, recovered: Recovered, now_m
     """Find the latest slots by late messages, by delivered ones, and by the newest copy.
 
     Slots are delivered in order. The unit of a copy's source has the slot that was open, also of a late message or a
-    rolled one. If wheel and log are rebuilt, the record says when it would be rolled, perhaps later than it was.
+    rolled one. Without the unit, the copy of a rolled message was not stored before its slot. An earlier precision may
+    have been coarser.
     """
-    step_ms = int(recovered.files.struct.precision_ms)
-    opened_ms, asked_ms = max(recovered.opened_ms, delivered.latest_ms or -1), 0
+    step_ms = int(recovered.files.struct.coarsest_ms)
+    opened_ms = max(recovered.opened_ms, delivered.latest_ms or -1)
     if delivered.offsets and (units := log.units(TIMER_TOPIC, 0, delivered.newest, 1)):
         unit = recovered.files.unit_of(units[0][0])
         opened_ms = max(opened_ms, -1 if unit is None else int(unit.slot_ms))
-        asked_ms = _asked_ms(log.record(units[0][0]), recovered.files)
-    latest_ms = max(
-        now_ms, recovered.progress.open_ms, recovered.late_ms, opened_ms, asked_ms, delivered.rolled_ms
-    )  # fmt: skip
+    latest_ms = max(now_ms, recovered.progress.open_ms, recovered.late_ms, opened_ms, delivered.rolled_ms)
     return LatestSlots(opened_ms, latest_ms + step_ms)
-
-
-def _asked_ms(data: memoryview | None, files: TimerFiles) -> int:
-    step_ms = int(files.struct.precision_ms)
-    record = None if data is None else timer_record(data, step_ms)
-    if record is None or record.out_ms is None:
-        return 0
-    return place(
-        record.out_ms, write_ms=record.store_ms - record.store_ms % step_ms, open_ms=0, is_delete=False,
-        window_slots=int(files.struct.window_slots), precision_ms=step_ms,
-    ).slot_ms  # fmt: skip
 
 
 def scan_begin(log: LogView, saved: Saved, log_end: int, segment_bytes: int) -> int:

@@ -32,6 +32,7 @@ class Slots:
         self._slots: dict[int, Any] = {}
         self._walks: dict[int, Any] = {}
         self._delivered: Any = None
+        self._rolled: Any = None
         self.work = ffi.new("struct rmq_timer_enqueue *")
         self.work.index.secret = self._secret
         self.batch = ffi.new("struct rmq_timer_batch *")
@@ -56,6 +57,13 @@ class Slots:
         self._delivered = ffi.from_buffer("uint64_t[]", offsets) if offsets else None
         self.work.delivered = self._delivered if self._delivered is not None else ffi.NULL
         self.work.delivered_count = len(offsets)
+
+    def set_rolled(self, sources: array[int], end: int) -> None:
+        """Set what rmq_timer_rolled_sources has found in the records before `end`, in ascending order: such messages
+        get no unit."""
+        self._rolled = ffi.from_buffer("uint64_t[]", sources) if sources else None
+        self.work.rolled = self._rolled if self._rolled is not None else ffi.NULL
+        self.work.rolled_count, self.work.rolled_end = len(sources), end
 
     def set_statistics(self, topics: Any, lateness: Any) -> None:
         """Count waiting messages in a struct rmq_timer_topics, and the lateness of others in a struct rmq_latency.

@@ -85,6 +85,7 @@ class TimerFiles:
         self.struct.wheel, self.struct.precision_ms, self.struct.window_slots = (
             self._wheel.pointer, precision_ms, window_slots,
         )  # fmt: skip
+        self.struct.coarsest_ms = precision_ms
         self.struct.file_bytes, self.struct.log_begin, self.struct.log_end = file_bytes, begin, begin
         self._set_table()
         chains = mmap.mmap(-1, CHAINS_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

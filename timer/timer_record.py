@@ -30,8 +30,8 @@ class TimerRecord:
     its own slot alone."""
 
 
-def timer_record(data: bytes | memoryview, precision_ms: int) -> TimerRecord | None:
-    """Read a record. None if it is damaged."""
+def timer_record(data: bytes | memoryview, coarsest_ms: int) -> TimerRecord | None:
+    """Read a record. None if it is damaged. `coarsest_ms`: see exact_ms."""
     _, record = parse_record(data)
     if record is None:
         return None
@@ -46,7 +46,7 @@ def timer_record(data: bytes | memoryview, precision_ms: int) -> TimerRecord | N
         record.queue_offset,
         record.store_time_ms,
         out_ms,
-        -1 if out_ms is None else exact_ms(pairs, record.store_time_ms, out_ms, precision_ms),
+        -1 if out_ms is None else exact_ms(pairs, record.store_time_ms, out_ms, coarsest_ms),
         java_string_hash(topic) if topic else 0,
         is_delete,
         b"" if out_ms is None else named.encode(),

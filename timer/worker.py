@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -29,6 +30,7 @@ from ringmq.store.index_file import IndexStore
 from ringmq.store.layout import INDEX, TIMER_TOPIC
 from ringmq.store.master_timers import read_master_timers
 from ringmq.store.message_store import MessageStore
+from ringmq.store.queue_reader import QueueReader
 from ringmq.store.retention import disk_ratios
 from ringmq.timer.core import TimerSettings
 from ringmq.timer.delivery import Delivery
@@ -45,6 +47,7 @@ from ringmq.timer.recovery import (
     recover_files,
     scan_begin,
 )
+from ringmq.timer.rolled_copies import RolledCopies
 from ringmq.timer.slots import Slots
 from ringmq.timer.target_index import TargetIndex
 from ringmq.timer.timer_files import TimerFiles, TimerFilesFailedError
@@ -93,7 +96,7 @@ class Opened:
 
     def settings(self) -> TimerSettings:
         """The current properties."""
-        return timer_settings(self.config())
+        return replace(timer_settings(self.config()), coarsest_ms=int(self.files.struct.coarsest_ms))
 
     def disk_percent(self) -> int:
         """Use of the disk by which retention decides."""
@@ -147,6 +150,7 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     words = plane.role(role).counters
     words[lib.RMQ_TIMER_WORD_REBUILDS] += files.is_rebuilt
     words[lib.RMQ_TIMER_WORD_MENDED_SLOTS] += files.mended_slots
+    files.struct.coarsest_ms = max(settings.precision_ms, saved.coarsest_ms)
     write_line = throttled(LogThrottle(LINES_PER_MINUTE))
     return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, write_line)
 
@@ -184,9 +188,25 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
     if delivered.offsets:
         recovered.progress.marks_from = since
     latest = latest_slots(log_view, delivered, recovered, wall_ms())
+    rolled = in_turns(find_rolled(opened, slots, publisher.reader, recovered, delivered.offsets), stop)
+    if rolled is None:
+        return None
+    slots.set_rolled(*rolled)
     store = opened.working_store(slots, recovered)
     saves_at_start = recovered.is_rebuilt or opened.was_slave or opened.saved.is_cut
     return Delivery(store, publisher, delivered.offsets, latest, opened.disk_percent, saves_at_start=saves_at_start)
+
+
+def find_rolled(
+    opened: Opened, slots: Slots, reader: QueueReader, recovered: Recovered, delivered: Iterable[int]
+) -> Steps[tuple[array[int], int]]:
+    """Find what was rolled of the records that have no unit yet, in steps: see Slots.set_rolled. The timer topic may
+    not have the newest copies yet, those of `delivered`."""
+    copies = RolledCopies(recovered.progress.queue_offset, delivered)
+    sources = yield from copies.read(
+        reader, opened.queue.queue_slot, opened.role, slots.work.index.secret, recovered.queue_end
+    )
+    return sources, copies.end
 
 
 def in_turns(steps: Steps[Found], stop: StopFlag) -> Found | None:
@@ -197,11 +217,16 @@ def in_turns(steps: Steps[Found], stop: StopFlag) -> Found | None:
     return found
 
 
-def make_follower(opened: Opened) -> Follower:
-    """Recover, on a slave."""
+def make_follower(opened: Opened, stop: StopFlag) -> Follower | None:
+    """Recover, on a slave. None if the stop comes first."""
     opened = opened.checked()
-    recovered = opened.recover(int(opened.plane.watermarks.append_offset))
-    return Follower(opened.working_store(Slots(opened.files), recovered))
+    recovered, slots = opened.recover(int(opened.plane.watermarks.append_offset)), Slots(opened.files)
+    with QueueReader(opened.plane.struct, 2, 1) as reader:
+        rolled = in_turns(find_rolled(opened, slots, reader, recovered, ()), stop)
+    if rolled is None:
+        return None
+    slots.set_rolled(*rolled)
+    return Follower(opened.working_store(slots, recovered))
 
 
 def load(root: Path, log_view: LogView, log_end: int) -> Saved:
@@ -238,7 +263,7 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     if opened is None:
         return EXIT_CLEAN
     is_slave = config().broker_role == "SLAVE"
-    made = make_follower(opened) if is_slave else make_delivery(opened, stop)
+    made = make_follower(opened, stop) if is_slave else make_delivery(opened, stop)
     if made is None:
         return EXIT_CLEAN
     bound_collections()

@@ -14,6 +14,7 @@ from ringmq.timer.core import TimerSettings
 from ringmq.timer.recovery import Recovered
 from ringmq.timer.slots import Slots
 from ringmq.timer.target_index import TargetIndex
+from ringmq.timer.timer_wheel import SLOTS
 
 
 def wall_ms() -> int:
@@ -43,7 +44,7 @@ class WorkingStore:
     wall_ms: Callable[[], int] = wall_ms
 
     def waits(self, open_ms: int) -> bool:
-        """True if a slot at `open_ms` or later has units. None lies further ahead than the window."""
-        settings = self.settings()
-        ahead_ms = max(open_ms, self.wall_ms()) + (settings.window_slots + 2) * settings.precision_ms
+        """True if a slot at `open_ms` or later has units. None lies further ahead than half a round of the wheel: the
+        window may have been larger."""
+        ahead_ms = max(open_ms, self.wall_ms()) + (SLOTS // 2 + 2) * self.settings().precision_ms
         return self.slots.next_used(open_ms, ahead_ms) is not None

@@ -263,6 +263,20 @@ int rmq_timer_append(struct rmq_timer_files *f, struct rmq_timer_unit *unit)
     return 1;
 }
 
+uint32_t rmq_timer_foreign_precision(const struct rmq_timer_files *f, int64_t from_ms)
+{
+    struct rmq_timer_unit unit;
+    for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++) {
+        const uint8_t *slot = f->wheel + (uint64_t)i * RMQ_TIMER_SLOT_BYTES;
+        int64_t time = (int64_t)rmq_get64(slot + TIME_AT), last = (int64_t)rmq_get64(slot + LAST_AT);
+        if (time <= 0 || last < 0 || !rmq_timer_unit_at(f, last, &unit) || unit.slot_ms < from_ms || unit.slot_ms % time)
+            continue;
+        if (unit.slot_ms / time != f->precision_ms && unit.slot_ms / time <= UINT32_MAX)
+            return (uint32_t)(unit.slot_ms / time);
+    }
+    return 0;
+}
+
 /* --- recovery --------------------------------------------------------------------------------------------- */
 
 static int is_blank(const struct rmq_timer_files *f, int64_t position)

@@ -41,7 +41,7 @@ struct rmq_timer_files {
     uint32_t file_count;
     uint32_t precision_ms;
     uint32_t window_slots;       /* timerRollWindowSlot */
-    uint32_t reserved;
+    uint32_t coarsest_ms;        /* the largest precision that any waiting record was admitted by */
     const uint8_t *missing;      /* the first address whose page the disk could not give, NULL = none (timer_pages.h) */
     struct rmq_timer_chain *chains; /* RMQ_TIMER_SLOTS of them, in memory */
     uint64_t damaged;            /* position + 1 of the first unit that is not as it was written, 0 = none was met */
@@ -65,7 +65,7 @@ struct rmq_timer_place {
     uint32_t reserved;
 };
 
-/* The slot of a message, by the rule of timer/placement.py. write_ms: the store time of its record, on a step. */
+/* The slot of a message that is due in the step behind out_ms, by the rule of timer/placement.py. write_ms: the store time of its record, on a step. */
 struct rmq_timer_place rmq_timer_place(const struct rmq_timer_files *f, int64_t out_ms, int64_t write_ms, int64_t open_ms,
                                        uint32_t is_delete);
 /* Appends the unit and makes it the last of its slot; fills position and previous. 0 = nothing was done: the newest file is full
@@ -84,6 +84,8 @@ int64_t rmq_timer_position(const struct rmq_timer_files *f, uint64_t number);
 int64_t rmq_timer_last(const struct rmq_timer_files *f, int64_t slot_ms);
 /* Count of the slot: messages less deletes. */
 int32_t rmq_timer_count(const struct rmq_timer_files *f, int64_t slot_ms);
+/* The precision of a used slot from from_ms on that has another one than f, by the time of its last unit. 0 without one. */
+uint32_t rmq_timer_foreign_precision(const struct rmq_timer_files *f, int64_t from_ms);
 /* The first slot with units in [from_ms, to_ms), -1 without one. */
 int64_t rmq_timer_next_used(const struct rmq_timer_files *f, int64_t from_ms, int64_t to_ms);
 /* A start reads the log in order, in pieces. */

@@ -76,15 +76,24 @@ static int64_t within(int64_t from_ms, int64_t delay, int64_t unit_ms, int64_t o
     return time_ms > out_ms ? time_ms : out_ms + 1;
 }
 
-static int64_t exact_ms(const struct pairs *found, int64_t store_ms, int64_t out_ms, uint32_t precision_ms)
+/* The largest step of precision that the message may have been admitted by. Twin: timer.placement.step_of. */
+static int64_t step_of(int64_t out_ms, uint32_t coarsest_ms)
 {
-    int64_t end_ms = out_ms + precision_ms, number;
-    if (found->roll_times.length)
-        return end_ms;
+    static const uint32_t steps_ms[] = {1000, 500, 200, 100};
+    for (uint32_t i = 0; i < sizeof steps_ms / sizeof *steps_ms; i++)
+        if (steps_ms[i] <= coarsest_ms && out_ms % steps_ms[i] == 0)
+            return steps_ms[i];
+    return coarsest_ms;
+}
+
+static int64_t exact_ms(const struct pairs *found, int64_t store_ms, int64_t out_ms, uint32_t coarsest_ms)
+{
+    int64_t end_ms = out_ms + step_of(out_ms, coarsest_ms), number;
+    int is_rolled = found->roll_times.length != 0;
     if (decimal(found->delay_sec, &number))
-        return within(store_ms, number, 1000, out_ms, end_ms);
+        return is_rolled ? end_ms : within(store_ms, number, 1000, out_ms, end_ms);
     if (decimal(found->delay_ms, &number))
-        return within(store_ms, number, 1, out_ms, end_ms);
+        return is_rolled ? end_ms : within(store_ms, number, 1, out_ms, end_ms);
     return decimal(found->deliver_ms, &number) ? within(0, number, 1, out_ms, end_ms) : end_ms;
 }
 
@@ -113,7 +122,7 @@ static void find_target_key(const struct pairs *found, struct rmq_timer_record *
     out->target_key_length = name.length - topic.length - 1;
 }
 
-int rmq_timer_record_read(const uint8_t *record, uint32_t size, uint32_t precision_ms, const uint64_t *secret,
+int rmq_timer_record_read(const uint8_t *record, uint32_t size, uint32_t coarsest_ms, const uint64_t *secret,
                           struct rmq_timer_record *out)
 {
     struct rmq_record_view view;
@@ -132,8 +141,11 @@ int rmq_timer_record_read(const uint8_t *record, uint32_t size, uint32_t precisi
         .topic_hash = found.topic.length ? rmq_java_hash(found.topic.at, found.topic.length) : 0,
         .is_delete = found.delete_key.length != 0,
     };
+    int64_t rolls;
+    if (decimal(found.roll_times, &rolls) && rolls <= UINT32_MAX)
+        out->rolls = (uint32_t)rolls;
     if (decimal(found.out, &out->out_ms) && out->out_ms <= INT64_MAX / 2)
-        out->exact_ms = exact_ms(&found, view.store_time_ms, out->out_ms, precision_ms);
+        out->exact_ms = exact_ms(&found, view.store_time_ms, out->out_ms, coarsest_ms);
     else
         out->out_ms = RMQ_TIMER_NO_TIME;
     out->has_key = out->out_ms != RMQ_TIMER_NO_TIME && (found.delete_key.length || found.uniq_key.length);

@@ -9,7 +9,7 @@
 
 struct rmq_timer_record {
     int64_t out_ms;              /* TIMER_OUT_MS; RMQ_TIMER_NO_TIME: the record has none, so it can never be due */
-    int64_t exact_ms;            /* millisecond of the delivery, in (out_ms, out_ms + precision] */
+    int64_t exact_ms;            /* millisecond of the delivery, in (out_ms, out_ms + step], with the step of its admission */
     int64_t queue_offset;
     int64_t store_time_ms;
     int64_t prepared_transaction_offset;
@@ -17,13 +17,16 @@ struct rmq_timer_record {
     uint32_t is_delete;          /* 1 = it has TIMER_DEL_UNIQKEY */
     uint32_t has_key;
     uint32_t target_key_length;
+    uint32_t rolls;              /* TIMER_ROLL_TIMES, 0 without it */
+    uint32_t reserved;
     uint64_t key[2];             /* hashed with the secret: of a delete the key that it names, else REAL_TOPIC, "+", UNIQ_KEY */
     const uint8_t *target_key;   /* in the record: UNIQ_KEY of the message that a delete names. NULL if it names none of its own
                                   * REAL_TOPIC */
 };
 
-/* Reads the record of `size` bytes. 0 = it is damaged. The key is found if `secret` is not NULL (16 bytes that no client knows). */
-int rmq_timer_record_read(const uint8_t *record, uint32_t size, uint32_t precision_ms, const uint64_t *secret,
+/* Reads the record of `size` bytes. 0 = it is damaged. `coarsest_ms`: the largest precision that any waiting record was admitted by.
+ * The key is found if `secret` is not NULL (16 bytes that no client knows). */
+int rmq_timer_record_read(const uint8_t *record, uint32_t size, uint32_t coarsest_ms, const uint64_t *secret,
                           struct rmq_timer_record *out);
 /* Raises latest_ms[0] to the latest slot of delivered messages, and latest_ms[1] to a time not before that of rolled ones, among the
  * records with marks of `range` that begin in [from, limit) of one mapped log file (published_marks.h has the other arguments). A
@@ -34,5 +37,5 @@ void rmq_timer_latest_copies(uint32_t range, const uint8_t *file, uint64_t from,
 void rmq_siphash128(const uint8_t *bytes, uint64_t count, const uint64_t *secret, uint64_t *out);
 /* cdef-end */
 
-_Static_assert(sizeof(struct rmq_timer_record) == 80, "rmq_timer_record");
+_Static_assert(sizeof(struct rmq_timer_record) == 88, "rmq_timer_record");
 #endif

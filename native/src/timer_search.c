@@ -29,7 +29,7 @@ static int is_named(const struct rmq_timer_files *f, const struct rmq_timer_inde
     int rc = rmq_queue_reader_record(index->reader, (uint64_t)unit->commit_log_offset, (uint32_t)unit->size, &held);
     if (rc < 0)
         return rc == -EAGAIN || rc == -ENOMEM || rc == -ENODATA ? rc : 0;
-    rc = rmq_timer_record_read(held.at, (uint32_t)unit->size, f->precision_ms, index->secret, &record) && !record.is_delete &&
+    rc = rmq_timer_record_read(held.at, (uint32_t)unit->size, f->coarsest_ms, index->secret, &record) && !record.is_delete &&
          record.has_key && !memcmp(record.key, of->key, sizeof record.key);
     rmq_queue_reader_release(&held);
     return rc;

@@ -1,20 +1,26 @@
 #include "timer_steps.h"
 
 #include "latency.h"
+#include "published_marks.h"
 
 #include <stdlib.h>
 
-static int is_delivered(const struct rmq_timer_enqueue *e, int64_t queue_offset)
+static int contains(const uint64_t *ascending, uint64_t count, uint64_t wanted)
 {
-    uint64_t low = 0, high = e->delivered_count;
+    uint64_t low = 0, high = count;
     while (low < high) {
         uint64_t middle = (low + high) / 2;
-        if (e->delivered[middle] < (uint64_t)queue_offset)
+        if (ascending[middle] < wanted)
             low = middle + 1;
         else
             high = middle;
     }
-    return low < e->delivered_count && e->delivered[low] == (uint64_t)queue_offset;
+    return low < count && ascending[low] == wanted;
+}
+
+static int is_delivered(const struct rmq_timer_enqueue *e, int64_t queue_offset)
+{
+    return contains(e->delivered, e->delivered_count, (uint64_t)queue_offset);
 }
 
 /* --- enqueue ---------------------------------------------------------------------------------------------- */
@@ -56,12 +62,53 @@ static int64_t stored_ms(const struct rmq_timer_files *f, const struct rmq_timer
     return record->store_time_ms - record->store_time_ms % f->precision_ms;
 }
 
-/* 1 if the record's slot is closed, and was so when the record came. */
-static int was_done_before(const struct rmq_timer_files *f, const struct rmq_timer_record *record, int64_t queue_offset,
-                           const struct rmq_timer_enqueue *e)
+/* Of a message after so many rolls. Copies keep key and time. The top bit tells it from a queue offset. */
+static uint64_t name_of(const struct rmq_timer_record *record, uint32_t rolls)
 {
-    return queue_offset < e->known_offset
-        && rmq_timer_place(f, record->out_ms, stored_ms(f, record), 0, 0).slot_ms < e->known_ms;
+    uint64_t hash = record->key[0] ^ ((uint64_t)record->out_ms + ((uint64_t)rolls << 44)) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash | UINT64_C(1) << 63;
+}
+
+uint32_t rmq_timer_rolled_sources(uint32_t range, const struct rmq_held_record *records, const struct rmq_queue_unit *units,
+                                  uint32_t count, const uint64_t *secret, uint64_t *sources)
+{
+    uint32_t found = 0;
+    struct rmq_timer_record record;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!rmq_timer_record_read(records[i].at, (uint32_t)units[i].size, 1, secret, &record) || !record.rolls)
+            continue;
+        uint64_t mark = (uint64_t)record.prepared_transaction_offset;
+        if (mark >> RMQ_MARK_RANGE_SHIFT == range)
+            sources[found++] = mark & ((UINT64_C(1) << RMQ_MARK_LANE_SHIFT) - 1);
+        else if (record.has_key)
+            sources[found++] = name_of(&record, record.rolls - 1);
+    }
+    return found;
+}
+
+static int was_rolled(const struct rmq_timer_enqueue *e, const struct rmq_timer_record *record, int64_t queue_offset)
+{
+    if (!e->rolled_count)
+        return 0;
+    return contains(e->rolled, e->rolled_count, (uint64_t)queue_offset) ||
+           (record->has_key && contains(e->rolled, e->rolled_count, name_of(record, record->rolls)));
+}
+
+/* 1 if the message went out, or was rolled, before its record came. Records of an earlier process may have waited in slots of another
+ * precision or window: their own time tells if they went out, and the timer topic if they were rolled. */
+static int was_done_before(const struct rmq_timer_files *f, const struct rmq_held_record *held, const struct rmq_queue_unit *of,
+                           const struct rmq_timer_record *record, const struct rmq_timer_enqueue *e)
+{
+    struct rmq_timer_record as_known = *record;
+    if (of->queue_offset < e->rolled_end && was_rolled(e, record, of->queue_offset))
+        return 1;
+    if (of->queue_offset >= e->known_offset)
+        return 0;
+    if (of->queue_offset >= e->rolled_end)
+        return rmq_timer_place(f, record->exact_ms - 1, stored_ms(f, record), 0, 0).slot_ms < e->known_ms;
+    if (e->known_coarsest_ms != f->coarsest_ms)
+        (void)rmq_timer_record_read(held->at, (uint32_t)of->size, (uint32_t)e->known_coarsest_ms, NULL, &as_known);
+    return as_known.exact_ms <= e->known_ms;
 }
 
 /* A delete may wait for the index files or for the next turn. Then, or if its target cannot be read now: 0 and e->stop. */
@@ -94,7 +141,7 @@ static int enqueue(struct rmq_timer_files *f, const struct rmq_held_record *held
                    struct rmq_timer_enqueue *e, int64_t *store_ms)
 {
     struct rmq_timer_record record;
-    if (!rmq_timer_record_read(held->at, (uint32_t)of->size, f->precision_ms, e->index.secret, &record)) {
+    if (!rmq_timer_record_read(held->at, (uint32_t)of->size, f->coarsest_ms, e->index.secret, &record)) {
         e->tally.damaged++;
         return 1;
     }
@@ -104,17 +151,17 @@ static int enqueue(struct rmq_timer_files *f, const struct rmq_held_record *held
         return 1;
     }
     int64_t from_ms = e->rolls_by_write ? e->write_ms : stored_ms(f, &record);
-    struct rmq_timer_place place = rmq_timer_place(f, record.out_ms, from_ms, e->open_ms, record.is_delete);
+    struct rmq_timer_place place = rmq_timer_place(f, record.exact_ms - 1, from_ms, e->open_ms, record.is_delete);
     int is_found = 0;
     if (record.target_key && !search(f, of, &record, e, &place, &is_found))
         return 0;
-    if (!is_found && was_done_before(f, &record, of->queue_offset, e)) {
+    if (!is_found && was_done_before(f, held, of, &record, e)) {
         e->tally.done_before++;
         return 1;
     }
     /* The open slot lies ahead of a clock that was set back, and a delay has 32 bits. Late units have -1 ms for rmq_timer_latest. */
     int64_t enqueue_ms = e->write_ms > e->open_ms ? e->write_ms : e->open_ms;
-    if (place.slot_ms == e->open_ms && record.out_ms < e->open_ms)
+    if (place.slot_ms == e->open_ms && record.exact_ms <= e->open_ms)
         enqueue_ms = e->open_ms + 1;
     struct rmq_timer_unit unit = {
         .enqueue_ms = enqueue_ms, .slot_ms = place.slot_ms, .commit_log_offset = of->commit_log_offset,
@@ -152,13 +199,15 @@ static void leave_uncounted(struct rmq_timer_slot *slot, const struct rmq_timer_
         rmq_timer_topic_add(e->topics, rmq_timer_topic_row(e->topics, unit), -1);
 }
 
-/* 1 if the record is that of the unit. A seal says the same, so only units of stock need it. */
+/* 1 if the record is that of the unit. A seal says the same, so only units of stock need it. Stock places a record by its out_ms, we by
+ * its millisecond, which a rolled delay does not say. */
 static int agrees(const struct rmq_timer_files *f, const struct rmq_timer_unit *unit, const struct rmq_timer_record *record)
 {
     int is_delete = (unit->magic & RMQ_TIMER_DELETE) != 0, is_rolled = (unit->magic & RMQ_TIMER_ROLL) != 0;
     if (record->out_ms == RMQ_TIMER_NO_TIME || record->topic_hash != unit->topic_hash || record->is_delete != (uint32_t)is_delete)
         return 0;
-    return is_delete || (record->out_ms >= unit->slot_ms + f->precision_ms) == is_rolled;
+    int64_t end_ms = unit->slot_ms + f->precision_ms;
+    return is_delete || (is_rolled ? record->exact_ms > end_ms : record->out_ms < end_ms);
 }
 
 static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct rmq_timer_slot *slot,
@@ -171,7 +220,7 @@ static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct r
                     (uint64_t)unit->commit_log_offset + (uint32_t)unit->size > rmq_load(&q->plane->watermarks->append_offset);
     if ((rc == -EAGAIN || rc == -ENOMEM || rc == -ENODATA) && !is_behind)
         return rc;
-    int is_read = rc >= 0 && rmq_timer_record_read(held.at, (uint32_t)unit->size, f->precision_ms, rmq_timer_slot_secret(slot), &record);
+    int is_read = rc >= 0 && rmq_timer_record_read(held.at, (uint32_t)unit->size, f->coarsest_ms, rmq_timer_slot_secret(slot), &record);
     if (!unit->is_sealed && !(is_read && agrees(f, unit, &record))) {
         f->damaged = (uint64_t)unit->position + 1;
         rc = 0;

@@ -38,6 +38,10 @@ struct rmq_timer_enqueue {
     uint64_t rolls_by_write;     /* 1 behind a stock master: it rolls from the time of its write on, not from the store time */
     int64_t known_offset;        /* records before this queue offset whose slot is before known_ms are delivered */
     int64_t known_ms;
+    uint64_t known_coarsest_ms;  /* coarsest_ms of the files that were in use then */
+    const uint64_t *rolled;      /* ascending: what rmq_timer_rolled_sources has found */
+    uint64_t rolled_count;
+    int64_t rolled_end;          /* it has read the records before this queue offset */
     struct rmq_timer_slot *slots[RMQ_TIMER_SLOTS_IN_MEMORY]; /* NULL: none */
     const uint64_t *delivered;   /* ascending queue offsets of messages whose copies are in the log */
     uint64_t delivered_count;
@@ -48,6 +52,11 @@ struct rmq_timer_enqueue {
     struct rmq_timer_topics *topics;
     struct rmq_timer_tally tally;
 };
+
+/* Names the messages of which records[0..count) of the timer topic are rolled copies: by the queue offset in the mark of `range`, else
+ * (the copy of a stock broker) by a hash of key and time. Their number, at most `count`. */
+uint32_t rmq_timer_rolled_sources(uint32_t range, const struct rmq_held_record *records, const struct rmq_queue_unit *units,
+                                  uint32_t count, const uint64_t *secret, uint64_t *sources);
 
 /* Appends units for records[0..count), and adds them to slots in memory. Returns how many were taken: below `count` `stop` says
  * why; or -ENOMEM.

@@ -53,6 +53,7 @@ class MemoryFiles:
         self.chains = ffi.new("struct rmq_timer_chain[]", lib.RMQ_TIMER_SLOTS)
         self.struct.chains, self.struct.log_room = self.chains, files * file_bytes
         self.struct.file_count, self.struct.precision_ms, self.struct.window_slots = files, precision_ms, window_slots
+        self.struct.coarsest_ms = precision_ms
 
     def chain(self, slot_ms: int) -> list[Any]:
         """The units of a slot, the newest first."""

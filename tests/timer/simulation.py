@@ -28,9 +28,10 @@ from ringmq.timer.core import (
     Walk,
     Walked,
 )
-from ringmq.timer.placement import Placement, Target, place, place_delete
+from ringmq.timer.placement import Placement, Target, place, place_delete, step_of
 from ringmq.timer.slot_content import SlotContent, TimerMessage
 from ringmq.timer.timer_log import Magic
+from ringmq.timer.timer_wheel import PRECISIONS_MS, SLOTS
 
 START_MS = 1_800_000_000_000
 RECORD_BYTES = 100
@@ -79,6 +80,8 @@ class Disk:
     slots: dict[int, int] = field(default_factory=dict)
     """Time -> index of the last unit."""
     checkpoint: Progress = field(default_factory=lambda: Progress(START_MS, 0, 0))
+    coarsest_ms: int = 0
+    """Of the checkpoint."""
     flushed_units: int = 0
     flushed_records: int = 0
 
@@ -110,8 +113,9 @@ class World:
 
     def __init__(self, seed: int, settings: TimerSettings) -> None:
         self.random = random.Random(seed)
-        self.settings = settings
+        self.settings = replace(settings, coarsest_ms=settings.precision_ms)
         self.disk = Disk()
+        self.disk.coarsest_ms = self.disk.checkpoint.known_coarsest_ms = settings.precision_ms
         self.now_ms = START_MS + self.random.randrange(1000)
         self.numbers = itertools.count()
         self.sent: dict[int, LogRecord] = {}
@@ -177,22 +181,24 @@ class World:
         disk.slots = {}
         for unit in disk.units:
             disk.slots[unit.slot_ms] = unit.position
-        progress = disk.checkpoint
+        progress = replace(disk.checkpoint, open_ms=self.floored(disk.checkpoint.open_ms))
         queue_offset = max(disk.units[-1].queue_offset + 1, progress.queue_offset) if disk.units else 0
         if not disk.units:
-            disk.checkpoint = replace(progress, queue_offset=0)
+            disk.checkpoint, disk.coarsest_ms = replace(progress, queue_offset=0), self.settings.coarsest_ms
         self.known_offset, self.known_ms = progress.known_offset, progress.known_ms
+        self.known_coarsest_ms = progress.known_coarsest_ms
+        self.rolled = {r.mark for r in disk.timer_records() if r.mark >= 0}
+        self.rolled_end = len(disk.timer_records())
         copies = [r for r in disk.log if r.mark >= 0 and r.offset >= progress.marks_from]
         self.delivered = {copy.mark for copy in copies}
         opened_ms = max((unit.slot_ms for unit in disk.units if unit.slot_ms == unit.enqueue_ms - 1), default=-1)
         late_ms = max((unit.slot_ms for unit in disk.units if unit.slot_ms <= unit.enqueue_ms), default=-1)
-        newest_ms = self.placed(disk.timer_records()[copies[-1].mark], 0).slot_ms if copies else 0
         newest = next((unit for unit in disk.units if copies and unit.queue_offset == copies[-1].mark), None)
         opened_ms = max([opened_ms, *self.slots_of(copies), -1 if newest is None else newest.slot_ms])
         sources = disk.timer_records()
         rolled_ms = max((min(sources[r.mark].out_ms, r.store_ms) for r in copies if r.queue_offset >= 0), default=0)
-        latest_ms = max(self.now_ms, progress.open_ms, late_ms, opened_ms, newest_ms, rolled_ms)
-        delivered_ms = latest_ms + self.settings.precision_ms
+        latest_ms = max(self.now_ms, progress.open_ms, late_ms, opened_ms, rolled_ms)
+        delivered_ms = latest_ms + self.settings.coarsest_ms
         self.in_flight, self.to_walk, self.slots, self.ends = [], [], {}, {}
         begin, end = replace(progress, queue_offset=queue_offset), len(disk.timer_records())
         return TimerCore(self.settings, begin, self, delivered_ms, end, opened_ms, disk.end)
@@ -260,18 +266,34 @@ class World:
             from_ms, end_ms = next(slots, (open_ms, open_ms + self.settings.precision_ms))
             placement = place_delete(own, self.targets(record), open_ms=from_ms, open_end_ms=end_ms)
             self.elsewhere += placement.slot_ms != own.slot_ms
-        is_known = record.queue_offset < self.known_offset and self.placed(record, 0).slot_ms < self.known_ms
-        if placement == own and is_known:
+        if placement == own and self.is_done(record):
             return None
-        is_late = placement.slot_ms == open_ms and record.out_ms < open_ms
+        is_late = placement.slot_ms == open_ms and self.exact_of(record, self.settings.coarsest_ms) <= open_ms
         enqueue_ms = open_ms + 1 if is_late else max(write_ms, open_ms)
         return self.append_unit(record, placement.slot_ms, placement.magic, enqueue_ms)
+
+    def is_done(self, record: LogRecord) -> bool:
+        """True if the record was delivered or rolled before it came."""
+        if record.queue_offset < self.rolled_end and record.queue_offset in self.rolled:
+            return True
+        if record.queue_offset >= self.known_offset:
+            return False
+        return self.exact_of(record, self.known_coarsest_ms) <= self.known_ms
+
+    def exact_of(self, record: LogRecord, coarsest_ms: int) -> int:
+        """See placement.exact_ms. Messages with odd numbers have a delay, the others a time."""
+        end_ms = record.out_ms + step_of(record.out_ms, coarsest_ms)
+        return end_ms if record.rolls and record.message % 2 else min(max(record.exact_ms, record.out_ms + 1), end_ms)
+
+    def floored(self, time_ms: int) -> int:
+        return time_ms - time_ms % self.settings.precision_ms
 
     def placed(self, record: LogRecord, open_ms: int) -> Placement:
         step_ms = self.settings.precision_ms
         return place(
-            record.out_ms, write_ms=record.store_ms - record.store_ms % step_ms, open_ms=open_ms,
-            is_delete=bool(record.deletes), window_slots=self.settings.window_slots, precision_ms=step_ms,
+            self.exact_of(record, self.settings.coarsest_ms) - 1, write_ms=self.floored(record.store_ms),
+            open_ms=open_ms, is_delete=bool(record.deletes),
+            window_slots=self.settings.window_slots, precision_ms=step_ms,
         )  # fmt: skip
 
     def targets(self, record: LogRecord) -> Iterator[Target]:
@@ -338,8 +360,7 @@ class World:
 
     def message(self, unit: Unit) -> TimerMessage:
         record = self.disk.log[unit.offset // RECORD_BYTES]
-        exact_ms = record.out_ms + self.settings.precision_ms if record.rolls else record.exact_ms
-        at_ms = unit.slot_ms if unit.magic & Magic.ROLL else exact_ms
+        at_ms = unit.slot_ms if unit.magic & Magic.ROLL else self.exact_of(record, self.settings.coarsest_ms)
         return TimerMessage(at_ms, unit.position, unit.magic, f"{unit.slot_ms}/{record.key}")
 
     def publish(self, effect: Publish) -> None:
@@ -351,12 +372,15 @@ class World:
             due = [message for message in due if message.at_ms <= deletes[0].at_ms]
         copies = [message for message in due if not slot.is_deleted(message)]
         self.in_flight += copies
-        exact = (
-            self.message(self.disk.units[message.unit]) for message in copies
-        )  # the slot may have rounded the time
-        self.early += [message.unit for message in exact if message.at_ms > self.now_ms]
+        self.early += [message.unit for message in copies if self.is_early(message)]
         numbers = [number for number, message in enumerate(copies, 1) if message in deletes]
         self.step(Published(len(copies), max(numbers, default=0), deletes[0].at_ms if deletes else 0))
+
+    def is_early(self, message: TimerMessage) -> bool:
+        """The slot may have rounded the time. A rolled message may go at its slot's time."""
+        unit = self.disk.units[message.unit]
+        due_ms = unit.slot_ms if message.is_rolled else self.disk.log[unit.offset // RECORD_BYTES].exact_ms
+        return due_ms > self.now_ms
 
     def store(self) -> None:
         """`write` takes some of the requests, or refuses the rest."""
@@ -388,7 +412,7 @@ class World:
         """The checkpoint follows what is on disk."""
         progress, disk = self.core.progress, self.disk
         disk.flushed_units, disk.flushed_records = len(disk.units), len(disk.log)
-        disk.checkpoint = replace(progress)
+        disk.checkpoint, disk.coarsest_ms = replace(progress), self.settings.coarsest_ms
 
     def turn(self) -> None:
         self.step(Tick(self.disk.end))
@@ -410,6 +434,19 @@ class World:
         """The worker dies, and its files are rebuilt from the log."""
         self.kill()
         self.disk.units, self.disk.slots, self.disk.flushed_units = [], {}, 0
+        self.core = self.started()
+
+    def reopen(self, settings: TimerSettings, lost: str) -> None:
+        """The worker starts with other properties. `lost`: "files" for wheel or TimerLog, "progress", or nothing."""
+        disk, before_ms = self.disk, self.settings.precision_ms
+        coarsest_ms = PRECISIONS_MS[-1] if lost == "progress" else disk.coarsest_ms
+        self.settings = replace(settings, coarsest_ms=max(coarsest_ms, settings.precision_ms))
+        if lost == "files" or before_ms != settings.precision_ms:
+            disk.units, disk.slots, disk.flushed_units = [], {}, 0
+        if lost == "progress":
+            oldest_ms = min((unit.slot_ms for unit in disk.units), default=None)
+            open_ms = self.now_ms - SLOTS // 2 * settings.precision_ms if oldest_ms is None else oldest_ms
+            disk.checkpoint = Progress(open_ms, 0, 0, known_coarsest_ms=PRECISIONS_MS[0])
         self.core = self.started()
 
     def power_cut(self) -> set[int]:

@@ -111,7 +111,7 @@ static void fill_slot(void)
 static void recover_log(uint8_t *wheel, uint8_t **log)
 {
     struct rmq_timer_files files = {.wheel = wheel, .log = log, .file_bytes = FILE_BYTES, .log_room = FILES * FILE_BYTES,
-                                    .file_count = FILES, .precision_ms = 1000, .window_slots = 20};
+                                    .file_count = FILES, .precision_ms = 1000, .coarsest_ms = 1000, .window_slots = 20};
     struct rmq_timer_unit unit;
     int64_t opened_ms, late_ms, slots[UNITS];
     for (uint32_t i = 0; i < FILES; i++)
