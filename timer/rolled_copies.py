@@ -1,4 +1,4 @@
-"""Which messages were rolled, by their copies in the timer topic.
+"""Messages that were rolled, known by their copies in the timer topic.
 
 Windows and precisions of earlier processes do not count.
 """
@@ -6,10 +6,12 @@ Windows and precisions of earlier processes do not count.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from ringmq.broker.requests.turns import Steps
+from ringmq.ipc.ports import MARK_OFFSET_MAX
 from ringmq.native import ffi, lib
 from ringmq.store.queue_reader import (
     DamagedError,
@@ -21,6 +23,44 @@ from ringmq.store.queue_reader import (
 )
 
 BATCH = 512
+NO_NAME = -1
+
+
+def name_of(hashed_key: int, out_ms: int, rolls: int) -> int:
+    """Name a message after so many rolls by the first half of its hashed key. The twin of native/src/timer_steps.c."""
+    mixed = hashed_key ^ (out_ms + (rolls << 44)) * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF
+    return mixed | 1 << 63
+
+
+def rolled_source(mark: int, rolls: int, out_ms: int | None, hashed_key: int | None, role: int) -> int | None:
+    """Name the message of which a record is a rolled copy: by the queue offset in the mark of this role, else by key
+    and time. None for other records. The twin of rmq_timer_rolled_sources."""
+    if not rolls:
+        return None
+    if mark >> lib.RMQ_MARK_RANGE_SHIFT == role:
+        return mark & MARK_OFFSET_MAX
+    return None if hashed_key is None or out_ms is None else name_of(hashed_key, out_ms, rolls - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class DoneBefore:
+    """Knowledge of a start about deliveries and rolls. The twin of was_done_before in native/src/timer_steps.c."""
+
+    rolled: Container[int]
+    """Results of `rolled_source` for the records before the queue offset `rolled_end`."""
+    rolled_end: int
+    known_offset: int
+    known_ms: int
+    """See timer.core.Progress."""
+
+    def has(self, queue_offset: int, *, exact_ms: int, slot_ms: int, name: int = NO_NAME) -> bool:
+        """True if the message went out or was rolled. `exact_ms`: its time by the steps that were in force then.
+        `slot_ms`: its slot by the present window."""
+        if queue_offset < self.rolled_end and (queue_offset in self.rolled or name in self.rolled):
+            return True
+        if queue_offset >= self.known_offset:
+            return False
+        return slot_ms < self.known_ms if queue_offset >= self.rolled_end else exact_ms <= self.known_ms
 
 
 class RolledCopies:

@@ -67,6 +67,18 @@ def read_from_ms(checkpoint: TimerCheckpoint, now_ms: int, precision_ms: int) ->
     return time_ms - time_ms % precision_ms
 
 
+def foreign_precision(wheel: TimerWheel, log: TimerLog, from_ms: int) -> int:
+    """Return the precision of a used slot from `from_ms` on that has another one than `wheel`, by the time of its last
+    unit. 0 without one. The twin of rmq_timer_foreign_precision."""
+    for time, _, last, _ in wheel.written():
+        unit = log.unit(last) if time > 0 and last >= 0 else None
+        if unit is None or unit.slot_ms < from_ms or unit.slot_ms % time:
+            continue
+        if unit.slot_ms // time != wheel.precision_ms:
+            return unit.slot_ms // time
+    return 0
+
+
 def survey(
     root: Path,
     now_ms: int,

@@ -8,7 +8,7 @@ from ringmq.remoting.properties import REAL_TOPIC, UNIQ_KEY
 from ringmq.remoting.subscription import java_string_hash
 from ringmq.store.record import parse_record
 from ringmq.store.record_numbers import LONG_MAX, decimal
-from ringmq.timer.placement import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, exact_ms
+from ringmq.timer.placement import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, exact_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,10 @@ class TimerRecord:
     target_key: bytes = b""
     """UNIQ_KEY of the message that a delete names. Empty if it names none of its own REAL_TOPIC: such a delete works in
     its own slot alone."""
+    rolls: int = 0
+    """TIMER_ROLL_TIMES."""
+    mark: int = 0
+    """The prepared transaction offset: of a copy the mark of its source, if RingMQ has rolled it."""
 
 
 def timer_record(data: bytes | memoryview, coarsest_ms: int) -> TimerRecord | None:
@@ -40,7 +44,7 @@ def timer_record(data: bytes | memoryview, coarsest_ms: int) -> TimerRecord | No
     if out_ms is not None and out_ms > LONG_MAX // 2:
         out_ms = None
     topic, unique = pairs.get(REAL_TOPIC, ""), pairs.get(UNIQ_KEY, "")
-    is_delete = TIMER_DEL_UNIQKEY in pairs
+    is_delete, rolls = TIMER_DEL_UNIQKEY in pairs, decimal(pairs.get(TIMER_ROLL_TIMES, ""))
     named = pairs[TIMER_DEL_UNIQKEY] if is_delete else f"{topic}+{unique}" if unique else ""
     return TimerRecord(
         record.queue_offset,
@@ -51,6 +55,8 @@ def timer_record(data: bytes | memoryview, coarsest_ms: int) -> TimerRecord | No
         is_delete,
         b"" if out_ms is None else named.encode(),
         named.removeprefix(f"{topic}+").encode() if out_ms is not None and is_delete and _is_own(topic, named) else b"",
+        rolls if rolls is not None and rolls < 1 << 32 else 0,
+        record.prepared_transaction_offset,
     )
 
 

@@ -71,12 +71,14 @@ class TimerWheel:
         first_time = from_ms // self.precision_ms
         found = [
             Slot(time * self.precision_ms, first, last, count)
-            for time, first, last, count in self._written()
+            for time, first, last, count in self.written()
             if time >= first_time and last != NO_UNIT
         ]
         return sorted(found, key=lambda slot: slot.time_ms)
 
-    def _written(self) -> Iterator[tuple[int, int, int, int]]:
+    def written(self) -> Iterator[tuple[int, int, int, int]]:
+        """Yield time (in units of the precision), first and last position and count of each used place, in their
+        order."""
         descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             for _, chunk in data_chunks(descriptor, 0, FILE_BYTES):

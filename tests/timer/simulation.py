@@ -29,6 +29,7 @@ from ringmq.timer.core import (
     Walked,
 )
 from ringmq.timer.placement import Placement, Target, place, place_delete, step_of
+from ringmq.timer.rolled_copies import DoneBefore
 from ringmq.timer.slot_content import SlotContent, TimerMessage
 from ringmq.timer.timer_log import Magic
 from ringmq.timer.timer_wheel import PRECISIONS_MS, SLOTS
@@ -185,10 +186,9 @@ class World:
         queue_offset = max(disk.units[-1].queue_offset + 1, progress.queue_offset) if disk.units else 0
         if not disk.units:
             disk.checkpoint, disk.coarsest_ms = replace(progress, queue_offset=0), self.settings.coarsest_ms
-        self.known_offset, self.known_ms = progress.known_offset, progress.known_ms
+        rolled = {r.mark for r in disk.timer_records() if r.mark >= 0}
+        self.done = DoneBefore(rolled, len(disk.timer_records()), progress.known_offset, progress.known_ms)
         self.known_coarsest_ms = progress.known_coarsest_ms
-        self.rolled = {r.mark for r in disk.timer_records() if r.mark >= 0}
-        self.rolled_end = len(disk.timer_records())
         copies = [r for r in disk.log if r.mark >= 0 and r.offset >= progress.marks_from]
         self.delivered = {copy.mark for copy in copies}
         opened_ms = max((unit.slot_ms for unit in disk.units if unit.slot_ms == unit.enqueue_ms - 1), default=-1)
@@ -274,11 +274,8 @@ class World:
 
     def is_done(self, record: LogRecord) -> bool:
         """True if the record was delivered or rolled before it came."""
-        if record.queue_offset < self.rolled_end and record.queue_offset in self.rolled:
-            return True
-        if record.queue_offset >= self.known_offset:
-            return False
-        return self.exact_of(record, self.known_coarsest_ms) <= self.known_ms
+        exact_ms = self.exact_of(record, self.known_coarsest_ms)
+        return self.done.has(record.queue_offset, exact_ms=exact_ms, slot_ms=self.placed(record, 0).slot_ms)
 
     def exact_of(self, record: LogRecord, coarsest_ms: int) -> int:
         """See placement.exact_ms. Messages with odd numbers have a delay, the others a time."""
