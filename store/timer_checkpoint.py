@@ -6,8 +6,10 @@ The first 56 bytes are also the body of the answer to request 60 (GET_TIMER_CHEC
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ringmq.fastjson.files import read_head
 from ringmq.store.config_files import ConfigFileError
@@ -17,6 +19,8 @@ from ringmq.store.sealed_files import load_sealed
 FILE = "timercheck"
 PROGRESS_FILE = "ringmqTimer.json"
 """The checkpoint of the worker `timer` (timer/progress.py)."""
+WRITTEN = "timercheck"
+"""Key of PROGRESS_FILE: the fields with which RingMQ has written timercheck, which has no checksum."""
 _FIELDS = struct.Struct(">7q")
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
@@ -42,6 +46,14 @@ class TimerCheckpoint:
     def known_offset(self) -> int:
         """Offset of the timer topic before which all messages of slots before `last_read_ms` are delivered."""
         return max(0, self.queue_offset, self.master_queue_offset)
+
+    @property
+    def _progress(self) -> tuple[int, ...]:
+        return astuple(self)[:4]
+
+    @property
+    def _version(self) -> tuple[int, ...]:
+        return astuple(self)[4:]
 
     def encode(self) -> bytes:
         """Return the 56 bytes of file and wire."""
@@ -71,6 +83,30 @@ def read_timer_checkpoint(root: Path) -> TimerCheckpoint | None:
     return found if 0 <= found.last_read_ms <= TIME_MS_MAX else None
 
 
+def agreed(stock: TimerCheckpoint | None, own: Mapping[str, Any]) -> TimerCheckpoint | None:
+    """Return the checkpoint of the file, or that which RingMQ has written with the progress `own` if the file is
+    damaged: a stock broker that goes on changes times and version alike."""
+    match own.get(WRITTEN):
+        case [int(), int(), int(), int(), int(), int(), int()] as fields:
+            written = TimerCheckpoint(*fields)
+            if stock is None or stock._progress == written._progress or stock._version == written._version:
+                return written
+    return stock
+
+
+def contradiction(stock: TimerCheckpoint | None, own: Mapping[str, Any]) -> str:
+    """Return how the file claims more than RingMQ has written into it, empty if it does not. A death may leave it
+    older."""
+    written = agreed(stock, own)
+    if stock is None or written is None:
+        return ""
+    pairs = zip(stock._progress, written._progress, strict=True)
+    if all(found <= expected for found, expected in pairs):
+        return ""
+    named = " instead of ".join(", ".join(map(str, found._progress)) for found in (stock, written))
+    return f"its times and positions are {named}, which {PROGRESS_FILE} has"
+
+
 def checkpoint_for_slaves(root: Path) -> tuple[TimerCheckpoint, int | None] | None:
     """Return what slaves get, and the log offset from which on the marks of copies count (None: of a stock broker).
 
@@ -82,6 +118,7 @@ def checkpoint_for_slaves(root: Path) -> tuple[TimerCheckpoint, int | None] | No
         own = load_sealed(root, PROGRESS_FILE)
     except ConfigFileError:
         own = {}
+    stock = agreed(stock, own)
     match own:
         case {"openMs": int(open_ms), "known": [int(offset), int(known_ms)], "marksFrom": int(marks_from)}:
             found = stock or TimerCheckpoint()

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.native import ffi, lib
+from ringmq.store import timer_checkpoint
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import TIMER_TOPIC, TIMER_WHEEL_FILE
 from ringmq.store.message_store import MessageStore
 from ringmq.store.sealed_files import load_sealed
-from ringmq.store.timer_checkpoint import PROGRESS_FILE, TimerCheckpoint, read_timer_checkpoint
+from ringmq.store.timer_checkpoint import (
+    PROGRESS_FILE,
+    TimerCheckpoint,
+    agreed,
+    contradiction,
+    read_timer_checkpoint,
+)
 from ringmq.store.timer_scan import ScanRange, TimerScan
 
 FOLDER = "timerlog"
@@ -25,13 +32,16 @@ PRECISION_MS = 1000
 def find_timer_damage(store: MessageStore) -> list[tuple[str, str]]:
     """Return (place, fault) of each file that is not as it was written. Raises OSError."""
     root = store.config.root
-    stock = read_timer_checkpoint(root) or TimerCheckpoint()
+    found = read_timer_checkpoint(root)
     try:
         own = load_sealed(root, PROGRESS_FILE)
     except ConfigFileError as error:
         if isinstance(error.__cause__, PermissionError):
             raise
         return [(PROGRESS_FILE, str(error))]
+    if fault := contradiction(found, own):
+        return [(timer_checkpoint.FILE, fault)]
+    stock = agreed(found, own) or TimerCheckpoint()
     paths = sorted(path for path in (root / FOLDER).glob("[0-9]" * 20) if path.stat().st_size)
     of_files = _fault_of_files(root, paths, stock.flushed_position, has_progress=bool(own))
     if of_files is not None:

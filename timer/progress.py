@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from ringmq.services.delay.progress import TAIL_BYTES
@@ -18,7 +18,14 @@ from ringmq.store import timer_checkpoint
 from ringmq.store.layout import CONFIG
 from ringmq.store.master_timers import MasterTimers
 from ringmq.store.sealed_files import load_sealed, persist_sealed
-from ringmq.store.timer_checkpoint import PROGRESS_FILE, TimerCheckpoint, read_timer_checkpoint
+from ringmq.store.timer_checkpoint import (
+    PROGRESS_FILE,
+    WRITTEN,
+    TimerCheckpoint,
+    agreed,
+    contradiction,
+    read_timer_checkpoint,
+)
 from ringmq.store.timer_scan import ScanRange
 from ringmq.timer.core import Progress
 from ringmq.timer.timer_wheel import PRECISIONS_MS
@@ -80,10 +87,13 @@ class Saved:
         )  # fmt: skip
 
 
-def load_saved(root: Path, log: LogView, log_end: int) -> Saved:
-    """Read the later of both files. Raises ConfigFileError, OSError."""
-    stock = read_timer_checkpoint(root) or TimerCheckpoint()
+def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], None] = lambda line: None) -> Saved:
+    """Read the later of both files. `tell` gets a line about a damaged one. Raises ConfigFileError, OSError."""
+    timercheck = read_timer_checkpoint(root)
     own = load_sealed(root, PROGRESS_FILE)
+    if fault := contradiction(timercheck, own):
+        tell(f"{timer_checkpoint.FILE}: {fault}: those of {PROGRESS_FILE} count")
+    stock = agreed(timercheck, own) or TimerCheckpoint()
     match own:
         case {
             "openMs": int(open_ms), "queueOffset": int(queue_offset), "marksFrom": int() | None as marks_from,
@@ -178,7 +188,6 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
         "logOffset": log_offset,
         "tail": [0, 0] if crc is None else [size, crc],
     }  # fmt: skip
-    persist_sealed(root, PROGRESS_FILE, value)
     known = read_timer_checkpoint(root) or TimerCheckpoint()
     if snapshot.master is None:
         stock = replace(
@@ -189,6 +198,7 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
         stock = snapshot.master.checkpoint
         stock = replace(stock, queue_offset=min(progress.queue_offset, stock.master_queue_offset))
     stock = replace(stock, flushed_position=snapshot.log_position)
+    persist_sealed(root, PROGRESS_FILE, value | {WRITTEN: astuple(stock)})
     _replace(root / CONFIG / timer_checkpoint.FILE, stock.encode_file())
 
 

@@ -232,7 +232,7 @@ def make_follower(opened: Opened, stop: StopFlag) -> Follower | None:
 def load(root: Path, log_view: LogView, log_end: int) -> Saved:
     """The progress on disk. Without a readable one the marks of the whole log count."""
     try:
-        return load_saved(root, log_view, log_end)
+        return load_saved(root, log_view, log_end, log.warning)
     except ConfigFileError as error:
         log.warning("%s: the marks of the whole log tell what was delivered", error)
         return Saved()
