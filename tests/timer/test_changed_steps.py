@@ -1,4 +1,9 @@
-"""A start with another precision or window, with and without the files: each message comes once, and none early."""
+"""A start with another precision or window, with and without the files: each message comes once, and none early.
+
+Precisions are all that the core can have: `timerPrecisionMs` counts as the step below it, so 333 is 200, and 1 and 10
+are 100. A smaller fileReservedTime is a smaller window (timer.worker.roll_slots). A missing wheel and a missing
+TimerLog both end in the same: neither is used, and all records are read again.
+"""
 
 import itertools
 
