@@ -10,6 +10,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.ports import MARK_OFFSET_MAX
 from ringmq.native import ffi, lib
@@ -21,25 +23,32 @@ from ringmq.store.queue_reader import (
     QueueReader,
     RecordBatch,
 )
+from ringmq.timer.timer_record import TimerRecord
 
 BATCH = 512
 NO_NAME = -1
 
 
-def name_of(hashed_key: int, out_ms: int, rolls: int) -> int:
-    """Name a message after so many rolls by the first half of its hashed key. The twin of native/src/timer_steps.c."""
-    mixed = hashed_key ^ (out_ms + (rolls << 44)) * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF
-    return mixed | 1 << 63
+def name_of(hashed_key: int, record: TimerRecord, rolls: int) -> int:
+    """Name a message after so many rolls by the first half of its hashed key, and by times that copies keep. A delete
+    has the key of the message that it names.
+
+    The twin of native/src/timer_steps.c. The record has a time.
+    """
+    assert record.out_ms is not None
+    number = rolls << 1 | record.is_delete
+    mixed = (record.out_ms + (number << 44)) * 0x9E3779B97F4A7C15 ^ record.born_ms * 0xC2B2AE3D27D4EB4F
+    return (hashed_key ^ mixed) & 0xFFFF_FFFF_FFFF_FFFF | 1 << 63
 
 
-def rolled_source(mark: int, rolls: int, out_ms: int | None, hashed_key: int | None, role: int) -> int | None:
-    """Name the message of which a record is a rolled copy: by the queue offset in the mark of this role, else by key
-    and time. None for other records. The twin of rmq_timer_rolled_sources."""
-    if not rolls:
+def rolled_source(record: TimerRecord, hashed_key: int | None, role: int) -> int | None:
+    """Name the message of which a record is a rolled copy: by the queue offset in the mark of this role, else by key,
+    time and birth. None for other records. The twin of rmq_timer_rolled_sources."""
+    if record.mark >> lib.RMQ_MARK_RANGE_SHIFT == role:
+        return record.mark & MARK_OFFSET_MAX
+    if not record.rolls or hashed_key is None or record.out_ms is None:
         return None
-    if mark >> lib.RMQ_MARK_RANGE_SHIFT == role:
-        return mark & MARK_OFFSET_MAX
-    return None if hashed_key is None or out_ms is None else name_of(hashed_key, out_ms, rolls - 1)
+    return name_of(hashed_key, record, record.rolls - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ class RolledCopies:
 
     def __init__(self, offset: int, sources: Iterable[int] = ()) -> None:
         self.end = offset
-        self.sources = set(sources)
+        self._sources = array("Q", sources)
 
     def read(self, reader: QueueReader, queue_slot: int, role: int, secret: Any, end: int) -> Steps[array[int]]:
         """Read the records up to `end`, in steps. Returns the sources in ascending order."""
@@ -77,7 +86,7 @@ class RolledCopies:
             try:
                 reader.hold(batch, queue_slot, self.end)
                 count = lib.rmq_timer_rolled_sources(role, batch.records, batch.units, batch.count, secret, found)
-                self.sources.update(found[0:count])
+                self._sources.frombytes(ffi.buffer(found, count * self._sources.itemsize))
                 if batch.next_offset == self.end:
                     break
                 self.end = batch.next_offset
@@ -92,4 +101,5 @@ class RolledCopies:
             finally:
                 batch.release()
             yield
-        return array("Q", sorted(self.sources))
+        np.frombuffer(self._sources, np.uint64).sort()
+        return self._sources

@@ -30,6 +30,7 @@ class TimerRecord:
     its own slot alone."""
     rolls: int = 0
     """TIMER_ROLL_TIMES."""
+    born_ms: int = 0
     mark: int = 0
     """The prepared transaction offset: of a copy the mark of its source, if RingMQ has rolled it."""
 
@@ -56,6 +57,7 @@ def timer_record(data: bytes | memoryview, coarsest_ms: int) -> TimerRecord | No
         b"" if out_ms is None else named.encode(),
         named.removeprefix(f"{topic}+").encode() if out_ms is not None and is_delete and _is_own(topic, named) else b"",
         rolls if rolls is not None and rolls < 1 << 32 else 0,
+        record.born_time_ms,
         record.prepared_transaction_offset,
     )
 

@@ -137,6 +137,7 @@ int rmq_timer_record_read(const uint8_t *record, uint32_t size, uint32_t coarses
         .exact_ms = RMQ_TIMER_NO_TIME,
         .queue_offset = view.queue_offset,
         .store_time_ms = view.store_time_ms,
+        .born_time_ms = view.born_time_ms,
         .prepared_transaction_offset = view.prepared_transaction_offset,
         .topic_hash = found.topic.length ? rmq_java_hash(found.topic.at, found.topic.length) : 0,
         .is_delete = found.delete_key.length != 0,

@@ -12,6 +12,7 @@ struct rmq_timer_record {
     int64_t exact_ms;            /* millisecond of the delivery, in (out_ms, out_ms + step], with the step of its admission */
     int64_t queue_offset;
     int64_t store_time_ms;
+    int64_t born_time_ms;
     int64_t prepared_transaction_offset;
     int32_t topic_hash;          /* Java's hash of REAL_TOPIC, 0 without one */
     uint32_t is_delete;          /* 1 = it has TIMER_DEL_UNIQKEY */
@@ -37,5 +38,5 @@ void rmq_timer_latest_copies(uint32_t range, const uint8_t *file, uint64_t from,
 void rmq_siphash128(const uint8_t *bytes, uint64_t count, const uint64_t *secret, uint64_t *out);
 /* cdef-end */
 
-_Static_assert(sizeof(struct rmq_timer_record) == 88, "rmq_timer_record");
+_Static_assert(sizeof(struct rmq_timer_record) == 96, "rmq_timer_record");
 #endif

@@ -62,10 +62,13 @@ static int64_t stored_ms(const struct rmq_timer_files *f, const struct rmq_timer
     return record->store_time_ms - record->store_time_ms % f->precision_ms;
 }
 
-/* Of a message after so many rolls. Copies keep key and time. The top bit tells it from a queue offset. */
+/* Of a message after so many rolls. Copies keep key, times of delivery and birth. A delete has the key of the message that it names. The
+ * top bit tells it from a queue offset. */
 static uint64_t name_of(const struct rmq_timer_record *record, uint32_t rolls)
 {
-    uint64_t hash = record->key[0] ^ ((uint64_t)record->out_ms + ((uint64_t)rolls << 44)) * UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t number = (uint64_t)rolls << 1 | record->is_delete;
+    uint64_t hash = record->key[0] ^ ((uint64_t)record->out_ms + (number << 44)) * UINT64_C(0x9E3779B97F4A7C15);
+    hash ^= (uint64_t)record->born_time_ms * UINT64_C(0xC2B2AE3D27D4EB4F);
     return hash | UINT64_C(1) << 63;
 }
 
@@ -75,12 +78,12 @@ uint32_t rmq_timer_rolled_sources(uint32_t range, const struct rmq_held_record *
     uint32_t found = 0;
     struct rmq_timer_record record;
     for (uint32_t i = 0; i < count; i++) {
-        if (!rmq_timer_record_read(records[i].at, (uint32_t)units[i].size, 1, secret, &record) || !record.rolls)
+        if (!rmq_timer_record_read(records[i].at, (uint32_t)units[i].size, 1, secret, &record))
             continue;
         uint64_t mark = (uint64_t)record.prepared_transaction_offset;
         if (mark >> RMQ_MARK_RANGE_SHIFT == range)
             sources[found++] = mark & ((UINT64_C(1) << RMQ_MARK_LANE_SHIFT) - 1);
-        else if (record.has_key)
+        else if (record.rolls && record.has_key)
             sources[found++] = name_of(&record, record.rolls - 1);
     }
     return found;

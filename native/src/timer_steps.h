@@ -54,7 +54,7 @@ struct rmq_timer_enqueue {
 };
 
 /* Names the messages of which records[0..count) of the timer topic are rolled copies: by the queue offset in the mark of `range`, else
- * (the copy of a stock broker) by a hash of key and time. Their number, at most `count`. */
+ * (the copy of a stock broker) by a hash of key, time and birth. Their number, at most `count`. */
 uint32_t rmq_timer_rolled_sources(uint32_t range, const struct rmq_held_record *records, const struct rmq_queue_unit *units,
                                   uint32_t count, const uint64_t *secret, uint64_t *sources);
 

@@ -14,14 +14,16 @@ PRECISION_MS = 1000
 SECRET = ffi.new("uint64_t[2]", (0x0706050403020100, 0x0F0E0D0C0B0A0908))
 
 
-def encode(queue_offset: int, position: int, pairs: bytes, *, store_ms: int = 0, mark: int = 0) -> bytes:
+def encode(
+    queue_offset: int, position: int, pairs: bytes, *, store_ms: int = 0, mark: int = 0, born_ms: int | None = None
+) -> bytes:  # fmt: skip
     """Encode a record of the timer topic with these properties."""
     value = ffi.new("struct rmq_record_in *")
     kept = [ffi.from_buffer(b"body"), ffi.from_buffer(b"rmq_sys_wheel_timer"), ffi.from_buffer(pairs)]
     value.body, value.topic, value.properties[0] = kept
     value.body_length, value.topic_length, value.properties_length[0] = 4, 19, len(pairs)
     value.queue_offset, value.physical_offset = queue_offset, position
-    value.born_time_ms = value.store_time_ms = store_ms
+    value.store_time_ms, value.born_time_ms = store_ms, store_ms if born_ms is None else born_ms
     value.prepared_transaction_offset = mark
     size = lib.rmq_record_size(value)
     room = ffi.new("uint8_t[]", size)

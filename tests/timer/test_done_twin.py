@@ -7,6 +7,8 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ringmq.ipc.ports import mark_of
 from ringmq.native import ffi, lib
 from ringmq.timer.placement import place
@@ -27,15 +29,18 @@ def random_record(dice: random.Random, queue_offset: int) -> bytes:
     out_ms = NOW_MS + dice.randrange(-20, 40) * 500
     pairs = {"TIMER_OUT_MS": str(out_ms), "REAL_TOPIC": "T", "UNIQ_KEY": f"k{dice.randrange(40)}"}
     pairs |= dice.choice(({}, {"TIMER_DELAY_SEC": "3"}, {"TIMER_DELIVER_MS": str(out_ms + dice.randrange(1, 1001))}))
+    if dice.random() < 0.2:
+        pairs["TIMER_DEL_UNIQKEY"] = f"T+k{dice.randrange(40)}"
     mark = 0
     if dice.random() < 0.4:
-        pairs["TIMER_ROLL_TIMES"] = dice.choice(("1", "1", "2", "x", "0", "4294967296"))
+        pairs["TIMER_ROLL_TIMES"] = dice.choice(("1", "1", "2", "x", "0", "-4", "4294967296"))
         mark = dice.choice((0, mark_of(ROLE, 0, dice.randrange(COUNT)), mark_of(ROLE + 1, 0, dice.randrange(COUNT))))
     for name in ("UNIQ_KEY", "TIMER_OUT_MS"):
         if dice.random() < 0.05:
             del pairs[name]
     store_ms = out_ms - dice.randrange(100, 30_000)
-    return encode(queue_offset, 1000 * queue_offset, joined(pairs), store_ms=store_ms, mark=mark)
+    born_ms = NOW_MS - dice.randrange(2)
+    return encode(queue_offset, 1000 * queue_offset, joined(pairs), store_ms=store_ms, mark=mark, born_ms=born_ms)
 
 
 def hashed(record: TimerRecord) -> int | None:
@@ -64,7 +69,7 @@ def test_sources_of_rolled_copies_are_alike() -> None:
     records = [random_record(dice, number) for number in range(COUNT)]
     expected = []
     for record in (read(data, 1) for data in records):
-        source = rolled_source(record.mark, record.rolls, record.out_ms, hashed(record), ROLE)
+        source = rolled_source(record, hashed(record), ROLE)
         expected += [] if source is None else [source]
     found = list(sources_in_c(records, ROLE))
     assert found == expected
@@ -90,6 +95,38 @@ def done_in_c(
     return found
 
 
+def sources(*records: bytes) -> tuple[list[int], list[int]]:
+    """Sources that C names, and the names of the records themselves."""
+    names = []
+    for record in (read(data, 1) for data in records):
+        key = hashed(record)
+        assert key is not None
+        names.append(name_of(key, record, record.rolls))
+    return list(sources_in_c([*records], ROLE)), names
+
+
+def test_a_rolled_message_is_told_from_others_of_its_key_and_time() -> None:
+    """Its recall names its key for the same second, and a client may send TIMER_ROLL_TIMES."""
+    pairs = {"TIMER_OUT_MS": str(NOW_MS), "REAL_TOPIC": "T", "UNIQ_KEY": "k"}
+    recall = {**pairs, "UNIQ_KEY": "d", "TIMER_DEL_UNIQKEY": "T+k"}
+    rolled = {"TIMER_ROLL_TIMES": "1"}
+    message, withdrawn = encode(0, 0, joined(pairs), born_ms=7), encode(1, 500, joined(recall), born_ms=7)
+    other = encode(2, 1000, joined(pairs), born_ms=8)
+    copy, of_client = (encode(3, 1500, joined(pairs | rolled), born_ms=born_ms) for born_ms in (7, 9))
+    found, names = sources(message, withdrawn, other, copy)
+    assert found == names[:1] and len({*names}) == 4
+    (of_client_alone,), _ = sources(of_client)
+    assert of_client_alone not in names, "it was born at another time"
+    (of_recall,), _ = sources(encode(4, 2000, joined(recall | rolled), born_ms=7))
+    assert of_recall == names[1], "the recall was rolled, too"
+
+
+@pytest.mark.parametrize("rolls", [{}, {"TIMER_ROLL_TIMES": "0"}, {"TIMER_ROLL_TIMES": "-4"}])
+def test_a_mark_of_the_timer_tells_a_rolled_copy_whatever_a_client_has_counted(rolls: dict[str, str]) -> None:
+    pairs = joined({"TIMER_OUT_MS": str(NOW_MS), "REAL_TOPIC": "T", "UNIQ_KEY": "k", **rolls})
+    assert list(sources_in_c([encode(9, 0, pairs, mark=mark_of(ROLE, 0, 4))], ROLE)) == [4]
+
+
 def test_what_was_done_before_is_alike() -> None:
     dice, counts = random.Random(45), {True: 0, False: 0}
     for _ in range(24):
@@ -113,7 +150,7 @@ def test_what_was_done_before_is_alike() -> None:
                 is_delete=False, window_slots=WINDOW, precision_ms=precision_ms,
             )  # fmt: skip
             key = hashed(record)
-            name = NO_NAME if key is None else name_of(key, record.out_ms, record.rolls)
+            name = NO_NAME if key is None else name_of(key, record, record.rolls)
             exact_ms = read(data, known_coarsest_ms).exact_ms
             expected = done.has(number, exact_ms=exact_ms, slot_ms=slot.slot_ms, name=name)
             assert found[number] == expected, (number, precision_ms, coarsest_ms, known_coarsest_ms)

@@ -34,7 +34,7 @@ def in_c(data: bytes, precision_ms: int) -> TimerRecord | None:
         found.queue_offset, found.store_time_ms, found.out_ms if has_time else None, found.exact_ms,
         found.topic_hash, bool(found.is_delete), bytes(ffi.buffer(found.key)) if found.has_key else b"",
         bytes(ffi.buffer(found.target_key, found.target_key_length)) if found.target_key else b"", found.rolls,
-        found.prepared_transaction_offset,
+        found.born_time_ms, found.prepared_transaction_offset,
     )  # fmt: skip
 
 
