@@ -88,14 +88,14 @@ def open_files(
 
 def recover_files(
     files: TimerFiles, saved: Saved, record_at: Callable[[int, int], Record | None], *, queue_min: int, queue_max: int,
-    log_end: int, now_ms: int,
+    log_min: int, log_end: int, now_ms: int,
 ) -> Recovered:  # fmt: skip
     """Find the end of the log, mend slots, and find the record behind the newest unit.
 
     `saved` is believable. `record_at` reads a record of the CommitLog by offset and size. Raises TimerFilesFailedError.
     """
     step_ms = int(files.struct.precision_ms)
-    newest = _cut(files, saved, record_at, log_end)
+    newest = _cut(files, saved, record_at, log_min, log_end)
     late_from = max(files.log_begin, saved.flushed_position - files.file_bytes)
     latest = ffi.new("int64_t[2]")
     lib.rmq_timer_latest(files.struct, late_from - late_from % files.file_bytes, latest, latest + 1)
@@ -114,16 +114,17 @@ def recover_files(
 
 
 def _cut(
-    files: TimerFiles, saved: Saved, record_at: Callable[[int, int], Record | None], log_end: int
+    files: TimerFiles, saved: Saved, record_at: Callable[[int, int], Record | None], log_min: int, log_end: int
 ) -> Record | None:  # fmt: skip
-    """Take units without a record off the end of the log: a power cut may have taken their records. Returns the record
-    of the newest unit, None if the log has no unit."""
+    """Take units without a record off the end of the log: a power cut may have taken their records, or retention.
+    Returns the record of the newest unit, None if the log has no unit."""
     unit, newest, has_cut = _before(files, files.log_end), None, False
     while unit is not None:
         newest = _whole(unit, record_at)
         if newest is not None:
             break
-        if not unit.is_sealed and unit.position < saved.flushed_position and unit.commit_log_offset < log_end:
+        was_there = log_min <= unit.commit_log_offset < log_end
+        if not unit.is_sealed and unit.position < saved.flushed_position and was_there:
             raise files.failed(int(unit.position))
         has_cut = True
         files.drop_last(unit)

@@ -69,14 +69,19 @@ def read_from_ms(checkpoint: TimerCheckpoint, now_ms: int, precision_ms: int) ->
 
 def foreign_precision(wheel: TimerWheel, log: TimerLog, from_ms: int) -> int:
     """Return the precision of a used slot from `from_ms` on that has another one than `wheel`, by the time of its last
-    unit. 0 without one. The twin of rmq_timer_foreign_precision."""
+    unit. Without a slot from `from_ms` on that of the newest unit tells. 0 if it is that of `wheel`. The twin of
+    rmq_timer_foreign_precision."""
+    newest, has_waiting = (-1, wheel.precision_ms), False
     for time, _, last, _ in wheel.written():
         unit = log.unit(last) if time > 0 and last >= 0 else None
-        if unit is None or unit.slot_ms < from_ms or unit.slot_ms % time:
+        if unit is None or unit.slot_ms < time or unit.slot_ms % time:
             continue
-        if unit.slot_ms // time != wheel.precision_ms:
-            return unit.slot_ms // time
-    return 0
+        precision_ms = unit.slot_ms // time
+        if unit.slot_ms >= from_ms and precision_ms != wheel.precision_ms:
+            return precision_ms
+        has_waiting |= unit.slot_ms >= from_ms
+        newest = max(newest, (last, precision_ms))
+    return 0 if has_waiting or newest[1] == wheel.precision_ms else newest[1]
 
 
 def survey(

@@ -122,7 +122,7 @@ class Opened:
         row = self.plane.queue(self.queue.queue_slot)
         return recover_files(
             self.files, self.saved, record_reader(self.log_view), queue_min=int(row.min_offset),
-            queue_max=int(row.max_offset), log_end=log_end, now_ms=wall_ms(),
+            queue_max=int(row.max_offset), log_min=self.log_view.bounds().min_offset, log_end=log_end, now_ms=wall_ms(),
         )  # fmt: skip
 
 

@@ -84,7 +84,8 @@ int64_t rmq_timer_position(const struct rmq_timer_files *f, uint64_t number);
 int64_t rmq_timer_last(const struct rmq_timer_files *f, int64_t slot_ms);
 /* Count of the slot: messages less deletes. */
 int32_t rmq_timer_count(const struct rmq_timer_files *f, int64_t slot_ms);
-/* The precision of a used slot from from_ms on that has another one than f, by the time of its last unit. 0 without one. */
+/* The precision of a used slot from from_ms on that has another one than f, by the time of its last unit. Without a slot from from_ms on
+ * that of the newest unit tells. 0 = it is that of f. */
 uint32_t rmq_timer_foreign_precision(const struct rmq_timer_files *f, int64_t from_ms);
 /* The first slot with units in [from_ms, to_ms), -1 without one. */
 int64_t rmq_timer_next_used(const struct rmq_timer_files *f, int64_t from_ms, int64_t to_ms);
@@ -109,7 +110,7 @@ void rmq_timer_scan(struct rmq_timer_files *f, struct rmq_timer_scan *scan, uint
 /* The wheel compared with the chains, behind a scan: slots from open_ms on. */
 struct rmq_timer_wheel_check {
     uint32_t differs;            /* slots whose positions are not those of their chain, of units that were on disk */
-    uint32_t miscounted;         /* others, whose count is not that of their chain */
+    uint32_t miscounted;         /* others, whose count is not that of their chain, if all units are sealed */
     int64_t first_ms;            /* time of the first of both */
     int64_t lost;                /* last unit of a slot before the log's begin, RMQ_TIMER_NO_UNIT = none */
     int64_t contradicts;         /* a unit without a seal that belongs to another slot than the wheel says, or RMQ_TIMER_NO_UNIT */

