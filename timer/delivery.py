@@ -234,8 +234,11 @@ class Delivery:
     def _snapshot(self) -> Snapshot:
         progress = replace(self.core.progress)
         log_offset = max(progress.marks_from, self._publisher.log_offset)
-        waits, files = self._waits(), self._slots.files
-        is_done = not waits and progress.queue_offset >= self._queue_end
+        files, marks = self._slots.files, self._plane.watermarks
+        is_all_dispatched = int(marks.dispatched_offset) >= self._publisher.log_offset  # rolled copies have no unit yet
+        end = int(self._plane.queue(self._queue.queue_slot).max_offset)
+        waits = self._waits()
+        is_done = not waits and is_all_dispatched and progress.queue_offset >= max(end, self._queue_end)
         return Snapshot(
             progress, log_offset, files.log_end, waits, waits_from=self._oldest.position,
             coarsest_ms=0 if is_done else int(files.struct.coarsest_ms),
