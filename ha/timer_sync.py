@@ -3,21 +3,28 @@
 Request 60 gives timercheck: slots before its time are delivered. The slave may rely on that only when its own log has
 the delivered records, else a promotion would lose those that are still on their way. So the log's end of a stock
 master is asked for after its timercheck (907). A RingMQ master gives, as the field `marksFrom`, the log offset at which
-the slot was opened. Copies of earlier slots lie before it.
+the slot was opened. Copies of earlier slots lie before it. Its field `filing` tells how it files messages: windows of
+rolls may differ between brokers, and then a slave's wheel is not its master's.
 
 A stock master is asked every 3 s, as stock does, a RingMQ master every second.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 from ringmq.ha.slave_sync import Ask, master_log_end
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.store.master_timers import MasterTimers
-from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.store.timer_checkpoint import (
+    PRECISION_MS_MAX,
+    WINDOW_SLOTS_MAX,
+    Filing,
+    ForSlaves,
+    TimerCheckpoint,
+)
 
 STOCK_MS, RINGMQ_MS = 3000, 1000
 TIMEOUT_MS = 3000
@@ -26,8 +33,8 @@ AHEAD_MS_MAX = 60_000
 WAITING_MAX = 8
 RECORD_BYTES_MIN = 91
 OFFSET_MAX = 1 << 62
-MARKS_FROM = "marksFrom"
-"""Field of a RingMQ broker's answer to 60."""
+MARKS_FROM, FILING = "marksFrom", "filing"
+"""Fields of a RingMQ broker's answer to 60."""
 
 
 @dataclass(slots=True)
@@ -132,7 +139,24 @@ def decode_timers(answer: RemotingCommand, now_ms: int) -> MasterTimers:
     text = (answer.ext_fields or {}).get(MARKS_FROM)
     marks_from = None if text is None else _check_offset(json_body.as_integer(text, MARKS_FROM), MARKS_FROM)
     version = known.state_version, known.timestamp_ms, known.counter
-    return MasterTimers(known.last_read_ms, known.master_queue_offset, marks_from or 0, marks_from, version)
+    filing = _filing((answer.ext_fields or {}).get(FILING))
+    return MasterTimers(known.last_read_ms, known.master_queue_offset, marks_from or 0, marks_from, version, filing)
+
+
+def encode_fields(found: ForSlaves) -> dict[str, str]:
+    """Return the fields of the answer to 60 that stock does not have."""
+    fields = {} if found.marks_from is None else {MARKS_FROM: str(found.marks_from)}
+    return fields if found.filing is None else fields | {FILING: ",".join(map(str, astuple(found.filing)))}
+
+
+def _filing(text: str | None) -> Filing | None:
+    if text is None:
+        return None
+    filing = Filing.of([json_body.as_integer(number, FILING) for number in text.split(",")])
+    if filing is None:
+        limits = f"a roll window up to {WINDOW_SLOTS_MAX} and three precisions up to {PRECISION_MS_MAX} ms"
+        raise json_body.bad_body(f"{FILING} {text} is not {limits}", FILING)
+    return filing
 
 
 def _check_offset(offset: int, name: str) -> int:

@@ -7,13 +7,13 @@ has damaged counts as none, and the worker's own checkpoint is used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import CONFIG
 from ringmq.store.sealed_files import load_sealed, sealed_text
-from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.store.timer_checkpoint import Filing, TimerCheckpoint
 
 FILE = "ringmqMasterTimers.json"
 
@@ -30,6 +30,8 @@ class MasterTimers:
     mark."""
     version: tuple[int, int, int] = (0, 0, 0)
     """State version, timestamp and counter of the master's timercheck."""
+    filing: Filing | None = None
+    """Of the master. None: a stock master, or one of an older version."""
 
     @property
     def checkpoint(self) -> TimerCheckpoint:
@@ -42,6 +44,7 @@ def write_master_timers(root: Path, timers: MasterTimers) -> None:
     value = {
         "openMs": timers.open_ms, "knownOffset": timers.known_offset, "logOffset": timers.log_offset,
         "marksFrom": timers.marks_from, "version": timers.version,
+        "filing": None if timers.filing is None else astuple(timers.filing),
     }  # fmt: skip
     path = root / CONFIG / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,7 +64,8 @@ def read_master_timers(root: Path) -> MasterTimers | None:
             "openMs": int(open_ms), "knownOffset": int(known_offset), "logOffset": int(log_offset),
             "marksFrom": int() | None as marks_from, "version": [int(state), int(timestamp), int(counter)],
         } if open_ms >= 0:  # fmt: skip
-            return MasterTimers(open_ms, known_offset, log_offset, marks_from, (state, timestamp, counter))
+            version, filing = (state, timestamp, counter), Filing.of(value.get("filing"))
+            return MasterTimers(open_ms, known_offset, log_offset, marks_from, version, filing)
     return None
 
 

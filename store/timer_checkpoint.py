@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,35 @@ WRITTEN = "timercheck"
 _FIELDS = struct.Struct(">7q")
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+PRECISION_MS_MAX, WINDOW_SLOTS_MAX = 1000, 1_209_600
+
+
+@dataclass(frozen=True, slots=True)
+class Filing:
+    """Settings of a broker that tell the slot of each of its waiting messages."""
+
+    window_slots: int
+    """timerRollWindowSlot. 0: it is not known, or messages were filed by several ones."""
+    precision_ms: int
+    coarsest_ms: int
+    """The largest precision that any of the messages was admitted by."""
+    known_coarsest_ms: int = field(compare=False)
+    """See timer.core.Progress."""
+
+    @classmethod
+    def of(cls, value: object) -> Filing | None:
+        """Return the filing of four numbers. None without such, or for impossible ones."""
+        match value:
+            case [int(window), int() as precision, int() as coarsest, int() as known]:
+                if 0 <= window <= WINDOW_SLOTS_MAX and all(
+                    0 < step <= PRECISION_MS_MAX for step in (precision, coarsest, known)
+                ):
+                    return cls(window, precision, coarsest, known)
+        return None
+
+    def agrees(self, other: Filing | None) -> bool:
+        """True if both brokers have the same wheel."""
+        return self.window_slots > 0 and self == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +136,25 @@ def contradiction(stock: TimerCheckpoint | None, own: Mapping[str, Any]) -> str:
     return f"its times and positions are {named}, which {PROGRESS_FILE} has"
 
 
-def checkpoint_for_slaves(root: Path) -> tuple[TimerCheckpoint, int | None] | None:
-    """Return what slaves get, and the log offset from which on the marks of copies count (None: of a stock broker).
+def filing_of(own: Mapping[str, Any]) -> Filing | None:
+    """Return the filing of the progress `own`. While messages are filed again, their window is not known."""
+    window_slots = 0 if own.get("needsRebuild") or own.get("isRebuilding") else own.get("windowSlots")
+    return Filing.of([window_slots, *(own.get(name) for name in ("precisionMs", "coarsestMs", "knownCoarsestMs"))])
+
+
+@dataclass(frozen=True, slots=True)
+class ForSlaves:
+    """The answer to a slave's question for the progress (60)."""
+
+    checkpoint: TimerCheckpoint
+    marks_from: int | None = None
+    """The log offset from which on the marks of copies count. None: of a stock broker."""
+    filing: Filing | None = None
+    """None: of a stock broker, or of an older version."""
+
+
+def checkpoint_for_slaves(root: Path) -> ForSlaves | None:
+    """Return what slaves get.
 
     All slots before its time are delivered, of messages before its queue offset. A message that came too late for its
     slot lies behind this offset, so a slave files it again. None if no timer message ever was. Raises OSError.
@@ -125,5 +171,5 @@ def checkpoint_for_slaves(root: Path) -> tuple[TimerCheckpoint, int | None] | No
             if open_ms >= found.last_read_ms:
                 queue_offset = min(found.queue_offset, offset)
                 known = replace(found, last_read_ms=known_ms, queue_offset=queue_offset, master_queue_offset=offset)
-                return known, marks_from
-    return None if stock is None or stock == TimerCheckpoint() else (stock, None)
+                return ForSlaves(known, marks_from, filing_of(own))
+    return None if stock is None or stock == TimerCheckpoint() else ForSlaves(stock)

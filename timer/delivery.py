@@ -68,7 +68,7 @@ class Delivery:
         store.slots.set_delivered(delivered)
         work.known_offset, work.known_ms = recovered.progress.known_offset, recovered.progress.known_ms
         work.known_coarsest_ms = recovered.progress.known_coarsest_ms
-        self._queue_end = recovered.queue_end
+        self._queue_end, self._is_rebuilding = recovered.queue_end, store.slots.files.is_rebuilt
         self.core = TimerCore(
             store.settings(), recovered.progress, store.slots, latest.delivered_ms, recovered.queue_end,
             latest.opened_ms, publisher.port.settled_end or 0,
@@ -208,6 +208,7 @@ class Delivery:
                 self._has_more = True
                 self._save_at_ms = min(self._save_at_ms, self._early_save_at_ms)  # stock would deliver the slot again
             case ForgetDelivered():
+                self._is_rebuilding = False
                 self._slots.set_delivered(array("Q"))
 
     # -- enqueue -------------------------------------------------------------------------------------------
@@ -239,9 +240,11 @@ class Delivery:
         end = int(self._plane.queue(self._queue.queue_slot).max_offset)
         waits = self._waits()
         is_done = not waits and is_all_dispatched and progress.queue_offset >= max(end, self._queue_end)
+        window_slots = int(files.struct.window_slots) if is_done else files.window_slots
         return Snapshot(
             progress, log_offset, files.log_end, waits, waits_from=self._oldest.position,
-            coarsest_ms=0 if is_done else int(files.struct.coarsest_ms),
+            coarsest_ms=0 if is_done else int(files.struct.coarsest_ms), window_slots=window_slots,
+            is_rebuilding=self._is_rebuilding,
         )  # fmt: skip
 
     def _save_counts(self, mono_ms: int) -> Callable[[], None]:

@@ -1,8 +1,10 @@
 """A slave's wheel and TimerLog: they follow the master's progress, and nothing is delivered.
 
 Control copies the progress (request 60) into `ringmqMasterTimers.json`. Records before its queue offset get units, but
-not those of slots that the master has delivered. So a promotion goes on with the files as they are. Of the messages no
-memory is used but the mapped files.
+not those of slots that the master has delivered. So a promotion goes on with the files as they are, unless the master
+files messages otherwise: by another window of rolls, another precision, or as a stock broker by the time of its write.
+Then a slot that the master has delivered may hold messages that it has not, and a promotion rebuilds the files. Of the
+messages no memory is used but the mapped files.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from ringmq.services.arrivals import Arrivals
 from ringmq.store.layout import CONFIG
 from ringmq.store.master_timers import FILE, MasterTimers, read_master_timers
 from ringmq.store.queue_reader import QueueReader
+from ringmq.store.timer_checkpoint import Filing
 from ringmq.timer.core import ENQUEUE_MAX, Progress
 from ringmq.timer.enqueuer import Enqueuer
-from ringmq.timer.progress import Snapshot
+from ringmq.timer.progress import Snapshot, known_coarsest_ms
 from ringmq.timer.rebuild_notice import RebuildNotice
+from ringmq.timer.retention_notice import OldestRecord
 from ringmq.timer.saver import SAVE_MS, Saver
 from ringmq.timer.timer_wheel import PRECISIONS_MS, SLOTS
 from ringmq.timer.working_store import WorkingStore
@@ -27,9 +31,10 @@ SLEEP_MAX_MS = 1000
 
 
 class Follower:
-    """Between the start and the stop of a slave's worker."""
+    """Between the start and the stop of a slave's worker. `needs_rebuild`: see Saved. `saves_at_start`: what is on disk
+    about the files is not true of their next unit."""
 
-    def __init__(self, store: WorkingStore) -> None:
+    def __init__(self, store: WorkingStore, *, needs_rebuild: bool, saves_at_start: bool) -> None:
         self._store, self._slots = store, store.slots
         self._plane, self._role, self._queue = store.plane, store.role, store.queue
         self._reader = QueueReader(store.plane.struct, 8, 4)
@@ -37,7 +42,8 @@ class Follower:
         self._arrivals = Arrivals(store.plane, store.plane.port_of(store.role))
         self._saver = Saver(store, synced_offset=0)
         self._offset = store.recovered.progress.queue_offset
-        self._is_rebuilt = store.recovered.is_rebuilt
+        self._oldest = OldestRecord(store.slots.files, store.slots.files.scanned_from)
+        self._must_save, self._needs_rebuild = saves_at_start, needs_rebuild
         self._rebuild = RebuildNotice(
             self._offset, store.recovered.queue_end, store.slots.tally, store.log,
             is_rebuilt=store.slots.files.is_rebuilt,
@@ -75,7 +81,9 @@ class Follower:
         try:
             status = os.stat(self._store.root / CONFIG / FILE)  # noqa: PTH116 (each turn)
             if (status.st_ino, status.st_mtime_ns) != self._seen:
-                self._timers = read_master_timers(self._store.root) or self._timers
+                before, self._timers = self._timers, read_master_timers(self._store.root) or self._timers
+                if before is not None and self._timers is not None:  # a new master may deliver an earlier slot again
+                    self._needs_rebuild |= self._timers.open_ms < before.open_ms
                 self._seen = status.st_ino, status.st_mtime_ns
         except OSError:
             pass  # there is none yet
@@ -87,17 +95,28 @@ class Follower:
         limit = min(ENQUEUE_MAX, timers.known_offset - self._offset)
         if limit <= 0 or now_ms - timers.open_ms > SLOTS // 2 * settings.precision_ms:
             return self._offset  # a slot of the next round would take the place of one that waits
-        if self._is_rebuilt:
+        self._compare(timers)
+        if self._must_save:
             self._saver.save_at_start(self._snapshot())
-            self._is_rebuilt = False
+            self._must_save = False
         work = self._slots.work
         work.known_offset, work.known_ms = timers.known_offset, timers.open_ms
-        work.known_coarsest_ms = PRECISIONS_MS[0]
+        work.known_coarsest_ms = known_coarsest_ms(timers)
+        work.rolls_by_write = timers.marks_from is None
         work.open_ms = timers.open_ms - timers.open_ms % settings.precision_ms
         work.write_ms = now_ms - now_ms % settings.precision_ms
-        work.rolls_by_write = timers.marks_from is None
         self._enqueuer.skips_unknown_errors = settings.skips_unknown_errors
         return self._enqueuer.enqueue(self._offset, limit)
+
+    def _compare(self, timers: MasterTimers) -> None:
+        """Note if the master files messages otherwise. The first unit decides by which precision."""
+        files = self._store.slots.files
+        coarsest_ms = PRECISIONS_MS[-1] if timers.filing is None else timers.filing.coarsest_ms
+        if files.log_end == files.log_begin:
+            files.struct.coarsest_ms = max(int(files.struct.precision_ms), coarsest_ms)
+        steps_ms = int(files.struct.precision_ms), int(files.struct.coarsest_ms), known_coarsest_ms(timers)
+        own = Filing.of([files.window_slots, *steps_ms])
+        self._needs_rebuild |= own is None or not own.agrees(timers.filing)
 
     def _sleep(self) -> None:
         self._arrivals.want(self._queue.queue_slot)
@@ -117,12 +136,15 @@ class Follower:
         assert timers is not None
         open_ms = timers.open_ms - timers.open_ms % int(self._slots.files.struct.precision_ms)
         progress = Progress(
-            open_ms, self._offset, timers.marks_from or 0, timers.known_offset, timers.open_ms, PRECISIONS_MS[0]
-        )
-        coarsest_ms = int(self._slots.files.struct.coarsest_ms)
+            open_ms, self._offset, timers.marks_from or 0, timers.known_offset, timers.open_ms,
+            known_coarsest_ms(timers),
+        )  # fmt: skip
+        files = self._slots.files
+        self._oldest.offset(open_ms)
         return Snapshot(
-            progress, timers.log_offset, self._slots.files.log_end, self._waits(), coarsest_ms=coarsest_ms,
-            master=timers,
+            progress, timers.log_offset, files.log_end, self._needs_rebuild or self._waits(), self._oldest.position,
+            coarsest_ms=int(files.struct.coarsest_ms), window_slots=files.window_slots,
+            needs_rebuild=self._needs_rebuild, master=timers,
         )  # fmt: skip
 
     def _waits(self) -> bool:

@@ -21,6 +21,7 @@ from ringmq.store.sealed_files import load_sealed, persist_sealed
 from ringmq.store.timer_checkpoint import (
     PROGRESS_FILE,
     WRITTEN,
+    Filing,
     TimerCheckpoint,
     agreed,
     contradiction,
@@ -44,6 +45,11 @@ class Snapshot:
     """See Saved."""
     coarsest_ms: int = 0
     """The largest precision that any waiting message was admitted by."""
+    window_slots: int = 0
+    needs_rebuild: bool = False
+    """See Saved."""
+    is_rebuilding: bool = False
+    """True while records from before a rebuild may be in other slots than those that the window tells."""
     master: MasterTimers | None = None
     """On a slave: the progress of its master, which is that of the snapshot, too."""
 
@@ -78,6 +84,11 @@ class Saved:
     """The largest precision that any waiting message was admitted by."""
     known_coarsest_ms: int = PRECISIONS_MS[0]
     """See timer.core.Progress. If no checkpoint tells, all have one precision, so the smallest tells as well."""
+    window_slots: int = 0
+    """The window by which all waiting messages were filed. 0: it is not known, or there are several."""
+    needs_rebuild: bool = False
+    """True if units of a slave lie in other slots than those of its master. It matters once the slave delivers: a slot
+    that its master has delivered may hold messages that still wait."""
 
     @property
     def scan_range(self) -> ScanRange:
@@ -85,6 +96,11 @@ class Saved:
         return ScanRange(self.flushed_position) if self.is_cut else ScanRange(
             self.flushed_position, self.open_ms, self.waits_from
         )  # fmt: skip
+
+    @property
+    def filing(self) -> Filing | None:
+        """Return how the waiting messages were filed. None if it is not known."""
+        return Filing.of([self.window_slots, self.precision_ms, self.coarsest_ms, self.known_coarsest_ms])
 
 
 def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], None] = lambda line: None) -> Saved:
@@ -99,12 +115,14 @@ def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], Non
             "openMs": int(open_ms), "queueOffset": int(queue_offset), "marksFrom": int() | None as marks_from,
             "precisionMs": int(precision_ms), "logOffset": int(log_offset), "tail": [int(size), int(crc)],
         } if 0 <= size <= log_offset and open_ms >= 0:  # fmt: skip
+            window_slots, needs_rebuild = _number(own.get("windowSlots")), own.get("needsRebuild") is True
             found = log.crc(log_offset - size, size) if size and log_offset <= log_end else None
             is_true = log_offset <= log_end and (not size or found == crc)
             if log_offset > log_end or found not in (None, crc):
                 cut_ms = max(open_ms, stock.last_read_ms)
                 return Saved(
-                    cut_ms, precision_ms=precision_ms, flushed_position=stock.flushed_position, is_cut=True
+                    cut_ms, precision_ms=precision_ms, flushed_position=stock.flushed_position, is_cut=True,
+                    window_slots=window_slots, needs_rebuild=needs_rebuild,
                 )  # fmt: skip
             known_offset, known_ms = _pair(own.get("known"))
             coarsest_ms = _precision(own.get("coarsestMs"), precision_ms)
@@ -119,6 +137,7 @@ def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], Non
                 marks_from if is_true else None, None if is_of_stock else precision_ms, stock.flushed_position,
                 coarsest_ms=coarsest_ms, known_coarsest_ms=known_coarsest_ms,
                 waits_from=waits_from if isinstance(waits_from, int) else 0,
+                window_slots=0 if is_of_stock else window_slots, needs_rebuild=needs_rebuild,
             )  # fmt: skip
     return Saved(
         stock.last_read_ms, stock.queue_offset, stock.known_offset, stock.last_read_ms, None, None,
@@ -130,10 +149,24 @@ def of_master(saved: Saved, timers: MasterTimers | None, log_end: int) -> Saved:
     """Return the progress of a slave that becomes master: that of its master, if the log is not shorter than it was."""
     if timers is None or timers.log_offset > log_end:
         return saved
+    filing = timers.filing
     return replace(
         saved, open_ms=timers.open_ms, known_offset=timers.known_offset, known_ms=timers.open_ms,
         marks_from=timers.marks_from, is_cut=False,
+        coarsest_ms=PRECISIONS_MS[-1] if filing is None else filing.coarsest_ms,
+        known_coarsest_ms=known_coarsest_ms(timers),
+        needs_rebuild=(
+            saved.needs_rebuild or filing is None or not filing.agrees(saved.filing) or timers.open_ms < saved.open_ms
+        ),
     )  # fmt: skip
+
+
+def known_coarsest_ms(timers: MasterTimers) -> int:
+    """Return the coarsest precision by which a master has found its slots. A stock broker has one precision, so the
+    smallest tells as well. Of a broker of an older version the largest loses none."""
+    if timers.filing is not None:
+        return timers.filing.known_coarsest_ms
+    return PRECISIONS_MS[0] if timers.marks_from is None else PRECISIONS_MS[-1]
 
 
 def believable(saved: Saved, queue_end: int, tell: Callable[[str], None]) -> Saved:
@@ -160,6 +193,10 @@ def _precision(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) and value in PRECISIONS_MS else otherwise
 
 
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
 def _pair(value: object) -> tuple[int, int]:
     match value:
         case [int(known_offset), int(known_ms)]:
@@ -184,7 +221,9 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
         "openMs": progress.open_ms, "queueOffset": progress.queue_offset,
         "known": [progress.known_offset, progress.known_ms], "marksFrom": snapshot.marks_from,
         "precisionMs": precision_ms, "coarsestMs": snapshot.coarsest_ms or precision_ms,
-        "knownCoarsestMs": progress.known_coarsest_ms, "waits": snapshot.waits, "waitsFrom": snapshot.waits_from,
+        "knownCoarsestMs": progress.known_coarsest_ms, "windowSlots": snapshot.window_slots,
+        "needsRebuild": snapshot.needs_rebuild, "isRebuilding": snapshot.is_rebuilding,
+        "waits": snapshot.waits, "waitsFrom": snapshot.waits_from,
         "logOffset": log_offset,
         "tail": [0, 0] if crc is None else [size, crc],
     }  # fmt: skip

@@ -1,8 +1,9 @@
 """The start of the worker: wheel and log as the last process has left them, or rebuilt from the timer topic.
 
 TimerMessageStore.recover has the rules for wheel and log. The files are rebuilt if they are missing, if the wheel has
-another precision, or if the log is not as it was written: the records of the timer topic have all that they had. A
-wheel that differs from a sound log is written again.
+another precision, if the log is not as it was written, or if a slave that becomes master has filed messages otherwise
+than its master: the records of the timer topic have all that they had. A wheel that differs from a sound log is written
+again.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class Recovered:
 
 def open_files(
     root: Path, saved: Saved, *, precision_ms: int, window_slots: int, file_bytes: int, log: Callable[[str], None],
-    oldest_record: int | None = None,
+    oldest_record: int | None = None, is_slave: bool = False, usual_slots: int = 0,
 ) -> Steps[TimerFiles]:  # fmt: skip
     """Open wheel and log, and read the log, in steps. Files that cannot be used are deleted, and new ones are made.
 
-    `oldest_record`: CommitLog offset of the oldest record of the timer topic, None without one. Raises OSError and
-    TimerFilesFailedError.
+    `oldest_record`: CommitLog offset of the oldest record of the timer topic, None without one. `usual_slots`: the
+    window by which units were filed if `saved` does not tell. Raises OSError and TimerFilesFailedError.
     """
     files = None
     try:
@@ -68,12 +69,17 @@ def open_files(
         found = saved.precision_ms or int(lib.rmq_timer_foreign_precision(files.struct, saved.open_ms)) or precision_ms
         if found != precision_ms and not files.is_new:
             raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
+        if saved.needs_rebuild and not is_slave and files.file_count:
+            raise UnfitFilesError("the former master may have rolled messages at other times")
+        if window_slots < (saved.window_slots or usual_slots) and files.file_count:
+            raise UnfitFilesError(f"the roll window has shrunk to {window_slots} slots, units lie further ahead")
         if files.is_new and files.file_count:
             raise UnfitFilesError(f"{root / TIMER_WHEEL_FILE} is missing")
         if files.files_end < saved.flushed_position:
             raise UnfitFilesError(f"TimerLog was on disk up to {saved.flushed_position}, but ends at {files.files_end}")
         if fault := (yield from files.scan(saved.scan_range, oldest_record)):
             log(f"{fault}: they are written again")
+        files.note_window(saved.window_slots)
         return files
     except UnfitFilesError as error:
         if files is not None:
@@ -83,6 +89,7 @@ def open_files(
         files = TimerFiles(root, precision_ms, window_slots, file_bytes)
         files.is_rebuilt = True
         yield from files.scan(ScanRange(), None)
+        files.note_window(saved.window_slots)
         return files
 
 

@@ -8,7 +8,6 @@ from typing import Any
 from ringmq.native import ffi
 from ringmq.store.index_file import IndexFile, IndexStore
 from ringmq.store.mapped_file import StoreLoadError
-from ringmq.timer.placement import WINDOW_SLOTS
 from ringmq.timer.timer_files import TimerFiles
 
 MARGIN_MS = 3_600_000
@@ -44,8 +43,8 @@ class TargetIndex:
     def list_files(self, oldest_ms: int) -> None:
         """List the files again. Messages that were stored before `oldest_ms` less the roll window wait no more, because
         they would have been stored again."""
-        window_slots = max(self._files.struct.window_slots, WINDOW_SLOTS)
-        begin_ms = oldest_ms - window_slots * self._files.struct.precision_ms - MARGIN_MS
+        of = self._files.struct
+        begin_ms = oldest_ms - self._files.widest_slots * max(of.precision_ms, of.coarsest_ms) - MARGIN_MS
         self._listed = [file for file in self._open_files() if file.header.end_time_ms >= begin_ms]
         self._table = ffi.new("struct rmq_index[]", [file.native[0] for file in reversed(self._listed)])
         self._struct.files, self._struct.file_count = self._table, len(self._listed)

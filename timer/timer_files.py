@@ -20,6 +20,7 @@ from ringmq.native import ffi, lib
 from ringmq.store.layout import TIMER_WHEEL_FILE, file_name
 from ringmq.store.timer_scan import LOG_NAME, ScanRange, TimerScan
 from ringmq.timer import timer_log, timer_wheel
+from ringmq.timer.placement import WINDOW_SLOTS, WINDOW_SLOTS_MAX
 from ringmq.timer.timer_log import UNIT_BYTES
 
 ROOM_BYTES = 1 << 20
@@ -96,6 +97,10 @@ class TimerFiles:
         self.is_rebuilt = False
         """True if they replace files that could not be used."""
         self.mended_slots = 0
+        self.window_slots = window_slots
+        """The window by which all units were filed. 0: it is not known, or there are several."""
+        self.widest_slots = max(window_slots, WINDOW_SLOTS)
+        """No waiting message has been filed by a wider window, with a step of `coarsest_ms`."""
         self._scan: TimerScan | None = None
         if error := lib.rmq_timer_pages_cover(self.struct):
             raise OSError(-error, os.strerror(-error))
@@ -125,6 +130,14 @@ class TimerFiles:
         """Write slots of the wheel that differ from the log again."""
         if self._scan is not None:
             self._scan.compare(mends=True)
+
+    def note_window(self, saved_slots: int) -> None:
+        """Set `window_slots` and `widest_slots` behind the scan. `saved_slots`: of the units before this start."""
+        present, is_empty = int(self.struct.window_slots), self.log_end == self.log_begin
+        self.window_slots = present if is_empty or saved_slots == present else 0
+        had_units = self.is_rebuilt or not is_empty
+        before = WINDOW_SLOTS_MAX if had_units and not saved_slots else saved_slots
+        self.widest_slots = max(self.widest_slots, before)
 
     def _open_log(self, file_bytes: int) -> int:
         paths = sorted(path for path in self._folder.iterdir() if path.name.isdigit())

@@ -98,6 +98,11 @@ class Opened:
         """The current properties."""
         return replace(timer_settings(self.config()), coarsest_ms=int(self.files.struct.coarsest_ms))
 
+    @property
+    def has_other_window(self) -> bool:
+        """True if the window differs from the saved one, which must be on disk before the first unit."""
+        return self.files.window_slots != self.saved.window_slots
+
     def disk_percent(self) -> int:
         """Use of the disk by which retention decides."""
         return round(100 * max(disk_ratios(store_config(self.config()))))
@@ -136,10 +141,11 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     settings, log_end = timer_settings(start), int(plane.watermarks.append_offset)
     own = load(root, log_view, log_end)
     saved = own if start.broker_role == "SLAVE" else of_master(own, read_master_timers(root), log_end)
+    oldest = oldest_record(log_view, int(plane.queue(queue.queue_slot).min_offset))
     opening = open_files(
         root, saved, precision_ms=settings.precision_ms, window_slots=roll_slots(start),
         file_bytes=start.mapped_file_size_timer_log, log=log.warning,
-        oldest_record=oldest_record(log_view, int(plane.queue(queue.queue_slot).min_offset)),
+        oldest_record=oldest, is_slave=start.broker_role == "SLAVE", usual_slots=start.timer_roll_window_slot,
     )  # fmt: skip
     try:
         files = in_turns(opening, stop)
@@ -193,7 +199,7 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
         return None
     slots.set_rolled(*rolled)
     store = opened.working_store(slots, recovered)
-    saves_at_start = recovered.is_rebuilt or opened.was_slave or opened.saved.is_cut
+    saves_at_start = recovered.is_rebuilt or opened.was_slave or opened.saved.is_cut or opened.has_other_window
     return Delivery(store, publisher, delivered.offsets, latest, opened.disk_percent, saves_at_start=saves_at_start)
 
 
@@ -217,16 +223,14 @@ def in_turns(steps: Steps[Found], stop: StopFlag) -> Found | None:
     return found
 
 
-def make_follower(opened: Opened, stop: StopFlag) -> Follower | None:
-    """Recover, on a slave. None if the stop comes first."""
+def make_follower(opened: Opened) -> Follower:
+    """Recover, on a slave. What its master has rolled is told by the master's slots, see Follower."""
     opened = opened.checked()
     recovered, slots = opened.recover(int(opened.plane.watermarks.append_offset)), Slots(opened.files)
-    with QueueReader(opened.plane.struct, 2, 1) as reader:
-        rolled = in_turns(find_rolled(opened, slots, reader, recovered, ()), stop)
-    if rolled is None:
-        return None
-    slots.set_rolled(*rolled)
-    return Follower(opened.working_store(slots, recovered))
+    needs_rebuild = opened.saved.needs_rebuild and not recovered.is_rebuilt
+    saves_at_start = recovered.is_rebuilt or opened.has_other_window
+    store = opened.working_store(slots, recovered)
+    return Follower(store, needs_rebuild=needs_rebuild, saves_at_start=saves_at_start)
 
 
 def load(root: Path, log_view: LogView, log_end: int) -> Saved:
@@ -263,7 +267,7 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     if opened is None:
         return EXIT_CLEAN
     is_slave = config().broker_role == "SLAVE"
-    made = make_follower(opened, stop) if is_slave else make_delivery(opened, stop)
+    made = make_follower(opened) if is_slave else make_delivery(opened, stop)
     if made is None:
         return EXIT_CLEAN
     bound_collections()

@@ -16,7 +16,7 @@ from ringmq.broker.requests.request import REJECTED, Answer, Request
 from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.ha.control_messages import STOCK_BROKER_ID
 from ringmq.ha.slave_checkpoints import SlaveCheckpoint, SlaveCheckpoints
-from ringmq.ha.timer_sync import MARKS_FROM
+from ringmq.ha.timer_sync import encode_fields
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import DataVersion
@@ -52,13 +52,11 @@ class SlaveRequests:
         if found is None:
             read_ms = request.now_ms - request.now_ms % config.timer_precision_ms
             return request.reply(body=TimerCheckpoint(read_ms, timestamp_ms=self.identity.started_ms).encode())
-        known, marks_from = found
-        log_end = self.replicas.marks().append_offset
-        self.checkpoints.add(SlaveCheckpoint(known, log_end if marks_from is None else marks_from))
+        known, log_end = found.checkpoint, self.replicas.marks().append_offset
+        self.checkpoints.add(SlaveCheckpoint(known, log_end if found.marks_from is None else found.marks_from))
         ends = self._stock_slave_ends(request.connection.host)
         if ends is None:
-            fields = {} if marks_from is None else {MARKS_FROM: str(marks_from)}
-            return request.reply(ext_fields=fields, body=known.encode())
+            return request.reply(ext_fields=encode_fields(found), body=known.encode())
         fitting = self.checkpoints.newest(ends)
         if fitting is None:
             return request.reply(ResponseCode.SLAVE_NOT_AVAILABLE, LOG_TOO_SHORT)

@@ -1,14 +1,25 @@
 """A slave's copy of its master's progress with timer messages, without a network."""
 
+from dataclasses import astuple
+
 import pytest
 
-from ringmq.ha.timer_sync import AHEAD_MS_MAX, OFFSET_MAX, RINGMQ_MS, STOCK_MS, WAITING_MAX, TimerSync
+from ringmq.ha.timer_sync import (
+    AHEAD_MS_MAX,
+    OFFSET_MAX,
+    RINGMQ_MS,
+    STOCK_MS,
+    WAITING_MAX,
+    TimerSync,
+    decode_timers,
+    encode_fields,
+)
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
 from ringmq.remoting.ha_bodies import HaRuntimeInfo
 from ringmq.store.master_timers import MasterTimers
-from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.store.timer_checkpoint import Filing, ForSlaves, TimerCheckpoint
 
 MASTER = "10.0.0.1:10911"
 NOW_MS = 1_800_000_000_000
@@ -19,9 +30,9 @@ def answer(body: bytes, ext: dict[str, str] | None = None) -> RemotingCommand:
     return RemotingCommand.response_to(RemotingCommand.request(1), 0, None, ext, body)
 
 
-def checkpoint(read_ms: int = NOW_MS, offset: int = 5, marks_from: object = None) -> RemotingCommand:
+def checkpoint(read_ms: int = NOW_MS, offset: int = 5, marks_from: object = None, **more: str) -> RemotingCommand:
     body = TimerCheckpoint(read_ms, 7, offset, offset, 1, 2, 3).encode()
-    return answer(body, None if marks_from is None else {"marksFrom": str(marks_from)})
+    return answer(body, None if marks_from is None else {"marksFrom": str(marks_from)} | more)
 
 
 def asked(sync: TimerSync, now_ms: int, code: int, said: RemotingCommand) -> None:
@@ -59,6 +70,16 @@ def test_a_ringmq_master_is_asked_each_second() -> None:
     asked(sync, NOW_MS + RINGMQ_MS, CHECKPOINT, checkpoint(marks_from=901))
 
 
+@pytest.mark.parametrize("filing", [None, Filing(172_800, 100, 1000, 100)])
+def test_a_ringmq_master_says_how_it_files_messages(filing: Filing | None) -> None:
+    """Those of older versions do not."""
+    fields = encode_fields(ForSlaves(TimerCheckpoint(), 900, filing))
+    timers = decode_timers(answer(checkpoint().body, fields), NOW_MS)  # type: ignore[arg-type]
+    assert (timers.marks_from, timers.filing) == (900, filing)
+    assert timers.filing is None or astuple(timers.filing) == (172_800, 100, 1000, 100)
+    assert encode_fields(ForSlaves(TimerCheckpoint())) == {}
+
+
 def test_a_log_that_stays_behind_gets_to_an_older_progress_first() -> None:
     sync = following()
     for number in range(3 * WAITING_MAX):
@@ -82,6 +103,11 @@ def test_a_log_that_stays_behind_gets_to_an_older_progress_first() -> None:
         (checkpoint(offset=100, marks_from=9000), "cannot lie before"),
         (checkpoint(marks_from=-1), "marksFrom"),
         (checkpoint(marks_from="soon"), "marksFrom"),
+        (checkpoint(marks_from=900, filing="20,1000,1000"), "filing 20,1000,1000 is not a roll window"),
+        (checkpoint(marks_from=900, filing="20,1000,1000,0"), "filing"),
+        (checkpoint(marks_from=900, filing="20,1000,1001,1000"), "up to 1000 ms"),
+        (checkpoint(marks_from=900, filing="1209601,1000,1000,1000"), "up to 1209600"),
+        (checkpoint(marks_from=900, filing="20,x,1000,1000"), "filing"),
     ],
 )
 def test_impossible_values_change_nothing(said: RemotingCommand, why: str) -> None:

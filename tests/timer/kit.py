@@ -55,7 +55,7 @@ class MemoryFiles:
         self.chains = ffi.new("struct rmq_timer_chain[]", lib.RMQ_TIMER_SLOTS)
         self.struct.chains, self.struct.log_room = self.chains, files * file_bytes
         self.struct.file_count, self.struct.precision_ms, self.struct.window_slots = files, precision_ms, window_slots
-        self.struct.coarsest_ms = precision_ms
+        self.struct.coarsest_ms, self.widest_slots = precision_ms, max(window_slots, 172_800)
 
     def chain(self, slot_ms: int) -> list[Any]:
         """The units of a slot, the newest first."""

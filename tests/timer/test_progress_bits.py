@@ -14,6 +14,7 @@ from ringmq.store.timer_checkpoint import (
     FILE,
     PROGRESS_FILE,
     WRITTEN,
+    Filing,
     TimerCheckpoint,
     checkpoint_for_slaves,
     contradiction,
@@ -23,7 +24,8 @@ from ringmq.timer.core import Progress
 from ringmq.timer.progress import Saved, Snapshot, load_saved, read_rest, save
 
 OPEN_MS, LOG_END = 1_800_000_000_000, 9000
-SNAPSHOT = Snapshot(Progress(OPEN_MS, 70, 4096, 60, OPEN_MS - 5000, 1000), 5000, 520, waits_from=52, coarsest_ms=1000)
+PROGRESS = Progress(OPEN_MS, 70, 4096, 60, OPEN_MS - 5000, 1000)
+SNAPSHOT = Snapshot(PROGRESS, 5000, 520, waits_from=52, coarsest_ms=1000, window_slots=40)
 
 
 class Log(LogView):
@@ -63,6 +65,7 @@ def test_a_bit_of_timercheck_moves_nothing(root: Path) -> None:
     """It has no checksum, but the worker's own file has its fields, too."""
     sound, slaves, told = loaded(root, []), checkpoint_for_slaves(root), 0
     assert sound.open_ms == OPEN_MS and sound.flushed_position == 520 and sound.queue_offset == 70
+    assert slaves is not None and slaves.filing == Filing(40, 1000, 1000, 1000)
     for bit in flips(root / "config" / FILE):
         lines: list[str] = []
         assert loaded(root, lines) == sound and checkpoint_for_slaves(root) == slaves, bit
@@ -105,7 +108,7 @@ def test_a_bit_of_the_own_progress_is_told_or_changes_nothing(root: Path) -> Non
 
 
 def test_a_bit_of_the_masters_progress_makes_it_count_as_none(tmp_path: Path) -> None:
-    timers = MasterTimers(OPEN_MS, 70, 5000, 4096, (0, OPEN_MS, 7))
+    timers = MasterTimers(OPEN_MS, 70, 5000, 4096, (0, OPEN_MS, 7), Filing(40, 1000, 1000, 500))
     write_master_timers(tmp_path, timers)
     for bit in flips(tmp_path / "config" / MASTER_FILE):
         assert read_master_timers(tmp_path) in (None, timers), bit
