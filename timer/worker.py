@@ -71,10 +71,14 @@ def timer_settings(config: BrokerConfig) -> TimerSettings:
     )  # fmt: skip
 
 
-def roll_slots(config: BrokerConfig) -> int:
+def reserved_slots(config: BrokerConfig) -> int:
     """Slots that a record may wait in the log: retention by age does not come to it within 3/4 of its time."""
-    reserved_ms = config.file_reserved_time * 3_600_000
-    return max(2, min(config.timer_roll_window_slot, reserved_ms * 3 // 4 // config.timer_precision_ms))
+    return max(2, config.file_reserved_time * 3_600_000 * 3 // 4 // config.timer_precision_ms)
+
+
+def roll_slots(config: BrokerConfig) -> int:
+    """Slots after which a message is rolled."""
+    return min(config.timer_roll_window_slot, reserved_slots(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +280,8 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     while not stop.is_set and not rests:
         role.progress += 1
         made.turn()
+        if reserved_slots(config()) < opened.files.struct.window_slots:
+            raise RoleError("timer: fileReservedTime is shorter now: the next process rolls messages earlier")
         rests = made.may_rest(REST_AFTER_MS)
     role.state = STATE_STOPPING
     made.close()

@@ -1,0 +1,75 @@
+"""What a start of the worker decides before the store is open, and what ends its loop."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.ipc.role_loop import RoleError
+from ringmq.timer import worker
+from ringmq.timer.progress import Saved
+from ringmq.timer.recovery import open_files
+from ringmq.timer.timer_files import TimerFiles
+from tests.timer.test_timer_files import PAGES, filled, finish
+
+def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> None:
+    """Serve with parts that do nothing."""
+    block = SimpleNamespace(progress=0, state=0)
+    made = SimpleNamespace(turn=lambda: None, may_rest=lambda _: False)
+    monkeypatch.setattr(worker, "ConfigWatcher", lambda _: lambda: config)
+    monkeypatch.setattr(worker, "open_store", lambda *_: opened)
+    monkeypatch.setattr(worker, "make_delivery", lambda *_: made)
+    plane, spec = SimpleNamespace(role=lambda _: block), SimpleNamespace(role=0, config_path="")
+    worker.serve(spec, plane, SimpleNamespace(is_set=False))  # type: ignore[arg-type]
+
+
+def test_a_shorter_time_of_retention_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one files again what would wait for longer than its record is kept."""
+    struct = SimpleNamespace(window_slots=worker.roll_slots(BrokerConfig()))
+    opened = SimpleNamespace(files=SimpleNamespace(struct=struct))
+    with pytest.raises(RoleError, match="fileReservedTime is shorter now"):
+        run(monkeypatch, replace(BrokerConfig(), file_reserved_time=24), opened)
+
+
+def opened_files(root: Path, saved: Saved, window_slots: int, lines: list[str], **more: Any) -> TimerFiles:
+    opening = open_files(
+        root, saved, precision_ms=1000, window_slots=window_slots, file_bytes=PAGES, log=lines.append, **more
+    )
+    found = finish(opening)
+    assert isinstance(found, TimerFiles)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("saved", "window_slots", "line"),
+    [
+        (Saved(window_slots=20), 20, ""),
+        (Saved(window_slots=20), 21, ""),
+        (Saved(window_slots=20), 19, "the roll window has shrunk to 19 slots"),
+        (Saved(), 20, ""),
+        (Saved(), 19, "the roll window has shrunk to 19 slots"),
+        (Saved(window_slots=20, needs_rebuild=True), 20, "the former master may have rolled messages at other times"),
+    ],
+)
+def test_units_that_would_wait_for_too_long_or_in_other_slots_are_filed_again(
+    tmp_path: Path, saved: Saved, window_slots: int, line: str
+) -> None:
+    """A smaller fileReservedTime makes a smaller window: retention would take the records of units beyond it."""
+    filled(tmp_path).close()
+    lines: list[str] = []
+    files = opened_files(tmp_path, saved, window_slots, lines, usual_slots=20)
+    assert bool(lines) == bool(line) == files.is_rebuilt and line in "".join(lines)
+    assert files.window_slots == (window_slots if line or saved.window_slots == window_slots else 0)
+    assert files.widest_slots == (172_800 if saved.window_slots else 604_740)
+    files.close()
+
+
+def test_a_slave_keeps_units_in_other_slots_until_it_is_made_master(tmp_path: Path) -> None:
+    filled(tmp_path).close()
+    lines: list[str] = []
+    files = opened_files(tmp_path, Saved(window_slots=20, needs_rebuild=True), 20, lines, is_slave=True)
+    assert not lines and files.log_end > 0
+    files.close()
