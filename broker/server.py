@@ -221,7 +221,7 @@ def make_plane(
     plane.header.ports.journal.entry[0].append_offset = recovered.append_offset
     plane.header.ports.journal.intent_high = recovered.append_offset
     load_into(plane, config, recovered, log.warning)
-    plane.header.recovered_end = readable_end(plane)
+    plane.header.recovered_end, plane.header.first_append = readable_end(plane), recovered.append_offset
     return plane
 
 

@@ -160,9 +160,17 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     words = plane.role(role).counters
     words[lib.RMQ_TIMER_WORD_REBUILDS] += files.is_rebuilt
     words[lib.RMQ_TIMER_WORD_MENDED_SLOTS] += files.mended_slots
-    files.struct.coarsest_ms = max(settings.precision_ms, saved.coarsest_ms)
+    files.struct.coarsest_ms = coarsest_ms(start, saved, oldest, int(plane.header.first_append))
     write_line = throttled(LogThrottle(LINES_PER_MINUTE))
     return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, write_line)
+
+
+def coarsest_ms(config: BrokerConfig, saved: Saved, oldest: int | None, first_append: int) -> int:
+    """Return the largest precision that any waiting message was admitted by. A master has admitted all records itself
+    if the oldest one lies behind `first_append`, the log's end at the broker's start."""
+    if config.broker_role != "SLAVE" and oldest is not None and oldest >= first_append:
+        return config.timer_precision_ms
+    return max(config.timer_precision_ms, saved.coarsest_ms)
 
 
 def oldest_record(log_view: LogView, queue_min: int) -> int | None:

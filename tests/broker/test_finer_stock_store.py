@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.store.sealed_files import load_sealed
 from ringmq.store.timer_checkpoint import PROGRESS_FILE
 from ringmq.timer.timer_log import FOLDER, UNIT_BYTES
 from tests.broker.test_delay_metrics import Scrape
@@ -51,6 +52,8 @@ def test_each_message_comes_once_and_none_early(tmp_path: Path) -> None:
         send_some(client, "c", 300)
         wait_until(lambda: len(messages_of(broker.address, "T", 1)) >= 400, "some of the last are delivered")
         assert broker.stop() == 0
+    saved = load_sealed(root, PROGRESS_FILE)
+    assert saved["waits"] and saved["coarsestMs"] == 100, "no record is older than the broker"
     assert make_stock(root) > 700
     with RunningBroker(root, SETTINGS) as broker:
         wait_until(lambda: len(messages_of(broker.address, "T", 1)) >= 900, "all are delivered")

@@ -15,6 +15,27 @@ from ringmq.timer.recovery import open_files
 from ringmq.timer.timer_files import TimerFiles
 from tests.timer.test_timer_files import PAGES, filled, finish
 
+FINE = replace(BrokerConfig(), timer_precision_ms=100)
+
+
+@pytest.mark.parametrize(
+    ("config", "saved", "oldest", "expected_ms"),
+    [
+        (FINE, Saved(), 500, 100),
+        (FINE, Saved(), 499, 1000),
+        (FINE, Saved(), None, 1000),
+        (FINE, Saved(coarsest_ms=200), 499, 200),
+        (replace(FINE, broker_role="SLAVE", broker_id=1), Saved(), 500, 1000),
+        (BrokerConfig(), Saved(coarsest_ms=100), 499, 1000),
+    ],
+)
+def test_records_of_this_broker_alone_have_its_precision(
+    config: BrokerConfig, saved: Saved, oldest: int | None, expected_ms: int
+) -> None:
+    """The log ended at 500 when it started. Else a rolled delay would come up to 1 s late."""
+    assert worker.coarsest_ms(config, saved, oldest, 500) == expected_ms
+
+
 def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> None:
     """Serve with parts that do nothing."""
     block = SimpleNamespace(progress=0, state=0)
