@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
@@ -152,7 +152,7 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
         oldest_record=oldest, is_slave=start.broker_role == "SLAVE", usual_slots=start.timer_roll_window_slot,
     )  # fmt: skip
     try:
-        files = in_turns(opening, stop)
+        files = in_turns(opening, stop, plane.role(role))
     except OSError as error:
         raise RoleError(f"timer: wheel and TimerLog cannot be opened: {error}") from error
     if files is None:
@@ -182,17 +182,18 @@ def oldest_record(log_view: LogView, queue_min: int) -> int | None:
 def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
     """Recover, in turns. None if the stop comes first."""
     plane, role, queue, log_view = opened.plane, opened.role, opened.queue, opened.log_view
-    slots = Slots(opened.files)
+    slots, block = Slots(opened.files), plane.role(role)
     publisher = Publisher(plane, role, slots, queue, opened.write_line)
     publisher.claim()
     while not publisher.is_settled():
         if stop.is_set:
             return None
+        block.progress += 1
         plane.wait(role, SETTLE_MS)
     log_end = publisher.port.settled_end or 0
     segment_bytes, step_ms = int(plane.header.settings.segment_bytes), opened.settings().precision_ms
     if opened.saved.is_cut:
-        saved = in_turns(proven(log_view, role, opened.saved, log_end, segment_bytes, step_ms), stop)
+        saved = in_turns(proven(log_view, role, opened.saved, log_end, segment_bytes, step_ms), stop, block)
         if saved is None:
             return None
         opened.write_line(f"the log was cut since the progress was saved: delivery goes on at slot {saved.open_ms}")
@@ -200,13 +201,13 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
     opened = opened.checked()
     recovered = opened.recover(log_end)
     since = scan_begin(log_view, opened.saved, log_end, segment_bytes)
-    delivered = in_turns(find_delivered(log_view, role, since, log_end, segment_bytes, step_ms), stop)
+    delivered = in_turns(find_delivered(log_view, role, since, log_end, segment_bytes, step_ms), stop, block)
     if delivered is None:
         return None
     if delivered.offsets:
         recovered.progress.marks_from = since
     latest = latest_slots(log_view, delivered, recovered, wall_ms())
-    rolled = in_turns(find_rolled(opened, slots, publisher.reader, recovered, delivered.offsets), stop)
+    rolled = in_turns(find_rolled(opened, slots, publisher.reader, recovered, delivered.offsets), stop, block)
     if rolled is None:
         return None
     slots.set_rolled(*rolled)
@@ -227,10 +228,11 @@ def find_rolled(
     return sources, copies.end
 
 
-def in_turns(steps: Steps[Found], stop: StopFlag) -> Found | None:
-    """Run the steps. None if the stop comes first."""
+def in_turns(steps: Steps[Found], stop: StopFlag, block: Any) -> Found | None:
+    """Run the steps, and show the progress in the role's block. None if the stop comes first."""
     clock, found = TurnClock(time.monotonic_ns), None
     while found is None and not stop.is_set:
+        block.progress += 1
         found = clock.advance(steps, SCAN_MS)
     return found
 
@@ -275,6 +277,7 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
 def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """See serve. Raises TimerFilesFailedError."""
     role, config = plane.role(spec.role), ConfigWatcher(Path(spec.config_path))
+    role.state = STATE_SERVING  # a start may read hours of log: it shows its progress, and no limit of time ends it
     opened = open_store(plane, spec.role, config, stop)
     if opened is None:
         return EXIT_CLEAN
@@ -283,7 +286,6 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     if made is None:
         return EXIT_CLEAN
     bound_collections()
-    role.state = STATE_SERVING
     rests = False
     while not stop.is_set and not rests:
         role.progress += 1

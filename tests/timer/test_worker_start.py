@@ -1,5 +1,6 @@
 """What a start of the worker decides before the store is open, and what ends its loop."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ import pytest
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.role_loop import RoleError
+from ringmq.ipc.worker import STATE_SERVING
 from ringmq.timer import worker
 from ringmq.timer.progress import Saved
 from ringmq.timer.recovery import open_files
@@ -36,15 +38,39 @@ def test_records_of_this_broker_alone_have_its_precision(
     assert worker.coarsest_ms(config, saved, oldest, 500) == expected_ms
 
 
-def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> None:
-    """Serve with parts that do nothing."""
-    block = SimpleNamespace(progress=0, state=0)
+def test_a_long_start_shows_its_progress() -> None:
+    """The supervisor kills a worker whose start shows none for a minute. A start may read hours of log."""
+    block, stop, seen = SimpleNamespace(progress=0), SimpleNamespace(is_set=False), []
+
+    def steps() -> Iterator[None]:
+        for _ in range(3):
+            seen.append(block.progress)
+            stop.is_set = len(seen) == 3
+            yield
+
+    assert worker.in_turns(steps(), stop, block) is None  # type: ignore[arg-type]
+    assert seen[0] == 1
+
+
+def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> SimpleNamespace:
+    """Serve with parts that do nothing. Returns the role's block as it was when the store was opened."""
+    block, found = SimpleNamespace(progress=0, state=0), SimpleNamespace()
+
+    def open_store(*_: Any) -> Any:
+        found.state = block.state
+        return opened
+
     made = SimpleNamespace(turn=lambda: None, may_rest=lambda _: False)
     monkeypatch.setattr(worker, "ConfigWatcher", lambda _: lambda: config)
-    monkeypatch.setattr(worker, "open_store", lambda *_: opened)
+    monkeypatch.setattr(worker, "open_store", open_store)
     monkeypatch.setattr(worker, "make_delivery", lambda *_: made)
     plane, spec = SimpleNamespace(role=lambda _: block), SimpleNamespace(role=0, config_path="")
     worker.serve(spec, plane, SimpleNamespace(is_set=False))  # type: ignore[arg-type]
+    return found
+
+
+def test_the_supervisor_looks_at_the_progress_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, BrokerConfig(), None).state == STATE_SERVING
 
 
 def test_a_shorter_time_of_retention_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
