@@ -239,12 +239,13 @@ def latest_slots(log: LogView, delivered: Delivered, recovered: Recovered, now_m
     return LatestSlots(opened_ms, latest_ms + step_ms)
 
 
-def scan_begin(log: LogView, saved: Saved, log_end: int, segment_bytes: int) -> int:
+def scan_begin(log: LogView, saved: Saved, log_end: int, segment_bytes: int, *, is_rebuilt: bool = False) -> int:
     """Return the log offset from which on copies of the open slot may lie.
 
     Without a checkpoint that is true of this log, it is the begin of a file whose first record is older than the slot.
+    If also no unit is left (`is_rebuilt`), records of all earlier slots come again, and their copies tell.
     """
-    if saved.needs_all_marks:
+    if saved.needs_all_marks or (saved.is_cut and is_rebuilt):
         return log.bounds().min_offset
     if saved.marks_from is not None:
         return saved.marks_from

@@ -200,7 +200,7 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
         opened = replace(opened, saved=saved)
     opened = opened.checked()
     recovered = opened.recover(log_end)
-    since = scan_begin(log_view, opened.saved, log_end, segment_bytes)
+    since = scan_begin(log_view, opened.saved, log_end, segment_bytes, is_rebuilt=recovered.is_rebuilt)
     delivered = in_turns(find_delivered(log_view, role, since, log_end, segment_bytes, step_ms), stop, block)
     if delivered is None:
         return None

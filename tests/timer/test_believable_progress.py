@@ -26,6 +26,11 @@ class Log(LogView):
         return LogBounds(100, LOG_END, LOG_END)
 
 
+class OldLog(Log):
+    def record(self, offset: int) -> bytes:
+        return encode(0, offset, b"", store_ms=1)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[TimerFiles]:
     """Wheel and log with units for the first records of the timer topic."""
@@ -52,6 +57,13 @@ def start(files: TimerFiles, saved: Saved, lines: list[str]) -> tuple[int, int, 
         files, saved, record_at, queue_min=0, queue_max=QUEUE_MAX, log_min=100, log_end=LOG_END, now_ms=OPEN_MS
     ).progress  # fmt: skip
     return found.queue_offset, found.known_offset, scan_begin(Log(), saved, LOG_END, 1 << 16)
+
+
+def test_all_marks_tell_behind_a_cut_log_without_units() -> None:
+    """Records of all earlier slots come again then, and no progress tells which of them are delivered."""
+    log, saved, file_bytes = OldLog(), Saved(OPEN_MS, is_cut=True), 1 << 16
+    assert scan_begin(log, saved, LOG_END, file_bytes) == LOG_END - file_bytes
+    assert scan_begin(log, saved, LOG_END, file_bytes, is_rebuilt=True) == 100
 
 
 @pytest.mark.parametrize(
