@@ -32,7 +32,11 @@ _OF_HALVES = (
     RulePair(properties.TRANSACTION_CHECK_TIMES.encode(), ValueFrom.CUT),
     RulePair(properties.TRAN_PREPARED_QUEUE_OFFSET.encode(), ValueFrom.CUT),
 )
-_OUT_MS = RulePair(properties.TIMER_OUT_MS.encode(), ValueFrom.OUT_MS)
+_TIMED = (
+    RulePair(properties.TIMER_OUT_MS.encode(), ValueFrom.OUT_MS),
+    RulePair(properties.TIMER_ROLL_TIMES.encode(), ValueFrom.CUT),
+)
+"""A client's TIMER_ROLL_TIMES would tell a start that rebuilds TimerLog that another message was rolled."""
 _COUNT_DIGITS, _NUMBER_DIGITS = 10, 20
 TIMER_ROOM_BYTES = (
     len(properties.TIMER_ENQUEUE_MS + properties.TIMER_DEQUEUE_MS + properties.TIMER_ROLL_TIMES)
@@ -112,7 +116,7 @@ def _timed_halves(config: BrokerConfig, topic_id: TopicId, half: int) -> tuple[R
             when=When.TRUE,
             transaction=ANY_TRANSACTION,
             sys_flag_clear=TRANSACTION_MASK,
-            pairs=(*pairs, _OUT_MS),
+            pairs=(*pairs, *_TIMED),
             recall_topic_id=half,
             room_bytes=TIMER_ROOM_BYTES,
         )
@@ -156,7 +160,7 @@ def timer_rules(config: BrokerConfig, topic_id: TopicId) -> tuple[Rule, ...]:
     rule = Rule(
         RuleKind.TIMER,
         topic_id=wheel,
-        pairs=(*_REAL, _OUT_MS),
+        pairs=(*_REAL, *_TIMED),
         precision_ms=config.timer_precision_ms if config.timer_wheel_enable else 0,
         delay_max_ms=config.timer_max_delay_sec * 1000,
         slot_messages_max=config.timer_congest_num_each_slot,

@@ -256,6 +256,14 @@ def test_counters_of_checks_are_cut_from_half_messages() -> None:
     assert cut == {b"TRANSACTION_CHECK_TIMES", b"TRAN_PREPARED_QUEUE_OFFSET"}
 
 
+def test_counts_of_rolls_are_cut_from_timer_messages() -> None:
+    """In a rebuild such a message would pass for the rolled copy of another one."""
+    rules = [*timer_rules(BrokerConfig(), plane_with_timer_topic().topic_find)]
+    rules += [rule for rule in half_rules(BrokerConfig(), plane_with_timer_topic().topic_find) if rule.room_bytes]
+    cut = [{pair.name for pair in rule.pairs if pair.value_from is ValueFrom.CUT} for rule in rules]
+    assert len(cut) == 2 and all(b"TIMER_ROLL_TIMES" in names for names in cut)
+
+
 def test_half_messages_can_be_rejected() -> None:
     """As stock: a retried message with a delay level is none, so it is still delayed."""
     plane, live = plane_with_system_topics(), LiveConfig(replace(BrokerConfig(), reject_transaction_message=True))

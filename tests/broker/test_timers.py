@@ -27,6 +27,8 @@ SETTINGS = {
     "recallMessageEnable": True, "mappedFileSizeTimerLog": 1 << 20, "mappedFileSizeCommitLog": FILE_BYTES,
 }  # fmt: skip
 SENDS = 300
+OF_CLIENT = "1000"
+"""A count of rolls that only a broker may write."""
 
 
 def now_ms() -> int:
@@ -37,7 +39,7 @@ def send_some(client: RawClient, prefix: str, first_ms: int) -> None:
     """Messages that are due over two seconds, in another order than they are sent."""
     for number in range(SENDS):
         due_ms = now_ms() + first_ms + number * 37 % 2000
-        pairs = {"TIMER_DELIVER_MS": str(due_ms), "UNIQ_KEY": f"{prefix}{number}"}
+        pairs = {"TIMER_DELIVER_MS": str(due_ms), "UNIQ_KEY": f"{prefix}{number}", "TIMER_ROLL_TIMES": OF_CLIENT}
         assert client.send("T", b"x", pairs=pairs).code == ResponseCode.SUCCESS
 
 
@@ -45,6 +47,7 @@ def check(found: list[MessageExt], prefixes: str) -> None:
     copies = Counter(message.properties["UNIQ_KEY"] for message in found)
     assert set(copies) == {f"{prefix}{number}" for prefix in prefixes for number in range(SENDS)}
     assert set(copies.values()) == {1}
+    assert all(int(message.properties.get("TIMER_ROLL_TIMES", "0")) < int(OF_CLIENT) for message in found)
     assert all(message.store_timestamp_ms >= int(message.properties["TIMER_DELIVER_MS"]) for message in found)
 
 
