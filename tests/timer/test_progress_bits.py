@@ -3,11 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import astuple
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from ringmq.broker.exporter.timers import NumbersFile
+from ringmq.broker.exporter.timers import _waiting as waiting_of
+from ringmq.broker.tables.passthrough_file import PassthroughFile
+from ringmq.doctor.gather_store import _timers_waiting as timers_waiting
+from ringmq.ha.slave_sync import decode_timer_counts
+from ringmq.remoting.errors import RemotingError
 from ringmq.services.log_view import LogBounds, LogView
 from ringmq.store.config_files import ConfigFileError
+from ringmq.store.layout import TIMER_COUNTS_FILE
 from ringmq.store.master_timers import FILE as MASTER_FILE
 from ringmq.store.master_timers import MasterTimers, read_master_timers, write_master_timers
 from ringmq.store.timer_checkpoint import (
@@ -22,6 +31,7 @@ from ringmq.store.timer_checkpoint import (
 )
 from ringmq.timer.core import Progress
 from ringmq.timer.progress import Saved, Snapshot, load_saved, read_rest, save
+from ringmq.timer.topic_counts import TopicCountsFile
 
 OPEN_MS, LOG_END = 1_800_000_000_000, 9000
 PROGRESS = Progress(OPEN_MS, 70, 4096, 60, OPEN_MS - 5000, 1000)
@@ -93,6 +103,33 @@ def test_a_timercheck_that_a_death_has_left_older_is_no_damage(root: Path) -> No
     lines: list[str] = []
     found = loaded(root, lines)
     assert (found.open_ms, found.queue_offset) == (expected.open_ms, expected.queue_offset) and not lines
+
+
+def test_a_bit_of_the_counts_by_topic_stops_no_reader_and_is_written_again(root: Path) -> None:
+    """They are for people: metrics, doctor and slaves. No delivery depends on them, so the file has no checksum."""
+    record = SimpleNamespace(properties={"REAL_TOPIC": "Orders"})
+    rows = np.array([(7, 100, 0, 12)], [(name, "i8") for name in ("hash", "record_bytes", "log_offset", "messages")])
+
+    def write() -> None:
+        file = TopicCountsFile(root, lambda *_: record, lambda: OPEN_MS)  # type: ignore[arg-type, return-value]
+        file._write_totals = lambda _: None  # type: ignore[method-assign]
+        file.write(rows, 0)
+
+    write()
+    path, noticed, others = root / "config" / TIMER_COUNTS_FILE, 0, 0
+    sound = path.read_bytes()
+    for bit in flips(path):
+        numbers = NumbersFile(path, waiting_of).read()
+        assert timers_waiting(root) >= 0 and all(count >= 0 for count in numbers.values()), bit
+        try:
+            text = PassthroughFile(path=path).read()
+            others += numbers != {"Orders": 12} and decode_timer_counts((text or "").encode()).text == text
+        except RemotingError:
+            noticed += 1  # the slave logs it, and keeps what it has
+    assert noticed > 400 and others > 10
+    path.write_bytes(bytes([sound[0] ^ 1]) + sound[1:])
+    write()
+    assert path.read_bytes() == sound, "each start of the worker writes the file"
 
 
 def test_a_bit_of_the_own_progress_is_told_or_changes_nothing(root: Path) -> None:
