@@ -108,9 +108,42 @@ static void fill_slot(void)
 
 /* --- files ------------------------------------------------------------------------------------------------- */
 
-static void recover_log(uint8_t *wheel, uint8_t **log)
+/* Empties the places of the wheel and the chains that the units name. */
+static void forget_units(struct rmq_timer_files *files)
 {
-    struct rmq_timer_files files = {.wheel = wheel, .log = log, .file_bytes = FILE_BYTES, .log_room = FILES * FILE_BYTES,
+    struct rmq_timer_unit unit;
+    for (int64_t file = 0; file < FILES; file++)
+        for (int64_t at = 0; at + RMQ_TIMER_UNIT_BYTES <= FILE_BYTES; at += RMQ_TIMER_UNIT_BYTES)
+            if (rmq_timer_unit_at(files, file * FILE_BYTES + at, &unit) && unit.slot_ms >= 0) {
+                uint64_t index = (uint64_t)unit.slot_ms / 1000 % RMQ_TIMER_SLOTS;
+                memset(files->wheel + index * RMQ_TIMER_SLOT_BYTES, 0, RMQ_TIMER_SLOT_BYTES);
+                files->chains[index] = (struct rmq_timer_chain){0};
+            }
+}
+
+/* Units of stock have no seal. */
+static void unseal(uint8_t **log)
+{
+    for (uint32_t i = 0; i < FILES; i++)
+        for (uint32_t at = 0; at + RMQ_TIMER_UNIT_BYTES <= FILE_BYTES; at += RMQ_TIMER_UNIT_BYTES)
+            memset(log[i] + at + RMQ_TIMER_UNIT_BYTES - 8, 0, 8);
+}
+
+static void walk_chains(struct rmq_timer_files *files, const int64_t *slots, uint32_t count)
+{
+    struct rmq_timer_unit unit;
+    for (uint32_t i = 0; i < count; i++) {
+        int64_t position = rmq_timer_last(files, slots[i]);
+        while (rmq_timer_unit_at(files, position, &unit) && unit.previous < position) {
+            position = unit.previous;
+            walked++;
+        }
+    }
+}
+
+static void recover_log(uint8_t *wheel, struct rmq_timer_chain *chains, uint8_t **log)
+{
+    struct rmq_timer_files files = {.wheel = wheel, .log = log, .file_bytes = FILE_BYTES, .log_room = FILES * FILE_BYTES, .chains = chains,
                                     .file_count = FILES, .precision_ms = 1000, .coarsest_ms = 1000, .window_slots = 20};
     struct rmq_timer_unit unit;
     int64_t opened_ms, late_ms, slots[UNITS];
@@ -120,29 +153,39 @@ static void recover_log(uint8_t *wheel, uint8_t **log)
     while (count < UNITS) {
         int64_t slot_ms = slots[count] = now_ms + (int64_t)fuzz_dice(12) * 1000;
         unit = (struct rmq_timer_unit){.enqueue_ms = now_ms + (int64_t)fuzz_dice(5) * 1000, .slot_ms = slot_ms, .size = 100,
-                                       .magic = 1 + (uint32_t)fuzz_dice(7), .commit_log_offset = (int64_t)count * 100};
+                                       .magic = RMQ_TIMER_DEFAULT | (uint32_t)fuzz_dice(8), .commit_log_offset = (int64_t)count * 100};
         if (rmq_timer_append(&files, &unit))
             count++;
         else if (!rmq_timer_is_full(&files) || files.log_end >= FILES * FILE_BYTES)
             break;
     }
-    if (fuzz_dice(4)) {
-        uint32_t number = (uint32_t)fuzz_dice(FILES);
-        fuzz_damage(log[number], FILE_BYTES);
+    uint64_t written = files.log_end;
+    for (uint32_t i = 0; i < count; i++)
+        chains[slots[i] / 1000 % RMQ_TIMER_SLOTS] = (struct rmq_timer_chain){0};
+    if (!fuzz_dice(3))
+        unseal(log);
+    if (fuzz_dice(4))
+        fuzz_damage(log[fuzz_dice(FILES)], FILE_BYTES);
+    struct rmq_timer_scan scan = {.sound_until = (int64_t)written, .open_ms = fuzz_dice(2) ? now_ms : 0};
+    rmq_timer_scan_begin(&scan);
+    while (!scan.is_over)
+        rmq_timer_scan(&files, &scan, 1 + (uint64_t)fuzz_dice(UNITS));
+    cut += files.log_end < written;
+    fuzz_must(files.log_end <= FILES * FILE_BYTES && files.log_end == (uint64_t)scan.position, "the log ends in its files");
+    fuzz_must(!(files.log_end < written) == !scan.is_damaged, "a log that was longer is damaged");
+    if (!fuzz_dice(50)) {
+        struct rmq_timer_wheel_check check;
+        rmq_timer_check_wheel(&files, &scan, (int)fuzz_dice(2), &check);
+        (void)rmq_timer_foreign_precision(&files, now_ms);
     }
-    int64_t newest = rmq_timer_revise(&files, 0);
-    cut += files.log_end < (uint64_t)count * RMQ_TIMER_UNIT_BYTES;
-    fuzz_must(files.log_end <= FILES * FILE_BYTES && newest < (int64_t)files.log_end, "the log ends in its files");
-    if (!fuzz_dice(20))
-        rmq_timer_cut_slots(&files);
     rmq_timer_latest(&files, 0, &opened_ms, &late_ms);
     (void)rmq_timer_next_used(&files, now_ms, now_ms + (fuzz_dice(50) ? 20000 : (int64_t)RMQ_TIMER_SLOTS * 2000));
-    for (uint32_t i = 0; i < count; i++) {
-        int64_t position = rmq_timer_last(&files, slots[i]);
-        while (rmq_timer_unit_at(&files, position, &unit) && unit.previous < position) {
-            position = unit.previous;
-            walked++;
-        }
+    walk_chains(&files, slots, count);
+    if (count && rmq_timer_unit_at(&files, rmq_timer_last(&files, slots[0]), &unit) && unit.position + RMQ_TIMER_UNIT_BYTES == (int64_t)files.log_end)
+        rmq_timer_drop_last(&files, &unit);
+    forget_units(&files);
+    for (uint32_t i = 0; i < count; i++) { /* those that damage has taken */
+        chains[slots[i] / 1000 % RMQ_TIMER_SLOTS] = (struct rmq_timer_chain){0};
         memset(wheel + (uint64_t)(slots[i] / 1000 % RMQ_TIMER_SLOTS) * RMQ_TIMER_SLOT_BYTES, 0, RMQ_TIMER_SLOT_BYTES);
     }
 }
@@ -154,6 +197,7 @@ int main(int argc, char **argv)
     fuzz_seed((uint64_t)atoll(argv[2]));
     long long inputs = atoll(argv[3]);
     uint8_t *wheel = calloc(RMQ_TIMER_SLOTS, RMQ_TIMER_SLOT_BYTES), *log[FILES];
+    struct rmq_timer_chain *chains = calloc(RMQ_TIMER_SLOTS, sizeof *chains);
     for (uint32_t i = 0; i < FILES; i++)
         log[i] = malloc(FILE_BYTES);
     for (long long n = 0; n < inputs; n++) {
@@ -161,7 +205,7 @@ int main(int argc, char **argv)
         if (n % 4 == 0)
             fill_slot();
         if (n % 64 == 0)
-            recover_log(wheel, log);
+            recover_log(wheel, chains, log);
     }
     printf("{\"inputs\": %lld, \"later\": %llu, \"passed\": %llu, \"refused\": %llu, \"full\": %llu, \"timed\": %llu, \"keyed\": %llu, \"taken\": %llu, \"left_out\": %llu, \"cut\": %llu, \"walked\": %llu}\n",
            inputs, (unsigned long long)later, (unsigned long long)passed, (unsigned long long)refused, (unsigned long long)full,
@@ -169,6 +213,7 @@ int main(int argc, char **argv)
            (unsigned long long)cut, (unsigned long long)walked);
     for (uint32_t i = 0; i < FILES; i++)
         free(log[i]);
+    free(chains);
     free(wheel);
     return 0;
 }
