@@ -1,0 +1,98 @@
+"""When a slave's wheel is not its master's, and what its checkpoint and a promotion make of that."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringmq.store.master_timers import MasterTimers, write_master_timers
+from ringmq.store.timer_checkpoint import Filing, checkpoint_for_slaves
+from ringmq.timer.follower import Follower
+from ringmq.timer.progress import Saved, known_coarsest_ms, load_saved, of_master, save
+from tests.timer.test_progress_bits import LOG_END, OPEN_MS, SNAPSHOT, Log
+
+OWN = Filing(40, 100, 200, 100)
+TIMERS = MasterTimers(OPEN_MS, 70, 5000, 4096, (0, OPEN_MS, 7), OWN)
+OTHERS = (
+    replace(OWN, window_slots=41), replace(OWN, window_slots=0), replace(OWN, precision_ms=200),
+    replace(OWN, coarsest_ms=1000), None,
+)  # fmt: skip
+
+
+def follower(root: Path, own: Filing = OWN, *, has_units: bool = True) -> Any:
+    found: Any = Follower.__new__(Follower)
+    struct = SimpleNamespace(precision_ms=own.precision_ms, coarsest_ms=own.coarsest_ms)
+    files = SimpleNamespace(struct=struct, window_slots=own.window_slots, log_begin=0, log_end=52 * has_units)
+    found._store = SimpleNamespace(slots=SimpleNamespace(files=files), root=root)
+    found._needs_rebuild, found._timers, found._seen = False, None, None
+    return found
+
+
+def needs_rebuild(slave: Any, filing: Filing | None) -> bool:
+    slave._compare(replace(TIMERS, filing=filing))
+    return bool(slave._needs_rebuild)
+
+
+def test_units_in_other_slots_are_noted_for_good(tmp_path: Path) -> None:
+    for filing in OTHERS:
+        slave = follower(tmp_path)
+        assert not needs_rebuild(slave, replace(OWN, known_coarsest_ms=500))
+        assert needs_rebuild(slave, filing) and needs_rebuild(slave, OWN), filing
+    assert needs_rebuild(follower(tmp_path, replace(OWN, window_slots=0)), OWN), "its own units are of several windows"
+
+
+def test_the_first_unit_is_filed_by_the_masters_largest_step(tmp_path: Path) -> None:
+    slave = follower(tmp_path, has_units=False)
+    assert not needs_rebuild(slave, replace(OWN, coarsest_ms=1000))
+    assert slave._store.slots.files.struct.coarsest_ms == 1000
+
+
+def test_a_master_that_delivers_earlier_slots_again_is_noted(tmp_path: Path) -> None:
+    """Units of such slots may lie before those that the start has read."""
+    slave = follower(tmp_path)
+    for open_ms, expected in ((OPEN_MS, False), (OPEN_MS + 1000, False), (OPEN_MS, True), (OPEN_MS + 9000, True)):
+        write_master_timers(tmp_path, replace(TIMERS, open_ms=open_ms))
+        slave._look_at_master()
+        assert slave._timers.open_ms == open_ms and slave._needs_rebuild is expected
+
+
+@pytest.mark.parametrize(
+    ("timers", "expected"),
+    [
+        (TIMERS, False),
+        (replace(TIMERS, open_ms=OPEN_MS - 1000), True),
+        *((replace(TIMERS, filing=filing), True) for filing in OTHERS),
+    ],
+)
+def test_a_promotion_rebuilds_unless_both_have_filed_alike(timers: MasterTimers, expected: bool) -> None:
+    saved = Saved(OPEN_MS, precision_ms=100, coarsest_ms=200, window_slots=40)
+    found = of_master(saved, timers, LOG_END)
+    assert found.needs_rebuild is expected
+    assert found.coarsest_ms == (1000 if timers.filing is None else timers.filing.coarsest_ms)
+    assert of_master(replace(saved, needs_rebuild=True), timers, LOG_END).needs_rebuild
+    assert of_master(saved, timers, timers.log_offset - 1) == saved, "its log is shorter than it was"
+
+
+def test_steps_of_a_master_that_does_not_tell() -> None:
+    stock = replace(TIMERS, marks_from=None, filing=None)
+    assert known_coarsest_ms(stock) == 100, "all its messages are of one precision"
+    assert known_coarsest_ms(replace(TIMERS, filing=None)) == 1000, "of an older version: it loses none"
+    assert known_coarsest_ms(replace(TIMERS, filing=replace(OWN, known_coarsest_ms=500))) == 500
+
+
+@pytest.mark.parametrize(
+    ("more", "is_kept", "window"),
+    [({}, False, 40), ({"needs_rebuild": True}, True, 0), ({"is_rebuilding": True}, False, 0)],
+)
+def test_a_checkpoint_keeps_it_and_tells_no_window(
+    tmp_path: Path, more: dict[str, Any], is_kept: bool, window: int
+) -> None:
+    (tmp_path / "config").mkdir()
+    save(tmp_path, replace(SNAPSHOT, **more), 1000, Log(), OPEN_MS)
+    found = checkpoint_for_slaves(tmp_path)
+    assert found is not None and found.filing == Filing(window, 1000, 1000, 1000)
+    assert load_saved(tmp_path, Log(), LOG_END).needs_rebuild is is_kept
+    cut = load_saved(tmp_path, Log(), 1)
+    assert cut.is_cut and cut.needs_rebuild is is_kept and cut.window_slots == 40
