@@ -109,7 +109,7 @@ class Follower:
         return self._enqueuer.enqueue(self._offset, limit)
 
     def _compare(self, timers: MasterTimers) -> None:
-        """Note if the master files messages otherwise. The first unit decides by which precision."""
+        """Note if the master files messages otherwise. A slave without a unit takes over the master's largest step."""
         files = self._store.slots.files
         coarsest_ms = PRECISIONS_MS[-1] if timers.filing is None else timers.filing.coarsest_ms
         if files.log_end == files.log_begin:
