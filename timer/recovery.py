@@ -46,8 +46,8 @@ class Recovered:
     queue_end: int
     """End of the timer topic."""
     is_rebuilt: bool
-    """True if the log has no unit. The progress must be on disk before the first one: the saved queue offset is that of
-    other files."""
+    """True if no unit of the log has a record. The progress must be on disk before the next one: the saved queue offset
+    is that of other files."""
     opened_ms: int
     """Time of the latest slot that was open when a message came too late for its own. -1 without one."""
     late_ms: int
@@ -99,7 +99,8 @@ def recover_files(
 ) -> Recovered:  # fmt: skip
     """Find the end of the log, mend slots, and find the record behind the newest unit.
 
-    `saved` is believable. `record_at` reads a record of the CommitLog by offset and size. Raises TimerFilesFailedError.
+    `saved` is believable. `record_at` reads a record of the CommitLog, which has [`log_min`, `log_end`), by offset and
+    size. Raises TimerFilesFailedError.
     """
     step_ms = int(files.struct.precision_ms)
     newest = _cut(files, saved, record_at, log_min, log_end)
@@ -123,22 +124,30 @@ def recover_files(
 def _cut(
     files: TimerFiles, saved: Saved, record_at: Callable[[int, int], Record | None], log_min: int, log_end: int
 ) -> Record | None:  # fmt: skip
-    """Take units without a record off the end of the log: a power cut may have taken their records, or retention.
-    Returns the record of the newest unit, None if the log has no unit."""
+    """Take units without a record off the end of the log: a power cut may have taken their records. Returns the record
+    of the newest unit, None if the log has no unit, or retention has taken the records of all."""
     unit, newest, has_cut = _before(files, files.log_end), None, False
     while unit is not None:
         newest = _whole(unit, record_at)
-        if newest is not None:
+        before = _before(files, int(unit.position))
+        if newest is not None or _is_gone(unit, before, log_min):
             break
-        was_there = log_min <= unit.commit_log_offset < log_end
-        if not unit.is_sealed and unit.position < saved.flushed_position and was_there:
+        if not unit.is_sealed and unit.position < saved.flushed_position and unit.commit_log_offset < log_end:
             raise files.failed(int(unit.position))
         has_cut = True
         files.drop_last(unit)
-        unit = _before(files, int(unit.position))
+        unit = before
     if has_cut:
         files.mend_wheel()
     return newest
+
+
+def _is_gone(unit: Any, before: Any | None, log_min: int) -> bool:
+    """True if retention has taken the record of a unit. Units are in the order of their records, so that of the unit
+    `before` is gone, too, unless the disk has changed the offset."""
+    if unit.commit_log_offset >= log_min:
+        return False
+    return bool(unit.is_sealed) or before is None or before.commit_log_offset < log_min
 
 
 def _before(files: TimerFiles, position: int) -> Any | None:

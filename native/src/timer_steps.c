@@ -213,6 +213,18 @@ static int agrees(const struct rmq_timer_files *f, const struct rmq_timer_unit *
     return is_delete || (is_rolled ? record->exact_ms > end_ms : record->out_ms < end_ms);
 }
 
+/* 1 if retention has taken the record. Units are in the order of their records, so that of an earlier unit is gone, too. Without it
+ * a unit of stock whose offset the disk has changed would pass for one. */
+static int is_gone(const struct rmq_timer_files *f, const struct rmq_queue_reader *q, const struct rmq_timer_unit *unit)
+{
+    int64_t log_min = (int64_t)rmq_load(&q->plane->watermarks->min_offset);
+    uint64_t number = rmq_timer_number(f, unit->position);
+    struct rmq_timer_unit before;
+    if (unit->commit_log_offset < 0 || unit->commit_log_offset >= log_min)
+        return 0;
+    return !number || !rmq_timer_unit_at(f, rmq_timer_position(f, number - 1), &before) || before.commit_log_offset < log_min;
+}
+
 static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct rmq_timer_slot *slot,
                  const struct rmq_timer_unit *unit, struct rmq_timer_enqueue *e)
 {
@@ -224,8 +236,7 @@ static int found(struct rmq_timer_files *f, struct rmq_queue_reader *q, struct r
     if ((rc == -EAGAIN || rc == -ENOMEM || rc == -ENODATA) && !is_behind)
         return rc;
     int is_read = rc >= 0 && rmq_timer_record_read(held.at, (uint32_t)unit->size, f->coarsest_ms, rmq_timer_slot_secret(slot), &record);
-    int is_taken = rc == -ENOENT && (uint64_t)unit->commit_log_offset < rmq_load(&q->plane->watermarks->min_offset);
-    if (!unit->is_sealed && !is_taken && !(is_read && agrees(f, unit, &record))) {
+    if (!unit->is_sealed && !(is_read ? agrees(f, unit, &record) : is_gone(f, q, unit))) {
         f->damaged = (uint64_t)unit->position + 1;
         rc = 0;
     } else if (!is_read) {

@@ -32,6 +32,7 @@ class Store:
     """TimerLog of three files over memory, and a CommitLog with the records."""
 
     kit: Kit
+    body: bytes = b"x"
     files: MemoryFiles = field(default_factory=lambda: MemoryFiles(4, FILE_BYTES, window_slots=WINDOW))
 
     def __post_init__(self) -> None:
@@ -48,7 +49,7 @@ class Store:
                 }  # fmt: skip
                 if number == DELETE:
                     pairs["TIMER_DEL_UNIQKEY"] = "A+k1"
-                self.kit.request(topic, 0, b"x", properties=joined(pairs))
+                self.kit.request(topic, 0, self.body, properties=joined(pairs))
             write()
             self.kit.completions()
             while self.kit.marks.dispatched_offset < self.kit.marks.append_offset:
@@ -180,6 +181,43 @@ def test_each_bit_of_a_unit_of_stock_is_told_or_changes_nothing(store: Store) ->
                 assert "belongs to another slot" in scan.log_fault(0), (position, bit)
                 assert bit // 8 in range(16, 28), "the slot of a unit that is alone in it"
     assert told > 8 * 36 * len(DUE_S)
+
+
+SEGMENT_BYTES = 4096
+
+
+@pytest.fixture
+def expired(tmp_path: Path) -> tuple[Store, int]:
+    """A log of stock of which retention has taken some records, and the number of those."""
+    kit = Kit(tmp_path / "store", segment_bytes=SEGMENT_BYTES)
+    kit.create_segment(SEGMENT_BYTES)
+    store = Store(kit, bytes(300))
+    store.unseal()
+    count = sum(int(unit.commit_log_offset) < SEGMENT_BYTES for unit in store.units())
+    assert 2 < count < len(DUE_S) - 2
+    kit.marks.min_offset = SEGMENT_BYTES
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").unlink()
+    return store, count
+
+
+def test_units_of_stock_whose_records_are_gone_are_left_out(expired: tuple[Store, int]) -> None:
+    store, count = expired
+    with store.reader() as reader:
+        assert not store.scan().log_fault(0)
+        found = store.delivered(reader)
+    assert found is not None, store.files.struct.damaged
+    assert sorted(row[1] for row in found) == [int(unit.commit_log_offset) for unit in store.units()][count:]
+
+
+def test_an_offset_of_stock_before_those_of_earlier_units_is_told(expired: tuple[Store, int]) -> None:
+    """Retention would have taken their records, too."""
+    store, count = expired
+    position = store.positions()[count + 1]
+    offset = store.bytes_at(position)[28:36]
+    store.bytes_at(position)[28:36] = (int.from_bytes(offset) & ~SEGMENT_BYTES).to_bytes(8)
+    store.scan()
+    with store.reader() as reader:
+        assert store.delivered(reader) is None and store.files.struct.damaged == position + 1
 
 
 def test_each_bit_of_a_blank_is_told(store: Store) -> None:

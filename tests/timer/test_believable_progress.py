@@ -10,8 +10,8 @@ from ringmq.services.log_view import LogBounds, LogView
 from ringmq.store.record import Record, parse_record
 from ringmq.timer.progress import Saved, believable
 from ringmq.timer.recovery import recover_files, scan_begin
-from ringmq.timer.timer_files import TimerFiles
-from ringmq.timer.timer_log import Magic
+from ringmq.timer.timer_files import TimerFiles, TimerFilesFailedError
+from ringmq.timer.timer_log import FOLDER, UNIT_BYTES, Magic
 from tests.timer.kit import encode
 
 OPEN_MS, UNITS, QUEUE_MAX, LOG_END = 1_800_000_000_000, 5, 9, 1 << 20
@@ -81,3 +81,47 @@ def test_a_start_goes_on_behind_the_newest_unit(
     lines: list[str] = []
     assert start(files, saved, lines) == expected
     assert len(lines) == bool(named) and named in "".join(lines)
+
+
+def unseal(root: Path) -> None:
+    """Make the units those of stock."""
+    path = root / FOLDER / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    for end in range(UNIT_BYTES, UNITS * UNIT_BYTES + 1, UNIT_BYTES):
+        data[end - 8 : end] = bytes(8)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_units_whose_records_retention_has_taken_are_no_damage(
+    files: TimerFiles, tmp_path: Path, is_sealed: bool
+) -> None:
+    """Timers were not in use for as long as records are kept."""
+    if not is_sealed:
+        unseal(tmp_path)
+    saved, end = Saved(OPEN_MS, QUEUE_MAX, flushed_position=UNITS * UNIT_BYTES), files.log_end
+    found = recover_files(
+        files, saved, lambda offset, size: None, queue_min=7, queue_max=QUEUE_MAX, log_min=LOG_END - 1, log_end=LOG_END,
+        now_ms=OPEN_MS,
+    )  # fmt: skip
+    assert found.progress.queue_offset == 7 and found.is_rebuilt and files.log_end == end
+
+
+def test_a_newest_unit_of_stock_with_an_offset_before_its_neighbour_is_damage(
+    files: TimerFiles, tmp_path: Path
+) -> None:
+    """Else its message would be lost: the queue offset of the progress lies behind it."""
+    unseal(tmp_path)
+    at = tmp_path / FOLDER / f"{0:020d}"
+    data = bytearray(at.read_bytes())
+    data[(UNITS - 1) * UNIT_BYTES + 28 : (UNITS - 1) * UNIT_BYTES + 36] = (500).to_bytes(8)
+    at.write_bytes(data)
+    saved = Saved(OPEN_MS, QUEUE_MAX, flushed_position=UNITS * UNIT_BYTES)
+
+    def kept(offset: int, size: int) -> Record | None:
+        return record_at(offset, size) if offset >= 1000 else None
+
+    with pytest.raises(TimerFilesFailedError, match=f"position {(UNITS - 1) * UNIT_BYTES}: the unit is not as it was"):
+        recover_files(
+            files, saved, kept, queue_min=0, queue_max=QUEUE_MAX, log_min=1000, log_end=LOG_END, now_ms=OPEN_MS
+        )
