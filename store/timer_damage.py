@@ -51,7 +51,7 @@ def find_timer_damage(store: MessageStore) -> list[tuple[str, str]]:
     wanted, precision_ms = _wanted(own, stock, store.commit_log.files.end_offset)
     with _mapped(root, paths, precision_ms or PRECISION_MS) as files:
         if precision_ms is None:
-            files.precision_ms = lib.rmq_timer_foreign_precision(files, wanted.open_ms) or PRECISION_MS
+            files.precision_ms = lib.rmq_timer_wheel_precision(files) or PRECISION_MS
         scan = TimerScan(files, wanted)
         for _ in scan.steps():
             pass
@@ -69,7 +69,7 @@ def _wanted(own: dict[str, Any], stock: TimerCheckpoint, log_end: int) -> tuple[
                 return ScanRange(stock.flushed_position), precision_ms
             if stock.last_read_ms <= open_ms:
                 return ScanRange(stock.flushed_position, open_ms, own.get("waitsFrom", 0)), precision_ms
-    return ScanRange(stock.flushed_position, stock.last_read_ms), None
+    return ScanRange(stock.flushed_position, stock.last_read_ms, is_of_stock=True), None
 
 
 def _fault_of_files(

@@ -26,6 +26,8 @@ class ScanRange:
     """Slots before it are delivered."""
     waits_from: int = 0
     """Units before this position are of slots before `open_ms`."""
+    is_of_stock: bool = False
+    """True if a stock broker may have had the wheel since: its recovery leaves counts of slots behind."""
 
     def begin(self, log_begin: int, file_bytes: int) -> int:
         """Return the position from which on the log is read: the begin of a file. One more full file than needed, as
@@ -42,7 +44,12 @@ class TimerScan:
         begin = wanted.begin(int(files.log_begin), int(files.file_bytes))
         self.struct = ffi.new(
             "struct rmq_timer_scan *",
-            {"begin": begin, "sound_until": wanted.flushed_position, "open_ms": wanted.open_ms},
+            {
+                "begin": begin,
+                "sound_until": wanted.flushed_position,
+                "open_ms": wanted.open_ms,
+                "is_of_stock": wanted.is_of_stock,
+            },
         )
         self.wheel = ffi.new("struct rmq_timer_wheel_check *", {"lost": -1, "contradicts": -1})
         lib.rmq_timer_scan_begin(self.struct)

@@ -94,7 +94,7 @@ class Saved:
     def scan_range(self) -> ScanRange:
         """Return its part about wheel and log. If the log was cut, `open_ms` may go back."""
         return ScanRange(self.flushed_position) if self.is_cut else ScanRange(
-            self.flushed_position, self.open_ms, self.waits_from
+            self.flushed_position, self.open_ms, self.waits_from, self.precision_ms is None
         )  # fmt: skip
 
     @property

@@ -66,7 +66,7 @@ def open_files(
     files = None
     try:
         files = TimerFiles(root, precision_ms, window_slots, file_bytes)
-        found = saved.precision_ms or int(lib.rmq_timer_foreign_precision(files.struct, saved.open_ms)) or precision_ms
+        found = saved.precision_ms or int(lib.rmq_timer_wheel_precision(files.struct)) or precision_ms
         if found != precision_ms and not files.is_new:
             raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
         if saved.needs_rebuild and not is_slave and files.file_count:

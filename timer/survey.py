@@ -67,21 +67,15 @@ def read_from_ms(checkpoint: TimerCheckpoint, now_ms: int, precision_ms: int) ->
     return time_ms - time_ms % precision_ms
 
 
-def foreign_precision(wheel: TimerWheel, log: TimerLog, from_ms: int) -> int:
-    """Return the precision of a used slot from `from_ms` on that has another one than `wheel`, by the time of its last
-    unit. Without a slot from `from_ms` on that of the newest unit tells. 0 if it is that of `wheel`. The twin of
-    rmq_timer_foreign_precision."""
-    newest, has_waiting = (-1, wheel.precision_ms), False
+def wheel_precision(wheel: TimerWheel, log: TimerLog) -> int:
+    """Return the precision of the wheel, by the time of the newest unit that a slot names. 0 if no slot has one. The
+    twin of rmq_timer_wheel_precision."""
+    newest, found = timer_log.NO_UNIT, 0
     for time, _, last, _ in wheel.written():
-        unit = log.unit(last) if time > 0 and last >= 0 else None
-        if unit is None or unit.slot_ms < time or unit.slot_ms % time:
-            continue
-        precision_ms = unit.slot_ms // time
-        if unit.slot_ms >= from_ms and precision_ms != wheel.precision_ms:
-            return precision_ms
-        has_waiting |= unit.slot_ms >= from_ms
-        newest = max(newest, (last, precision_ms))
-    return 0 if has_waiting or newest[1] == wheel.precision_ms else newest[1]
+        unit = log.unit(last) if time > 0 and last > newest else None
+        if unit is not None and unit.slot_ms >= time and not unit.slot_ms % time:
+            newest, found = last, unit.slot_ms // time
+    return found
 
 
 def survey(

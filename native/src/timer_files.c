@@ -263,25 +263,21 @@ int rmq_timer_append(struct rmq_timer_files *f, struct rmq_timer_unit *unit)
     return 1;
 }
 
-uint32_t rmq_timer_foreign_precision(const struct rmq_timer_files *f, int64_t from_ms)
+uint32_t rmq_timer_wheel_precision(const struct rmq_timer_files *f)
 {
     struct rmq_timer_unit unit;
-    int has_waiting = 0;
-    int64_t newest = RMQ_TIMER_NO_UNIT, of_newest = 0;
+    int64_t newest = RMQ_TIMER_NO_UNIT;
+    uint32_t found = 0;
     for (uint32_t i = 0; i < RMQ_TIMER_SLOTS; i++) {
         const uint8_t *slot = f->wheel + (uint64_t)i * RMQ_TIMER_SLOT_BYTES;
         int64_t time = (int64_t)rmq_get64(slot + TIME_AT), last = (int64_t)rmq_get64(slot + LAST_AT);
-        if (time <= 0 || last < 0 || !rmq_timer_unit_at(f, last, &unit) || unit.slot_ms < time || unit.slot_ms % time ||
-            unit.slot_ms / time > UINT32_MAX)
+        if (time <= 0 || last <= newest || !rmq_timer_unit_at(f, last, &unit) || unit.slot_ms < time ||
+            unit.slot_ms % time || unit.slot_ms / time > UINT32_MAX)
             continue;
-        int64_t precision_ms = unit.slot_ms / time;
-        if (unit.slot_ms >= from_ms && precision_ms != f->precision_ms)
-            return (uint32_t)precision_ms;
-        has_waiting |= unit.slot_ms >= from_ms;
-        of_newest = last > newest ? precision_ms : of_newest;
-        newest = last > newest ? last : newest;
+        newest = last;
+        found = (uint32_t)(unit.slot_ms / time);
     }
-    return has_waiting || of_newest == f->precision_ms ? 0 : (uint32_t)of_newest;
+    return found;
 }
 
 /* --- recovery --------------------------------------------------------------------------------------------- */
@@ -316,8 +312,8 @@ static int follows(const struct rmq_timer_files *f, struct rmq_timer_scan *scan,
 void rmq_timer_scan_begin(struct rmq_timer_scan *scan)
 {
     *scan = (struct rmq_timer_scan){
-        .begin = scan->begin, .sound_until = scan->sound_until, .open_ms = scan->open_ms, .position = scan->begin,
-        .cut = RMQ_TIMER_NO_UNIT,
+        .begin = scan->begin, .sound_until = scan->sound_until, .open_ms = scan->open_ms, .is_of_stock = scan->is_of_stock,
+        .position = scan->begin, .cut = RMQ_TIMER_NO_UNIT,
     };
 }
 
@@ -402,8 +398,8 @@ static void check_slot(const struct rmq_timer_files *f, const struct rmq_timer_s
     if (time >= open && (!is_of || last != chain->last))
         look_for(f, scan, slot, found);
     int64_t newest = is_used ? chain->last : last; /* a death may have left the slots of later units behind */
-    int is_fault = !is_same || !scan->unsealed;    /* a recovery of stock leaves counts that are too low */
-    if (newest < scan->sound_until && is_fault) {
+    int are_counts_ours = !scan->is_of_stock && !scan->unsealed; /* a recovery of stock leaves counts that are too low */
+    if (newest < scan->sound_until && (!is_same || are_counts_ours)) {
         found->differs += !is_same;
         found->miscounted += is_same;
         int64_t slot_ms = (is_used ? of_chain : time) * (int64_t)f->precision_ms;

@@ -84,9 +84,9 @@ int64_t rmq_timer_position(const struct rmq_timer_files *f, uint64_t number);
 int64_t rmq_timer_last(const struct rmq_timer_files *f, int64_t slot_ms);
 /* Count of the slot: messages less deletes. */
 int32_t rmq_timer_count(const struct rmq_timer_files *f, int64_t slot_ms);
-/* The precision of a used slot from from_ms on that has another one than f, by the time of its last unit. Without a slot from from_ms on
- * that of the newest unit tells. 0 = it is that of f. */
-uint32_t rmq_timer_foreign_precision(const struct rmq_timer_files *f, int64_t from_ms);
+/* The precision of the wheel, by the time of the newest unit that a slot names, 0 if no slot has one. A change of precision by stock
+ * leaves slots of the old one. */
+uint32_t rmq_timer_wheel_precision(const struct rmq_timer_files *f);
 /* The first slot with units in [from_ms, to_ms), -1 without one. */
 int64_t rmq_timer_next_used(const struct rmq_timer_files *f, int64_t from_ms, int64_t to_ms);
 /* A start reads the log in order, in pieces. */
@@ -94,6 +94,7 @@ struct rmq_timer_scan {
     int64_t begin;               /* of a file. Chains of slots from open_ms on have no unit before it. */
     int64_t sound_until;         /* units before it were on disk. Behind it the first bytes that are no unit are the end. */
     int64_t open_ms;
+    uint64_t is_of_stock;        /* 1 = a stock broker had the wheel since: its recovery leaves counts of slots behind */
     int64_t position;            /* of the next unit; at the end the log's end */
     int64_t cut;                 /* the first unit of a slot from open_ms on whose chain leads to before the log's begin */
     uint64_t units;
@@ -102,7 +103,7 @@ struct rmq_timer_scan {
     uint32_t is_damaged;         /* 1 = the unit at `position`, before sound_until, is not as it was written */
 };
 
-/* Sets the fields behind open_ms. */
+/* Sets the fields behind is_of_stock. */
 void rmq_timer_scan_begin(struct rmq_timer_scan *scan);
 /* Reads at most `limit` units, and makes each the last one of its chain. The chains are zeros before. Sets log_end at the end. */
 void rmq_timer_scan(struct rmq_timer_files *f, struct rmq_timer_scan *scan, uint64_t limit);
@@ -110,7 +111,7 @@ void rmq_timer_scan(struct rmq_timer_files *f, struct rmq_timer_scan *scan, uint
 /* The wheel compared with the chains, behind a scan: slots from open_ms on. */
 struct rmq_timer_wheel_check {
     uint32_t differs;            /* slots whose positions are not those of their chain, of units that were on disk */
-    uint32_t miscounted;         /* others, whose count is not that of their chain, if all units are sealed */
+    uint32_t miscounted;         /* others, whose count is not that of their chain, though no stock broker has written it */
     int64_t first_ms;            /* time of the first of both */
     int64_t lost;                /* last unit of a slot before the log's begin, RMQ_TIMER_NO_UNIT = none */
     int64_t contradicts;         /* a unit without a seal that belongs to another slot than the wheel says, or RMQ_TIMER_NO_UNIT */

@@ -247,6 +247,19 @@ def test_each_bit_of_a_slot_is_mended(store: Store, due_s: int) -> None:
         assert bytes(slot) == sound, bit
 
 
+@pytest.mark.parametrize("kept", ["units of stock", "sealed units"])
+def test_counts_that_stock_has_left_behind_are_mended_without_a_word(store: Store, kept: str) -> None:
+    """Its recovery makes units behind the wheel the last ones of their slots, and counts none of them."""
+    if kept == "units of stock":
+        store.unseal()
+    wheel, sound = ffi.buffer(store.files.wheel), bytes(ffi.buffer(store.files.wheel))
+    for index in store.touched:
+        wheel[index * SLOT_BYTES + 24 : index * SLOT_BYTES + 28] = bytes(4)
+    scan = store.scan(ScanRange(store.flushed, OPEN_MS, is_of_stock=kept == "sealed units"))
+    scan.compare(mends=True)
+    assert not scan.wheel_fault() and not scan.log_fault(0) and bytes(wheel) == sound
+
+
 def test_a_wheel_of_zeros_is_mended(store: Store) -> None:
     wheel = ffi.buffer(store.files.wheel)
     sound = bytes(wheel)

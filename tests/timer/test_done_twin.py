@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ringmq.ipc.ports import mark_of
 from ringmq.native import ffi, lib
 from ringmq.timer.placement import place
 from ringmq.timer.rolled_copies import NO_NAME, DoneBefore, name_of, rolled_source
-from ringmq.timer.survey import foreign_precision
+from ringmq.timer.survey import wheel_precision
 from ringmq.timer.timer_files import TimerFiles
 from ringmq.timer.timer_log import Magic, TimerLog
 from ringmq.timer.timer_record import TimerRecord, timer_record
@@ -159,24 +160,19 @@ def test_what_was_done_before_is_alike() -> None:
 
 
 def test_the_precision_of_a_wheel_is_told_alike(tmp_path: Path) -> None:
-    for made_ms in (100, 1000):
-        root = tmp_path / str(made_ms)
-        root.mkdir()
-        files = TimerFiles(root, made_ms, WINDOW, 10_240)
-        files.make_room(3)
-        for number in range(3):
-            unit = ffi.new("struct rmq_timer_unit *", {
-                "enqueue_ms": NOW_MS, "slot_ms": NOW_MS + (number + 1) * made_ms, "magic": int(Magic.DEFAULT),
-                "commit_log_offset": 1000 * number, "size": 100,
-            })  # fmt: skip
-            assert lib.rmq_timer_append(files.struct, unit) == 1
-        log = TimerLog(root, 10_240)
-        for asked_ms in (100, 1000):
-            wheel = TimerWheel(root, asked_ms)
-            files.struct.precision_ms = asked_ms
-            for from_ms in (0, NOW_MS + 3 * made_ms, NOW_MS + 3 * made_ms + 1):
-                found = lib.rmq_timer_foreign_precision(files.struct, from_ms)
-                expected = 0 if asked_ms == made_ms else made_ms  # delivered slots tell if no other does
-                assert found == foreign_precision(wheel, log, from_ms) == expected
-            wheel.close()
-        files.close()
+    """The newest unit tells, also if it is delivered. Stock leaves slots of the precision before a change."""
+    with closing(TimerFiles(tmp_path, 1000, WINDOW, 10_240)) as files:
+        log, wheel = TimerLog(tmp_path, 10_240), TimerWheel(tmp_path, 1000)
+        assert lib.rmq_timer_wheel_precision(files.struct) == wheel_precision(wheel, log) == 0
+        for made_ms in (100, 1000, 200):
+            files.struct.precision_ms = made_ms
+            files.make_room(2)
+            for number in range(2):
+                unit = ffi.new("struct rmq_timer_unit *", {
+                    "enqueue_ms": NOW_MS, "slot_ms": NOW_MS + (2 - number) * made_ms, "magic": int(Magic.DEFAULT),
+                    "commit_log_offset": 1000 * number, "size": 100,
+                })  # fmt: skip
+                assert lib.rmq_timer_append(files.struct, unit) == 1
+            log = TimerLog(tmp_path, 10_240)
+            assert lib.rmq_timer_wheel_precision(files.struct) == wheel_precision(wheel, log) == made_ms
+        wheel.close()

@@ -11,7 +11,12 @@ import pytest
 
 from ringmq.broker.requests.turns import finish
 from ringmq.native import ffi, lib
+from ringmq.store.inferred_config import config_without_index
 from ringmq.store.layout import TIMER_WHEEL_FILE
+from ringmq.store.message_store import MessageStore
+from ringmq.store.timer_checkpoint import FILE as CHECKPOINT_FILE
+from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.store.timer_damage import find_timer_damage
 from ringmq.store.timer_scan import ScanRange, TimerScan
 from ringmq.timer.placement import place
 from ringmq.timer.progress import Saved
@@ -241,3 +246,33 @@ def test_a_log_without_its_wheel_is_rebuilt(tmp_path: Path) -> None:
     with closing(finish(opening)) as files:
         assert files.file_count == 0 and files.is_new
     assert lines == [f"{tmp_path / TIMER_WHEEL_FILE} is missing: wheel and log are rebuilt from the timer topic"]
+
+
+def test_a_stock_store_of_a_finer_precision_is_sound_though_all_is_delivered(tmp_path: Path) -> None:
+    """Slots of 100 ms are no slots of seconds."""
+    with closing(TimerFiles(tmp_path, 100, WINDOW, PAGES)) as files:
+        files.make_room(40)
+        for number in range(40):
+            fields = {
+                "enqueue_ms": NOW_MS - 5000, "slot_ms": NOW_MS - 2000 + number // 2 * 100, "magic": int(Magic.DEFAULT),
+                "commit_log_offset": 100 * number, "size": 100,
+            }  # fmt: skip
+            assert lib.rmq_timer_append(files.struct, ffi.new("struct rmq_timer_unit *", fields)) == 1
+        end = files.log_end
+    path = tmp_path / FOLDER / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    for at in range(UNIT_BYTES, end + 1, UNIT_BYTES):
+        data[at - 8 : at] = bytes(8)  # the seal
+    path.write_bytes(data)
+    for name in ("commitlog", "config"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(1 << 16))
+    (tmp_path / "config" / CHECKPOINT_FILE).write_bytes(TimerCheckpoint(NOW_MS, end, 40, 40).encode_file())
+    assert find_timer_damage(MessageStore(config_without_index(tmp_path))) == []
+    lines: list[str] = []
+    opening = open_files(
+        tmp_path, Saved(NOW_MS, 40, flushed_position=end), precision_ms=1000, window_slots=WINDOW, file_bytes=PAGES,
+        log=lines.append,
+    )  # fmt: skip
+    finish(opening).close()
+    assert len(lines) == 1 and "the wheel has a precision of 100 ms, timerPrecisionMs is 1000" in lines[0]

@@ -176,7 +176,7 @@ static void recover_log(uint8_t *wheel, struct rmq_timer_chain *chains, uint8_t 
     if (!fuzz_dice(50)) {
         struct rmq_timer_wheel_check check;
         rmq_timer_check_wheel(&files, &scan, (int)fuzz_dice(2), &check);
-        (void)rmq_timer_foreign_precision(&files, now_ms);
+        (void)rmq_timer_wheel_precision(&files);
     }
     rmq_timer_latest(&files, 0, &opened_ms, &late_ms);
     (void)rmq_timer_next_used(&files, now_ms, now_ms + (fuzz_dice(50) ? 20000 : (int64_t)RMQ_TIMER_SLOTS * 2000));
