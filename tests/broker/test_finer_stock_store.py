@@ -1,4 +1,4 @@
-"""A stock broker's store of timerPrecisionMs=100, opened at the default of 1000: each message once, none early."""
+"""Stores of another timerPrecisionMs, one of them of a stock broker: each message comes once, none early."""
 
 import struct
 from pathlib import Path
@@ -10,7 +10,7 @@ from ringmq.store.sealed_files import load_sealed
 from ringmq.store.timer_checkpoint import PROGRESS_FILE
 from ringmq.timer.timer_log import FOLDER, UNIT_BYTES
 from tests.broker.test_delay_metrics import Scrape
-from tests.broker.test_timers import check, send_some
+from tests.broker.test_timers import check, now_ms, send_some
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of
 from tests.waiting import wait_until
@@ -18,6 +18,7 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.timeout(180)
 SETTINGS = {"mappedFileSizeTimerLog": 1 << 20, "mappedFileSizeCommitLog": 4 << 20}
 FINER = {**SETTINGS, "timerPrecisionMs": 100, "timerRollWindowSlot": 20}
+COARSE, ROLLED = {**SETTINGS, "timerRollWindowSlot": 3}, 100
 RECORD_MAGIC, MARK_AT, SEAL_AT = 0xDAA320A7, 76, 44
 
 
@@ -42,7 +43,10 @@ def make_stock(root: Path) -> int:
 
 
 def test_each_message_comes_once_and_none_early(tmp_path: Path) -> None:
-    """Some are due in the second of the stop, others were rolled before it."""
+    """A stock store of 100 ms is opened at the default of 1000.
+
+    Some are due in the second of the stop, others were rolled before it.
+    """
     root = tmp_path / "store"
     with RunningBroker(root, FINER) as broker, RawClient(broker.address) as client:
         make_topic(broker.address, "T", 1)
@@ -61,3 +65,25 @@ def test_each_message_comes_once_and_none_early(tmp_path: Path) -> None:
         assert broker.stop() == 0
     check(found, "abc")
     assert "the wheel has a precision of 100 ms, timerPrecisionMs is 1000: wheel and log are rebuilt" in lines
+
+
+def test_rolled_delays_come_once_and_none_early_over_a_finer_precision(tmp_path: Path) -> None:
+    """Wheel and log are rebuilt: copies tell of originals, and the step of their sends tells of delays."""
+    root, due_ms = tmp_path / "store", dict[str, int]()
+    with RunningBroker(root, COARSE) as broker, RawClient(broker.address) as client:
+        make_topic(broker.address, "T", 1)
+        for number in range(ROLLED):
+            delay_ms = 6500 + number * 37 % 3000
+            due_ms[f"k{number}"] = now_ms() + delay_ms
+            pairs = {"TIMER_DELAY_MS": str(delay_ms), "UNIQ_KEY": f"k{number}"}
+            assert client.send("T", b"x", pairs=pairs).code == 0
+        wait_until(lambda: (Scrape(broker).value("ringmq_timer_rolled_total") or 0) >= ROLLED, "all are rolled")
+        assert broker.stop() == 0
+    with RunningBroker(root, {**COARSE, "timerPrecisionMs": 100}) as broker:
+        wait_until(lambda: len(messages_of(broker.address, "T", 1)) >= ROLLED, "all are delivered")
+        wait_until(lambda: Scrape(broker).value("rocketmq_timing_messages", topic="T") == 0, "none waits")
+        found = {message.properties["UNIQ_KEY"]: message for message in messages_of(broker.address, "T", 1)}
+        assert len(messages_of(broker.address, "T", 1)) == len(found) == ROLLED
+        assert "the wheel has a precision of 1000 ms, timerPrecisionMs is 100" in broker.log_tail(1 << 20)
+        assert broker.stop() == 0
+    assert not [key for key, message in found.items() if message.store_timestamp_ms < due_ms[key]]

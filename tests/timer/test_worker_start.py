@@ -1,5 +1,6 @@
 """What a start of the worker decides before the store is open, and what ends its loop."""
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,16 @@ def test_a_shorter_time_of_retention_ends_the_process(monkeypatch: pytest.Monkey
     opened = SimpleNamespace(files=SimpleNamespace(struct=struct))
     with pytest.raises(RoleError, match="fileReservedTime is shorter now"):
         run(monkeypatch, replace(BrokerConfig(), file_reserved_time=24), opened)
+
+
+def test_copies_that_the_timer_topic_does_not_have_yet_tell_what_was_rolled() -> None:
+    """A kill comes between a rolled copy and its dispatch. A rebuild would roll the message again."""
+    opened: Any = SimpleNamespace(queue=SimpleNamespace(queue_slot=0), role=0)
+    slots: Any = SimpleNamespace(work=SimpleNamespace(index=SimpleNamespace(secret=None)))
+    recovered: Any = SimpleNamespace(progress=SimpleNamespace(queue_offset=5), queue_end=5)
+    reader: Any = None  # all records of the timer topic have units
+    sources, end = finish(worker.find_rolled(opened, slots, reader, recovered, array("Q", [7, 3])))
+    assert (list(sources), end) == ([3, 7], 5)
 
 
 def opened_files(root: Path, saved: Saved, window_slots: int, lines: list[str], **more: Any) -> TimerFiles:
