@@ -9,6 +9,8 @@ import pytest
 from tests.upgrade.version_kit import Member
 
 OLD_COMMIT = "8f70242a"
+TIMERS_COMMIT = "9e744b3c"
+"""The last version without seals in TimerLog. OLD_COMMIT serves no timer messages."""
 ROOT = Path(__file__).parents[2]
 BUILD_TIMEOUT_S = 900
 MEMBER_SETTINGS = {"mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 60_000}
@@ -28,8 +30,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def old_python(request: pytest.FixtureRequest) -> str:
-    """The interpreter of an environment with the older version, in build/upgrade/COMMIT; made when it is not there."""
-    commit = request.config.getoption("--old-commit", OLD_COMMIT)
+    """The interpreter of an environment with the older version."""
+    return _built(request.config.getoption("--old-commit", OLD_COMMIT))
+
+
+@pytest.fixture(scope="session")
+def timers_python() -> str:
+    """The interpreter of an environment with the older version of timer messages."""
+    return _built(TIMERS_COMMIT)
+
+
+def _built(commit: str) -> str:
+    """Return the interpreter of the environment in build/upgrade/COMMIT, which is made when it is not there."""
     folder = ROOT / "build" / "upgrade" / commit
     python, done = folder / "venv" / "bin" / "python", folder / "done"
     if not done.exists():

@@ -3,19 +3,22 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from ringmq.remoting.codes import ResponseCode
+from ringmq.remoting.message import MessageExt
 from tests.raw_client import RawClient
-from tests.staging import Stager, bodies_of
+from tests.staging import Stager, bodies_of, make_topic, messages_of
 from tests.upgrade.version_kit import TOPIC, Expected, Member, Senders
-from tests.waiting import wait_dispatched
+from tests.waiting import wait_dispatched, wait_until
 
 pytestmark = pytest.mark.upgrade
 NEW = sys.executable
 BATCH_BYTES = 10 << 20
+TIMERS = "Timers"
 
 
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
@@ -74,6 +77,31 @@ def test_staged_writes_in_flight_are_committed_by_the_other_version(member: Memb
         wanted += rows
         wait_dispatched(member.store)
         assert sorted(bodies_of(broker.address, TOPIC)) == sorted(wanted), "each of them once"
+
+
+def wait_for_timers(address: str, count: int) -> list[MessageExt]:
+    wait_until(lambda: len(messages_of(address, TIMERS, 1)) >= count, f"{count} timer messages are delivered")
+    return messages_of(address, TIMERS, 1)
+
+
+def test_timers_wait_from_version_to_version(member: Member, timers_python: str) -> None:
+    """Messages of each version wait, some rolled, when the next one starts. Nothing is called damage."""
+    due_ms, found = dict[str, int](), list[MessageExt]()
+    for version, python in enumerate((timers_python, NEW, timers_python, NEW)):
+        broker = member.run(python, timerRollWindowSlot=3)
+        if not version:
+            make_topic(broker.address, TIMERS, 1)
+        with RawClient(broker.address) as client:
+            for number in range(40):
+                at_ms, key = time.time_ns() // 1_000_000 + 100 + 170 * number, f"{version}-{number}"
+                pairs = {"TIMER_DELIVER_MS": str(at_ms), "UNIQ_KEY": key}
+                assert client.send(TIMERS, b"x", pairs=pairs).code == ResponseCode.SUCCESS
+                due_ms[key] = at_ms
+        found = wait_for_timers(broker.address, len(due_ms) if version == 3 else 40 * version + 5)
+        lines = broker.log_tail(1 << 20)
+        assert "differ from TimerLog" not in lines and "are rebuilt" not in lines
+    assert sorted(message.properties["UNIQ_KEY"] for message in found) == sorted(due_ms)
+    assert not [message for message in found if message.store_timestamp_ms < due_ms[message.properties["UNIQ_KEY"]]]
 
 
 def test_held_writes_stay_held_until_an_operator_decides(member: Member, old_python: str) -> None:
