@@ -11,7 +11,7 @@ A stock master is asked every 3 s, as stock does, a RingMQ master every second.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 
 from ringmq.ha.slave_sync import Ask, master_log_end
 from ringmq.remoting import json_body
@@ -152,7 +152,10 @@ def encode_fields(found: ForSlaves) -> dict[str, str]:
 def _filing(text: str | None) -> Filing | None:
     if text is None:
         return None
-    filing = Filing.of([json_body.as_integer(number, FILING) for number in text.split(",")])
+    numbers = text.split(",")
+    if len(numbers) != len(fields(Filing)):
+        return None  # of a later version: a promotion rebuilds
+    filing = Filing.of([json_body.as_integer(number, FILING) for number in numbers])
     if filing is None:
         limits = f"a roll window up to {WINDOW_SLOTS_MAX} and three precisions up to {PRECISION_MS_MAX} ms"
         raise json_body.bad_body(f"{FILING} {text} is not {limits}", FILING)

@@ -32,7 +32,7 @@ class Filing:
     """Settings of a broker that tell the slot of each of its waiting messages."""
 
     window_slots: int
-    """timerRollWindowSlot. 0: it is not known, or messages were filed by several ones."""
+    """timerRollWindowSlot. 0: it is not known."""
     precision_ms: int
     coarsest_ms: int
     """The largest precision that any of the messages was admitted by."""

@@ -240,10 +240,11 @@ class Delivery:
         end = int(self._plane.queue(self._queue.queue_slot).max_offset)
         waits = self._waits()
         is_done = not waits and is_all_dispatched and progress.queue_offset >= max(end, self._queue_end)
-        window_slots = int(files.struct.window_slots) if is_done else files.window_slots
+        if is_done:  # all that comes is filed by the present window
+            files.window_slots = int(files.struct.window_slots)
         return Snapshot(
             progress, log_offset, files.log_end, waits, waits_from=self._oldest.position,
-            coarsest_ms=0 if is_done else int(files.struct.coarsest_ms), window_slots=window_slots,
+            coarsest_ms=0 if is_done else int(files.struct.coarsest_ms), window_slots=files.window_slots,
             is_rebuilding=self._is_rebuilding,
         )  # fmt: skip
 

@@ -82,8 +82,10 @@ class Follower:
             status = os.stat(self._store.root / CONFIG / FILE)  # noqa: PTH116 (each turn)
             if (status.st_ino, status.st_mtime_ns) != self._seen:
                 before, self._timers = self._timers, read_master_timers(self._store.root) or self._timers
+                files = self._store.slots.files
+                has_units = files.log_end > files.log_begin
                 if before is not None and self._timers is not None:  # a new master may deliver an earlier slot again
-                    self._needs_rebuild |= self._timers.open_ms < before.open_ms
+                    self._needs_rebuild |= has_units and self._timers.open_ms < before.open_ms
                 self._seen = status.st_ino, status.st_mtime_ns
         except OSError:
             pass  # there is none yet

@@ -85,7 +85,7 @@ class Saved:
     known_coarsest_ms: int = PRECISIONS_MS[0]
     """See timer.core.Progress. If no checkpoint tells, all have one precision, so the smallest tells as well."""
     window_slots: int = 0
-    """The window by which all waiting messages were filed. 0: it is not known, or there are several."""
+    """The window by which all waiting messages were filed. 0: it is not known."""
     needs_rebuild: bool = False
     """True if units of a slave lie in other slots than those of its master. It matters once the slave delivers: a slot
     that its master has delivered may hold messages that still wait."""
@@ -122,7 +122,8 @@ def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], Non
                 cut_ms = max(open_ms, stock.last_read_ms)
                 return Saved(
                     cut_ms, precision_ms=precision_ms, flushed_position=stock.flushed_position, is_cut=True,
-                    window_slots=window_slots, needs_rebuild=needs_rebuild,
+                    coarsest_ms=_precision(own.get("coarsestMs"), precision_ms), window_slots=window_slots,
+                    needs_rebuild=needs_rebuild,
                 )  # fmt: skip
             known_offset, known_ms = _pair(own.get("known"))
             coarsest_ms = _precision(own.get("coarsestMs"), precision_ms)

@@ -61,7 +61,8 @@ def open_files(
     """Open wheel and log, and read the log, in steps. Files that cannot be used are deleted, and new ones are made.
 
     `oldest_record`: CommitLog offset of the oldest record of the timer topic, None without one. `usual_slots`: the
-    window by which units were filed if `saved` does not tell. Raises OSError and TimerFilesFailedError.
+    window by which units were filed if `saved` does not tell. Any other window than the saved one rebuilds: units of
+    several windows have none that a promotion or a later start could compare. Raises OSError and TimerFilesFailedError.
     """
     files = None
     try:
@@ -71,8 +72,10 @@ def open_files(
             raise UnfitFilesError(f"the wheel has a precision of {found} ms, timerPrecisionMs is {precision_ms}")
         if saved.needs_rebuild and not is_slave and files.file_count:
             raise UnfitFilesError("the former master may have rolled messages at other times")
-        if window_slots < (saved.window_slots or usual_slots) and files.file_count:
-            raise UnfitFilesError(f"the roll window has shrunk to {window_slots} slots, units lie further ahead")
+        filed = saved.window_slots
+        if files.file_count and (window_slots != filed if filed else window_slots < usual_slots):
+            before = filed or usual_slots
+            raise UnfitFilesError(f"the roll window is {window_slots} slots, units were filed by one of {before}")
         if files.is_new and files.file_count:
             raise UnfitFilesError(f"{root / TIMER_WHEEL_FILE} is missing")
         if files.files_end < saved.flushed_position:

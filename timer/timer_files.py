@@ -98,7 +98,7 @@ class TimerFiles:
         """True if they replace files that could not be used."""
         self.mended_slots = 0
         self.window_slots = window_slots
-        """The window by which all units were filed. 0: it is not known, or there are several."""
+        """The window by which all units were filed. 0: it is not known."""
         self.widest_slots = max(window_slots, WINDOW_SLOTS)
         """No waiting message has been filed by a wider window, with a step of `coarsest_ms`."""
         self._scan: TimerScan | None = None

@@ -70,6 +70,12 @@ def test_a_ringmq_master_is_asked_each_second() -> None:
     asked(sync, NOW_MS + RINGMQ_MS, CHECKPOINT, checkpoint(marks_from=901))
 
 
+@pytest.mark.parametrize("text", ["20,1000,1000", "20,1000,1000,1000,7", ""])
+def test_a_filing_of_another_version_is_none(text: str) -> None:
+    """The slave follows. It rebuilds when it is made master."""
+    assert decode_timers(checkpoint(marks_from=900, filing=text), NOW_MS).filing is None
+
+
 @pytest.mark.parametrize("filing", [None, Filing(172_800, 100, 1000, 100)])
 def test_a_ringmq_master_says_how_it_files_messages(filing: Filing | None) -> None:
     """Those of older versions do not."""
@@ -103,7 +109,7 @@ def test_a_log_that_stays_behind_gets_to_an_older_progress_first() -> None:
         (checkpoint(offset=100, marks_from=9000), "cannot lie before"),
         (checkpoint(marks_from=-1), "marksFrom"),
         (checkpoint(marks_from="soon"), "marksFrom"),
-        (checkpoint(marks_from=900, filing="20,1000,1000"), "filing 20,1000,1000 is not a roll window"),
+        (checkpoint(marks_from=900, filing="-1,1000,1000,1000"), "filing -1,1000,1000,1000 is not a roll window"),
         (checkpoint(marks_from=900, filing="20,1000,1000,0"), "filing"),
         (checkpoint(marks_from=900, filing="20,1000,1001,1000"), "up to 1000 ms"),
         (checkpoint(marks_from=900, filing="1209601,1000,1000,1000"), "up to 1209600"),

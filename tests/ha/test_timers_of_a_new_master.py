@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
@@ -26,6 +27,10 @@ WINDOW_S = 4
 """Window of the slave: it rolls what its master has filed for later. As a master it has the usual one."""
 SENDS = 120
 REBUILT = "the former master may have rolled messages at other times: wheel and log are rebuilt"
+
+
+def log_end(store: Path) -> int:
+    return read_watermarks(store).append_offset
 
 
 def filed(store: Path) -> int:
@@ -80,6 +85,8 @@ def test_nothing_is_lost_or_comes_twice_over_two_swaps(tmp_path: Path) -> None:
             copied = json.loads(file.read_text())
             assert copied["logOffset"] == copied["marksFrom"] > 0
             assert copied["filing"] == [172_800, 1000, 1000, 1000]
+            # a tail that the slave lacks would make it refuse sends, until an operator has chosen one of the logs
+            wait_until(lambda: log_end(second) == log_end(first), "the slave has all")
             master.kill_all()
     with RunningBroker(second, lonely) as promoted:
         with RunningBroker(first, {**SLAVE, **MORE}, namesrv=promoted.namesrv) as demoted:
