@@ -26,7 +26,6 @@ MORE = {
 WINDOW_S = 4
 """Window of the slave: it rolls what its master has filed for later. As a master it has the usual one."""
 SENDS = 120
-REBUILT = "the former master may have rolled messages at other times: wheel and log are rebuilt"
 
 
 def log_end(store: Path) -> int:
@@ -100,7 +99,6 @@ def test_nothing_is_lost_or_comes_twice_over_two_swaps(tmp_path: Path) -> None:
     with RunningBroker(first, lonely) as again:
         wait_until(lambda: len(set(delivered(again))) == count, "all are delivered")
         assert Counter(delivered(again)).most_common(1)[0][1] == 1
-        assert REBUILT not in again.log_tail(1 << 20), "both have the same window now"
         assert again.stop() == 0
     stock = read_timer_checkpoint(first)
     assert stock is not None and stock.master_queue_offset == stock.queue_offset >= SENDS

@@ -65,7 +65,7 @@ def test_a_broker_without_staged_writes_has_no_such_process(tmp_path: Path) -> N
         assert arena_blocks(broker) == 0
         assert describe_staging(broker.address) is not None
         wait_until(lambda: is_serving(broker), "the first request starts it")
-        assert state_of(broker) == "running"
+        wait_until(lambda: state_of(broker) == "running", "the supervisor's next turn tells it")
         commit(broker, 0, [b"row"])
         assert arena_blocks(broker) > 0, "it does not rest so soon"
         assert broker.stop() == 0

@@ -12,6 +12,7 @@ import pytest
 
 from ringmq.client import Message, Producer, RetryPolicy, SendResult
 from ringmq.ipc.watermark import read_watermarks
+from ringmq.loadtest.load.running import worker_name
 from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
@@ -37,8 +38,8 @@ def worker(server: servers.RingmqServer, name: str) -> int:
     """A worker's process, found in the live process table."""
     owner = read_watermarks(server.store).owner_pid
     for process in psutil.process_iter(["cmdline"]):
-        line = " ".join(process.info["cmdline"] or ())
-        if f"worker {name}" in line and owner in [parent.pid for parent in process.parents()]:
+        is_named = worker_name(process.info["cmdline"] or ()) == name
+        if is_named and owner in [parent.pid for parent in process.parents()]:
             return process.pid
     raise AssertionError(f"no {name} worker found")
 
