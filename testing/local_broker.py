@@ -60,8 +60,10 @@ class LocalBroker:
                 f"a RingMQ broker needs {', '.join(missing)}; {how_to_install('broker')} "
                 "(with a C compiler, python3-dev, liburing-dev and libdeflate-dev)"
             )
+        from ringmq.loadtest.load.program import fork_programs
         from ringmq.loadtest.load.running import RunningBroker
 
+        fork_programs()
         try:
             running = RunningBroker(folder / "store", {**SETTINGS, **(settings or {})})
         except RuntimeError as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ringmq.loadtest.load.program import fork_programs
 from tests.suite.groups import SHARING_GROUP, group_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ class LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.texts.append(logging.Formatter().format(record))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Servers and commands of the tests are forked from an image of programs."""
+    fork_programs()
 
 
 @pytest.fixture

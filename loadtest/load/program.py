@@ -1,7 +1,8 @@
 """Programs of RingMQ as child processes: forked from an image if that makes no difference to them, else by exec.
 
 A test run starts hundreds of brokers and commands, and most of the time of a start goes into the imports. The image of
-programs (ipc/program_image.py) has done them. It is started by exec at the second program, and it ends with this
+programs (ipc/program_image.py) has done them. A test run asks for it (`fork_programs`). Benchmarks and drills do not:
+they measure what users get, a start by exec. The image is started by exec at the second program, and it ends with this
 process.
 
 Only what an order names may differ between this process at its start and at the start of a program: words, environment,
@@ -52,6 +53,11 @@ PLAIN = {
 PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 
 
+def fork_programs() -> None:
+    """From the second one on, fork the programs of this process from an image."""
+    _IMAGE.is_open = True
+
+
 class Program(subprocess.Popen[Any]):
     """Popen that forks `[sys.executable, "-m", "ringmq....", ...]` from the image of programs."""
 
@@ -68,6 +74,8 @@ class Program(subprocess.Popen[Any]):
 
 def _forked(given: Mapping[str, Any]) -> int:
     """The process id of the program, 0 if it has to be started by exec. `given`: arguments of Popen and its pipes."""
+    if not _IMAGE.is_open:
+        return 0
     variables = os.environ if given["env"] is None else given["env"]
     environment = {os.fsdecode(name): os.fsdecode(value) for name, value in variables.items()}
     match given["args"]:
@@ -120,6 +128,7 @@ class _Image:
     """This process's image of programs."""
 
     def __init__(self) -> None:
+        self.is_open = False
         self._lock = threading.Lock()
         self._is_wanted = False
         self._owner = 0

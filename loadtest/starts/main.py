@@ -19,8 +19,6 @@ from ringmq.loadtest.bench.markdown import markdown_table
 from ringmq.loadtest.load.process_stats import busy_seconds, family
 from ringmq.loadtest.load.running import RunningBroker
 
-BY_EXEC = ("/usr/bin/env",)
-"""A program behind a prefix is not forked from the image of programs (loadtest/load/program.py)."""
 ENTRIES = {
     "`ringmq --help`": "from ringmq.cli.main import main; main(['--help'], standalone_mode=False)",
     "SDK: `import ringmq.client`": "import ringmq.client",
@@ -88,7 +86,7 @@ def imported(statements: str, environment: Mapping[str, str]) -> Imported:
 def started(folder: Path, environment: Mapping[str, str]) -> Started:
     """Start a broker with an empty store."""
     shutil.rmtree(folder, ignore_errors=True)
-    with RunningBroker(folder / "store", SETTINGS, prefix=BY_EXEC, environment=environment) as broker:
+    with RunningBroker(folder / "store", SETTINGS, environment=environment) as broker:
         pids = family(broker.process.pid)
         found = Started(broker.start_seconds, busy_seconds(pids) + _ended_seconds(pids))
     shutil.rmtree(folder, ignore_errors=True)

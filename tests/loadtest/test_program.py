@@ -36,6 +36,10 @@ def image() -> "Iterator[program._Image]":
         patch.setattr(program, "_STATE", program._state(os.environ))
         made = program._Image()
         patch.setattr(program, "_IMAGE", made)
+        for _ in range(2):
+            with paused() as started:
+                assert not is_forked(started), "nobody has asked for an image"
+        program.fork_programs()
         with paused() as first:
             assert not is_forked(first)
         yield made
@@ -199,6 +203,7 @@ def test_the_death_of_the_image_touches_no_program(image: "program._Image") -> N
 STARTS_ONE = """
 import os, subprocess, sys
 from ringmq.loadtest.load import program
+program.fork_programs()
 program._IMAGE._is_wanted = True
 command = [sys.executable, "-m", "ringmq.cli.main", "namesrv", "--port", "0"]
 server = program.Program(command, stdout=subprocess.PIPE)
