@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ringmq.ipc.segment import segment_path
 from ringmq.remoting.json_text import dump_json
@@ -28,8 +30,7 @@ CLIENT_KINDS_MAX = 10_000
 Kind = tuple[str, str, int, str]
 
 
-@dataclass(frozen=True, slots=True)
-class NameServerState:
+class NameServerState(Struct, frozen=True):
     """The registration at one configured name server."""
 
     address: str
@@ -41,8 +42,7 @@ class NameServerState:
     """Address of another broker that it knows by this one's name and id. Empty = none."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientKind:
+class ClientKind(Struct, frozen=True):
     """Clients with equal fields. `group` and `consume_type` are empty for producers."""
 
     group: str
@@ -52,8 +52,7 @@ class ClientKind:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ControlReport:
+class ControlReport(Struct, frozen=True):
     """Control's state at one moment."""
 
     permission: int = 6
@@ -71,7 +70,7 @@ class ControlReport:
 
     def to_json(self) -> bytes:
         """The content of the file."""
-        value: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        value = asdict(self)
         value["name_servers"] = [asdict(server) for server in self.name_servers]
         value["clients"] = [
             (kind.group, kind.language, kind.version, kind.consume_type, kind.count) for kind in self.clients

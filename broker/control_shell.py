@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import asdict
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity

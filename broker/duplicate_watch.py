@@ -7,7 +7,7 @@ has another address, the other broker has registered since.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
@@ -20,8 +20,7 @@ LOOK_EVERY_MS = 5000
 LINES_PER_MINUTE = 10
 
 
-@dataclass(slots=True)
-class DuplicateWatch:
+class DuplicateWatch(Struct):
     """State per name server. `own_address`: the host:port under which this broker registers."""
 
     broker_name: str

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
@@ -46,8 +47,7 @@ def fault_text(fault: int, number: int) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
+class Readiness(Struct, frozen=True):
     """The broker's ability to serve."""
 
     ready: bool
@@ -155,15 +155,13 @@ def _memory_notes(plane: Plane) -> list[str]:
     return [f"new connections and clients are refused: memory is {used} of {header.memory.max_bytes >> 20} MiB"]
 
 
-@dataclass(slots=True)
-class _Beat:
+class _Beat(Struct):
     generation: int
     progress: int
     seen_ms: int
 
 
-@dataclass(slots=True)
-class Heartbeats:
+class Heartbeats(Struct):
     """Remembers the last turn of each worker's loop. Call `observe` at least every second."""
 
     beats: dict[str, _Beat] = field(default_factory=dict)

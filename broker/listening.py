@@ -7,8 +7,9 @@ import errno
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.start_error import StartError
@@ -96,8 +97,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-@dataclass(frozen=True, slots=True)
-class ListenRequest:
+class ListenRequest(Struct, frozen=True):
     """The inputs of listeners beside the configuration."""
 
     any_port: bool

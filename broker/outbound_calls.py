@@ -11,15 +11,15 @@ import queue
 import select
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.ha.broker_client import BrokerClient
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RemotingError
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The end of a call. `error` is None if the server has answered 0. `answer` is None if it has not answered.
 
     A call of several requests has the outcome of the last one that was sent.
@@ -31,15 +31,13 @@ class Outcome:
     request_code: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
+class _Job(Struct, frozen=True):
     commands: Sequence[RemotingCommand]
     timeout_ms: int
     if_connected: bool
 
 
-@dataclass(slots=True)
-class _Lane:
+class _Lane(Struct):
     """The jobs of one address, and the bell of its thread."""
 
     jobs: queue.SimpleQueue[_Job | None] = field(default_factory=queue.SimpleQueue)

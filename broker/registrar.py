@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.control_report import NameServerState
 from ringmq.broker.core import Broker
@@ -33,8 +34,7 @@ HOLD_MAX_MS = 3000
 ERRORS_PER_SERVER_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """An answer that is sent once the name servers know its change."""
 
     reply: Effect

@@ -14,7 +14,8 @@ whole table at once, and with growing pauses if that happens again and again.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
@@ -39,16 +40,14 @@ SINGLE_FAULTS_MAX = 2
 """Requests for single topics in a row without an answer after which the name server gets whole tables."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """One registration to make: the whole table (`topics` None), or one request for each named topic."""
 
     address: str
     topics: frozenset[str] | None
 
 
-@dataclass(slots=True)
-class _Server:
+class _Server(Struct):
     next_ms: int = 0
     busy: bool = False
     failures: int = 0
@@ -71,8 +70,7 @@ class _Server:
         return (self.full or bool(self.topics)) and not self.failures
 
 
-@dataclass(slots=True)
-class Registration:
+class Registration(Struct):
     """State per name server address."""
 
     period_ms: int

@@ -5,8 +5,9 @@ must.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import CHANGES_TABLES, TOLD_FIRST, HandlerTable
@@ -96,8 +97,7 @@ class RequestRunner(Runner):
         super().fail(request, error)
 
 
-@dataclass(frozen=True, slots=True)
-class _EndWork:
+class _EndWork(Struct, frozen=True):
     """The end of a connection: its client leaves all groups."""
 
     runner: RequestRunner

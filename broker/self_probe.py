@@ -8,7 +8,8 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ha.broker_client import BrokerClient
 from ringmq.ipc.package_guard import PackageReplacedError
@@ -34,8 +35,7 @@ SERVED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeOutcome:
+class ProbeOutcome(Struct, frozen=True):
     """The outcome of a probe."""
 
     is_served: bool

@@ -14,9 +14,11 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+
+from msgspec import Struct, field, structs
 
 from ringmq.broker import plane_setup
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -89,8 +91,7 @@ BROKEN_PLANES_MAX, BROKEN_PLANES_MS = 3, 60_000
 """The broker ends after so many broken planes in a row, each within this time of its start."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
+class ServeOptions(Struct, frozen=True):
     """The options of the command line beside the configuration."""
 
     config: BrokerConfig
@@ -303,8 +304,7 @@ class Announcer:
             self._announce(self._text)
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerContext:
+class BrokerContext(Struct, frozen=True):
     """The resources that a broker keeps while its store is closed and reopened."""
 
     config: BrokerConfig
@@ -497,7 +497,7 @@ def run_store(
     supervisor.close()
     for descriptor in specs[0].event_fds.values():
         os.close(descriptor)
-    return replace(context, config=config), supervisor, status
+    return structs.replace(context, config=config), supervisor, status
 
 
 def changed_config(plane: Plane, config: BrokerConfig) -> BrokerConfig:

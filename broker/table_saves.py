@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.requests.request import Effect, Reply
 from ringmq.broker.requests.turns import Steps, TurnClock
@@ -23,8 +24,7 @@ Guard = Callable[[Callable[[], object]], str | None]
 """Runs a step and logs its failure once. Returns None, or the failure in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     effects: list[Effect]
     is_change: bool
     release: Callable[[list[Effect]], None]

@@ -6,7 +6,8 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.image import WorkerImage

@@ -83,6 +83,8 @@ def _sentence(problem: Any) -> str:
 @output_option
 def show(config_file: Path | None, assignments: tuple[str, ...], changed: bool, output: str) -> None:
     """Show the values that a broker started with these options here would use, and where each comes from."""
+    from msgspec import structs
+
     from ringmq.broker.config.broker_config import ConfigError
     from ringmq.broker.config.check import effective_values
     from ringmq.broker.config.sources import read_config, read_settings
@@ -92,7 +94,7 @@ def show(config_file: Path | None, assignments: tuple[str, ...], changed: bool, 
         settings, _ = read_settings(config_file, assignments, os.environ)
     except ConfigError as error:
         raise click.ClickException(str(error)) from error
-    rows = [dataclasses.asdict(value) for value in effective_values(settings)]
+    rows = [structs.asdict(value) for value in effective_values(settings)]
     if changed:
         rows = [row for row in rows if row["value"] != row["default"]]
     print_rows(output, rows, ["name", "value", "place", "live"])

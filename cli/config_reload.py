@@ -10,7 +10,6 @@ import dataclasses
 import os
 import resource
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], outpu
         raise click.ClickException(f"{error}; nothing was changed") from error
     address = address_text(host_from_here(wanted.bind_address), wanted.listen_port)
 
-    def compare(running: Mapping[str, str]) -> list[_Difference]:
+    def compare(running: Mapping[str, str]) -> list[Any]:
         own = wanted.kv_config_path
         other = running.get("kvConfigPath", own)
         if own and other != own:  # a server whose settings are not ours to change
@@ -86,21 +85,12 @@ def reload_namesrv(config_file: Path | None, assignments: tuple[str, ...], outpu
         raise click.ClickException(f"{error.message}; {RESTART_IT}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Difference:
-    """One key of a name server whose configured value is not the server's. Has the fields of a broker's difference."""
-
-    name: str
-    running: str
-    wanted: str
-    live: bool
-
-
-def _namesrv_differences(wanted: Any, running: Mapping[str, str]) -> list[_Difference]:
+def _namesrv_differences(wanted: Any, running: Mapping[str, str]) -> list[Any]:
+    from ringmq.broker.config.reload import Difference
     from ringmq.namesrv.config import BLACK_LIST
 
     pairs = ((name, running.get(name, value), value) for name, value in wanted.to_properties().items())
-    return [_Difference(name, old, new, name not in BLACK_LIST) for name, old, new in pairs if old != new]
+    return [Difference(name, old, new, name not in BLACK_LIST) for name, old, new in pairs if old != new]
 
 
 def _reload(
@@ -164,6 +154,8 @@ async def _hand_over(
     A broker accepts the keys in `bounded_names` only from loopback and named networks, so they go in a separate
     request.
     """
+    from msgspec import structs
+
     client = RemotingClient()
     try:
         answer = await client.call(address, ask_code, {}, timeout_ms=TIMEOUT_MS)
@@ -182,14 +174,16 @@ async def _hand_over(
         except BrokerError as error:  # this host's address is no loopback, and adminAddresses does not name it
             if error.code != ResponseCode.NO_PERMISSION:
                 raise
-            found = [dataclasses.replace(change, live=False) if change in bounded else change for change in found]
+            found = [structs.replace(change, live=False) if change in bounded else change for change in found]
         return found
     finally:
         await client.close()
 
 
 def _print(found: list[Any], output: str, kind: str) -> None:
-    rows = [{**dataclasses.asdict(change), "outcome": LIVE if change.live else RESTART} for change in found]
+    from msgspec import structs
+
+    rows = [{**structs.asdict(change), "outcome": LIVE if change.live else RESTART} for change in found]
     if output == "json":
         print_rows(output, rows, [])
         return

@@ -179,7 +179,7 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
 
     A broker refuses to start on such a store unless told --accept-unserved. Ask while no broker runs.
     """
-    import dataclasses
+    from msgspec import structs
 
     from ringmq.store.config_files import ConfigFileError
     from ringmq.store.mapped_file import StoreLoadError
@@ -187,7 +187,7 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
 
     found, _, _ = _open(folder, config, settings)
     try:
-        rows = [dataclasses.asdict(entry) for entry in find_unsupported(found.config)]
+        rows = [structs.asdict(entry) for entry in find_unsupported(found.config)]
     except PermissionError:
         raise
     except (ConfigFileError, StoreLoadError, OSError) as error:

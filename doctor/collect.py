@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from msgspec import structs
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.check import EffectiveValue
@@ -60,7 +61,7 @@ def collect(
         marks = None
         yield json_entry("store/watermarks.json", {"error": str(error)})
     if marks is not None:
-        yield json_entry("store/watermarks.json", {**dataclasses.asdict(marks), "confirm_offset": marks.confirm_offset})
+        yield json_entry("store/watermarks.json", {**structs.asdict(marks), "confirm_offset": marks.confirm_offset})
         yield from _store(config, root)
         yield from _processes(proc, marks.owner_pid if marks.live else 0)
     for name in PROC_FILES:

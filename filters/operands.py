@@ -6,8 +6,9 @@ its length. Each operand is used once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from ringmq.filters.errors import FilterError
 from ringmq.filters.evaluator import compare
@@ -28,8 +29,7 @@ class Kind(Enum):
     """Minus something: neither a constant nor a condition."""
 
 
-@dataclass(slots=True)
-class Operand:
+class Operand(Struct):
     """A part of a condition. `depth` is the number of values that it needs on the stack."""
 
     kind: Kind

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from ringmq.filters.errors import FilterError
 from ringmq.filters.values import Int, Long, Value, double_bits
@@ -82,8 +83,7 @@ _CONSTANT = struct.Struct("<IIQ")
 _NAME = struct.Struct("<II")
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A compiled condition."""
 
     instructions: tuple[Instruction, ...]

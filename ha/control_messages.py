@@ -3,7 +3,7 @@
     control -> ha  Plane.ha_command_put   {"order": "identity" | "master", ...}
     ha -> control  Plane.ha_event_put    {"news": "longer" | "peer" | "link", ...}
 
-Fields are those of the dataclasses. A missing field has its default, an unknown field is ignored. So a worker of an
+Fields are those of the structs. A missing field has its default, an unknown field is ignored. So a worker of an
 upgraded build understands a process of the older one.
 """
 
@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict, fields
 
 JSON_BYTES_MAX = 1020
 STOCK_BROKER_ID = -1
@@ -23,8 +25,7 @@ class MessageError(ValueError):
     """Bytes that are no command or event. The message names the defect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """A slave has identified itself (request 270002) and was accepted. Its HA connection will come from host:port.
 
     level: "cached" or "flushed", the level of its reports. start_id: of its process, as hexadecimal text.
@@ -38,8 +39,7 @@ class Identity:
     start_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Master:
+class Master(Struct, frozen=True):
     """The addresses of a slave's master: its HA port, and its broker port for the private handshake.
 
     "" as broker port = unknown; the earlier address for the same HA port stays valid. ha = "" withdraws the address:
@@ -50,8 +50,7 @@ class Master:
     broker: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LongerSlave:
+class LongerSlave(Struct, frozen=True):
     """A slave without a private handshake has asked for an offset beyond this master's end. Writes must be held."""
 
     host: str
@@ -60,8 +59,7 @@ class LongerSlave:
     append_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class PeerNews:
+class PeerNews(Struct, frozen=True):
     """A slave's connection has changed. event: "transfer" (its stream began at `offset`) or "closed" (`why`).
 
     is_named: haAllowedNetworks names its host.
@@ -76,8 +74,7 @@ class PeerNews:
     is_named: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LinkNews:
+class LinkNews(Struct, frozen=True):
     """A slave's connection to its master has changed. event: "transfer", or with `why` "closed", "held", "waits"."""
 
     master: str
@@ -90,7 +87,7 @@ Command = Identity | Master
 News = LongerSlave | PeerNews | LinkNews
 _COMMANDS: dict[str, type[Command]] = {"identity": Identity, "master": Master}
 _NEWS: dict[str, type[News]] = {"longer": LongerSlave, "peer": PeerNews, "link": LinkNews}
-_Message = TypeVar("_Message")
+_Message = TypeVar("_Message", bound=Struct)
 
 
 def command_bytes(command: Command) -> bytes:
@@ -125,20 +122,19 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def read_fields(kind: type[_Message], found: Mapping[str, Any], **given: Any) -> _Message:
-    """A dataclass of whole numbers, text and booleans from a JSON object, except `given` fields. Raises
+    """A struct of whole numbers, text and booleans from a JSON object, except `given` fields. Raises
     MessageError."""
     values: dict[str, Any] = dict(given)
-    for entry in fields(kind):  # type: ignore[arg-type]
+    for entry in fields(kind):
         if entry.name in given:
             continue
         if entry.name not in found:
-            if entry.default is MISSING:
+            if entry.required:
                 raise MessageError(f"{kind.__name__} without {entry.name}")
             continue
         value = found[entry.name]
-        wanted = {"int": int, "str": str, "bool": bool}[str(entry.type)]
-        if type(value) is not wanted:
-            raise MessageError(f"{kind.__name__}.{entry.name} is {value!r}, wanted is {wanted.__name__}")
+        if type(value) is not entry.type:
+            raise MessageError(f"{kind.__name__}.{entry.name} is {value!r}, wanted is {entry.type.__name__}")
         values[entry.name] = value
     return kind(**values)
 

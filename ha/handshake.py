@@ -21,8 +21,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from ringmq.ha.control_messages import MessageError, read_fields, read_object
 from ringmq.ha.log_range import LogRange
@@ -52,8 +54,7 @@ Checksum = Callable[[int, int], int | None]
 """(commit-log offset, length) -> CRC-32 of the master's bytes. None if one of them is gone by now."""
 
 
-@dataclass(frozen=True, slots=True)
-class PeerClaim:
+class PeerClaim(Struct, frozen=True):
     """The identity and log of a slave, as the slave reports them. Offsets are of its CommitLog.
 
     start_id: of its process, hexadecimal text. broker_addr: host:port where its log can be read. ha_port: local port of
@@ -87,8 +88,7 @@ class PeerClaim:
         return max((offset + length for offset, length, _ in self.tail), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class MasterView:
+class MasterView(Struct, frozen=True):
     """The facts about the master that the decision needs.
 
     decided: broker id -> ADOPT or SALVAGE, by an operator. rule: haDivergenceRule. from_newest_file:
@@ -125,8 +125,7 @@ class MasterView:
         return self.decided.get(broker_id, self.rule)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """kind: COMPARE ... REFUSE. offset: of compare, start_at and cut; with hold, the known end of the common log.
 
     adopt: with hold, the master is to fetch [offset, the slave's end) and to go on from there.
@@ -138,8 +137,7 @@ class Verdict:
     adopt: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HandshakeAnswer:
+class HandshakeAnswer(Struct, frozen=True):
     """The master's answer as sent. Offsets are of the master's CommitLog."""
 
     verdict: str
@@ -190,8 +188,7 @@ def _why_not_ours(peer: PeerClaim, own: MasterView) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Agreement:
+class _Agreement(Struct, frozen=True):
     """end_offset: of the newest equal window below the first that differs."""
 
     end_offset: int

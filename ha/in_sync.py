@@ -8,11 +8,10 @@ An idle slave is in sync for as long as it is connected. Heartbeats find out if 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class SyncWatch:
+class SyncWatch(Struct):
     """The progress of one slave. Offsets are of the CommitLog. `silent_since_ms` is 0 while no sent byte waits for a
     report."""
 

@@ -1,10 +1,9 @@
 """The range of a log, and the first offset of a slave without one."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class LogRange:
+class LogRange(Struct, frozen=True):
     """[min_offset, append_offset) of a CommitLog."""
 
     min_offset: int

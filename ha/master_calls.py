@@ -10,7 +10,8 @@ import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ha import handshake
 from ringmq.ha.broker_client import BrokerClient, peer_host
@@ -34,8 +35,7 @@ CALL_ERRORS = (OSError, RemotingError, ValueError, OverflowError)
 """Errors of a call: no answer, an invalid answer, an invalid address."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     attempt: int
     event: Event
     link: socket.socket | None = None

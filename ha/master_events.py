@@ -4,16 +4,16 @@ A peer is a slot of the plane's table ha_peers (0..15). Another connection gets 
 first has been stepped. Offsets are of the CommitLog.
 """
 
-from dataclasses import dataclass
 from logging import INFO
+
+from msgspec import Struct
 
 from ringmq.ha.control_messages import Identity, News
 from ringmq.ha.log_range import LogRange as LogRange
 from ringmq.ha.replica_watermark import Requirement
 
 
-@dataclass(frozen=True, slots=True)
-class PeerProgress:
+class PeerProgress(Struct, frozen=True):
     """The progress of one peer in TRANSFER. silent_since_ms: start of the time with sent bytes and without a higher
     report; 0 = no sent byte waits."""
 
@@ -25,8 +25,7 @@ class PeerProgress:
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """A new connection on the HA port. host: as text."""
 
     peer: int
@@ -34,22 +33,19 @@ class Connected:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class TurnedAway:
+class TurnedAway(Struct, frozen=True):
     """A connection of this host was closed, because every slot was taken."""
 
     host: str
 
 
-@dataclass(frozen=True, slots=True)
-class Identified:
+class Identified(Struct, frozen=True):
     """Control has accepted a slave's handshake. The shell steps commands before connections and reports."""
 
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True)
-class FirstReport:
+class FirstReport(Struct, frozen=True):
     """The first 8 bytes of a connection: the offset at which the slave wants the stream to begin."""
 
     peer: int
@@ -57,24 +53,21 @@ class FirstReport:
     log: LogRange
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The progress of all peers in TRANSFER at one moment."""
 
     peers: tuple[PeerProgress, ...]
     log: LogRange
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """The connection has ended, on either side."""
 
     peer: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
@@ -84,8 +77,7 @@ Event = Connected | TurnedAway | Identified | FirstReport | Progress | Closed | 
 # -- effects, to be performed in their order ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(Struct, frozen=True):
     """Write the peer's row: broker_id (-1 = stock), level (CACHED or FLUSHED), room, flags COUNTS and IN_SYNC."""
 
     peer: int
@@ -96,47 +88,41 @@ class Mark:
     in_sync: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Require:
+class Require(Struct, frozen=True):
     """Compute replicated_offset by `answer` and confirm_limit by `confirm`, from now on and at once."""
 
     answer: Requirement
     confirm: Requirement
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """Store replication_state (0, 11, 12) and in_sync_replicas (the master counted), and ring the completer's bell."""
 
     replication_state: int
     in_sync_replicas: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartTransfer:
+class StartTransfer(Struct, frozen=True):
     """Send the log to the peer from `offset` on."""
 
     peer: int
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """Close the connection. Closed follows."""
 
     peer: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyControl:
+class NotifyControl(Struct, frozen=True):
     """Notify control (Plane.ha_event_put)."""
 
     news: News
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Write a log line. level: of `logging`. is_of_peer: any peer can cause this line, so it is throttled apart from
     other lines."""
 
@@ -145,8 +131,7 @@ class Log:
     is_of_peer: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(Struct, frozen=True):
     """Add 1 to the counter of this name."""
 
     name: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ha.control_messages import STOCK_BROKER_ID, Identity
 from ringmq.ha.in_sync import SyncWatch
@@ -12,8 +13,7 @@ from ringmq.ha.replica_watermark import LEVEL_CACHED, LEVEL_FLUSHED
 from ringmq.ha.settings import HaSettings
 
 
-@dataclass(slots=True)
-class MasterPeer:
+class MasterPeer(Struct):
     """number: of the connection, growing. identity: None = stock, or not sent yet. watch: None before the stream.
 
     connected_ms, counts_since_ms: times of the core's clock. None = the peer does not count as in sync.

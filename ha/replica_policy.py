@@ -9,14 +9,14 @@ CommitLog (calcNeedAckNums). RingMQ applies them without controller mode, too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ha.replica_watermark import LEVEL_CACHED, LEVEL_NONE, LEVELS, Condition, Requirement
 from ringmq.ha.settings import HaSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(Struct, frozen=True):
     """A slave that counts. level: of its reports."""
 
     slot: int
@@ -25,8 +25,7 @@ class Replica:
     in_sync: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaPolicy:
+class ReplicaPolicy(Struct, frozen=True):
     """need and minimum count the master. With level NONE or need 1, answers wait for no slave."""
 
     level: int

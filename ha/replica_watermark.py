@@ -7,7 +7,8 @@ watermark is the largest offset for which all conditions hold. Level numbers are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 CONDITIONS_MAX = 4
 PEERS_MAX = 16
@@ -29,8 +30,7 @@ LEVELS = {
 """replicationPolicy's word -> level."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """`count` of the peers whose bit (1 << slot) is set in `peers` have the byte at `level`."""
 
     peers: int
@@ -38,8 +38,7 @@ class Condition:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(Struct, frozen=True):
     """All conditions together. Without a condition, every byte meets it."""
 
     conditions: tuple[Condition, ...] = ()
@@ -49,8 +48,7 @@ class Requirement:
             raise ValueError(f"{len(self.conditions)} conditions, at most {CONDITIONS_MAX}")
 
 
-@dataclass(slots=True)
-class PeerOffsets:
+class PeerOffsets(Struct):
     """The row of one slot of the table. transfer: its state is TRANSFER. level: of its reports."""
 
     transfer: bool = False

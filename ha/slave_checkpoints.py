@@ -7,7 +7,7 @@ one for which its log is long enough. A RingMQ slave waits for its log itself (h
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from ringmq.store.timer_checkpoint import TimerCheckpoint
 
@@ -15,16 +15,14 @@ KEPT_MAX = 64
 """A stock slave asks every 3 s. One whose log is behind for longer asks in vain."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlaveCheckpoint:
+class SlaveCheckpoint(Struct, frozen=True):
     """A checkpoint, and the log offset before which the copies of all its delivered slots lie."""
 
     checkpoint: TimerCheckpoint
     log_offset: int
 
 
-@dataclass(slots=True)
-class SlaveCheckpoints:
+class SlaveCheckpoints(Struct):
     """The last checkpoints, the oldest first."""
 
     _kept: list[SlaveCheckpoint] = field(default_factory=list)

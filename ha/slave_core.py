@@ -22,8 +22,10 @@ A slave whose own store takes no bytes makes no attempts, and learns nothing of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from logging import ERROR, WARNING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ringmq.ha import handshake
 from ringmq.ha.control_messages import LinkNews
@@ -81,8 +83,7 @@ port.
 """
 
 
-@dataclass(slots=True)
-class SlaveCore:
+class SlaveCore(Struct):
     """One slave's link. `snapshot`: the slave at its start."""
 
     settings: HaSettings

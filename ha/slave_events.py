@@ -4,8 +4,9 @@ Offsets are of the CommitLog. The shell steps a Tick with a fresh snapshot befor
 the attempt of the event (Disconnect), the event is dropped.
 """
 
-from dataclasses import dataclass
 from logging import INFO
+
+from msgspec import Struct
 
 from ringmq.ha.control_messages import News
 from ringmq.ha.handshake import HandshakeAnswer
@@ -15,8 +16,7 @@ NO_LIMIT = 2**64 - 1
 """confirm_limit without a limit: consumers may see the log up to the slave's own end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """The slave at one moment. received_bytes: of this connection, heartbeats too. last_read_ms: by the clock of
     `now_ms`."""
 
@@ -35,92 +35,79 @@ class Snapshot:
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class MasterIs:
+class MasterIs(Struct, frozen=True):
     """The master's addresses, "host:port" each: its HA port ("" = no master) and its broker port ("" = unknown)."""
 
     ha: str
     broker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """The HA connection is open: its local port, and the master's address."""
 
     local_port: int
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectFailed:
+class ConnectFailed(Struct, frozen=True):
     """The HA connection could not be opened."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """The broker at `host`, the address of the connection, has answered the handshake."""
 
     answer: HandshakeAnswer
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NotSupported:
+class NotSupported(Struct, frozen=True):
     """The master does not know the handshake's code: it is stock."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandshakeFailed:
+class HandshakeFailed(Struct, frozen=True):
     """The handshake got no answer, or an invalid one."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class StreamStartsAt:
+class StreamStartsAt(Struct, frozen=True):
     """The first frame does not start at the end of this log. It was not appended."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """The HA connection has ended: by the master, by an error, or by the receiver because of invalid data."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(Struct, frozen=True):
     """The master's confirm offset, answer to AskConfirm. start_id: the master's, as in the handshake."""
 
     offset: int
     start_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfirmFailed:
+class ConfirmFailed(Struct, frozen=True):
     """AskConfirm got no answer."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFault:
+class StoreFault(Struct, frozen=True):
     """The slave's own store takes no bytes any more."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRecovered:
+class StoreRecovered(Struct, frozen=True):
     """The slave's own store takes bytes again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed."""
 
     snapshot: Snapshot
@@ -146,15 +133,13 @@ Event = (
 # -- effects, to be performed in their order ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Connect(Struct, frozen=True):
     """Connect to the master's HA port. Connected or ConnectFailed follows."""
 
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Handshake:
+class Handshake(Struct, frozen=True):
     """Send the handshake (270002, join) to the broker at `address`. Answered, NotSupported or HandshakeFailed
     follows."""
 
@@ -164,48 +149,41 @@ class Handshake:
     """End of the windows of checksums. None = the log's end."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartTransfer:
+class StartTransfer(Struct, frozen=True):
     """Report the log's end and accept the stream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnect:
+class Disconnect(Struct, frozen=True):
     """Close the connection, or abandon the attempt. No further event of it is stepped, not even Closed."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class AskConfirm:
+class AskConfirm(Struct, frozen=True):
     """Ask the broker at `address` for its confirm offset. Confirmed or ConfirmFailed follows."""
 
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """Store confirm_limit: an offset or NO_LIMIT."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RestartStore:
+class RestartStore(Struct, frozen=True):
     """Leave the order for the closed store and end with EXIT_RESTART_STORE. It is the last effect."""
 
     order: StoreTask
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyControl:
+class NotifyControl(Struct, frozen=True):
     """Notify control (Plane.ha_event_put)."""
 
     news: News
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Write a log line. level: of the module logging."""
 
     text: str

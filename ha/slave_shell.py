@@ -12,9 +12,10 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from ringmq.ha import slave_events as events
 from ringmq.ha.control_messages import Master, MessageError, command_of, news_bytes

@@ -17,8 +17,9 @@ every `period_ms` (stock: after a minute, every minute), and no entry of a last 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import GroupConfigTable
@@ -51,8 +52,7 @@ OffsetKey = tuple[str, str]
 """(topic, group)"""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerOffsets:
+class ConsumerOffsets(Struct, frozen=True):
     """The answer to 43: next offset by queue id of each (topic, group)."""
 
     data_version: DataVersion
@@ -61,15 +61,13 @@ class ConsumerOffsets:
     """A line about each entry that cannot be read. A stock master serves what its file holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class DelayOffsets:
+class DelayOffsets(Struct, frozen=True):
     """The answer to 45, as the text for `delayOffset.json`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TimerCounts:
+class TimerCounts(Struct, frozen=True):
     """The answer to 61, as the text for `timermetrics`."""
 
     text: str
@@ -79,8 +77,7 @@ Synced = TopicConfigTable | ConsumerOffsets | DelayOffsets | GroupConfigTable | 
 """One whole table of the master."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """A request to send now. `answered` or `failed` reports its outcome."""
 
     address: str
@@ -93,8 +90,7 @@ class Ask:
         return RemotingCommand.request(self.code, self.ext_fields)
 
 
-@dataclass(slots=True)
-class SlaveSync:
+class SlaveSync(Struct):
     """The schedule of requests to the master."""
 
     period_ms: int = PERIOD_MS
@@ -219,8 +215,7 @@ class SlaveSync:
         self._pages = _Pages()
 
 
-@dataclass(slots=True)
-class _Pages:
+class _Pages(Struct):
     """The pages of one table so far."""
 
     entries: dict[str, Any] = field(default_factory=dict)

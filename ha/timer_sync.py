@@ -11,7 +11,10 @@ A stock master is asked every 3 s, as stock does, a RingMQ master every second.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, fields
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ringmq.ha.slave_sync import Ask, master_log_end
 from ringmq.remoting import json_body
@@ -37,8 +40,7 @@ MARKS_FROM, FILING = "marksFrom", "filing"
 """Fields of a RingMQ broker's answer to 60."""
 
 
-@dataclass(slots=True)
-class TimerSync:
+class TimerSync(Struct):
     """The schedule of requests, and answers for which the slave's log is too short yet."""
 
     master: str = ""

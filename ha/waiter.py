@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 SUCCESS = 0
 SYSTEM_ERROR = 1
@@ -31,8 +32,7 @@ STOP_MS = 3000
 """Time limit of a stop for replicas, whatever slaveTimeout is."""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitSettings:
+class WaitSettings(Struct, frozen=True):
     """The conditions for the answer to every send of this broker, unless the send has WAIT=false. Times in ms."""
 
     sync_flush: bool
@@ -41,8 +41,7 @@ class WaitSettings:
     slave_timeout_ms: int = 3000
 
 
-@dataclass(frozen=True, slots=True)
-class Watermarks:
+class Watermarks(Struct, frozen=True):
     """The words of the watermark page at one moment."""
 
     flushed_offset: int
@@ -82,8 +81,7 @@ def verdict(waits: WaitSettings, end_offset: int, parked_ms: int, marks: Waterma
 _Token = TypeVar("_Token")
 
 
-@dataclass(slots=True)
-class Waiter(Generic[_Token]):
+class Waiter(Struct, Generic[_Token]):
     """Parked entries in the order of their ends. They are answered from the front."""
 
     waits: WaitSettings

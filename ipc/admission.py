@@ -4,9 +4,10 @@ native/src/admission_layout.h describes each field.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.native import ffi, lib
 
@@ -53,8 +54,7 @@ RULE_KEY_MAX: int = lib.RMQ_RULE_KEY_MAX
 """Bytes of the longest UNIQ_KEY that a rule can add."""
 
 
-@dataclass(frozen=True, slots=True)
-class RulePair:
+class RulePair(Struct, frozen=True):
     """A pair that a redirected message gets in place of the client's."""
 
     name: bytes
@@ -62,8 +62,7 @@ class RulePair:
     text: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule. The first rule of a set that matches decides."""
 
     kind: RuleKind

@@ -4,8 +4,9 @@ Control calls this twin for cold sends.
 """
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, ValueFrom, When
 from ringmq.ipc.admission_time import TimeAsked, time_asked
@@ -52,8 +53,7 @@ class Reason(IntEnum):
     SYSTEM_TOPIC = lib.RMQ_REASON_SYSTEM_TOPIC
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """A decoded send. Its properties have no JSON escapes."""
 
     topic: bytes
@@ -65,8 +65,7 @@ class Send:
     reconsume_times: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """struct rmq_admission_limits."""
 
     message_bytes_max: int
@@ -74,8 +73,7 @@ class Limits:
     made_key_length: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicState:
+class TopicState(Struct, frozen=True):
     """The entry of the send's topic in the published tables."""
 
     live: bool
@@ -85,8 +83,7 @@ class TopicState:
     topic_id: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """struct rmq_admitted, and the queue of the topic that the client named."""
 
     verdict: Verdict
@@ -162,8 +159,7 @@ def _scan(properties: bytes) -> list[tuple[bytes, bytes]] | None:
     return [(name, value) for name, _, value in pairs if name and value]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Struct, frozen=True):
     """A send with what is known of it."""
 
     send: Send

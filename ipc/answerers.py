@@ -5,8 +5,9 @@ the answerer of a request in it, so a new answerer adds no code to them.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.native import lib
 
@@ -20,8 +21,7 @@ ANSWER_BYTES = 4 << 20
 """Bytes of each ring of answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswererPlan:
+class AnswererPlan(Struct, frozen=True):
     """A row of the table that the supervisor fills. Sizes in bytes are powers of two."""
 
     role: int
@@ -33,8 +33,7 @@ class AnswererPlan:
     """Codes of the client requests that read workers forward to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerRow:
+class AnswerRow(Struct, frozen=True):
     """The asks and requests that a worker answers, as its row in the worker table (ipc/workers.py) declares them."""
 
     codes: tuple[int, ...] = ()

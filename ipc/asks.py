@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import ffi, lib
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """One record of an inbox. `payload` is a copy."""
 
     type: int
@@ -36,8 +36,7 @@ class Ask:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class AskAnswer:
+class AskAnswer(Struct, frozen=True):
     """The answer of an answerer to a role without connections."""
 
     pending: int

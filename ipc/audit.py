@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from ringmq.ipc.redaction import redacted_value
 
@@ -53,8 +54,7 @@ class Cause(Protocol):
         """The cause of changes that are made meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCause:
+class OwnCause(Struct, frozen=True):
     """A cause inside of the broker."""
 
     actor: Actor
@@ -63,8 +63,7 @@ class OwnCause:
 BROKER = OwnCause(Actor("broker", "none"))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One change. `before`, `after`: values of JSON, None if there is nothing."""
 
     kind: Kind
@@ -86,8 +85,7 @@ class Change:
         }
 
 
-@dataclass(slots=True)
-class AuditTrail:
+class AuditTrail(Struct):
     """The changes that have no line yet. `cause`: of the changes that are made now."""
 
     cause: Cause = BROKER

@@ -16,10 +16,11 @@ import signal
 import sys
 import threading
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from ringmq.ipc.exit_status import EXIT_PACKAGE_REPLACED
 from ringmq.ipc.logs import refusal_line
@@ -28,8 +29,7 @@ from ringmq.ipc.process_title import set_title
 from ringmq.ipc.worker import die_with_parent
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """A worker that is to be started."""
 
     parent: int

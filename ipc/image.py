@@ -22,9 +22,11 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ringmq.ipc import image_process
 from ringmq.ipc.build import installed_build
@@ -85,8 +87,7 @@ class _Forked:
             os.kill(self.pid, signal.SIGKILL)
 
 
-@dataclass(slots=True)
-class _Sent:
+class _Sent(Struct):
     """An order that the image has not answered."""
 
     process: WorkerProcess

@@ -25,9 +25,10 @@ waits for a CPU or a disk gets BUSY_FACTOR times as long: on a busy machine an e
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import Enum
 from signal import SIGABRT, SIGBUS, SIGILL, SIGSEGV
+
+from msgspec import Struct, field
 
 from ringmq.ipc.exit_status import EXIT_INVARIANT
 
@@ -44,8 +45,7 @@ CRASHES = frozenset({-SIGSEGV, -SIGBUS, -SIGILL, -SIGABRT, EXIT_INVARIANT})
 """Exit codes of a worker that may have been attacked. Negative: ended by this signal."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """A process is wanted for the worker."""
 
     worker: str
@@ -53,8 +53,7 @@ class Wanted:
     """True if its process may run another build than the broker: it has not died, or the broker runs without it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The image has loaded its modules, or later ones. `problem`: why no image can be used in this process, or
     empty."""
 
@@ -63,8 +62,7 @@ class Loaded:
     """True if the problem is that the image is of another build: the package was replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """The image has answered the order for this worker: it has forked, or refused."""
 
     worker: str
@@ -73,27 +71,23 @@ class Answered:
     its old ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(Struct, frozen=True):
     """The order for this worker is void. An answer may still come."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Crashed:
+class Crashed(Struct, frozen=True):
     """A worker has ended with one of CRASHES."""
 
 
-@dataclass(frozen=True, slots=True)
-class Died:
+class Died(Struct, frozen=True):
     """The image's process has ended, or it takes no orders. `cause` ends the log line."""
 
     cause: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed. `may_make`: the broker is not being stopped."""
 
     may_make: bool = True
@@ -104,39 +98,33 @@ class Tick:
 Event = Wanted | Loaded | Answered | Cancelled | Crashed | Died | Tick
 
 
-@dataclass(frozen=True, slots=True)
-class Make:
+class Make(Struct, frozen=True):
     """Make an image by exec."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """Kill the image. What it has not answered is void."""
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(Struct, frozen=True):
     """Have the image fork this worker."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exec:
+class Exec(Struct, frozen=True):
     """Start this worker by exec."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """Start no process for this worker. The main process has to start anew, with the new build."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Write a log line with a level of `logging`."""
 
     text: str
@@ -159,8 +147,7 @@ class State(Enum):
     REPLACED = "an image would be of another build"
 
 
-@dataclass(slots=True)
-class ImageCore:
+class ImageCore(Struct):
     """The state of the image, and the workers that wait for it."""
 
     state: State = State.FIRST

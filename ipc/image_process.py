@@ -29,9 +29,10 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from ringmq.ipc.build import installed_build
 from ringmq.ipc.forked_worker import Order, become, close_all_but, code_of
@@ -53,8 +54,7 @@ _HELD = frozenset({signal.SIGTERM, signal.SIGINT})
 has its own dispositions."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImageContents:
+class ImageContents(Struct, frozen=True):
     """The modules of an image, and its name."""
 
     at_once: tuple[str, ...]

@@ -12,8 +12,9 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from msgspec import Struct
 
 from ringmq.remoting.printable import printable_json, printable_lines
 
@@ -26,8 +27,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
+class Style(Struct, frozen=True):
     """The style of the lines of a process."""
 
     is_json: bool = False

@@ -16,8 +16,9 @@ import io
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.ipc import segment
 
@@ -39,8 +40,7 @@ _PROPORTIONAL = (b"\nPss_Anon:", b"\nSwapPss:")
 """In `smaps_rollup`."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(Struct, frozen=True):
     """One sample, in bytes."""
 
     private: int

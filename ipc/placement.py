@@ -6,7 +6,8 @@ a little before it parks.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ipc.ports import READERS_MAX
 from ringmq.ipc.workers import WORKERS, CpuClass, WorkerTable, is_read
@@ -14,8 +15,7 @@ from ringmq.ipc.workers import WORKERS, CpuClass, WorkerTable, is_read
 SPIN_PAUSES = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """CPU sets by worker name (`read-0`, `write`, ...) and the spin count."""
 
     cpus_by_worker: dict[str, tuple[int, ...]]

@@ -7,8 +7,9 @@ and every process may find and get. `ipc/asks.py` has the asks of roles to one a
 import mmap
 import os
 import time
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.ipc.admission import Rule, publish_rules, published_rules
 from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
@@ -25,8 +26,7 @@ NONE: int = lib.RMQ_NONE
 TAGS_MAX: int = lib.RMQ_TAGS_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """Sizes of tables and rings. The memory is sparse, so unused entries cost nothing."""
 
     topics: int = 65536
@@ -356,7 +356,7 @@ def plane_bytes(capacity: Capacity) -> int:
 
 def _sizes(capacity: Capacity) -> Any:
     sizes = ffi.new("struct rmq_plane_capacity *")
-    for name in capacity.__slots__:
+    for name in capacity.__struct_fields__:
         if name not in ("ports", "answerers"):
             setattr(sizes, name, getattr(capacity, name))
     fill_port_plans(sizes, capacity.ports)

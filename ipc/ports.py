@@ -5,8 +5,9 @@ and their owners in the table and assumes no numbers.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.native import ffi, lib
 
@@ -25,8 +26,7 @@ WEIGHT = 4
 """Weight of a read worker and of control. A service has less, because clients go first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PortPlan:
+class PortPlan(Struct, frozen=True):
     """A row of the table that the supervisor fills.
 
     `weight`: share of a batch of write, relative to the other ports that have requests. `parked_max`: requests of the
@@ -41,8 +41,7 @@ class PortPlan:
     request_slots: int = REQUEST_SLOTS
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(Struct, frozen=True):
     """The port and the role of a read worker."""
 
     port: int
@@ -54,8 +53,7 @@ class Reader:
         return int(self.role - lib.RMQ_ROLE_READ)
 
 
-@dataclass(frozen=True, slots=True)
-class PortRow:
+class PortRow(Struct, frozen=True):
     """The port of a worker, as its row in the worker table (ipc/workers.py) declares it."""
 
     arena: str
@@ -140,7 +138,7 @@ def fill_port_plans(target: Any, plans: Sequence[PortPlan]) -> None:
         raise ValueError(f"{len(plans)} ports are more than the table's {lib.RMQ_PORTS_MAX}")
     target.port_count = len(plans)
     for number, plan in enumerate(plans):
-        for field in PortPlan.__slots__:
+        for field in PortPlan.__struct_fields__:
             setattr(target.ports[number], field, getattr(plan, field))
 
 

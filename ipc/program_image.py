@@ -19,9 +19,10 @@ import signal
 import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import NoReturn
+
+from msgspec import Struct
 
 from ringmq.ipc.build import installed_build
 from ringmq.ipc.forked_worker import close_all_but, run_program
@@ -36,8 +37,7 @@ SERVERS = frozenset({"serve", "broker"})
 MAIN_PROCESS = ("ringmq.cli.serve", "ringmq.broker.server")
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramOrder:
+class ProgramOrder(Struct, frozen=True):
     """A program that is to be started: `python -m MODULE WORDS`."""
 
     module: str

@@ -13,7 +13,8 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.plane import Plane

@@ -35,9 +35,10 @@ stops all workers in the same way, and `restart_wanted` requests that the store 
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from enum import Enum
 from signal import SIGTERM
+
+from msgspec import Struct, field
 
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
@@ -74,15 +75,13 @@ NOT_STARTED = 0
 """The phase while no stop is under way. Phases of a stop begin with 1 (StopPhase)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
+class Serving(Struct, frozen=True):
     """The worker reports that it serves."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(Struct, frozen=True):
     """The worker's process has ended. `status`: waitpid's exit code, negative for a signal."""
 
     worker: str
@@ -91,64 +90,55 @@ class Exited:
     """With EXIT_INVARIANT: the source line of the state."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActivationRequested:
+class ActivationRequested(Struct, frozen=True):
     """A client connects to a listener of the worker, or the worker's word is set."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Silent:
+class Silent(Struct, frozen=True):
     """An optional worker's loop has made no progress for SILENT_MS, or its start has taken SILENT_START_MS."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """An operator or the service manager requests a clean stop."""
 
 
 Event = Serving | Exited | ActivationRequested | Silent | Tick | Stop
 
 
-@dataclass(frozen=True, slots=True)
-class Spawn:
+class Spawn(Struct, frozen=True):
     """Start the worker's process."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Terminate:
+class Terminate(Struct, frozen=True):
     """Send SIGTERM."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Struct, frozen=True):
     """Send SIGKILL."""
 
     worker: str
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Write a log line with a level of `logging`."""
 
     text: str
     level: int = logging.WARNING
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The supervisor exits with this status."""
 
     status: int
@@ -167,8 +157,7 @@ class State(Enum):
     ENDED = "ended"
 
 
-@dataclass(slots=True)
-class _Worker:
+class _Worker(Struct):
     row: WorkerRow
     state: State
     due_ms: int = 0
@@ -211,8 +200,7 @@ def _back_off_ms(doublings: int) -> int:
     return min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << min(doublings, START_FAILURES_MAX)) if doublings > 0 else 0
 
 
-@dataclass(slots=True)
-class SupervisorCore:
+class SupervisorCore(Struct):
     """The state of all workers by name."""
 
     names: list[str]

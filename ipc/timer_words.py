@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.native import lib
 
 
-@dataclass(frozen=True, slots=True)
-class TimerState:
+class TimerState(Struct, frozen=True):
     """The state of timer messages on a broker."""
 
     enqueued: int = 0

@@ -13,8 +13,10 @@ recovers the store and may cut the files. This module works without the C core.
 import fcntl
 import os
 import struct
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.ipc.segment import open_segment, plane_name
 
@@ -27,8 +29,7 @@ OURS = -1  # the kernel names no process for a lock of an open file
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock on 64-bit Linux: type, whence, start, length, pid
 
 
-@dataclass(frozen=True, slots=True)
-class Watermarks:
+class Watermarks(Struct, frozen=True):
     """One read of the page. Every word is valid by itself; all but confirm_limit only grow."""
 
     live: bool

@@ -12,7 +12,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
@@ -22,8 +24,7 @@ _PR_SET_PDEATHSIG = 1
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerSpec:
+class WorkerSpec(Struct, frozen=True):
     """The parameters of a worker process. It inherits descriptors under the numbers given here."""
 
     name: str

@@ -7,15 +7,15 @@ their own, because services may be registered in the main process alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.workers import WorkerRow
 from ringmq.native import ffi, lib
 
 
-@dataclass(frozen=True, slots=True)
-class Worker:
+class Worker(Struct, frozen=True):
     """The words of one worker in the plane."""
 
     name: str

@@ -12,16 +12,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from ringmq.ipc.worker import die_with_parent
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerCommand:
+class WorkerCommand(Struct, frozen=True):
     """The program of a worker's process, and its arguments."""
 
     name: str

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from importlib import import_module
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.ipc.answerers import AnswererPlan, AnswerRow
 from ringmq.ipc.ports import READERS_MAX, PortPlan, PortRow
@@ -70,8 +72,7 @@ class CpuClass(Enum):
     AUXILIARY = "on control's CPU"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerRow(Struct, frozen=True):
     """The row of one worker. It names functions as `package.module:function`."""
 
     name: str

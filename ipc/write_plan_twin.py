@@ -5,7 +5,8 @@ them as a whole (plan_chain and place in C).
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.ipc.ports import refusal_at
 from ringmq.native import lib
@@ -13,8 +14,7 @@ from ringmq.native import lib
 CHAIN_MAX: int = lib.RMQ_CHAIN_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A request. `fault`: the cause that write finds in the request itself. `size`: the bytes of its records."""
 
     token: int
@@ -24,8 +24,7 @@ class Asked:
     generation: int = 1
 
 
-@dataclass(slots=True)
-class PortTwin:
+class PortTwin(Struct):
     """A port, and the state that write keeps for it. `ring` holds all requests ever submitted."""
 
     weight: int = 1
@@ -49,8 +48,7 @@ class PortTwin:
         return min(self.slots - self.appended, places, parked_room, max(self.parked_max - self.parked, 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The result of a request: stored (cause 0), refused, or dropped (None)."""
 
     port: int
@@ -58,8 +56,7 @@ class Outcome:
     cause: int | None
 
 
-@dataclass(slots=True)
-class WriteTwin:
+class WriteTwin(Struct):
     """Write and its ports. `batch` takes one batch; all its requests are of one journal generation."""
 
     ports: list[PortTwin]

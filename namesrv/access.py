@@ -5,7 +5,7 @@ The policy decides by the address of the peer's connection, never by the content
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from ringmq.namesrv.config import NamesrvConfig
 from ringmq.namesrv.live_brokers import BrokerAddress, LiveBroker
@@ -48,8 +48,7 @@ def unregister_refusal(config: NamesrvConfig, live: LiveBroker | None, address: 
     return refusal_text(RequestCode.UNREGISTER_BROKER, host, why)
 
 
-@dataclass(slots=True)
-class Incidents:
+class Incidents(Struct):
     """Counts and log lines for operators: refused requests, disputed registrations, full tables."""
 
     refused: int = 0

@@ -12,7 +12,9 @@ such as closing a connection, are return values. Rules: `RouteInfoManager`, spec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from msgspec import Struct, field, structs
 
 from ringmq.namesrv.live_brokers import BrokerAddress, Displaced, LiveBroker
 from ringmq.remoting.config_beans import DataVersion, TopicConfigTable
@@ -33,8 +35,7 @@ class NoRoomError(Exception):
     """A registration is refused because a table is full. The message names the bound."""
 
 
-@dataclass(slots=True)
-class Bounds:
+class Bounds(Struct):
     """Limits of the tables. One host's brokers have at most half of each table, so no host can keep the others out."""
 
     brokers: int = 4096
@@ -44,8 +45,7 @@ class Bounds:
     """Pairs of a topic and a broker name with that topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """One REGISTER_BROKER. `enable_acting_master` is None when the request lacked the field (old brokers)."""
 
     cluster: str
@@ -67,8 +67,7 @@ class Registration:
         return BrokerAddress(self.cluster, self.broker_addr)
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(Struct, frozen=True):
     """The addresses in the answer to a slave, None for a master. `left_out` counts the topics beyond a bound."""
 
     ha_server_addr: str | None = None
@@ -83,8 +82,7 @@ Any host may register another name at the same address, and `live` holds the las
 """
 
 
-@dataclass(slots=True)
-class RouteRegistry:
+class RouteRegistry(Struct):
     """All of the name server's knowledge about brokers and topics."""
 
     delete_topic_with_registration: bool = False
@@ -154,7 +152,7 @@ class RouteRegistry:
         self._own(broker, registration.address, live)
         if registration.connection is not None:
             self._connections.add(registration.connection)
-        return replace(self._answer_for(registration, broker), left_out=left_out)
+        return structs.replace(self._answer_for(registration, broker), left_out=left_out)
 
     def unregister(
         self, address: BrokerAddress, broker_name: str, may: Callable[[LiveBroker], bool] = lambda live: True
@@ -392,7 +390,7 @@ class RouteRegistry:
         holder, live = owner
         if live.connection == registration.connection:
             return live.since_ms if holder == registration.address else now_ms
-        self._displaced.keep(place, holder, replace(live, data_version=DataVersion()), self.bounds.brokers)
+        self._displaced.keep(place, holder, structs.replace(live, data_version=DataVersion()), self.bounds.brokers)
         return now_ms if back is None else back.since_ms
 
     def _restore(self, broker: BrokerData, broker_id: int) -> None:

@@ -7,8 +7,9 @@ takes (header, `Call`) and returns an `Answer`, and add it to `_TABLE`.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.ipc.audit import AuditTrail, Kind
 from ringmq.namesrv.access import Incidents, dispute_text, may_unregister, refusal, shown_name, unregister_refusal
@@ -43,8 +44,7 @@ class Refused(RequestError):
         super().__init__(remark, field=field, code=code)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """All facts about a request outside its header."""
 
     request: RemotingCommand
@@ -53,8 +53,7 @@ class Call:
     host: str
 
 
-@dataclass(slots=True)
-class NamesrvHandlers:
+class NamesrvHandlers(Struct):
     """The name server's behaviour. `started_ms` is the start of service."""
 
     config: NamesrvConfig

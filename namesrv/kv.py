@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ringmq.remoting import json_body
 from ringmq.remoting.errors import BadBody
@@ -33,8 +34,7 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-@dataclass(slots=True)
-class KvConfig:
+class KvConfig(Struct):
     """namespace -> key -> value. A namespace stays when its last key goes."""
 
     table: dict[str, dict[str, str]] = field(default_factory=dict)

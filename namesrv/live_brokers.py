@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.remoting.config_beans import DataVersion
 
@@ -11,16 +12,14 @@ DISPLACED_MAX = 8
 """The most displaced brokers of one name and id."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
+class BrokerAddress(Struct, frozen=True):
     """The identity of a live broker: cluster and address."""
 
     cluster: str
     addr: str
 
 
-@dataclass(slots=True)
-class LiveBroker:
+class LiveBroker(Struct):
     """The last sign of a live broker and its registration. `connection` is None for a connection to another server."""
 
     last_update_ms: int
@@ -38,8 +37,7 @@ BrokerKey = tuple[str, int]
 """Broker name and id."""
 
 
-@dataclass(slots=True)
-class Displaced:
+class Displaced(Struct):
     """Live brokers whose name and id another connection has registered since.
 
     When that connection ends, the displaced broker gets its id back at once, without waiting for its next

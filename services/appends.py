@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.plane import Plane
@@ -46,8 +47,7 @@ def slots_bytes(config: BrokerConfig) -> int:
     return SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The origin of a message: the born time and born host of its records."""
 
     born_time_ms: int
@@ -55,8 +55,7 @@ class Origin:
     born_port: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult(Generic[T]):
+class AppendResult(Struct, Generic[T], frozen=True):
     """The result of an append. Code 0, 10 (not synced in time), 11 or 12 (replicas lost, or late): the record is in the
     log."""
 

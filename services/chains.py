@@ -25,7 +25,8 @@ The pair is a property of a stored message, so consumers see it, as they see the
 """
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ipc.ports import parts_of_mark
 from ringmq.native import lib
@@ -39,8 +40,7 @@ PLACE_IN_LOG = 0
 _VALUE = re.compile(r"([0-9]{1,2})/([0-9]{1,2})/([0-9a-f]{16})")
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """The position of a record in its chain: `index` of `length` requests, and the mark of the last one."""
 
     index: int
@@ -72,8 +72,7 @@ def link_of(value: str | None) -> Link | None:
     return link if link.index + 1 < link.length <= CHAIN_MAX and 0 < link.mark < 1 << 63 else None
 
 
-@dataclass(frozen=True, slots=True)
-class IncompleteChain:
+class IncompleteChain(Struct, frozen=True):
     """A chain without its end. The service has to submit the requests `following` .. `length` - 1, tied."""
 
     mark: int
@@ -81,8 +80,7 @@ class IncompleteChain:
     length: int
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     position: int
     following: int
     length: int

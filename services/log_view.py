@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.ipc.plane import Plane
 from ringmq.store.message_store import MessageStore
 from ringmq.store.tail_checksums import window_crc
 
 
-@dataclass(frozen=True, slots=True)
-class LogBounds:
+class LogBounds(Struct, frozen=True):
     """Positions in the log."""
 
     min_offset: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.native import ffi, lib
 from ringmq.remoting import names
@@ -15,8 +16,7 @@ from ringmq.store.record_copy import PROPERTIES_BYTES_MAX, Cause
 WITHOUT_TARGET = (Cause.NO_PAIR, Cause.NO_TOPIC, Cause.NO_QUEUE)
 
 
-@dataclass(frozen=True, slots=True)
-class MissingTarget:
+class MissingTarget(Struct, frozen=True):
     """A record of a batch for which there is no queue. Its text completes "skips messages"."""
 
     number: int

@@ -5,7 +5,7 @@ A recall becomes a message that deletes the timer at its time. Its pairs are tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.admission import Rule
@@ -26,16 +26,14 @@ PROPERTIES_BYTES_MAX = 4096
 """Of the deleting message. Topic and UNIQ_KEY of the handle are in it twice."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Struct, frozen=True):
     """The answer of a refusal."""
 
     code: int
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """The message that deletes the timer."""
 
     properties: bytes

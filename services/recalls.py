@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
@@ -32,8 +33,7 @@ REMARK = "not set any response code"
 """Stock's remark of a success, which it forgets to clear."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(Struct, frozen=True):
     """A request without an answer."""
 
     request: Request

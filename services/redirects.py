@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ipc.admission import Rule, RuleKind, ValueFrom
 from ringmq.remoting import properties
@@ -12,8 +13,7 @@ from ringmq.store.record_copy import EditKind, PairEdit
 DELAY = properties.DELAY.encode()
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(Struct, frozen=True):
     """The queue in which a copy waits, and the edits of its pairs."""
 
     topic_id: int

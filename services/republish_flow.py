@@ -7,8 +7,9 @@ the service to the offset behind the last stored copy: its own death, and a refu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from ringmq.services.arena_ring import ArenaRing
 
@@ -23,8 +24,7 @@ class State(Enum):
     FLOWING = "submits copies"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The reason why write has stored nothing."""
 
     code: int

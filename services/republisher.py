@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.plane import Plane
@@ -55,8 +56,7 @@ RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
 
 
-@dataclass(frozen=True, slots=True)
-class QueueTarget:
+class QueueTarget(Struct, frozen=True):
     """A queue of the plane."""
 
     topic_id: int

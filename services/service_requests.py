@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ringmq.broker.requests.request import Answer, Connection, Drop, Effect, Outbox, Request, Slices, verdict_of
 from ringmq.broker.requests.runner import Runner

@@ -12,9 +12,11 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ringmq.fastjson.files import read_json_file, read_plain_file
 from ringmq.store import layout, markers
@@ -31,8 +33,7 @@ _NOT_COPIED = ("haOrder.json", "*.tmp", "*.bak")
 PROGRESS_BYTES = 256 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Staged:
+class Staged(Struct, frozen=True):
     """A complete copy: offsets of the CommitLog, both record borders. `source` is host:port of the broker."""
 
     from_offset: int

@@ -3,8 +3,9 @@
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.fastjson.files import read_head
 from ringmq.store import layout
@@ -17,8 +18,7 @@ TIMES = 3
 SAFETY_MS = 3000  # records this much older than the checkpoint are on disk, StoreCheckpoint.getMinTimestamp
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(Struct, frozen=True):
     """Store times (ms) up to which log, queues and index are on disk, and two offsets used by replication."""
 
     physic_time_ms: int = 0

@@ -1,7 +1,8 @@
 """The message log as a reader sees it: whole records that end at or below a `readable_offset`."""
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.native import ffi, lib
 from ringmq.store import record as records
@@ -15,8 +16,7 @@ PROPERTIES_LENGTH_BYTES = 2
 """Bytes of zero at the end of a record without properties. They may lie in a hole."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScanStop:
+class ScanStop(Struct, frozen=True):
     """Position and reason of the end of a scan."""
 
     offset: int

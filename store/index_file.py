@@ -9,9 +9,10 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.fastjson.files import read_head
 from ringmq.native import ffi, lib
@@ -22,8 +23,7 @@ _END_OFFSET = struct.Struct(">24xq")
 INDEX_QUERY_MAX = 64  # maxMsgsNumBatch
 
 
-@dataclass(frozen=True, slots=True)
-class IndexHeader:
+class IndexHeader(Struct, frozen=True):
     """The 40-byte header. `next_number` is the number of the next entry (1 = empty)."""
 
     begin_time_ms: int

@@ -15,8 +15,9 @@ import os
 import shlex
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ringmq.store import layout, markers
 from ringmq.store.commit_log import CommitLog
@@ -47,8 +48,7 @@ class LostLogError(StoreLoadError):
         self.remedy = remedy
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(Struct, frozen=True):
     """A log file of a wrong length. `kept_bytes` of it stay, and a blank follows if `is_ended`."""
 
     start: int
@@ -57,8 +57,7 @@ class Rewrite:
     is_ended: bool
 
 
-@dataclass(slots=True)
-class LogLoss:
+class LogLoss(Struct):
     """The faults of the log's files, and the work that makes it a log again. Empty lists for a sound log."""
 
     faults: list[str] = field(default_factory=list)

@@ -7,8 +7,10 @@ has damaged counts as none, and the worker's own checkpoint is used.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import CONFIG
@@ -18,8 +20,7 @@ from ringmq.store.timer_checkpoint import Filing, TimerCheckpoint
 FILE = "ringmqMasterTimers.json"
 
 
-@dataclass(frozen=True, slots=True)
-class MasterTimers:
+class MasterTimers(Struct, frozen=True):
     """Timer messages before `known_offset` whose slot is before `open_ms` are in the log before `log_offset`."""
 
     open_ms: int

@@ -7,8 +7,9 @@ the confirm offset, without one the end of the log or of the ConsumeQueues. This
 import enum
 import os
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.store import layout, markers
 from ringmq.store.batch_consume_queue import BatchConsumeQueue, BatchUnit
@@ -42,8 +43,7 @@ class GetStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = 8
 
 
-@dataclass(frozen=True, slots=True)
-class GetResult:
+class GetResult(Struct, frozen=True):
     """The result of a read of a queue. `records` are raw record bytes borrowed from the mapped log."""
 
     status: GetStatus
@@ -54,8 +54,7 @@ class GetResult:
     units: tuple[AnyUnit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class QueueName:
+class QueueName(Struct, frozen=True):
     """A queue found on disk."""
 
     topic: str

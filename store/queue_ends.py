@@ -12,9 +12,10 @@
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from ringmq.fastjson.files import read_head, read_plain_file
 from ringmq.store import layout, markers
@@ -32,8 +33,7 @@ class QueueBound(NamedTuple):
     following: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueEnds:
+class QueueEnds(Struct, frozen=True):
     """The bounds at the last clean stop: commit log offsets, queue bounds by (topic, queue id), index files."""
 
     log_min: int = 0

@@ -6,9 +6,10 @@
 
 import struct
 import zlib
-from dataclasses import dataclass
 from ipaddress import ip_address
 from socket import inet_ntoa
+
+from msgspec import Struct
 
 from ringmq.store import layout
 
@@ -40,8 +41,7 @@ _TAIL = struct.Struct(">iqi")  # reconsume times, prepared transaction offset, b
 _I64 = struct.Struct(">q")
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record as stored. `body` is not decompressed. `properties` holds the last value of each name."""
 
     commit_log_offset: int

@@ -5,8 +5,9 @@ edits. The services run the C loop. The simulation and the tests run this one.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from ringmq.store import layout
 from ringmq.store import record as records
@@ -52,8 +53,7 @@ class Cause(IntEnum):
     NO_QUEUE = 11
 
 
-@dataclass(frozen=True, slots=True)
-class PairEdit:
+class PairEdit(Struct, frozen=True):
     """One edit. ADD has a number, RENAME the new name, REMOVE nothing."""
 
     kind: EditKind
@@ -61,8 +61,7 @@ class PairEdit:
     value: bytes | int | From = b""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordCopy:
+class RecordCopy(Struct, frozen=True):
     """One copy of the record at the start of `data`. A field of None keeps the record's value."""
 
     data: bytes | memoryview
@@ -89,16 +88,14 @@ class RecordCopy:
     """The reason why there is no queue for the copy (`copy_targets`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyLimits:
+class CopyLimits(Struct, frozen=True):
     """Bounds of the content of a copy, which grows no more when it is written."""
 
     body_bytes_max: int
     properties_bytes_max: int = PROPERTIES_BYTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class CopiedRequest:
+class CopiedRequest(Struct, frozen=True):
     """The request, with the bytes to which it points."""
 
     body: bytes
@@ -122,8 +119,7 @@ class CopiedRequest:
         return len(self.body) + len(self.properties)
 
 
-@dataclass(frozen=True, slots=True)
-class CopyRefused:
+class CopyRefused(Struct, frozen=True):
     """No copy of this record can be made. RMQ_COPY_* in `record_copy.h` explains `detail`."""
 
     cause: Cause

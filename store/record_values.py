@@ -5,7 +5,8 @@ header. The record stays in the log and goes to slaves byte for byte. No queue a
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.store import layout
 from ringmq.store.record import Record
@@ -67,8 +68,7 @@ def impossible_value(record: Record, position: int) -> int:
     return POSSIBLE if is_topic_name(record.topic_raw) else TOPIC
 
 
-@dataclass(frozen=True, slots=True)
-class NotIndexed:
+class NotIndexed(Struct, frozen=True):
     """Records with impossible values in a part of the log."""
 
     count: int

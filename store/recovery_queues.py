@@ -3,9 +3,10 @@
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import Struct, field
 
 from ringmq.store import layout
 from ringmq.store.batch_consume_queue import BatchConsumeQueue
@@ -16,8 +17,7 @@ from ringmq.store.queue_ends import QueueBound
 NO_LIMIT = 1 << 62
 
 
-@dataclass(slots=True)
-class QueueState:
+class QueueState(Struct):
     """One queue after recovery. Units exist for [min_offset, max_offset), the log holds messages up to next_offset."""
 
     topic: str
@@ -43,8 +43,7 @@ class QueueState:
         return min((at for at in (self.physical_end, self.missing_from) if at >= 0), default=append_offset)
 
 
-@dataclass(slots=True)
-class LoadedQueues:
+class LoadedQueues(Struct):
     """All queues, and the files that cannot be theirs, with the reason. Those files are left out and stay in place."""
 
     states: dict[tuple[str, int], QueueState] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The state of a store as recovery finds it and leaves it."""
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from ringmq.store.checkpoint import Checkpoint
 from ringmq.store.recovery_queues import QueueState
@@ -11,8 +11,7 @@ CHECKPOINT = "checkpoint"
 """Modes: see `recovery`."""
 
 
-@dataclass(slots=True)
-class RecoveredStore:
+class RecoveredStore(Struct):
     """The state of a store that is ready for writes."""
 
     mode: str

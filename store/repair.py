@@ -5,8 +5,9 @@ A start reads the newest files of each queue. Here each unit and each index entr
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
@@ -23,8 +24,7 @@ from ringmq.store.safe_files import free_name
 from ringmq.store.verify import verify
 
 
-@dataclass(frozen=True, slots=True)
-class Repairs:
+class Repairs(Struct, frozen=True):
     """Lines about single repairs, and the part of the log whose queue and index entries a start makes."""
 
     append_offset: int

@@ -12,8 +12,9 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig, StoreConfigError
@@ -22,8 +23,7 @@ from ringmq.store.markers import sync_directory
 from ringmq.store.segment_lock import lock_for_deletion
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionSettings:
+class RetentionSettings(Struct, frozen=True):
     """RocketMQ's settings. Ratios are fractions of the disk."""
 
     delete_hours: tuple[int, ...] = (4,)  # deleteWhen
@@ -58,16 +58,14 @@ class RetentionSettings:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(Struct, frozen=True):
     """A log file that may be deleted: it ends at or before the safe offset and is not the newest."""
 
     start: int
     modified_s: float
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionState:
+class RetentionState(Struct, frozen=True):
     """Input of `step`. `files` are oldest first. Ratios are the used fraction of the log's and the queues' disk."""
 
     files: tuple[LogFile, ...]
@@ -76,8 +74,7 @@ class RetentionState:
     hour: int  # local
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionEffects:
+class RetentionEffects(Struct, frozen=True):
     """Files to delete (a prefix of the state's), and True if puts have to be refused for lack of space.
 
     Without `spares_readers` files that readers hold are deleted, too: the disk is nearly full.
@@ -136,8 +133,7 @@ def disk_ratios(config: StoreConfig, ratio: Callable[[Path], float] = used_ratio
     return log, ratio(config.root / layout.CONSUME_QUEUE)
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionOutcome:
+class RetentionOutcome(Struct, frozen=True):
     """Result of a round: deleted paths, the log's new min offset (None = unchanged), lack of space, and the reason.
 
     `held` is the file at which the round stopped because a reader has locked it.

@@ -16,9 +16,10 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from msgspec import Struct
 
 from ringmq.native import lib
 from ringmq.store import layout, markers, master_timers, staged_table
@@ -36,8 +37,7 @@ class SalvageError(Exception):
     """The log cannot be changed as asked, and nothing was changed. The message has the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageFile:
+class SalvageFile(Struct, frozen=True):
     """One file of `salvage/`: bytes of the log from `from_offset` to `to_offset`, saved at `saved_ms`."""
 
     path: Path
@@ -46,8 +46,7 @@ class SalvageFile:
     saved_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class SalvageReport:
+class SalvageReport(Struct, frozen=True):
     """The log's end after the work, and the saved files, lowest offset first."""
 
     end_offset: int

@@ -13,8 +13,10 @@ crash: every action can be repeated.
 import contextlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from ringmq.fastjson.files import read_json_file
 from ringmq.store import adoption_staging, layout, markers
@@ -37,8 +39,7 @@ class TaskFileError(SalvageError):
     """The file holds no task. The message names the file and the remedy."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreTask:
+class StoreTask(Struct, frozen=True):
     """One task: the fields of the file."""
 
     action: str
@@ -58,8 +59,7 @@ Returns lines for the operator. Raises OSError.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Performed:
+class Performed(Struct, frozen=True):
     """Result of a task: lines for the operator, and the begin of another broker's log.
 
     The begin is the offset from which on the log was copied, None without a copy.

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from ringmq.fastjson.files import read_head
 from ringmq.store.config_files import ConfigFileError
@@ -55,8 +58,7 @@ class Filing:
         return self.window_slots > 0 and self == other
 
 
-@dataclass(frozen=True, slots=True)
-class TimerCheckpoint:
+class TimerCheckpoint(Struct, frozen=True):
     """TimerCheckpoint of stock. The last three fields are its DataVersion."""
 
     last_read_ms: int = 0
@@ -142,8 +144,7 @@ def filing_of(own: Mapping[str, Any]) -> Filing | None:
     return Filing.of([window_slots, *(own.get(name) for name in ("precisionMs", "coarsestMs", "knownCoarsestMs"))])
 
 
-@dataclass(frozen=True, slots=True)
-class ForSlaves:
+class ForSlaves(Struct, frozen=True):
     """The answer to a slave's question for the progress (60)."""
 
     checkpoint: TimerCheckpoint

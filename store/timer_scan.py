@@ -6,8 +6,9 @@ The worker `timer` does so at each start, `ringmq store verify` and `ringmq doct
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.native import ffi, lib
 
@@ -16,8 +17,7 @@ PIECE_UNITS = 1 << 18
 LOG_NAME, WHEEL_NAME = "TimerLog", "TimerWheel"
 
 
-@dataclass(frozen=True, slots=True)
-class ScanRange:
+class ScanRange(Struct, frozen=True):
     """Positions and times of the files by the progress on disk."""
 
     flushed_position: int = 0

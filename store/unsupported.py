@@ -7,9 +7,10 @@ Nothing of it is touched. The topics stay in the log with their queues, and so d
 import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.fastjson.files import read_head
 from ringmq.store import layout, markers
@@ -34,8 +35,7 @@ _REAL_TOPIC = "REAL_TOPIC"
 _TIMER_CHECK = struct.Struct(">q")  # lastReadTimeMs
 
 
-@dataclass(frozen=True, slots=True)
-class Unsupported:
+class Unsupported(Struct, frozen=True):
     """One kind of waiting data. `count` is None if it is unknown."""
 
     kind: str

@@ -8,8 +8,9 @@ group's offset. Acks behind the last check point stay there for ever and mean no
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.store.record import Record
 from ringmq.store.record_numbers import LONG_MAX
@@ -51,8 +52,7 @@ def _one_of(body: dict[str, Any], short: str, long: str) -> Any:
     return body[short] if short in body else body[long]
 
 
-@dataclass(slots=True)
-class PopLedger:
+class PopLedger(Struct):
     """Check points and acks in any order. A repeated check point counts once."""
 
     unknown: int = 0

@@ -9,12 +9,13 @@ this module, which loads numpy.
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ringmq.native import ffi, lib
 from ringmq.native.table_secret import table_secret
@@ -52,8 +53,7 @@ WARNING = "warning"
 _PROPERTIES = {-1: "hold a NUL byte", -2: "lack the final 0x02", -3: "hold a pair without 0x01"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One fault and its place."""
 
     severity: str
@@ -61,8 +61,7 @@ class Finding:
     text: str
 
 
-@dataclass(slots=True)
-class VerifyReport:
+class VerifyReport(Struct):
     """The checked items and the faults. At most FINDINGS_MAX findings are stored, all are counted."""
 
     readable_offset: int

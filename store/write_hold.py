@@ -6,8 +6,10 @@ removes it, as does a complete adoption, or the slave when it comes back with a 
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from ringmq.store import layout, markers
 from ringmq.store.config_files import ConfigFileError, read_standard_json
@@ -17,8 +19,7 @@ BY_HOST = -1
 """Broker id of a slave without one: a stock slave, or one that knows no broker port of its master."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldFor:
+class HeldFor(Struct, frozen=True):
     """A slave whose log is longer than the master's or differs.
 
     Offsets of the CommitLog, the address as the slave gave it.

@@ -33,8 +33,9 @@ what is due of that slot is delivered.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ringmq.timer.rolled_deletes import RolledDeletes
 from ringmq.timer.timer_wheel import SLOTS
@@ -48,8 +49,7 @@ PAUSE_MS, PAUSE_MAX_MS = 10, 1000
 """Pause after a refusal. Each further one doubles it, until a copy is stored again."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimerSettings:
+class TimerSettings(Struct, frozen=True):
     """Properties that decide. Times in ms."""
 
     precision_ms: int = 1000
@@ -91,15 +91,13 @@ class Contents(Protocol):
 # -- events --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed. `log_end`: the offset behind the newest record of the log."""
 
     log_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(Struct, frozen=True):
     """Answer to Enqueue. `next_offset` lies behind the last record, and behind what retention has taken.
 
     Records that were answered before `read_ms`, and those before `log_offset`, have units. Those that cannot be read do
@@ -111,16 +109,14 @@ class Enqueued:
     log_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Walked:
+class Walked(Struct, frozen=True):
     """All units that the slot had at its Walk are in memory, or left out. Slots before `end_ms` have joined it."""
 
     slot_ms: int
     end_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(Struct, frozen=True):
     """Answer to Publish: copies in flight that it has added. None is due behind a rolled delete among them."""
 
     count: int
@@ -130,16 +126,14 @@ class Published:
     """Its time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """The oldest `count` copies in flight are in the log, before `log_end`."""
 
     count: int
     log_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """No copy in flight will be in the log. Their messages are back in their slot, `TimerCore.source_ms`."""
 
 
@@ -149,8 +143,7 @@ Event = Tick | Enqueued | Walked | Published | Stored | Refused
 # -- effects -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueue:
+class Enqueue(Struct, frozen=True):
     """Append units for the records of the timer topic from an offset on, at most `limit`, if there are any. Units of
     slots in memory are added there."""
 
@@ -160,8 +153,7 @@ class Enqueue:
     open_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Walk:
+class Walk(Struct, frozen=True):
     """Read the messages of a slot into memory, as its chain is now. Of a slot in memory: what was left out.
 
     While the slot is small, slots in use before `until_ms` join it. Those before `required_ms` join a large one, too.
@@ -172,8 +164,7 @@ class Walk:
     required_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Struct, frozen=True):
     """Put messages of a slot that are due by `until_ms` into the log again, the earliest first: rolled ones into the
     timer topic, others into their own."""
 
@@ -182,23 +173,20 @@ class Publish:
     until_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """The slot is over."""
 
     slot_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetDelivered:
+class ForgetDelivered(Struct, frozen=True):
     """The copies that a start has found are of slots that are over."""
 
 
 Effect = Enqueue | Walk | Publish | Close | ForgetDelivered
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """All that a checkpoint has to know."""
 
     open_ms: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.remoting import properties
 from ringmq.store.record_numbers import decimal
@@ -17,8 +18,7 @@ STEPS_MS = PRECISIONS_MS[::-1]
 WINDOW_SLOTS, WINDOW_SLOTS_MIN, WINDOW_SLOTS_MAX = 172_800, 2, 604_740
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """The fields of a unit that say where it belongs."""
 
     slot_ms: int
@@ -55,8 +55,7 @@ def place(
     return Placement(slot_ms, write_ms, magic)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A message that a delete may name."""
 
     slot_ms: int

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from ringmq.services.delay.progress import TAIL_BYTES
 from ringmq.services.log_view import LogView
@@ -32,8 +34,7 @@ from ringmq.timer.core import Progress
 from ringmq.timer.timer_wheel import PRECISIONS_MS
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """A progress. The log must be on disk up to `log_offset`, and TimerLog up to `log_position`, before it is saved."""
 
     progress: Progress
@@ -59,8 +60,7 @@ class Snapshot:
         return self.progress.marks_from if self.master is None else self.master.marks_from
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """The progress on disk."""
 
     open_ms: int = 0

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, mark_of
@@ -31,8 +32,7 @@ from ringmq.timer.slots import BATCH, Slots
 LANE = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(Struct, frozen=True):
     """Completions since the last call. `refused`: of the copies in flight none will be stored."""
 
     stored: int

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.ports import parts_of_mark
@@ -37,8 +39,7 @@ OLDER_MS = 60_000
 """Clocks of a group's brokers differ by less."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """Wheel and log that are ready, and the progress to go on from."""
 
     files: TimerFiles
@@ -181,8 +182,7 @@ def record_reader(log: LogView) -> Callable[[int, int], Record | None]:
     return read
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """Messages whose copies are in a part of the log."""
 
     offsets: array[int]
@@ -227,8 +227,7 @@ def proven(
     return replace(saved, open_ms=0)
 
 
-@dataclass(frozen=True, slots=True)
-class LatestSlots:
+class LatestSlots(Struct, frozen=True):
     """See TimerCore. The clock may have been set back since."""
 
     opened_ms: int

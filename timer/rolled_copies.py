@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Container, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.ports import MARK_OFFSET_MAX
@@ -51,8 +51,7 @@ def rolled_source(record: TimerRecord, hashed_key: int | None, role: int) -> int
     return name_of(hashed_key, record, record.rolls - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class DoneBefore:
+class DoneBefore(Struct, frozen=True):
     """Knowledge of a start about deliveries and rolls. The twin of was_done_before in native/src/timer_steps.c."""
 
     rolled: Container[int]

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.remoting.properties import REAL_TOPIC
 from ringmq.remoting.subscription import java_string_hash
@@ -45,8 +47,7 @@ def names_its_record(store: MessageStore) -> IsWhole:
     return check
 
 
-@dataclass(frozen=True, slots=True)
-class TimerState:
+class TimerState(Struct, frozen=True):
     """Wheel and log as recovery leaves them."""
 
     checkpoint: TimerCheckpoint

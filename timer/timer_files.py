@@ -11,9 +11,10 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.native import ffi, lib
@@ -38,8 +39,7 @@ class UnfitFilesError(Exception):
     """The files cannot be those of this precision and size, so they are to be rebuilt from the timer topic."""
 
 
-@dataclass(slots=True)
-class _File:
+class _File(Struct):
     path: Path
     descriptor: int
     map: mmap.mmap

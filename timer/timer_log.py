@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.store.layout import MAGIC_BLANK
 from ringmq.store.mapped_file import FileQueue, MappedFileCache, StoreLoadError
@@ -44,8 +45,7 @@ class Magic(IntFlag):
 ALL_MAGICS = Magic.DEFAULT | Magic.ROLL | Magic.DELETE
 
 
-@dataclass(frozen=True, slots=True)
-class TimerUnit:
+class TimerUnit(Struct, frozen=True):
     """One unit and its position."""
 
     position: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.remoting.properties import REAL_TOPIC, UNIQ_KEY
 from ringmq.remoting.subscription import java_string_hash
@@ -11,8 +11,7 @@ from ringmq.store.record_numbers import LONG_MAX, decimal
 from ringmq.timer.placement import TIMER_DEL_UNIQKEY, TIMER_OUT_MS, TIMER_ROLL_TIMES, exact_ms
 
 
-@dataclass(frozen=True, slots=True)
-class TimerRecord:
+class TimerRecord(Struct, frozen=True):
     """A record of the timer topic. Times in ms."""
 
     queue_offset: int

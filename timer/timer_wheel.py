@@ -10,8 +10,9 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.store.layout import TIMER_WHEEL_FILE
 from ringmq.store.mapped_file import StoreLoadError, data_chunks
@@ -25,8 +26,7 @@ FILE_BYTES = SLOTS * SLOT_BYTES
 PRECISIONS_MS = (100, 200, 500, 1000)
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """The messages of one step of time. Without messages both positions are NO_UNIT."""
 
     time_ms: int

@@ -6,9 +6,9 @@ A unit waits if its slot is not delivered yet: every unit of the log is in the c
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from ringmq.remoting.subscription import java_string_hash
 from ringmq.timer.survey import TimerState
@@ -24,8 +24,7 @@ _Units = np.ndarray[tuple[int], np.dtype[np.void]]
 assert _UNITS.itemsize == UNIT_BYTES
 
 
-@dataclass(slots=True)
-class WaitingTopic:
+class WaitingTopic(Struct):
     """Waiting messages of one real topic. Topics whose hashes are equal are one."""
 
     topic: str

@@ -7,9 +7,11 @@ import sys
 import time
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
@@ -81,8 +83,7 @@ def roll_slots(config: BrokerConfig) -> int:
     return min(config.timer_roll_window_slot, reserved_slots(config))
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """The store and the files of a start."""
 
     plane: Plane

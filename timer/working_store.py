@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.ipc.plane import Plane
 from ringmq.services.log_view import LogView
@@ -22,8 +23,7 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class WorkingStore:
+class WorkingStore(Struct, frozen=True):
     """Fields that do not change between start and stop. `role` is the number of the worker's role."""
 
     plane: Plane

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig, nearest_name, parse_value, property_table, relations
 from ringmq.broker.config.property_types import Value
@@ -13,8 +15,7 @@ from ringmq.remoting.properties_check import FAIL, WARN, Problem, repeated
 from ringmq.remoting.properties_text import PropertyLine
 
 
-@dataclass(frozen=True, slots=True)
-class EffectiveValue:
+class EffectiveValue(Struct, frozen=True):
     """One property with the value that a broker would use."""
 
     name: str

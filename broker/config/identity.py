@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.remoting.response_headers import GetBrokerRuntimeInfoResponseHeader
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Struct, frozen=True):
     """The addresses of this broker. `host` and `ha_host` are the addresses in routes (brokerIP1, brokerIP2)."""
 
     host: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 
 
-@dataclass(slots=True)
-class LiveConfig:
+class LiveConfig(Struct):
     """Holds the newest configuration. Request 25 replaces the value, so users keep this object and never the value."""
 
     config: BrokerConfig

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
-from dataclasses import Field, dataclass, field
+from dataclasses import Field
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.remoting.networks import ACCEPTED, Networks
 
 Value = bool | int | str
 
 
-@dataclass(frozen=True, slots=True)
-class Property:
+class Property(Struct, frozen=True):
     """One name. `parse` returns the value or raises ValueError. `accepted` is the range in words."""
 
     name: str
@@ -122,5 +124,5 @@ def network_list(name: str, meaning_of_empty: str) -> Any:
 
 def _field(entry: Property) -> Field[Any]:
     default: Any = entry.default
-    made: Field[Any] = field(default=default, metadata={"property": entry})
+    made: Field[Any] = dataclasses.field(default=default, metadata={"property": entry})
     return made

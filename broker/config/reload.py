@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig, property_table
 
@@ -11,8 +12,7 @@ FOUND_OUT = {"brokerIP1": "", "haListenPort": "0", "listenPort": "0", "storePath
 """Property -> value for which a start determines the value itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One key whose value in the configuration differs from the broker's. Values as text."""
 
     name: str

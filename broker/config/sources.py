@@ -7,8 +7,10 @@ sets listenPort.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
@@ -18,8 +20,7 @@ DEFAULT_STORE = "~/ringmq-store"
 _PREFIX = "RINGMQ_"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """One assignment as text, and its source (for messages)."""
 
     name: str

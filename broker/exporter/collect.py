@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
@@ -25,8 +26,7 @@ from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
 
 
-@dataclass(frozen=True, slots=True)
-class Scrape:
+class Scrape(Struct, frozen=True):
     """The result of a scrape."""
 
     text: PageText

@@ -8,10 +8,10 @@ left out, as in stock. Pulls count from the broker's start. Before its first pul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ringmq.broker.exporter.label_rows import LabelCache
@@ -35,8 +35,7 @@ StoreTime = Callable[[str, int, int], int]
 """(topic, queue id, queue offset) -> ms. 0 or less = unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
+class _Pairs(Struct, frozen=True):
     """The (group, topic) pairs, and the pair of each entry of the offset table."""
 
     keys: Ints

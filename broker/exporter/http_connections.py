@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from ringmq.remoting.networks import host_key
 
@@ -35,8 +36,7 @@ class Phase(Enum):
     IDLE = "idle"
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     host: str
     phase: Phase
     since: float
@@ -45,8 +45,7 @@ class _Entry:
     """Time when the peer last sent or took a byte."""
 
 
-@dataclass(slots=True)
-class _Pool:
+class _Pool(Struct):
     """Connections of one kind, the least recently heard first."""
 
     places: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 CLOSED_REASONS = ("client", "network", "room", "time", "request", "fault")
 """client: the client has ended it, or its last answer is sent. network: httpAllowedNetworks does not name its host.
@@ -11,8 +11,7 @@ ours.
 """
 
 
-@dataclass(slots=True)
-class HttpCounts:
+class HttpCounts(Struct):
     """Counts that the server writes and a scrape reads."""
 
     connections: int = 0
@@ -21,8 +20,7 @@ class HttpCounts:
     """Reason -> connections."""
 
 
-@dataclass(slots=True)
-class HttpPort:
+class HttpPort(Struct):
     """The listeners' part of a scrape."""
 
     counts: HttpCounts = field(default_factory=HttpCounts)

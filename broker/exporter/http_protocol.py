@@ -6,11 +6,11 @@ Bodies are not read, so a request that announces one ends its connection.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import cast
 
 import h11
+from msgspec import Struct
 
 HEAD_BYTES_MAX = 16_384
 """Request line and fields of one request. Prometheus sends 300 bytes, a browser with cookies some thousand."""
@@ -19,8 +19,7 @@ VERSIONS = (b"1.0", b"1.1")
 Buffer = bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request without its body."""
 
     path: str

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from ringmq.broker.exporter.tables import Ints
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRows:
+class LabelRows(Struct, frozen=True):
     """One text per row, joined. `ends`: the end of each."""
 
     text: bytes = b""

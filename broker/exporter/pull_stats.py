@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from ringmq.broker.exporter.tables import Ints
@@ -15,8 +15,7 @@ def _none() -> Ints:
     return np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class PullStatsIndex:
+class PullStatsIndex(Struct, frozen=True):
     """The match. It stays valid until a table has more entries, because no table ever moves or renames an entry."""
 
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))

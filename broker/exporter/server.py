@@ -18,8 +18,9 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.broker.exporter import http_answer
 from ringmq.broker.exporter.http_answer import Answer
@@ -48,8 +49,7 @@ INDEX = b"RingMQ: /metrics (Prometheus), /health, /ready\n"
 JSON_PATHS = ("/health", "/ready")
 
 
-@dataclass(frozen=True, slots=True)
-class Pages:
+class Pages(Struct, frozen=True):
     """The content of the paths."""
 
     metrics: Callable[[], PageText]
@@ -57,8 +57,7 @@ class Pages:
     ready: Callable[[], tuple[bool, dict[str, Any]]]
 
 
-@dataclass(slots=True, eq=False)
-class _Connection:
+class _Connection(Struct, eq=False):
     socket: socket.socket
     number: int
     protocol: HttpProtocol = field(default_factory=HttpProtocol)

@@ -6,13 +6,12 @@ the same events, unless the help says otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(Struct, frozen=True):
     """One family. `labels` are added to the labels of every series."""
 
     name: str

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from ringmq.broker.exporter.label_rows import LabelRows
 from ringmq.broker.exporter.series_lines import SeriesLines
@@ -36,8 +36,7 @@ def parse_labels(text: str) -> dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-@dataclass(frozen=True, slots=True)
-class PageText:
+class PageText(Struct, frozen=True):
     """A page that can be read any number of times."""
 
     parts: Sequence[bytes | SeriesLines] = ()
@@ -51,8 +50,7 @@ class PageText:
                 yield part
 
 
-@dataclass(slots=True)
-class Page:
+class Page(Struct):
     """One answer under construction. Families must be added whole."""
 
     common: Mapping[str, str]

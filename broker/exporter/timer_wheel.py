@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from ringmq.native import lib
@@ -20,8 +20,7 @@ _SLOT = np.dtype([("time", ">i8"), ("first", ">i8"), ("last", ">i8"), ("count", 
 assert _SLOT.itemsize == lib.RMQ_TIMER_SLOT_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class WheelView:
+class WheelView(Struct, frozen=True):
     """Messages of the slots that are not closed, less deletes. All but `messages` are about those from now on."""
 
     messages: int = 0

@@ -11,9 +11,10 @@ import os
 import socket
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import read_run_config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
@@ -17,8 +17,7 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_id import decode_offset_id
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardedRequests:
+class ForwardedRequests(Struct, frozen=True):
     """Requests for a connected client, with the parts that they need."""
 
     live: LiveConfig

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import (
     RETENTION,
@@ -33,8 +34,7 @@ BODY_BYTES_MAX, BODY_LINES_MAX = 32_768, 1000
 _ALWAYS_BLACK = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRequests:
+class ConfigRequests(Struct, frozen=True):
     """The handlers of configuration, with the parts that they need."""
 
     live: LiveConfig

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.handlers.config_pages import page_of
 from ringmq.broker.handlers.topic_attributes import BadAttribute
@@ -25,8 +26,7 @@ AUDITED_MAX = 64
 STEP_NAMES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRequests:
+class GroupRequests(Struct, frozen=True):
     """The handlers of groups, with the parts that they need."""
 
     groups: GroupTable

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -38,8 +39,7 @@ QUEUES_A_STEP = 32
 """Queues of one step. Each reads the time of a message from the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatsRequests:
+class StatsRequests(Struct, frozen=True):
     """The handlers of statistics, with the parts that they need."""
 
     live: LiveConfig

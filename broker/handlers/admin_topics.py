@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.config_pages import page_of
@@ -34,8 +35,7 @@ AUDITED_MAX = 64
 STEP_NAMES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRequests:
+class TopicRequests(Struct, frozen=True):
     """The handlers of topics, with the parts that they need."""
 
     live: LiveConfig

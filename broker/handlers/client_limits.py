@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
@@ -30,8 +31,7 @@ SUBSCRIPTION_CHARS_IN_ALL = 64 << 20
 """Characters of all subscriptions together."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientLimits:
+class ClientLimits(Struct, frozen=True):
     """The tables whose entries are limited."""
 
     live: LiveConfig

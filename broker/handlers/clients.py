@@ -6,7 +6,8 @@ A heartbeat is answered only after the plane has its changes, so that a followin
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.handlers.client_limits import ClientLimits, check_heartbeat
@@ -36,8 +37,7 @@ SMALL_BODY_BYTES = 32_768
 STEP_NAMES = 64
 
 
-@dataclass(frozen=True, slots=True)
-class ClientRequests:
+class ClientRequests(Struct, frozen=True):
     """The handlers of requests about clients, with the parts that they need."""
 
     live: LiveConfig

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.broker.config.identity import Identity as BrokerIdentity
 from ringmq.broker.config.live_config import LiveConfig
@@ -25,8 +26,7 @@ CONFIRM = "confirm"
 READ_STEP_BYTES = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class HaRequests:
+class HaRequests(Struct, frozen=True):
     """Replication's handlers, with the parts that they need."""
 
     live: LiveConfig

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -36,8 +37,7 @@ STEP_QUEUES = 32
 """Queues of one step. Each may read an offset by time from the store."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRequests:
+class OffsetRequests(Struct, frozen=True):
     """The handlers of positions, with the parts that they need."""
 
     live: LiveConfig

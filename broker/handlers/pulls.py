@@ -7,8 +7,9 @@ worker, because the reason why its topic or group was cold is gone.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -50,8 +51,7 @@ _CODE_OF_STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequests:
+class PullRequests(Struct, frozen=True):
     """The handler of pulls, with the parts that it needs."""
 
     live: LiveConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import Answer, Request
@@ -15,8 +15,7 @@ BODY_BYTES_MAX = 16_000_000
 """Bytes of messages in one answer. Messages beyond it are left out, newest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryRequests:
+class QueryRequests(Struct, frozen=True):
     """The handlers of queries, with the parts that they need."""
 
     live: LiveConfig

@@ -6,7 +6,8 @@ RingMQ has no thread pools: their queues are empty and their waits 0.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -47,8 +48,7 @@ _ZERO_KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeInfo:
+class RuntimeInfo(Struct, frozen=True):
     """The handler of 28, with the parts that it needs."""
 
     live: LiveConfig

@@ -7,7 +7,7 @@ The frame's body stays with the read worker. The decision here is a refusal or `
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -54,8 +54,7 @@ UNIQ_PAIR_BYTES = 66
 _TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 
-@dataclass(frozen=True, slots=True)
-class SendRequests:
+class SendRequests(Struct, frozen=True):
     """The handler of sends, with the parts that it needs."""
 
     live: LiveConfig

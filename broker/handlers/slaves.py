@@ -6,8 +6,9 @@ workers `delay` and `timer` write delayOffset.json, timercheck and timermetrics.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
@@ -27,8 +28,7 @@ LOG_TOO_SHORT = "the slave's log does not have the timer messages that are deliv
 ON_SLAVE = "service not available now: this broker is a slave, send to its master"
 
 
-@dataclass(frozen=True, slots=True)
-class SlaveRequests:
+class SlaveRequests(Struct, frozen=True):
     """The handlers of a stock slave's requests, with the parts that they need."""
 
     identity: Identity

@@ -16,7 +16,9 @@ A new request needs three things: a handler in a module of this folder, a line i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests import access
@@ -53,8 +55,7 @@ NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
 """Requests that the VIP port (listenPort - 2) does not serve. It answers them as unknown."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerTable:
+class HandlerTable(Struct, frozen=True):
     """The handlers by request code, with the parts that every request needs."""
 
     codes: Mapping[int, Handler]

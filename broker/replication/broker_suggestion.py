@@ -8,15 +8,14 @@ as master). A slave without one holds a pull where stock answers "again, at once
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.tables.protocols import PlaneProtocol
 from ringmq.remoting.codes import ResponseCode
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """This broker's role in its group. `master_known`: on a slave, True if consumers may be sent to a master."""
 
     broker_id: int
@@ -37,8 +36,7 @@ def member_of(config: BrokerConfig, plane: PlaneProtocol) -> Member:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class PullFinding:
+class PullFinding(Struct, frozen=True):
     """The result of a pull in the store: code and next offset by the rules of a master. `is_slow`: the messages are
     older than those in memory."""
 
@@ -48,8 +46,7 @@ class PullFinding:
     is_slow: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(Struct, frozen=True):
     """Code, next offset and suggestWhichBrokerId of the answer."""
 
     code: int

@@ -7,7 +7,8 @@ comes from name servers alone. A master that no name server has any more stays t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.ha.control_messages import Master
 from ringmq.ha.slave_core import STOCK_ADDRESS_CHARS_MIN
@@ -15,8 +16,7 @@ from ringmq.remoting.errors import RequestError
 from ringmq.remoting.response_headers import RegisterBrokerResponseHeader
 
 
-@dataclass(slots=True)
-class MasterFinder:
+class MasterFinder(Struct):
     """The known master. `fixed_ha` is haMasterAddress, `own_address` this broker's."""
 
     own_address: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.ha.handshake import PeerClaim, Verdict
 from ringmq.store import layout
@@ -34,8 +35,7 @@ _TOO_LONG = "the read takes too long"
 _MAGICS = tuple(struct.pack(">I", magic) for magic in (layout.MAGIC_V1, layout.MAGIC_V2))
 
 
-@dataclass(frozen=True, slots=True)
-class LogTail:
+class LogTail(Struct, frozen=True):
     """The range [offset, end) of the log that the broker at `address` claims to have. at_border: a record begins at
     `offset`."""
 
@@ -110,8 +110,7 @@ def _candidates(data: bytes) -> Iterator[int]:
         places[magic] = data.find(magic, places[magic] + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     claim: PeerClaim
     verdict: Verdict
     tail: LogTail
@@ -122,8 +121,7 @@ class _Waiting:
         return self.tail.address.rpartition(":")[0]
 
 
-@dataclass(slots=True)
-class Proofs:
+class Proofs(Struct):
     """One proof at a time, hosts in turns. A host has at most one waiting claim.
 
     `wanted` is the tail to read. It stays until `ended`.

@@ -5,7 +5,7 @@ The HA worker counts the connections that it refuses in the counters of its own 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 LINES_MAX = 16
 """Causes with a line between two turns of control. `counts` covers every refusal."""
@@ -19,8 +19,7 @@ COUNTERS = {ADDRESS: 12, UNNAMED: 13, PROOF: 14}
 """Reason -> its counter in control's role."""
 
 
-@dataclass(slots=True)
-class Refusals:
+class Refusals(Struct):
     """Counts of refusals, and their log lines since the last `take_lines`."""
 
     counts: dict[str, int] = field(default_factory=dict)

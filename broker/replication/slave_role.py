@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig

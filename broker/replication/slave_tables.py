@@ -8,7 +8,7 @@ consumer has committed to the slave while it had no master is not overwritten by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.file_entries import NAME_CHARS_SHOWN
@@ -22,8 +22,7 @@ from ringmq.remoting.config_beans import TopicConfigTable
 from ringmq.remoting.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class SlaveTables:
+class SlaveTables(Struct, frozen=True):
     """The tables that follow the master."""
 
     topics: TopicTable

@@ -12,7 +12,9 @@ Only a slave that haAllowedNetworks names can cause a hold or end one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.proofs import Proofs
@@ -41,16 +43,14 @@ class UndecidedError(LookupError):
     """There is nothing to decide for this slave. The message lists the slaves that wait for a decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The decision about a slave whose log ended at `slave_offset`."""
 
     choice: str
     slave_offset: int
 
 
-@dataclass(slots=True)
-class Replication:
+class Replication(Struct):
     """The state of one run. `restart` is the order for the store before the next run."""
 
     view: ReplicationView

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import ipaddress
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from ringmq.ha.control_messages import Command, command_bytes
 
@@ -24,8 +25,7 @@ HOLD_WORDS = {HOLD_NONE: "none", HOLD_LONGER_SLAVE: "longer-slave"}
 _IN_SYNC, _COUNTS = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicationMarks:
+class ReplicationMarks(Struct, frozen=True):
     """The watermarks, and the state of replication."""
 
     min_offset: int
@@ -39,8 +39,7 @@ class ReplicationMarks:
     start_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(Struct, frozen=True):
     """One connected slave of this master (struct rmq_ha_peer)."""
 
     state: int
@@ -60,8 +59,7 @@ class Peer:
     caught_up_mono_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A slave's connection to its master (struct rmq_ha_link)."""
 
     state: int

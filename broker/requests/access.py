@@ -5,7 +5,7 @@ The policy decides by the address of the peer's connection, never by the content
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Connection
@@ -53,8 +53,7 @@ def refusal(config: BrokerConfig, code: int, connection: Connection) -> str | No
     return None if why is None else refusal_text(code, connection.host, why)
 
 
-@dataclass(slots=True)
-class Refusals:
+class Refusals(Struct):
     """Requests that were refused because of their sender, since control started."""
 
     by_class: dict[Access, int] = field(default_factory=dict)

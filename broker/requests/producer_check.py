@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _GROUP_LENGTH = struct.Struct(">H")
 GROUP_BYTES_MAX = 0xFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerCheck:
+class ProducerCheck(Struct, frozen=True):
     """A oneway request for one client of a group. `frame` begins with its length."""
 
     group: str

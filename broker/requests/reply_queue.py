@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Release, Reply, Run
 from ringmq.ipc.asks import Inbox
@@ -30,8 +31,7 @@ LARGE_BYTES_A_TURN = 4 << 20
 """Bytes of large frames in one turn of control, some 2 ms of copying."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Verdict:
+class _Verdict(Struct, frozen=True):
     kind: int
     connection: Connection
     pending: int
@@ -39,8 +39,7 @@ class _Verdict:
     last: bool = True
 
 
-@dataclass(slots=True)
-class _ReplyQueue:
+class _ReplyQueue(Struct):
     generation: int | None = None
     waiting: deque[_Verdict] = field(default_factory=deque)
     large: deque[_Verdict] = field(default_factory=deque)

@@ -6,8 +6,9 @@ connections, a registration with the name servers) go into the outbox.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.audit import Actor
@@ -39,15 +40,13 @@ class Connection(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
-@dataclass(slots=True)
-class Now:
+class Now(Struct):
     """The time of the running request or tick, set at its begin."""
 
     ms: int
 
 
-@dataclass(slots=True)
-class Request:
+class Request(Struct):
     """One cold frame. `body_length`: that of the whole body, even if `command.body` was left out (sends)."""
 
     command: RemotingCommand
@@ -78,8 +77,7 @@ class Request:
         return RemotingCommand.response_to(self.command, code, remark, ext_fields, body)
 
 
-@dataclass(frozen=True, slots=True)
-class Redo:
+class Redo(Struct, frozen=True):
     """Answer: the reason why the frame was cold is gone, and the read worker runs the frame again.
 
     `dead`: it is a send to a retry topic, and the message goes to the dead letters of the group.
@@ -88,26 +86,22 @@ class Redo:
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Answer: the reply comes later, by `Outbox.reply`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """Answer: close the connection without a reply."""
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(Struct, frozen=True):
     """Answer: the frame needs no reply."""
 
 
 Answer = RemotingCommand | Redo | Wait | Close | Drop
 
 
-@dataclass(frozen=True, slots=True)
-class Slices:
+class Slices(Struct, frozen=True):
     """Answer of a request that takes several slices: `steps` compute it, each of them well below `turns.SLICE_MS`.
 
     `is_large`: the steps hold a large body, so only some may be open at once. They may be postponed before the first
@@ -121,8 +115,7 @@ class Slices:
     is_reading: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """Effect: send `command` and release the kept frame."""
 
     connection: Connection
@@ -130,8 +123,7 @@ class Reply:
     command: RemotingCommand
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Effect: the read worker runs the kept frame again."""
 
     connection: Connection
@@ -139,24 +131,21 @@ class Run:
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(Struct, frozen=True):
     """Effect: drop the kept frame, which needs no answer."""
 
     connection: Connection
     pending: int
 
 
-@dataclass(frozen=True, slots=True)
-class Hangup:
+class Hangup(Struct, frozen=True):
     """Effect: close the connection. `pending` None = no frame of it is kept."""
 
     connection: Connection
     pending: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(Struct, frozen=True):
     """Effect: send a request of the broker."""
 
     connection: Connection
@@ -166,8 +155,7 @@ class Push:
 Effect = Reply | Run | Release | Hangup | Push
 
 
-@dataclass(slots=True)
-class Outbox:
+class Outbox(Struct):
     """Effects beyond the answer, in order. `register` and `changed_topics`: changes for the name servers.
 
     `lines`: log lines about settings that peers change. The shell throttles them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.remoting import json_body
 
@@ -10,8 +10,7 @@ GONE_COUNTER = 1
 """The counter of the worker `services` for messages that were sent back after retention had deleted them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryAsk:
+class RetryAsk(Struct, frozen=True):
     """The group that sends a message back. `dead`: its dead letter topic is needed, too."""
 
     group: str

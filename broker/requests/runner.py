@@ -6,8 +6,9 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE
 from ringmq.broker.requests.request import Answer, Connection, Effect, Release, Reply, Request, Slices
@@ -122,8 +123,7 @@ class Runner(ABC):
         self._tell_failure(f"{what}:\n{''.join(traceback.format_exception(error))}")
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(Struct):
     runner: Runner
     request: Request
     connection: Connection

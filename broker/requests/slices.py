@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ringmq.broker.requests.request import Answer, Connection, Drop, Slices
 from ringmq.broker.requests.turns import FIRST_GO_MS, INTAKE_MS, SLICE_MS, SLICES_END_MS, TurnClock
@@ -42,8 +43,7 @@ class Work(Protocol):
         """Accept an error that `begin` or a step has raised."""
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     work: Work
     slices: Slices
     is_dropped: bool = False

@@ -10,8 +10,9 @@ from __future__ import annotations
 import ipaddress
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from ringmq.broker.requests.request import Request
 from ringmq.ipc.invariant import check_invariant
@@ -35,8 +36,7 @@ class Slow(Protocol):
     def line(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SlowRequest:
+class SlowRequest(Struct, frozen=True):
     """struct rmq_slow_request. Times in us since the request was received. 0 = the request did not reach the stage, or
     does not wait there."""
 
@@ -63,8 +63,7 @@ class SlowRequest:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SlowControlRequest:
+class SlowControlRequest(Struct, frozen=True):
     """A request that waited for control or ran long there. `took_us`: since it was received."""
 
     received_wall_ms: int

@@ -7,8 +7,9 @@ effects: publish the group in the plane, or notify its members (NOTIFY_CONSUMER_
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 from typing import TypeVar
+
+from msgspec import Struct, field
 
 from ringmq.broker.requests.request import Connection, Outbox
 from ringmq.broker.requests.turns import Steps
@@ -18,8 +19,7 @@ from ringmq.remoting.heartbeat import BROADCASTING, ConsumerData
 from ringmq.remoting.subscription import SubscriptionData
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """One client on one connection."""
 
     client_id: str
@@ -28,8 +28,7 @@ class Member:
     last_update_ms: int
 
 
-@dataclass(slots=True)
-class ConsumerGroup:
+class ConsumerGroup(Struct):
     """A group that has members. Type, model and start are those of the latest heartbeat."""
 
     name: str
@@ -56,8 +55,7 @@ class ConsumerGroup:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """The effects of a client that joins or leaves its group."""
 
     publish: bool = False

@@ -8,7 +8,8 @@ deletions of the previous run (`ringmq.store.pending_deletions`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.errors import RequestError
@@ -17,8 +18,7 @@ IN_FLIGHT_MS = 200
 """Time after which a request from before the deletion has been appended, unless write makes no progress."""
 
 
-@dataclass(slots=True)
-class _Deletion:
+class _Deletion(Struct):
     deleted_ms: int
     write_turns: int
     is_settled: bool = False

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.requests.request import Connection
 from ringmq.broker.requests.turns import Steps
@@ -30,8 +31,7 @@ RECENT_MAX = 8
 Pair = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """A slot of the plane's table, and the version of its program."""
 
     slot: int

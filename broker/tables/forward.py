@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.requests.request import Connection, Outbox, Request
 from ringmq.remoting.codes import ResponseCode
@@ -12,8 +12,7 @@ FORWARD_TIMEOUT_MS = 10_000
 FORWARDS_MAX = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     request: Request
     target: Connection
     client_id: str

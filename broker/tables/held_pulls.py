@@ -7,7 +7,9 @@ Only pulls of BatchCQ topics and of subscriptions with very many tags are held h
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.broker.requests.request import Connection, Request
 
@@ -15,8 +17,7 @@ HELD_MAX = 10_000
 HOLD_MAX_MS = 300_000
 
 
-@dataclass(frozen=True, slots=True)
-class HeldPull:
+class HeldPull(Struct, frozen=True):
     """A held pull. `is_due()`: True if the queue has grown beyond the requested offset."""
 
     request: Request

@@ -7,8 +7,9 @@ because a request may name any client id.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from ringmq.broker.requests.request import Connection
 from ringmq.broker.tables.shares import Shares
@@ -20,8 +21,7 @@ FORGET_MAX = 4000
 """Expired locks that one call removes, in some 4 ms."""
 
 
-@dataclass(slots=True)
-class _Lock:
+class _Lock(Struct):
     client_id: str
     connection: Connection
     renewed_ms: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.request import Connection, Now, Outbox
@@ -16,8 +16,7 @@ from ringmq.broker.tables.notifications import Notifications
 from ringmq.broker.tables.producers import ProducerTable
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Struct, frozen=True):
     """The rules between the tables of clients."""
 
     live: LiveConfig

@@ -6,7 +6,8 @@ A request plans its entries, decides everything else, and has them made together
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.tables.client_names import ClientNames
@@ -20,8 +21,7 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig, TopicConfig
 from ringmq.remoting.errors import RequestError
 
 
-@dataclass(frozen=True, slots=True)
-class NewEntries:
+class NewEntries(Struct, frozen=True):
     """The rules for new topics, groups, clients and locks."""
 
     live: LiveConfig

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ringmq.store.config_files import read_text
 
 
-@dataclass(slots=True)
-class PassthroughFile:
+class PassthroughFile(Struct):
     """The text of a file. None without the file."""
 
     text: str | None = None

@@ -8,9 +8,11 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.requests.turns import Steps, TurnClock, finish
@@ -48,8 +50,7 @@ class HoldOnWrites(Protocol):
         """The slaves for which writes are held. The values are dataclasses with the fields of `HeldFor`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(Struct, frozen=True):
     """The parts of the broker that have files."""
 
     live: LiveConfig

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.timer_words import TimerState
@@ -84,8 +85,7 @@ class PlaneProtocol(Protocol):
     def hold(self, role: int, duration_s: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class KeyQuery:
+class KeyQuery(Struct, frozen=True):
     """The result of a lookup of a key in the index. `messages`: stored records, oldest first."""
 
     messages: list[bytes]
@@ -93,8 +93,7 @@ class KeyQuery:
     index_last_update_phyoffset: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchPull:
+class BatchPull(Struct, frozen=True):
     """A pull of a BatchCQ topic. `status`: stock's name of the result (FOUND, NO_MESSAGE_IN_QUEUE, ...)."""
 
     status: str
@@ -104,8 +103,7 @@ class BatchPull:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class LogState:
+class LogState(Struct, frozen=True):
     """Positions in the log, and free space on its disk."""
 
     min_offset: int

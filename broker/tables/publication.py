@@ -7,8 +7,9 @@ A deletion is one store of 0. Ids are never reused. A topic that is made again g
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.tables import protocols
 from ringmq.broker.tables.filter_programs import FilterPrograms
@@ -27,8 +28,7 @@ QUEUE_ID_END = 1 << 31
 _RECOVERED = protocols.TOPIC_LIVE | protocols.TOPIC_SEND_COLD | protocols.TOPIC_PULL_COLD | protocols.TOPIC_RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class QueueState:
+class QueueState(Struct, frozen=True):
     """A queue as dispatch has published it. `max_offset` is the next offset; no message at or above it is readable."""
 
     min_offset: int

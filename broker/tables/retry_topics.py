@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.broker.tables.deletions import Deletions
@@ -19,8 +20,7 @@ from ringmq.store.record_values import is_topic_name
 DEAD_LETTER_QUEUES = 1
 
 
-@dataclass(frozen=True, slots=True)
-class RetryTopics:
+class RetryTopics(Struct, frozen=True):
     """Makes what is missing, within the limits of entries for clients' names."""
 
     topics: TopicTable

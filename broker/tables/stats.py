@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 SAMPLE_MS = 1000
 WINDOWS_S = (10, 60, 600)
@@ -13,8 +14,7 @@ RATES_MAX = 4096
 RATE_WINDOW_MS = 60_000
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(Struct, frozen=True):
     """Counters of the data plane. They may fall back to 0 after a restart of a worker."""
 
     put_messages: int = 0
@@ -46,7 +46,7 @@ class BrokerStats:
     def observe(self, now: Totals) -> None:
         """Add the growth of the counters since the last call."""
         grown = []
-        for field in Totals.__slots__:
+        for field in Totals.__struct_fields__:
             value, last = getattr(now, field), getattr(self._last, field)
             grown.append(getattr(self.totals, field) + (value - last if value >= last else value))
         self._last = now

@@ -16,10 +16,11 @@ end, and skips the messages that wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.ipc.plane import Plane
@@ -45,8 +46,7 @@ def ignore(line: str) -> None:
     """The callback of a caller whose worker names the entries."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """The next offset of each level, level 1 first, and the log offset below which every copy counts in them.
 
     The offsets of levels that messageDelayLevel has lost are kept behind its levels, because it may get them back.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 LOOK_MS = 100
 """Longest sleep while messages wait. A clock that is set forward is noticed within it."""
@@ -36,8 +37,7 @@ def due_units(units: Sequence[WaitingUnit], now_ms: int, delay_ms: int) -> tuple
     return len(units), -1
 
 
-@dataclass(slots=True)
-class Level:
+class Level(Struct):
     """One delay level and its queue. `look_ms` is the wall clock's time of its next look, None = at an arrival."""
 
     delay_ms: int

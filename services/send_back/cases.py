@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from ringmq.broker.requests.request import FAQ
 from ringmq.remoting import names
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
@@ -24,22 +26,19 @@ RETRY_TOPIC_BYTES_MAX = 255
 _INT32 = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class RetryTopic:
+class RetryTopic(Struct, frozen=True):
     """A retry topic that exists."""
 
     is_writable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """The record that is sent back."""
 
     reconsume_times: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendBack:
+class SendBack(Struct, frozen=True):
     """A request 36. `times_max`: the request's maxReconsumeTimes, if the client's version lets it count."""
 
     group: str
@@ -49,8 +48,7 @@ class SendBack:
     times_max: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """The facts for one decision. `asked` names the outcomes Make that control has answered."""
 
     broker_host: str
@@ -73,20 +71,17 @@ class Refuse:
     """True if the reason is that the position holds no message of a consumer."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreNothing:
+class StoreNothing(Struct, frozen=True):
     """Outcome: answer 0, though nothing is stored. The group has no retry queues."""
 
 
-@dataclass(frozen=True, slots=True)
-class Make:
+class Make(Struct, frozen=True):
     """Outcome: ask control for the group and its topics, then decide again."""
 
     dead: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Struct, frozen=True):
     """Outcome: store a copy. `level`: its delay level. A level of 0 or less delays nothing."""
 
     topic: str
@@ -99,8 +94,7 @@ class Store:
 Outcome = Refuse | StoreNothing | Make | Store
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """A case, and its outcome. The first case that applies decides."""
 
     name: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from ringmq.native import lib
 from ringmq.services.arena_ring import ArenaRing
@@ -17,8 +18,7 @@ T = TypeVar("T")
 _RING_LANE = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NotCopied(Generic[T]):
+class NotCopied(Struct, Generic[T], frozen=True):
     """A record of which no copy can be made. Another try has the same result."""
 
     what: T

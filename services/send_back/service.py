@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.requests.request import Answer, Outbox, Request, Wait
@@ -85,8 +87,7 @@ def edits(level: int) -> tuple[PairEdit, ...]:
 DEAD_EDITS = edits(0)
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     """A request without an answer."""
 
     request: Request

@@ -7,8 +7,9 @@ never show values of a staged message: the request may name a chunk of another w
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import ffi, lib
@@ -33,8 +34,7 @@ CAUSES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StagedBody:
+class StagedBody(Struct, frozen=True):
     """A chunk for publication. `body` is a view of the mapped log."""
 
     body: memoryview

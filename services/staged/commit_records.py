@@ -6,8 +6,9 @@ store's files.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from ringmq.remoting import json_body
 from ringmq.remoting.json_text import dump_json
@@ -29,8 +30,7 @@ class Piece(NamedTuple):
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRecord:
+class CommitRecord(Struct, frozen=True):
     """A decision: these pieces of this micro-batch become messages, in this order."""
 
     query_id: str
@@ -53,8 +53,7 @@ class CommitRecord:
         return dump_json(value)
 
 
-@dataclass(frozen=True, slots=True)
-class DoneRecord:
+class DoneRecord(Struct, frozen=True):
     """Every piece of commit `number` is published, except `lost` ones that never can be."""
 
     number: int

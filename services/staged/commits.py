@@ -8,9 +8,11 @@ crash until they are complete. `step(event, now) -> effects`; `writes` performs 
 
 from __future__ import annotations
 
+import dataclasses
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field, structs
 
 from ringmq.remoting.codes import ResponseCode
 from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piece, piece_of_mark
@@ -59,16 +61,14 @@ make the broker answer the writer's own commits as older ones, without their row
 HOUR_MS = 3_600_000
 
 
-@dataclass(slots=True)
-class _Candidate:
+class _Candidate(Struct):
     """The request that is next to be decided."""
 
     asked: CommitRequested
     pieces: list[Piece] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Commit:
+class _Commit(Struct):
     """A decision whose done record is not in the log yet."""
 
     number: int
@@ -92,8 +92,7 @@ class _Commit:
         return self.record.query_id, self.record.batch_id
 
 
-@dataclass(frozen=True, slots=True)
-class LastBatch:
+class LastBatch(Struct, frozen=True):
     """The last batch of a query."""
 
     batch_id: int
@@ -418,4 +417,4 @@ class StagedCommits:
 
 def _without_chunks(asked: CommitRequested) -> CommitRequested:
     """A copy without chunks. The decision has them, and a request that waits for publication needs only its token."""
-    return replace(asked, request=replace(asked.request, chunks=()))
+    return structs.replace(asked, request=dataclasses.replace(asked.request, chunks=()))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
 from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piece
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequested:
+class CommitRequested(Struct, frozen=True):
     """Event: a client asks for a commit. `token` names the recipient of its `Answer`. `wall_ms` is the wall clock, in
     which the log has times, at `at_ms` of the clock of `step`."""
 
@@ -20,23 +20,20 @@ class CommitRequested:
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspected(Struct, frozen=True):
     """Event: the chunks that `Inspect` named are valid, or the first of them, if the time was over."""
 
     pieces: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Unsound:
+class Unsound(Struct, frozen=True):
     """Event: a chunk is invalid, so nothing of the request is committed."""
 
     code: int
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """Event: the appended record is in the log. `number` is its queue offset."""
 
     what: Effect
@@ -45,8 +42,7 @@ class Stored:
     commit_log_end: int
 
 
-@dataclass(frozen=True, slots=True)
-class NotStored:
+class NotStored(Struct, frozen=True):
     """Event: write has refused the record, and nothing of it is in the log. `final`: write would refuse it again."""
 
     what: Effect
@@ -55,31 +51,27 @@ class NotStored:
     final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Event: time has passed."""
 
 
 Event = CommitRequested | Inspected | Unsound | Stored | NotStored | Tick
 
 
-@dataclass(frozen=True, slots=True)
-class Inspect:
+class Inspect(Struct, frozen=True):
     """Effect: check that these staged chunks exist and match the request."""
 
     request: CommitRequest
     chunks: tuple[StagedChunk, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendCommit:
+class AppendCommit(Struct, frozen=True):
     """Effect: append the decision."""
 
     record: CommitRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Struct, frozen=True):
     """Effect: append a piece to its topic, marked as `chunk` of commit `number`, without its first `skip` messages."""
 
     number: int
@@ -88,15 +80,13 @@ class Publish:
     skip: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AppendDone:
+class AppendDone(Struct, frozen=True):
     """Effect: append the record that a commit is complete."""
 
     record: DoneRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Effect: the answer to a `CommitRequested`."""
 
     token: Any
@@ -104,8 +94,7 @@ class Answer:
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Effect: write a log line."""
 
     text: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import Port, tie
@@ -25,8 +26,7 @@ OF_ONE_REQUEST = (lib.RMQ_CAUSE_MESSAGE_SIZE, lib.RMQ_CAUSE_QUEUE_SLOT, lib.RMQ_
 """Causes that are in one request of a chain. Without it, the others may be stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A piece of work for one half."""
 
     key: int
@@ -37,8 +37,7 @@ class Item:
     """None if no copy is stored: a rollback, or an op record that is made again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The result of an item."""
 
     key: int
@@ -51,8 +50,7 @@ class Result:
     """True if the copy has more bytes of properties than a record may have."""
 
 
-@dataclass(slots=True)
-class _Chain:
+class _Chain(Struct):
     items: list[Item]
     requests: list[int]
     """Number of each item's request. -1 = it has none."""

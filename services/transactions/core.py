@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from ringmq.services.transactions.half_table import NO_IMMUNITY, Half, HalfTable
 
@@ -50,8 +51,7 @@ class Work(Enum):
     EXPIRE = "copies it into TRANS_CHECK_MAX_TIME_TOPIC"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckPolicy:
+class CheckPolicy(Struct, frozen=True):
     """The settings of checks."""
 
     timeout_ms: int
@@ -71,8 +71,7 @@ class CheckPolicy:
         return half.checks >= max(1, self.checks_max) or now_ms - half.born_ms > self.reserved_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Ended(Generic[R]):
+class Ended(Struct, Generic[R], frozen=True):
     """An end of a transaction that names a copy of its half. `position`: place of the named copy in the log."""
 
     first: int
@@ -81,21 +80,18 @@ class Ended(Generic[R]):
     request: R
 
 
-@dataclass(frozen=True, slots=True)
-class BeginRound:
+class BeginRound(Struct, frozen=True):
     """The time between two rounds of checks is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     """Go on with the round. `room`: pieces of work that may be submitted. `end`: end of the half queue."""
 
     room: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """The work for a half is in the log. `copy`: half-queue offset of the copy of CHECK and RENEW.
 
     A half whose properties have no room for a count is checked without a copy. Then `copy` is its newest one.
@@ -105,8 +101,7 @@ class Stored:
     copy: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Struct, frozen=True):
     """Write has stored nothing of the work for a half."""
 
     first: int
@@ -114,8 +109,7 @@ class Refused:
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Struct, frozen=True):
     """Retention has taken the half, or its record is damaged, so its work cannot be done."""
 
     first: int
@@ -124,8 +118,7 @@ class Lost:
 Event = Ended[R] | BeginRound | Look | Stored | Refused | Lost
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Struct, frozen=True):
     """Effect: do the work. `position`: place of the copy that the end has named, -1 = the newest."""
 
     work: Work
@@ -133,8 +126,7 @@ class Submit:
     position: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[R]):
+class Answer(Struct, Generic[R], frozen=True):
     """Effect: answer an end."""
 
     request: R
@@ -142,8 +134,7 @@ class Answer(Generic[R]):
     remark: str
 
 
-@dataclass(frozen=True, slots=True)
-class AskProducer:
+class AskProducer(Struct, frozen=True):
     """Effect: send the check of this half."""
 
     half: Half
@@ -152,8 +143,7 @@ class AskProducer:
 Effect = Submit | Answer[R] | AskProducer
 
 
-@dataclass(slots=True)
-class _InFlight(Generic[R]):
+class _InFlight(Struct, Generic[R]):
     work: Work
     ends: list[Ended[R]] = field(default_factory=list)
 

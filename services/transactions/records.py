@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ringmq.ipc.ports import mark_of, parts_of_mark
 from ringmq.native import lib
@@ -33,8 +34,7 @@ CHECK_EDITS = (PairEdit(EditKind.ADD, names.TRANSACTION_CHECK_TIMES.encode(), 1)
 RENEW_EDITS = (PairEdit(EditKind.DEFAULT, b"TRAN_PREPARED_QUEUE_OFFSET", From.QUEUE_OFFSET),)
 
 
-@dataclass(frozen=True, slots=True)
-class HalfRecord:
+class HalfRecord(Struct, frozen=True):
     """A stored half message."""
 
     half: Half

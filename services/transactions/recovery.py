@@ -16,8 +16,10 @@ rebuilt, so `low` stays below it (`unread`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ringmq.broker.requests.turns import Steps
 from ringmq.remoting import names
@@ -32,8 +34,7 @@ EXPIRED_READ = 16_384
 OFFSETS_FILE = "consumerOffset.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(Struct, frozen=True):
     """The state of the half queue. The open halves are in the table."""
 
     next_offset: int

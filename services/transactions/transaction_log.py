@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import parts_of_mark
@@ -21,8 +22,7 @@ SCAN_STEP_BYTES = 4 << 20
 BATCH = 256
 
 
-@dataclass(slots=True)
-class Damage:
+class Damage(Struct):
     """The damaged units and records of one queue."""
 
     units: tuple[int, int] | None = None

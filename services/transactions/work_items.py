@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from ringmq.remoting import names
 from ringmq.remoting.codes import ResponseCode
@@ -32,8 +33,7 @@ class Lost(Enum):
     DAMAGED = "is damaged, and its transaction cannot end"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """The work cannot be done: code and remark of the answer."""
 
     code: int

@@ -1,9 +1,9 @@
 """Numbers, connections and queries for operators."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.broker.control_shell import store_folder
 from ringmq.broker.handlers.runtime_info import format_bytes, format_runtime

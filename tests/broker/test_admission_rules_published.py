@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
@@ -118,7 +119,7 @@ def test_half_messages_under_the_rules(pairs: bytes, fields: dict[str, int], out
         rule for make in (half_rules, delay_rules, timer_rules) for rule in make(BrokerConfig(), plane.topic_find)
     )
     rules_struct(rules)
-    send = replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
+    send = structs.replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
     admitted = admit(send, LIMITS, TOPIC, rules)
     rule = rules[admitted.rule]
     if admitted.verdict is Verdict.REFUSE:
@@ -164,7 +165,7 @@ def test_timers_under_the_rules(pairs: bytes, fields: dict[str, Any], outcome: s
     plane, live = plane_with_timer_topic(), LiveConfig(BrokerConfig())
     AdmissionRules(plane, live, ALL_TIMERS).publish()
     rules_struct(plane.rules)
-    send = replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
+    send = structs.replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
     admitted = admit(send, LIMITS, TOPIC, plane.rules, now_ms=NOW)
     rule = plane.rules[admitted.rule]
     wheel = plane.topic_find("rmq_sys_wheel_timer")
@@ -274,7 +275,7 @@ def test_half_messages_can_be_rejected() -> None:
     rule = plane.rules[admitted.rule]
     assert (admitted.verdict, rule.code) == (Verdict.REFUSE, ResponseCode.NO_PERMISSION)
     assert rule.remark == "the broker[broker-a] sending transaction message is forbidden"
-    retried = replace(send, properties=send.properties + b"DELAY\x012\x02", reconsume_times=1)
+    retried = structs.replace(send, properties=send.properties + b"DELAY\x012\x02", reconsume_times=1)
     assert admit(retried, LIMITS, TOPIC, plane.rules).level == 2
     live.config = replace(live.config, reject_transaction_message=False)
     rules.publish()

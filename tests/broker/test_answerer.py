@@ -2,10 +2,10 @@
 
 import signal
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.ipc.answerers import AnswerRow
 from ringmq.ipc.workers import WORKERS, CpuClass, StopPhase, WorkerRow, WorkerRowError, WorkerTable

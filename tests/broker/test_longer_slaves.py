@@ -1,10 +1,10 @@
 """Slaves whose log is longer than the master's: writes are held until an operator or a rule decides."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.broker.control_shell import resume_hold
 from ringmq.broker.control_wiring import saved_by

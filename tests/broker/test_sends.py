@@ -1,9 +1,9 @@
 """Cold sends: what is refused, with which code and remark, and what goes back to the hot path."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.broker.requests.request import REJECTED, Release, Run
 from ringmq.broker.tables.topics import QUEUE_TYPE

@@ -1,11 +1,11 @@
 """A store is taken over only when that leaves nobody waiting who was not told."""
 
-import dataclasses
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ringmq.broker import server, stock_store_check
 from ringmq.broker.config.broker_config import BrokerConfig
@@ -59,7 +59,7 @@ def test_a_store_with_timers_in_rocksdb_is_refused_though_it_is_accepted(tmp_pat
 
 @pytest.mark.parametrize("due_ms", [-(1 << 63), (1 << 63) - 1])
 def test_a_due_time_may_be_anything(due_ms: int) -> None:
-    assert "due at" in describe(dataclasses.replace(WAITING[0], due_ms=due_ms))
+    assert "due at" in describe(structs.replace(WAITING[0], due_ms=due_ms))
 
 
 def test_the_survey_may_take_longer_than_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

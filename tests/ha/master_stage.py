@@ -80,7 +80,7 @@ class MasterStage:
 
     def change(self, peer: int, **fields: object) -> None:
         old = self.peers[peer]
-        values = {name: fields.get(name, getattr(old, name)) for name in PeerOffsets.__slots__}
+        values = {name: fields.get(name, getattr(old, name)) for name in PeerOffsets.__struct_fields__}
         self.peers[peer] = PeerOffsets(**values)  # type: ignore[arg-type]
 
 

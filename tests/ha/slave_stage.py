@@ -1,7 +1,8 @@
 """A slave for scenario files: its core alone, with a snapshot that the story sets."""
 
 import logging
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ringmq.ha import slave_events as events
 from ringmq.ha.handshake import HandshakeAnswer

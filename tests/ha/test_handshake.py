@@ -3,9 +3,9 @@
 import json
 import random
 import zlib
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.ha.control_messages import LinkNews, MessageError, news_bytes
 from ringmq.ha.handshake import (

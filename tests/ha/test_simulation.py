@@ -82,7 +82,7 @@ def _answers_without(what: str) -> Callable[[Patch], None]:
         real = waiter.verdict
 
         def verdict(waits: waiter.WaitSettings, *rest: Any) -> int | None:
-            values = {name: getattr(waits, name) for name in waiter.WaitSettings.__slots__}
+            values = {name: getattr(waits, name) for name in waiter.WaitSettings.__struct_fields__}
             return real(waiter.WaitSettings(**{**values, what: False}), *rest)
 
         patch.setattr(waiter, "verdict", verdict)

@@ -1,10 +1,10 @@
 """The worker table: what its rows say, and which rows it refuses."""
 
-from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.ipc.placement import place
 from ringmq.ipc.workers import (

@@ -6,9 +6,10 @@
 import os
 import signal
 import sys
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ringmq.ipc.supervisor import Supervisor
 from ringmq.ipc.worker import WorkerSpec

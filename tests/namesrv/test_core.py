@@ -1,8 +1,7 @@
 """The registry's rules, one test per sentence of the specification."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ringmq.namesrv.core import Registration, RouteRegistry
 from ringmq.namesrv.live_brokers import BrokerAddress

@@ -75,7 +75,7 @@ class Harness:
 class Counting(NamesrvHandlers):
     """Counts the requests for all topics."""
 
-    handled = 0
+    handled: int = 0
 
     def handle_slices(
         self, request: RemotingCommand, connection: int, now_ms: int, host: str

@@ -7,9 +7,11 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.ports import PortPlan, fill_port_plans

@@ -1,11 +1,11 @@
 """What becomes of a send: native/src/admission.c by example, and against its twin."""
 
-import dataclasses
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from reader_kit import request
 
 from ringmq.ipc.admission import ANY_TRANSACTION, QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When, rules_struct
@@ -129,7 +129,7 @@ def test_redirects() -> None:
     assert both(sent(b"DELAY\x013\x02a\x01b\x02DELAY\x014\x02")).level == 4
     assert both(sent(b"TRAN_MSG\x01True\x02", sys_flag=4)) == Admitted(Verdict.REDIRECT, rule=0)
     assert both(sent(b"TRAN_MSG\x01true\x02")) == Admitted(Verdict.REDIRECT, rule=0)
-    assert both(sent(b"TRAN_MSG\x01true\x02"), (dataclasses.replace(HALF, transaction=4),)).verdict == Verdict.PLAIN
+    assert both(sent(b"TRAN_MSG\x01true\x02"), (structs.replace(HALF, transaction=4),)).verdict == Verdict.PLAIN
     assert both(sent(b"TRAN_MSG\x01no\x02", sys_flag=4)) == Admitted(Verdict.ASK, Reason.SYS_FLAG)
     assert both(sent(b"TIMER_DELAY_MS\x011\x02")) == Admitted(Verdict.REFUSE, rule=2)
     long_key = b"TRAN_MSG\x01true\x02UNIQ_KEY\x01" + b"k" * 65 + b"\x02"
@@ -168,7 +168,7 @@ def test_redirected_properties_have_the_same_limit() -> None:
     added = 42 + len(added_pairs(DELAY, b"T", 1, 3, b""))
     for room_bytes in (0, 83):
         room = 32767 - 50 - 1 - added - len(pair) - room_bytes
-        rules = (dataclasses.replace(DELAY, room_bytes=room_bytes),)
+        rules = (structs.replace(DELAY, room_bytes=room_bytes),)
         for length, verdict in ((room, Verdict.REDIRECT), (room + 1, Verdict.ASK)):
             assert both(sent(pair + b"k\x01" + b"v" * (length - 3) + b"\x02"), rules).verdict == verdict
 

@@ -1,9 +1,9 @@
 """Admission rules through the plane and a read role: published, followed, taken away."""
 
-import dataclasses
 import os
 
 import pytest
+from msgspec import structs
 from plane_kit import die_with_parent, element
 from reader_kit import BOTH, Client, MakeKit, ReaderKit, connected, send_frame
 
@@ -162,7 +162,7 @@ def test_what_no_rule_names_and_what_its_topic_cannot_take_goes_to_control(kit: 
             goes_to_control(kit, client, send_frame("TopicA", b"x", properties), b"x")
         goes_to_control(kit, client, send_frame("TopicA", batch, "DELAY\x013\x02", batch=True), batch)
         for gone in (999, kit.wide_topic(b"Small", 2)):
-            publish_rules(kit.plane, [dataclasses.replace(rule, topic_id=gone)])
+            publish_rules(kit.plane, [structs.replace(rule, topic_id=gone)])
             goes_to_control(kit, client, send_frame("TopicA", b"x", "DELAY\x013\x02"), b"x")
         lib.rmq_topic_set(kit.plane, rule.topic_id, 0)
         publish_rules(kit.plane, [rule])
@@ -171,7 +171,7 @@ def test_what_no_rule_names_and_what_its_topic_cannot_take_goes_to_control(kit: 
 
 def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
     refuse = Rule(RuleKind.REFUSE, transaction=8, code=16, remark="not here: ä")
-    second = dataclasses.replace(
+    second = structs.replace(
         delay_rule(kit), room_bytes=77, with_name=b"TRAN_MSG", with_when=When.TRUE, is_retried=True
     )
     rules = (delay_rule(kit), refuse) * 7 + (second, refuse)
@@ -200,14 +200,14 @@ def test_a_set_reads_back_as_it_was_published(kit: ReaderKit) -> None:
 def test_rules_that_no_reader_could_follow_are_refused(kit: ReaderKit, change: dict) -> None:
     publish_rules(kit.plane, [])
     with pytest.raises(ValueError, match="malformed"):
-        publish_rules(kit.plane, [dataclasses.replace(delay_rule(kit), **change)])
+        publish_rules(kit.plane, [structs.replace(delay_rule(kit), **change)])
     assert published_rules(kit.plane) == ()
 
 
 def test_a_reader_never_takes_half_a_set(kit: ReaderKit) -> None:
     """Another process publishes sets of different sizes as fast as it can."""
     rule = delay_rule(kit)
-    sets = [tuple(dataclasses.replace(rule, code=size, remark="r" * size) for _ in range(size)) for size in (16, 1, 9)]
+    sets = [tuple(structs.replace(rule, code=size, remark="r" * size) for _ in range(size)) for size in (16, 1, 9)]
     publish_rules(kit.plane, sets[0])
     structs = [rules_struct(rules) for rules in sets]
     child = os.fork()

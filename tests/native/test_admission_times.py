@@ -1,11 +1,11 @@
 """Timer messages in admission: times, faults and remarks, in C and in the twin. Cases of golden/timer."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from test_admission import DELAY, HALF, NOW, TIMER, both, sent
 
 from ringmq.ipc.admission import Rule, When
@@ -75,9 +75,9 @@ def test_times_asked_for(properties: bytes, outcome: int | TimeAsked | None, bat
 def test_order_of_rules_and_the_timer_topic_itself() -> None:
     timed = pair("TIMER_DELAY_SEC", 5)
     assert both(sent(pair("DELAY", 3) + timed), (DELAY, TIMER), now_ms=NOW).rule == 0
-    in_wheel = dataclasses.replace(TOPIC, topic_id=TIMER.topic_id)
+    in_wheel = structs.replace(TOPIC, topic_id=TIMER.topic_id)
     assert both(sent(timed), (TIMER,), in_wheel, now_ms=NOW) == Admitted(Verdict.PLAIN)
-    half = dataclasses.replace(TIMER, name=b"TRAN_MSG", when=When.TRUE, transaction=-1)
+    half = structs.replace(TIMER, name=b"TRAN_MSG", when=When.TRUE, transaction=-1)
     timed_half = sent(timed + pair("TRAN_MSG", "true"), sys_flag=4)
     assert both(timed_half, (half, HALF, TIMER), now_ms=NOW).out_ms == SECOND + 5000
     passed = sent(pair("TIMER_DELAY_SEC", 0) + pair("TRAN_MSG", "true"), sys_flag=4)
@@ -130,7 +130,7 @@ def rule_struct(rule: Rule) -> object:
 )  # fmt: skip
 @pytest.mark.parametrize("value", [b"77", "\u00e9".encode() * 40 + b'"\x01'])
 def test_remarks_say_what_was_asked_and_what_is_allowed(fault: TimeAsked, stock: str, asked: str, value: bytes) -> None:
-    rule, pairs = dataclasses.replace(TIMER, slot_messages_max=5), {b"TIMER_DELAY_SEC": value}
+    rule, pairs = structs.replace(TIMER, slot_messages_max=5), {b"TIMER_DELAY_SEC": value}
     text = remark_in_c(rule, pairs, fault, 7)
     assert text == time_remark(fault, pairs, rule, 7)
     shown = "77" if value == b"77" else "?" * 32
@@ -145,7 +145,7 @@ def test_remarks_say_what_was_asked_and_what_is_allowed(fault: TimeAsked, stock:
 )  # fmt: skip
 def test_full_slots(limit: int, messages: int, near: bool, chance: int) -> None:
     messages = min(messages % (2 * limit + 2), 2**31 - 1) if near else messages
-    rule, admitted = dataclasses.replace(TIMER, slot_messages_max=limit), ffi.new("struct rmq_admitted *")
+    rule, admitted = structs.replace(TIMER, slot_messages_max=limit), ffi.new("struct rmq_admitted *")
     admitted.verdict = lib.RMQ_ADMIT_REDIRECT
     lib.rmq_admit_slot(rule_struct(rule), messages, chance, admitted)
     refused = slot_refuses(rule, messages, chance)
@@ -155,7 +155,7 @@ def test_full_slots(limit: int, messages: int, near: bool, chance: int) -> None:
 
 
 def test_refusal_gets_likelier_as_a_slot_fills() -> None:
-    rule = dataclasses.replace(TIMER, slot_messages_max=100)
+    rule = structs.replace(TIMER, slot_messages_max=100)
     refused = [sum(slot_refuses(rule, count, chance) for chance in range(CHANCES)) for count in range(99, 202)]
     assert refused[:2] == [0, 0] and refused[-2:] == [CHANCES, CHANCES]
     assert refused == sorted(refused) and refused[51] == CHANCES // 2

@@ -1,11 +1,11 @@
 """Record copies through the write role: what it stores is the record that was copied, but for what was told."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from plane_kit import ARENA_BYTES, Kit
 
 from ringmq.native import lib

@@ -2,11 +2,11 @@
 
 import random
 import struct
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from plane_kit import SLICE_NS, Kit
 from test_chains import TIED, batches, requests
 from test_port import ROLE, SERVICE, PlaneOfKit

@@ -4,7 +4,8 @@ this module: `python resting_worker.py PYTHON -m MODULE ...`.
 
 import runpy
 import sys
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.workers import WORKERS

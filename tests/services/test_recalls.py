@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.tables.admission import timer_rules
@@ -111,7 +112,7 @@ def test_cases_in_their_order(
 
 
 def test_without_a_wheel_nothing_is_recalled() -> None:
-    found = decide(asked(), CONFIG, replace(RULE, precision_ms=0), True, NOW)
+    found = decide(asked(), CONFIG, structs.replace(RULE, precision_ms=0), True, NOW)
     assert isinstance(found, Refuse) and found.code == 1 and found.remark.startswith("recall failed, execute error")
 
 

@@ -1,8 +1,7 @@
 """The table of cases of a send-back: every case once, and its order where two apply."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
 from ringmq.remoting.codes import ResponseCode

@@ -1,9 +1,9 @@
 """The transition table of transactions: each state with each event."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.services.transactions.core import (
     EXPIRED,

@@ -6,11 +6,11 @@ import os
 import shutil
 import tarfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.ipc.watermark import NO_LIMIT, NOT_LIVE, OURS, Watermarks
 from ringmq.spark_bridge import store_catalog

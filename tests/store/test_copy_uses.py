@@ -18,11 +18,11 @@ DELAY stay in the delivered record.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.store import layout
 from ringmq.store.record import Record, parse_properties

@@ -11,6 +11,7 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ringmq.store import adoption, adoption_staging, markers, salvage, store_task
 from ringmq.store.config_files import ConfigFileError, load_config, persist_config
@@ -98,12 +99,16 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
 def test_an_adoption_ends_every_hold_for_that_slave(store: Path, template: MadeStore) -> None:
     """Under the addresses that it had before, and as the slave of its host: known by the end of its log."""
     this = held_for(template)
-    for_it = [this, replace(this, address="10.0.0.7:1"), replace(this, broker_id=-1, address="10.0.0.2")]
+    for_it = [
+        this,
+        structs.replace(this, address="10.0.0.7:1"),
+        structs.replace(this, broker_id=-1, address="10.0.0.2"),
+    ]
     others = (
-        replace(this, address="10.0.0.7:2", slave_offset=this.slave_offset - 1),
-        replace(this, address="10.0.0.7:3", slave_offset=this.slave_offset + 1),
-        replace(this, broker_id=2, address="10.0.0.7:4"),
-        replace(this, broker_id=-1, address="10.0.0.7"),
+        structs.replace(this, address="10.0.0.7:2", slave_offset=this.slave_offset - 1),
+        structs.replace(this, address="10.0.0.7:3", slave_offset=this.slave_offset + 1),
+        structs.replace(this, broker_id=2, address="10.0.0.7:4"),
+        structs.replace(this, broker_id=-1, address="10.0.0.7"),
     )
     write_hold(store, [*for_it, *others])
     forget_adopted(store, this.address, template.end)
@@ -152,7 +157,7 @@ def test_tables_come_with_a_log_that_nothing_of_the_own_one_is_in(
 ) -> None:
     """Where the logs have a past in common, the own tables are the newer ones."""
     diverge(store, template, kept)
-    write_task(store, replace(orders(template)["adopt"], offset=places(template)[kept]))
+    write_task(store, structs.replace(orders(template)["adopt"], offset=places(template)[kept]))
     sources: list[str] = []
 
     def take(root: Path, address: str) -> list[str]:
@@ -224,7 +229,7 @@ def test_a_log_that_parts_where_the_own_one_begins_is_adopted(store: Path, templ
     """Nothing of the own log stays, and its files in front are deleted."""
     diverge(store, template, 61)
     (store / "commitlog" / f"{0:020d}").unlink()
-    write_task(store, replace(orders(template)["adopt"], offset=FILE_BYTES))
+    write_task(store, structs.replace(orders(template)["adopt"], offset=FILE_BYTES))
     assert perform(config_of(store), Source(template)).adopted_from == FILE_BYTES
     assert log_of(store) == log_of(template.root)[FILE_BYTES:]
     assert recover(config_of(store)).append_offset == template.end
@@ -261,7 +266,7 @@ def test_a_copy_that_begins_elsewhere_than_the_own_log_parts_is_made_anew(
     store: Path, template: MadeStore, number: int, left: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     leave_copy(store, template, monkeypatch)
-    order = replace(orders(template)["adopt"], offset=places(template)[number])
+    order = structs.replace(orders(template)["adopt"], offset=places(template)[number])
     if left < 61:
         truncate(config_of(store), places(template)[left])
     write_task(store, order)
@@ -278,7 +283,7 @@ def test_a_copy_that_begins_elsewhere_is_no_reason_to_cut(
     """The source is gone when the copy would have to be made again."""
     leave_copy(store, template, monkeypatch)
     before = log_of(store)
-    write_task(store, replace(orders(template)["adopt"], offset=places(template)[30]))
+    write_task(store, structs.replace(orders(template)["adopt"], offset=places(template)[30]))
     performed = perform(config_of(store), broken_sources(template)["refused"])
     assert "the own log was not cut" in performed.failure
     assert (log_of(store), salvaged(store), read_task(store)) == (before, {}, None)
@@ -401,7 +406,7 @@ def test_a_death_at_any_line_is_made_good_by_doing_it_again(
     elif action == "adopt from the own begin":
         diverge(begin, template, 100)
         (begin / "commitlog" / f"{0:020d}").unlink()
-        order = replace(order, offset=FILE_BYTES)
+        order = structs.replace(order, offset=FILE_BYTES)
     elif action == "adopt":
         diverge(begin, template, 100)
     write_task(begin, order)
@@ -441,7 +446,7 @@ def test_a_death_before_the_copy_is_complete_leaves_the_store_as_it_was(
     diverge(begin, template, kept)
     persist_config(begin, "topics.json", {"topicConfigTable": {"Own": {}}})
     write_hold(begin, [held_for(template)])
-    order = replace(orders(template)["adopt"], offset=places(template)[min(kept, 61)])
+    order = structs.replace(orders(template)["adopt"], offset=places(template)[min(kept, 61)])
     write_task(begin, order)
     before = log_of(begin)
 

@@ -1,11 +1,11 @@
 """What a reader finds in a store without an owner: what recovery would find, with nothing written."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.store import layout, markers
 from ringmq.store.checkpoint import read_checkpoint, write_checkpoint

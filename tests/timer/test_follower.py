@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ringmq.store.master_timers import MasterTimers, write_master_timers
 from ringmq.store.timer_checkpoint import Filing, checkpoint_for_slaves
@@ -31,7 +32,7 @@ def follower(root: Path, own: Filing = OWN, *, has_units: bool = True) -> Any:
 
 
 def needs_rebuild(slave: Any, filing: Filing | None) -> bool:
-    slave._compare(replace(TIMERS, filing=filing))
+    slave._compare(structs.replace(TIMERS, filing=filing))
     return bool(slave._needs_rebuild)
 
 
@@ -54,7 +55,7 @@ def test_a_master_that_delivers_earlier_slots_again_is_noted(tmp_path: Path) -> 
     first timer message: until then the master tells the present time, then 0."""
     slave, empty = follower(tmp_path), follower(tmp_path, has_units=False)
     for open_ms, expected in ((OPEN_MS, False), (OPEN_MS + 1000, False), (OPEN_MS, True), (OPEN_MS + 9000, True)):
-        write_master_timers(tmp_path, replace(TIMERS, open_ms=open_ms))
+        write_master_timers(tmp_path, structs.replace(TIMERS, open_ms=open_ms))
         slave._look_at_master()
         empty._look_at_master()
         assert slave._timers.open_ms == open_ms and slave._needs_rebuild is expected and not empty._needs_rebuild
@@ -64,8 +65,8 @@ def test_a_master_that_delivers_earlier_slots_again_is_noted(tmp_path: Path) -> 
     ("timers", "expected"),
     [
         (TIMERS, False),
-        (replace(TIMERS, open_ms=OPEN_MS - 1000), True),
-        *((replace(TIMERS, filing=filing), True) for filing in OTHERS),
+        (structs.replace(TIMERS, open_ms=OPEN_MS - 1000), True),
+        *((structs.replace(TIMERS, filing=filing), True) for filing in OTHERS),
     ],
 )
 def test_a_promotion_rebuilds_unless_both_have_filed_alike(timers: MasterTimers, expected: bool) -> None:
@@ -73,15 +74,15 @@ def test_a_promotion_rebuilds_unless_both_have_filed_alike(timers: MasterTimers,
     found = of_master(saved, timers, LOG_END)
     assert found.needs_rebuild is expected
     assert found.coarsest_ms == (1000 if timers.filing is None else timers.filing.coarsest_ms)
-    assert of_master(replace(saved, needs_rebuild=True), timers, LOG_END).needs_rebuild
+    assert of_master(structs.replace(saved, needs_rebuild=True), timers, LOG_END).needs_rebuild
     assert of_master(saved, timers, timers.log_offset - 1) == saved, "its log is shorter than it was"
 
 
 def test_steps_of_a_master_that_does_not_tell() -> None:
-    stock = replace(TIMERS, marks_from=None, filing=None)
+    stock = structs.replace(TIMERS, marks_from=None, filing=None)
     assert known_coarsest_ms(stock) == 100, "all its messages are of one precision"
-    assert known_coarsest_ms(replace(TIMERS, filing=None)) == 1000, "of an older version: it loses none"
-    assert known_coarsest_ms(replace(TIMERS, filing=replace(OWN, known_coarsest_ms=500))) == 500
+    assert known_coarsest_ms(structs.replace(TIMERS, filing=None)) == 1000, "of an older version: it loses none"
+    assert known_coarsest_ms(structs.replace(TIMERS, filing=replace(OWN, known_coarsest_ms=500))) == 500
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_a_checkpoint_keeps_it_and_tells_no_window(
     tmp_path: Path, more: dict[str, Any], is_kept: bool, window: int
 ) -> None:
     (tmp_path / "config").mkdir()
-    save(tmp_path, replace(SNAPSHOT, **more), 1000, Log(), OPEN_MS)
+    save(tmp_path, structs.replace(SNAPSHOT, **more), 1000, Log(), OPEN_MS)
     found = checkpoint_for_slaves(tmp_path)
     assert found is not None and found.filing == Filing(window, 1000, 1000, 1000)
     assert load_saved(tmp_path, Log(), LOG_END).needs_rebuild is is_kept
@@ -103,6 +104,6 @@ def test_a_checkpoint_keeps_it_and_tells_no_window(
 def test_a_log_that_was_cut_keeps_the_largest_step(tmp_path: Path) -> None:
     """A pair of 100 ms would differ otherwise, and delays that were rolled would come 0.9 s late."""
     (tmp_path / "config").mkdir()
-    save(tmp_path, replace(SNAPSHOT, coarsest_ms=200), 100, Log(), OPEN_MS)
+    save(tmp_path, structs.replace(SNAPSHOT, coarsest_ms=200), 100, Log(), OPEN_MS)
     cut = load_saved(tmp_path, Log(), 1)
     assert cut.is_cut and cut.coarsest_ms == 200

@@ -3,11 +3,11 @@
 import json
 import shutil
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.broker.requests.turns import finish
 from ringmq.remoting.subscription import java_string_hash

@@ -1,12 +1,12 @@
 """Each bit of the files that tell a start of the worker `timer` where it was, flipped: none moves it on."""
 
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from msgspec.structs import astuple
 
 from ringmq.broker.exporter.timers import NumbersFile
 from ringmq.broker.exporter.timers import _waiting as waiting_of

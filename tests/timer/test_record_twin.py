@@ -1,9 +1,9 @@
 """Fields of timer records: C and Python agree, and so do both with SipHash's own figures."""
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.ipc.ports import mark_of
 from ringmq.native import ffi, lib

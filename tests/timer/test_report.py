@@ -1,11 +1,11 @@
 """`ringmq store timers` over the recorded stores and over stores without timers."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from ringmq.cli.main import main
 from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint

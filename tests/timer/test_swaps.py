@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ringmq.store.master_timers import MasterTimers
 from ringmq.store.timer_checkpoint import Filing
@@ -49,7 +50,7 @@ class Broker(World):
         saved = of_master(saved, timers, self.disk.end)
         if saved.needs_rebuild:
             self.disk.units, self.disk.flushed_units = [], 0
-        self.settings = replace(settings, coarsest_ms=max(settings.precision_ms, saved.coarsest_ms))
+        self.settings = structs.replace(settings, coarsest_ms=max(settings.precision_ms, saved.coarsest_ms))
         self.disk.checkpoint = Progress(
             saved.open_ms, self.filed, timers.marks_from or 0, saved.known_offset, saved.known_ms,
             saved.known_coarsest_ms,
