@@ -14,6 +14,7 @@ No call waits for the image: it may be stopped, or hang.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -235,6 +236,7 @@ class WorkerImage:
             if stream is not None:  # closed by the caller
                 stream.flush()
         parent = os.getpid()
+        gc.freeze()  # the collector leaves the objects of the image alone, and their pages shared
         pid = os.fork()
         if not pid:
             image_process.run_forked(other, self._contents, self._build, parent)
