@@ -27,6 +27,7 @@ DEPTH_MAX = 64
 _SPACE = re.compile(r"[\x00- ]*")
 _SPACE_AND_COMMAS = re.compile(r"[\x00- ,]*")
 _NUMBER = re.compile(r"[-+]?[0-9]{1,400}(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_IS_ODD = re.compile(r"\[|[0-9]{401}")
 _NOT_FINITE = re.compile(r"-?Infinity\b|NaN\b")
 _BARE_KEY = re.compile(r"[-+\w.$]+")
 _WHOLE = re.compile(r"-?\d{1,400}")
@@ -59,7 +60,12 @@ def read_config(text: str) -> Any:
 
     Bare keys become int, and a list on a single line becomes a tuple. Raises `FastJsonError`.
     """
-    return _read(_ConfigReader(text))
+    try:
+        # text without lists and bare keys is standard JSON, which the C code of `json` reads 20 times as fast
+        value = None if _IS_ODD.search(text) else json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    return _read(_ConfigReader(text)) if value is None or is_nested_deeper(value) else value
 
 
 def is_nested_deeper(value: Any, levels: int = DEPTH_MAX) -> bool:

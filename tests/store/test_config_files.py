@@ -2,10 +2,14 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from ringmq.fastjson import reader
 from ringmq.fastjson.reader import DEPTH_MAX, FastJsonError, read_config, read_json
 from ringmq.fastjson.writer import write_config
 from ringmq.store.config_files import (
@@ -57,6 +61,62 @@ def test_fastjsons_own_escapes_are_read() -> None:
         assert read(r"""{"\v\\v":"it\'s \u0041"}""") == {"\v\\v": "it's A"}
         with pytest.raises(FastJsonError, match="bad escape"):
             read(r'{"\v":"\q"}')
+
+
+NUMBERS = (
+    "0",
+    "-0",
+    "1.5",
+    "-1.5e3",
+    "1e400",
+    "+1",
+    "1.",
+    "01",
+    "9" * 400,
+    "9" * 401,
+    "0." + "9" * 401,
+    "NaN",
+    "-Infinity",
+)
+OTHERS = (
+    "true",
+    "null",
+    '""',
+    '"a b"',
+    r'"\u0041\ud800"',
+    r'"\v"',
+    '"\t"',
+    '"\x00"',
+    "[]",
+    "[1]",
+    "[\n1]",
+    "{}",
+    "{0:1}",
+)
+TEXTS = st.recursive(
+    st.sampled_from([*NUMBERS, *OTHERS]),
+    lambda inner: st.lists(st.tuples(st.sampled_from(['"a"', '"b"', "0", '"0"', '"["']), inner), max_size=4).map(
+        lambda pairs: "{" + ",".join(f"{key} :\n{value}" for key, value in pairs) + "}"
+    ),
+    max_leaves=8,
+)
+
+
+def told(read: Callable[[str], object], text: str) -> str:
+    """The value with its types, or the error."""
+    try:
+        return repr(read(text))
+    except FastJsonError as error:
+        return f"refused: {error}"
+
+
+@given(text=TEXTS, at=st.integers(0, 60), put=st.sampled_from(["", ",", "}", "{", '"', "\x01", " ", "\ufeff", "x"]))
+@example(text='{"a":' * (DEPTH_MAX + 1) + "{}" + "}" * (DEPTH_MAX + 1), at=0, put="")
+@example(text='{"a":' * DEPTH_MAX + "{}" + "}" * DEPTH_MAX, at=0, put="")
+@example(text='{"a":' * 5000, at=0, put="")
+def test_standard_text_is_read_as_by_the_reader_of_the_dialect(text: str, at: int, put: str) -> None:
+    text = text[:at] + put + text[at:]
+    assert told(read_config, text) == told(lambda text: reader._read(reader._ConfigReader(text)), text)
 
 
 def test_nulls_are_left_out() -> None:
