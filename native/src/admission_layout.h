@@ -11,6 +11,7 @@
 /* cdef-begin */
 #define RMQ_RULES_MAX 16
 #define RMQ_RULE_PAIRS_MAX 8
+#define RMQ_SCRATCH_BYTES 512         /* the longest pairs that are added to one message */
 
 /* A pair that a redirected message gets. Pairs of that name that the client sent are cut out first. */
 struct rmq_rule_pair {

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "reader.h"
 #include "record.h"
 #include "ring.h"
 #include "send_decode.h"

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "dispatch_batch.h"
-#include "reader.h"
 #include "ring.h"
 
 enum {

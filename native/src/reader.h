@@ -49,8 +49,6 @@
 #define RMQ_READ_FILTER_LIMITED 31    /* pulls that ended at the bound on the work of their condition */
 #define RMQ_READ_COUNTERS 52
 
-#define RMQ_SCRATCH_BYTES 512         /* the longest pairs that are added to one message */
-
 struct rmq_reader;
 
 /* The part of the arena behind buffers and blocks; `request_slots` of the reader's request ring. */
