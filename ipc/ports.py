@@ -100,7 +100,7 @@ def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
 def mark_of(role: int, lane: int, offset: int) -> int:
     """The mark of a record that the service with this role has published. It is the token of its request, too.
 
-    `lane`: number of the service's source. `offset`: the queue offset in that source. native/src/published_marks.h has
+    `lane`: number of the service's source. `offset`: the queue offset in that source. native/src/ports_layout.h has
     the layout of a mark.
     """
     assert 0 < role < lib.RMQ_ROLES_MAX and 0 <= lane < LANES_MAX and 0 <= offset <= MARK_OFFSET_MAX

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ports_layout.h"
 #include "property_pairs.h"
-#include "published_marks.h"
 #include "record.h"
 #include "ring.h"
 

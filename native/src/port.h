@@ -6,7 +6,6 @@
 #define RMQ_PORT_H
 
 #include "plane.h"
-#include "published_marks.h"
 
 /* cdef-begin */
 #define RMQ_PORT_APPENDED 0  /* rings of completions */
@@ -25,7 +24,7 @@ uint32_t rmq_port_submit(struct rmq_plane *plane, uint32_t port, const struct rm
 
 /* Copies up to `room` completions that wait in one of the two rings, oldest first, of any generation. Their number. */
 uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct rmq_completion *out, uint32_t room);
-/* The same as a sum, for owners of ordered ports whose tokens are marks (published_marks.h). stored[lane] is raised to one
+/* The same as a sum, for owners of ordered ports whose tokens are marks (ports_layout.h). stored[lane] is raised to one
  * behind the largest source offset that was stored. Lanes from `lanes` on are ignored. Returns the number of completions;
  * `tally` counts on. */
 struct rmq_port_tally {

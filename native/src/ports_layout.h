@@ -14,6 +14,20 @@
 #define RMQ_PORTS_MAX 32 /* write_batch.h has a bit for each */
 #define RMQ_PORT_WEIGHT_MAX 64
 
+/* The mark of a published record names the source record of a service, on disk too. It is in the field that holds the offset of
+ * the half message in a transaction's records (prepared_transaction_offset). Clients cannot set it: read workers store 0. It is a
+ * number of three parts, so that no service takes another's records for its own:
+ *
+ *   bits 56 to 62   the range: the role of the service, which the log keeps. A role number is never given to another service.
+ *   bits 48 to 55   the lane: the number of the service's source
+ *   bits 0 to 47    the queue offset, in that source, of the record that was published again
+ *
+ * Range 0 is that of staged writes: (number of the commit + 1) << 16 | chunk. */
+#define RMQ_MARK_RANGE_SHIFT 56
+#define RMQ_MARK_LANE_SHIFT 48
+#define RMQ_MARK_LANES_MAX 256
+#define RMQ_MARK_RANGE_STAGED 0
+
 /* A request to append, 128 bytes. Positions are bytes from the start of the port's arena. The bytes they
  * point at stay untouched until the completion of `token` has been taken. */
 struct rmq_request {
@@ -33,7 +47,7 @@ struct rmq_request {
     int32_t reconsume_times;
     uint32_t reserved0;
     int64_t born_time_ms;
-    int64_t prepared_transaction_offset; /* control may mark records that it publishes (published_marks.h); others 0 */
+    int64_t prepared_transaction_offset; /* or the mark of a record that a service publishes; others 0 */
     uint8_t born_host[16];
     uint32_t born_port;
     uint16_t kind;               /* RMQ_APPEND_* */

@@ -1,5 +1,6 @@
 #include "published_marks.h"
 
+#include "ports_layout.h"
 #include "record.h"
 #include "roles_layout.h"
 

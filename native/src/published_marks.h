@@ -1,14 +1,5 @@
-/* published_marks.h: the mark of a published record. On disk, it names the source record of a service.
- *
- * The mark is in the field that holds the offset of the half message in a transaction's records (prepared transaction offset).
- * Clients cannot set it: read workers store 0. A mark is a number of three parts, so that no service takes another's records
- * for its own:
- *
- *   bits 56 to 62   the range: the role of the service, which the log keeps. A role number is never given to another service.
- *   bits 48 to 55   the lane: the number of the service's source
- *   bits 0 to 47    the queue offset, in that source, of the record that was published again
- *
- * Range 0 is that of staged writes: (number of the commit + 1) << 16 | chunk.
+/* published_marks.h: scans of the log for what its records name: a mark, or the half message of a commit.
+ * ports_layout.h has the parts of a mark.
  */
 #ifndef RMQ_PUBLISHED_MARKS_H
 #define RMQ_PUBLISHED_MARKS_H
@@ -17,11 +8,6 @@
 #include <stdint.h>
 
 /* cdef-begin */
-#define RMQ_MARK_RANGE_SHIFT 56
-#define RMQ_MARK_LANE_SHIFT 48
-#define RMQ_MARK_LANES_MAX 256
-#define RMQ_MARK_RANGE_STAGED 0
-
 /* Marks of one range, of the records that begin in [from, limit) of one mapped log file. `end` bytes of it are log; its first
  * byte has commit-log offset `file_start`. Neighbours with the same mark are one entry, and `records` is their number. Bytes
  * that are no record are skipped, because marks behind them must be found all the same. Returns the number of entries. `*at` is

@@ -98,7 +98,7 @@ struct rmq_record_copy {
     uint32_t born_port;          /* SET_BORN_HOST */
     uint32_t cause;              /* out: RMQ_COPY_MADE ..; in: of a copy without a target */
     int64_t born_time_ms;        /* SET_BORN_TIME */
-    int64_t prepared_transaction_offset; /* never the record's: of a commit its half's place, else a mark (published_marks.h) or 0 */
+    int64_t prepared_transaction_offset; /* never the record's: of a commit its half's place, else a mark (ports_layout.h) or 0 */
     uint8_t born_host[16];
     int64_t detail;              /* out */
 };

@@ -1,5 +1,6 @@
 #include "timer_record.h"
 
+#include "ports_layout.h"
 #include "property_pairs.h"
 #include "published_marks.h"
 #include "siphash.h"
