@@ -147,7 +147,8 @@ lint: ## ruff and mypy --strict
 
 .PHONY: warnings
 warnings: ## the C core with warnings as errors
-	@for source in native/src/*.c; do gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -c -o /dev/null "$$source" || exit 1; done
+	@find native/src -name '*.c' | while read -r source; do \
+		gcc -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -Inative/src -c -o /dev/null "$$source" || exit 1; done
 
 .PHONY: build
 build: ## rebuild the C core in place and look for new packages (editable installs)

@@ -1,4 +1,4 @@
-"""Evaluation of a program in Python; the twin of `rmq_filter_evaluate` (native/src/filter_program.c).
+"""Evaluation of a program in Python; the twin of `rmq_filter_evaluate` (native/src/filter/filter_program.c).
 
 A condition is TRUE, FALSE or unknown for a message. Java's evaluation may also throw. A throw ends the evaluation, and
 the message does not match.

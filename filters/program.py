@@ -1,7 +1,7 @@
-"""The compiled form of a condition, and its encoding in shared memory (native/src/filter_layout.h has the structs).
+"""The compiled form of a condition, and its encoding in shared memory.
 
-A program is a list of instructions for a stack machine, with tables of constants and of property names. A jump goes
-forward only, so each instruction runs at most once for a message.
+native/src/plane/filter_layout.h has the structs. A program is a list of instructions for a stack machine, with tables
+of constants and of property names. A jump goes forward only, so each instruction runs at most once for a message.
 """
 
 from __future__ import annotations

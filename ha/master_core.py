@@ -2,7 +2,7 @@
 
 `ha/master_shell.py` passes events of the C loop and the time (a monotonic clock) in, and carries the effects out. The
 core answers no send. It sets the replica requirement (`Require`) and the replication state, by which
-`native/src/completer.c` answers parked sends.
+`native/src/flush/completer.c` answers parked sends.
 
 One connection:
 

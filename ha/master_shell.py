@@ -1,7 +1,7 @@
 """The master's HA writer in its process: passes events of the C loop to the core, and the core's effects to C.
 
-The C loop (native/src/ha_sender.c) moves the bytes. It returns when the state of a connection has changed, when control
-has a command, or when its slice is over. This module does no work per message.
+The C loop (native/src/ha/ha_sender.c) moves the bytes. It returns when the state of a connection has changed, when
+control has a command, or when its slice is over. This module does no work per message.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""The rule by which a slave parses its master's stream: the plain twin of native/src/ha_receiver.c, without IO.
+"""The rule by which a slave parses its master's stream: the plain twin of native/src/ha/ha_receiver.c, without IO.
 
     head (12 bytes: i64 offset, i32 size) --size > 0--> body --size bytes--> head ...
       |  size 0: a heartbeat                              |
@@ -18,7 +18,7 @@ GAP = 5
 SIZE = 6
 FILE_END = 7
 RECORD = 8
-"""Numbers of RMQ_LINK_* in native/src/ha_receiver.h."""
+"""Numbers of RMQ_LINK_* in native/src/ha/ha_receiver.h."""
 
 TRANSFER_MAX_BYTES = 4 << 20
 _HEAD = struct.Struct(">qi")

@@ -1,4 +1,4 @@
-"""The watermark of the replicas: the plain-Python twin of rmq_ha_watermark (native/src/ha_watermark.c).
+"""The watermark of the replicas: the plain-Python twin of rmq_ha_watermark (native/src/ha/ha_watermark.c).
 
 A requirement has at most four conditions. Each asks that `count` of the peers in its mask have a byte at a level. The
 watermark is the largest offset for which all conditions hold. Level numbers are RMQ_HA_LEVEL_* of replication_layout.h.

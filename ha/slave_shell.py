@@ -1,8 +1,8 @@
 """The worker `ha-slave`: the C receiver, the core's decisions about the master, and the code that performs them.
 
-The C loop (native/src/ha_receiver.c) receives the stream. It returns when its slice is over, control has sent a command
-or the connection has ended. The shell steps the core (slave_core.py) with the events and performs its effects. A thread
-(master_calls.py) sends the requests beside the stream.
+The C loop (native/src/ha/ha_receiver.c) receives the stream. It returns when its slice is over, control has sent a
+command or the connection has ended. The shell steps the core (slave_core.py) with the events and performs its effects.
+A thread (master_calls.py) sends the requests beside the stream.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The decision about a send that waits: the plain-Python twin of the completer's verdict (native/src/completer.c).
+"""The decision about a send that waits: the plain-Python twin of the completer's verdict.
+
+The completer is native/src/flush/completer.c.
 
     refused (nothing appended) <-- send --> parked --both conditions hold--> 0
                                               |--fsync failed--> 14

@@ -1,6 +1,6 @@
 """The rules by which read workers redirect or refuse sends. Control publishes them as data in the plane.
 
-native/src/admission_layout.h describes each field.
+native/src/plane/admission_layout.h describes each field.
 """
 
 from collections.abc import Iterable

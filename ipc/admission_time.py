@@ -1,7 +1,7 @@
-"""native/src/admission_time.c in Python: the time that a timer message asks for, and its refusals. Tests compare both.
+"""native/src/admission/admission_time.c in Python: the time that a timer message asks for, and its refusals.
 
-Rules of stock (`HookUtils.transformTimerMessage`, `TimerMessageStore.isReject`). Unlike stock, a slot refuses the more
-often, the fuller it is.
+Tests compare both. Rules of stock (`HookUtils.transformTimerMessage`, `TimerMessageStore.isReject`). Unlike stock, a
+slot refuses the more often, the fuller it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""native/src/admission.c in Python: the decision about a decoded send. Tests compare both.
+"""native/src/admission/admission.c in Python: the decision about a decoded send. Tests compare both.
 
 Control calls this twin for cold sends.
 """

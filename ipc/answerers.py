@@ -1,7 +1,7 @@
 """The table of answerers: roles that answer asks of other roles, and the requests of clients that go to each of them.
 
-The supervisor fills it (native/src/asks_layout.h) from the worker table when it makes the plane. Read workers look up
-the answerer of a request in it, so a new answerer adds no code to them.
+The supervisor fills it (native/src/plane/asks_layout.h) from the worker table when it makes the plane. Read workers
+look up the answerer of a request in it, so a new answerer adds no code to them.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Asks: questions of one role to another, and their answers (native/src/asks.h; the protocol is in layout.h).
+"""Asks: questions of one role to another, and their answers (native/src/plane/asks.h; the protocol is in layout.h).
 
 An answerer has an `Inbox`. A Python role that asks has an `Asker` for each answerer. Read workers and dispatch ask in
 C.

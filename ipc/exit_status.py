@@ -7,7 +7,7 @@ EXIT_RESTART_STORE = 72
 EXIT_HUNG_READER = 73
 """A read worker has received nothing for 5 s while bytes waited on its sockets. The supervisor replaces it."""
 EXIT_INVARIANT = 79
-"""A worker has met a broken invariant (native/src/invariant.h, RMQ_EXIT_INVARIANT). Its last line names it.
+"""A worker has met a broken invariant (native/src/plane/invariant.h, RMQ_EXIT_INVARIANT). Its last line names it.
 """
 EXIT_RESTED = 80
 """A worker has no work and becomes dormant. After a SIGTERM from outside, the worker ends with EXIT_CLEAN instead. The

@@ -1,4 +1,7 @@
-"""The shares of open half messages (native/src/half_shares.h). `full` and `remark` are the twins of the C functions."""
+"""The shares of open half messages (native/src/admission/half_shares.h).
+
+`full` and `remark` are the twins of the C functions.
+"""
 
 from __future__ import annotations
 

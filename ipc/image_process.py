@@ -12,8 +12,8 @@ What must stay true of this process, because each worker is a copy of it:
 - It loads no library that keeps state over a fork, above all numpy, whose BLAS starts threads. A row of the worker
   table says that its module does (`in_image`). Such a module is loaded behind the fork.
 
-A fork by the image makes a child of the image's parent (native/src/sibling_fork.h). So exit statuses, the parent-death
-signal and waitpid are as after an exec.
+A fork by the image makes a child of the image's parent (native/src/plane/sibling_fork.h). So exit statuses, the
+parent-death signal and waitpid are as after an exec.
 """
 
 from __future__ import annotations

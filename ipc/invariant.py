@@ -1,4 +1,4 @@
-"""Invariants, checked where Python reads words of other processes: the twin of native/src/invariant.h.
+"""Invariants, checked where Python reads words of other processes: the twin of native/src/plane/invariant.h.
 
 `check_invariant` raises. `run_worker` (ipc/role_loop.py) writes the line and ends the process. The supervisor starts a
 replacement, as after any death.

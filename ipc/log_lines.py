@@ -1,4 +1,4 @@
-"""The form of a log line. The C twin is native/src/log_line.c.
+"""The form of a log line. The C twin is native/src/base/log_line.c.
 
 Text:  TIME LEVEL WORKER TEXT NAME=VALUE ...    each further line of TEXT is indented, so that no text imitates a line
 JSON:  {"time":TIME,"level":LEVEL,"worker":WORKER,"text":TEXT,NAME:VALUE ...}

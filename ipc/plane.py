@@ -1,4 +1,4 @@
-"""Access to the shared-memory plane (native/src/layout.h) in Python: make it, map it, use its tables.
+"""Access to the shared-memory plane (native/src/plane/layout.h) in Python: make it, map it, use its tables.
 
 The layout's one-writer rule holds for callers. Control alone changes tables and offsets, the supervisor alone creates,
 and every process may find and get. `ipc/asks.py` has the asks of roles to one another.

@@ -1,4 +1,4 @@
-"""The table of ports: the roles that submit requests to write, and the share of each (native/src/ports_layout.h).
+"""The table of ports: the roles that submit requests to write, and the share of each (native/src/plane/ports_layout.h).
 
 A port belongs to one role. The supervisor fills the table when it makes the plane. Every other process looks up ports
 and their owners in the table and assumes no numbers.
@@ -92,7 +92,7 @@ def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
     """The refusal that still applies to `position` of an ordered port's request ring. 0 = none.
 
     `refused_at`: position + 1 of the refused request, 0 = none. `acknowledged`: first position that the owner has
-    submitted after it saw the refusal. Twin: rmq_port_refusal in native/src/port.h.
+    submitted after it saw the refusal. Twin: rmq_port_refusal in native/src/plane/port.h.
     """
     return 0 if acknowledged >= refused_at and position >= acknowledged else refused_at
 
@@ -100,8 +100,8 @@ def refusal_at(refused_at: int, acknowledged: int, position: int) -> int:
 def mark_of(role: int, lane: int, offset: int) -> int:
     """The mark of a record that the service with this role has published. It is the token of its request, too.
 
-    `lane`: number of the service's source. `offset`: the queue offset in that source. native/src/ports_layout.h has
-    the layout of a mark.
+    `lane`: number of the service's source. `offset`: the queue offset in that source. native/src/plane/ports_layout.h
+    has the layout of a mark.
     """
     assert 0 < role < lib.RMQ_ROLES_MAX and 0 <= lane < LANES_MAX and 0 <= offset <= MARK_OFFSET_MAX
     return int(role << lib.RMQ_MARK_RANGE_SHIFT | lane << lib.RMQ_MARK_LANE_SHIFT | offset)
@@ -120,7 +120,7 @@ def tally(completions: Iterable[Any], stored: list[int]) -> int:
     """Raise stored[lane] to one behind the largest offset whose request was stored. Returns the number of refused
     requests.
 
-    Twin: rmq_port_tally in native/src/port.c.
+    Twin: rmq_port_tally in native/src/plane/port.c.
     """
     refused = 0
     for completion in completions:
@@ -143,7 +143,7 @@ def fill_port_plans(target: Any, plans: Sequence[PortPlan]) -> None:
 
 
 class Port:
-    """An owner's access to its port (native/src/port.h): submit requests, read their completions.
+    """An owner's access to its port (native/src/plane/port.h): submit requests, read their completions.
 
     The process must have mapped the port's arena. It calls `claim` first. A replacement then waits for `answered`,
     reads the completions of the dead process by `peek`, and returns them by `done`.

@@ -24,7 +24,7 @@ are answered, appended, flushed and dispatched. If a worker is down then and its
 starts its replacement, which finishes the work and ends. A dormant worker stays dormant, even if it is wanted. A
 phase that does not end in `stop_timeout_ms` gets SIGKILL. The stop counts as unclean then (the abort marker stays).
 
-A worker that meets a broken invariant (native/src/invariant.h) restarts, as after any death. If the same line of
+A worker that meets a broken invariant (native/src/plane/invariant.h) restarts, as after any death. If the same line of
 the sources meets such a state twice within INVARIANT_AGAIN_MS, the plane itself is broken. That holds for any worker,
 an optional one too. A clean stop would work on that plane. The supervisor therefore kills all workers, and
 `restart_wanted` requests that the store be reopened.

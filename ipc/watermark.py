@@ -1,6 +1,6 @@
 """The watermark page: offsets on which readers outside the broker (Spark, `ringmq store inspect`) may rely.
 
-Byte map (native/src/watermarks_layout.h, struct rmq_watermarks), machine byte order:
+Byte map (native/src/plane/watermarks_layout.h, struct rmq_watermarks), machine byte order:
     0 magic u64   8 version u32  12 confirm_policy u32  16 start_id u64  24 owner_pid u32
    32 store_dev u64  40 store_ino u64
    64 append_offset u64  128 flushed_offset u64  192 dispatched_offset u64  256 min_offset u64

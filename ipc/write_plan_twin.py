@@ -1,7 +1,7 @@
-"""Twin of the rule by which write plans a batch (native/src/write_plan.c): shares, free slots, order, chains, bytes.
+"""Twin of the rule by which write plans a batch: shares, free slots, order, chains, bytes.
 
-It is pure: tests compare each batch with that of the C core. It ignores the files of the log, because write waits for
-them as a whole (plan_chain and place in C).
+The rule is in native/src/write/write_plan.c. The twin is pure: tests compare each batch with that of the C core. It
+ignores the files of the log, because write waits for them as a whole (plan_chain and place in C).
 """
 
 from collections.abc import Iterator

@@ -14,16 +14,17 @@ from cffi import FFI
 SOURCE_DIR = Path(__file__).parent / "src"
 BLOCK = re.compile(r"/\* cdef-begin \*/(.*?)/\* cdef-end \*/", re.S)
 LAYOUTS = [
-    "watermarks_layout.h", "roles_layout.h", "settings_layout.h", "tables_layout.h", "metrics_layout.h",
-    "ports_layout.h", "asks_layout.h", "replication_layout.h", "admission_layout.h",
-    "filter_layout.h", "half_shares_layout.h",
+    "plane/watermarks_layout.h", "plane/roles_layout.h", "plane/settings_layout.h", "plane/tables_layout.h",
+    "plane/metrics_layout.h", "plane/ports_layout.h", "plane/asks_layout.h", "plane/replication_layout.h",
+    "plane/admission_layout.h", "plane/filter_layout.h", "plane/half_shares_layout.h",
 ]  # fmt: skip
-FIRST = [*LAYOUTS, "layout.h"]
+FIRST = [*LAYOUTS, "plane/layout.h"]
 """The others build on them, and each on those before it."""
-HEADERS = FIRST + sorted({path.name for path in SOURCE_DIR.glob("*.h")} - set(FIRST))
+HEADERS = FIRST + sorted({str(path.relative_to(SOURCE_DIR)) for path in SOURCE_DIR.rglob("*.h")} - set(FIRST))
 PLANE = [
-    *FIRST, "siphash.h", "name_hash.h", "ring.h", "port.h", "port.c", "invariant.h", "plane.h", "plane.c", "asks.h",
-    "asks.c", "plane_tables.c", "admission_rules.c", "filter_table.c", "pull_stats.c",
+    *FIRST, "base/siphash.h", "base/name_hash.h", "plane/ring.h", "plane/port.h", "plane/port.c",
+    "plane/invariant.h", "plane/plane.h", "plane/plane.c", "plane/asks.h", "plane/asks.c", "plane/plane_tables.c",
+    "admission/admission_rules.c", "plane/filter_table.c", "metrics/pull_stats.c",
 ]  # fmt: skip
 """Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""
 PLANE_VERSION = zlib.crc32(b"".join((SOURCE_DIR / name).read_bytes() for name in PLANE))
@@ -47,7 +48,7 @@ def declarations() -> str:
 
 def paths(pattern: str) -> list[str]:
     """Return the source files that match, from here where that is possible: archives may hold no absolute paths."""
-    found = sorted(SOURCE_DIR.glob(pattern))
+    found = sorted(SOURCE_DIR.rglob(pattern))
     return [str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path) for path in found]
 
 

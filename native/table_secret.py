@@ -1,4 +1,4 @@
-"""The secret of a hash table whose keys clients choose (native/src/name_hash.h, siphash.h)."""
+"""The secret of a hash table whose keys clients choose (native/src/base/name_hash.h, siphash.h)."""
 
 import os
 from typing import Any

@@ -2,7 +2,7 @@
 
 Any client chooses keys, tags, properties and bodies. Control characters drive a terminal (ESC, U+009B). Separators of
 lines (U+2028) imitate lines. Controls of the direction of writing (U+202E and others) show text in another order than
-it is read. The C twin for log lines is native/src/log_line.c.
+it is read. The C twin for log lines is native/src/base/log_line.c.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Chains that a power cut or a failover has parted, and their completion.
 
-Write stores tied requests as a whole over deaths of processes (native/src/layout.h, 3). A power cut may leave the
+Write stores tied requests as a whole over deaths of processes (native/src/plane/layout.h, 3). A power cut may leave the
 first records of a chain without the others, and so may the loss of a master with the tail of its log. So each record
 before the last carries the pair CHAIN_PAIR, which names the last record by its mark. A mark
-(native/src/ports_layout.h) names the source record of the chain. From that source the service makes the missing
+(native/src/plane/ports_layout.h) names the source record of the chain. From that source the service makes the missing
 records again.
 
 A service that uses chains follows these rules:

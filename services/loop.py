@@ -101,7 +101,8 @@ class ServiceLoop:
     def run(self, stop: StopFlag, now_ms: Callable[[], int], rest: Callable[[], None]) -> int:
         """Serve until the stop, or until there has been no work for a while: then call `rest`. Return the exit status.
 
-        Askers may give up asks to a worker that does not serve (native/src/asks.h), so its state is serving to its end.
+        Askers may give up asks to a worker that does not serve (native/src/plane/asks.h), so its state is serving to
+        its end.
         """
         rests = False
         self._inbox.begin()

@@ -1,4 +1,4 @@
-"""Scans a part of the log for what published records name (native/src/published_marks.h), in steps."""
+"""Scans a part of the log for what published records name (native/src/log/published_marks.h), in steps."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Publishes stored records again through an ordered port. All services that republish share this module.
 
-The token of a request is the mark of its record (native/src/ports_layout.h). Each record is published exactly once:
+The token of a request is the mark of its record (native/src/plane/ports_layout.h). Each record is published exactly
+once:
 
 - Progress is a word of the role block for each lane (`ipc/republish_words.py`), so it outlives the process.
 - A replacement first takes the completions of the dead process, which tell by their tokens what was stored.

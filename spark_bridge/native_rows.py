@@ -1,4 +1,4 @@
-"""Batches filled by the C core (native/src/arrow_rows.h, row_walk.h)."""
+"""Batches filled by the C core (native/src/spark/arrow_rows.h, row_walk.h)."""
 
 import functools
 from typing import Any

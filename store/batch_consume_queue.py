@@ -1,7 +1,7 @@
 """BatchConsumeQueues (topics with queue.type=BatchCQ): one 46-byte unit per record of one or more messages.
 
 Queue offsets count messages: a unit covers [base offset, base offset + batch size). Lookup is a binary search on the
-base offset. This module reads and recovers. Dispatch writes the queues (`native/src/batch_queues.c`).
+base offset. This module reads and recovers. Dispatch writes the queues (`native/src/queue/batch_queues.c`).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The queues to which copies of stored records go, in Python: the same rule as `native/src/copy_targets.c`.
+"""The queues to which copies of stored records go, in Python: the same rule as `native/src/services/copy_targets.c`.
 
 A message that waits in a system topic keeps the topic and the queue that its sender named in two pairs.
 """

@@ -1,4 +1,4 @@
-"""Index files: from `topic#key` to commit log offsets (reader side, the writer is native/src/index.c).
+"""Index files: from `topic#key` to commit log offsets (reader side, the writer is native/src/index/index.c).
 
 Queries work as in RocketMQ's IndexService.queryOffset and DefaultMessageStore.queryMessage: newest file first, the
 chain of one hash slot, times by the index's whole seconds, offsets ascending. Keys with equal hash are not told apart

@@ -1,7 +1,7 @@
 """Reads queues of a running broker's store for services: one call a batch, bounded by the confirm offset.
 
-A thin shell over `native/src/queue_reader.h`, which describes the result of each call. `queue_reader_twin.py` does
-the same in Python over the files, for simulations and as a reference.
+A thin shell over `native/src/queue/queue_reader.h`, which describes the result of each call. `queue_reader_twin.py`
+does the same in Python over the files, for simulations and as a reference.
 """
 
 import errno

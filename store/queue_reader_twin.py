@@ -1,6 +1,6 @@
 """The queue reader in Python, over the files and without a plane.
 
-Simulations read with it, and tests compare it with the C core (`native/src/queue_reader.c`).
+Simulations read with it, and tests compare it with the C core (`native/src/queue/queue_reader.c`).
 """
 
 from collections.abc import Collection, Iterator

@@ -1,4 +1,4 @@
-"""Messages that publish stored records again, in Python: the same rule as `native/src/record_copy.c`.
+"""Messages that publish stored records again, in Python: the same rule as `native/src/services/record_copy.c`.
 
 Data describe a copy: its target, edits of its pairs, its counters, flags and born host. `record_copy.h` explains the
 edits. The services run the C loop. The simulation and the tests run this one.

@@ -15,7 +15,7 @@ _DIGITS = re.compile("0*([0-9]{1,19})")
 
 
 def small_number(text: str) -> int:
-    """Return Java's Integer.parseInt, 0 for any other text. The same rule as `native/src/number_text.h`."""
+    """Return Java's Integer.parseInt, 0 for any other text. The same rule as `native/src/base/number_text.h`."""
     match = _INTEGER.fullmatch(text)
     number = int(match[2]) if match else 0
     if number > INTEGER_MAX:

@@ -1,4 +1,4 @@
-"""Values that no broker gives a record, in Python: the same rule as `native/src/record_values.c`.
+"""Values that no broker gives a record, in Python: the same rule as `native/src/codec/record_values.c`.
 
 The frame around such a value may be valid: lengths add up and the body has its CRC, but no checksum covers the
 header. The record stays in the log and goes to slaves byte for byte. No queue and no index has it.

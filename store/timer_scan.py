@@ -1,6 +1,7 @@
-"""TimerLog read in order from its oldest waiting unit on, and TimerWheel compared with it (native/src/timer_files.h).
+"""TimerLog read in order from its oldest waiting unit on, and TimerWheel compared with it.
 
-The worker `timer` does so at each start, `ringmq store verify` and `ringmq doctor` without a worker.
+The loops are in native/src/timer/timer_files.h. The worker `timer` runs them at each start, `ringmq store verify` and
+`ringmq doctor` without a worker.
 """
 
 from __future__ import annotations

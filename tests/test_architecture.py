@@ -119,7 +119,7 @@ def test_imports_point_one_way(folder: str) -> None:
 
 
 def test_only_the_table_of_ports_knows_how_many_readers_there_are() -> None:
-    """Other modules ask native/src/port.h or ipc/ports.py. The worker table and placement name the bound."""
+    """Other modules ask native/src/plane/port.h or ipc/ports.py. The worker table and placement name the bound."""
     counts = re.compile(r"RMQ_(READERS|PRODUCERS)_MAX|RMQ_CONTROL_PRODUCER|settings(\.|->)readers|RMQ_ROLE_READ *\+")
     bound = re.compile(r"\bREADERS_MAX\b")
     folders = ("native", "ipc", "broker", "ha", "doctor", "cli", "namesrv", "store", "spark_bridge")
@@ -192,7 +192,7 @@ def test_every_subpackage_is_listed(folder: str) -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    sources = [*python_files(), *(ROOT / "native/src").glob("*.[ch]"), *(ROOT / "loadtest").glob("*/native/*.[ch]")]
+    sources = [*python_files(), *(ROOT / "native/src").rglob("*.[ch]"), *(ROOT / "loadtest").glob("*/native/*.[ch]")]
     long = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in sources}
     assert not {name: lines for name, lines in long.items() if lines > FILE_LINES_MAX}
 
@@ -324,7 +324,7 @@ def test_no_unfinished_marks() -> None:
     mark = re.compile(r"\b(TODO|FIXME|HACK|NotImplementedError)\b")
     found = [
         f"{path.relative_to(ROOT)}:{number}"
-        for path in [*python_files(), *(ROOT / "native/src").glob("*.[ch]")]
+        for path in [*python_files(), *(ROOT / "native/src").rglob("*.[ch]")]
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if mark.search(line)
     ]

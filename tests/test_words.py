@@ -75,14 +75,14 @@ def test_every_decision_is_in_the_index() -> None:
 
 
 def test_files_that_sources_name_exist() -> None:
-    """A comment that names a moved file leads nowhere."""
+    """A comment that names a moved file leads nowhere. Sources of the C core name each other below native/src."""
     path = re.compile(rf"(?<![\w/.])(?:tests/)?(?:{'|'.join(MAY_IMPORT)})/[a-z_/]+\.(?:py|c|h)\b")
-    sources = [*(ROOT / "native" / "src").glob("*.[ch]")]
+    sources = [*(ROOT / "native" / "src").rglob("*.[ch]")]
     sources += [file for folder in MAY_IMPORT for file in (ROOT / folder).rglob("*.py")]
     lost = {
         f"{source.relative_to(ROOT)}: {name}"
         for source in sources
         for name in path.findall(source.read_text())
-        if not (ROOT / name).exists()
+        if not (ROOT / name).exists() and not (source.suffix != ".py" and (ROOT / "native" / "src" / name).exists())
     }
     assert not lost

@@ -7,7 +7,8 @@ them.
 | TimerDequeueGet | `Walk`: the units of a slot are read, shortly before its time |
 | TimerDequeueGetMessage, TimerDequeuePutMessage | `Publish`: what is due goes into the log again, by millisecond |
 
-The core decides when. `Contents` and the loops behind it do what is done for each message (native/src/timer_steps.h).
+The core decides when. `Contents` and the loops behind it do what is done for each message
+(native/src/timer/timer_steps.h).
 
 A slot of time T holds what is due in (T, T + precision]. It is open from T on, until all of it is stored and the next
 slot is due. Messages that arrive for the open slot, or too late for theirs, join it. So every message has a unit, and

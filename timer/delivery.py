@@ -154,7 +154,7 @@ class Delivery:
         )  # fmt: skip
 
     def _write_words(self) -> None:
-        """The words of the role block for the exporter (native/src/metrics_layout.h)."""
+        """The words of the role block for the exporter (native/src/plane/metrics_layout.h)."""
         words, tally, flight = self._publisher.words, self._slots.tally, self._slots.flight
         words[lib.RMQ_TIMER_WORD_ENQUEUED] = tally.enqueued
         words[lib.RMQ_TIMER_WORD_DELIVERED] = flight.delivered

@@ -33,7 +33,7 @@ def name_of(hashed_key: int, record: TimerRecord, rolls: int) -> int:
     """Name a message after so many rolls by the first half of its hashed key, and by times that copies keep. A delete
     has the key of the message that it names.
 
-    The twin of native/src/timer_steps.c. The record has a time.
+    The twin of native/src/timer/timer_steps.c. The record has a time.
     """
     assert record.out_ms is not None
     number = rolls << 1 | record.is_delete
@@ -52,7 +52,8 @@ def rolled_source(record: TimerRecord, hashed_key: int | None, role: int) -> int
 
 
 class DoneBefore(Struct, frozen=True):
-    """Knowledge of a start about deliveries and rolls. The twin of was_done_before in native/src/timer_steps.c."""
+    """Knowledge of a start about deliveries and rolls. The twin of was_done_before in
+    native/src/timer/timer_steps.c."""
 
     rolled: Container[int]
     """Results of `rolled_source` for the records before the queue offset `rolled_end`."""

@@ -1,4 +1,4 @@
-"""The messages of one slot in memory, in the order of their delivery. The twin of native/src/timer_slot.c."""
+"""The messages of one slot in memory, in the order of their delivery. The twin of native/src/timer/timer_slot.c."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slots in memory, in C: the `Contents` of the core (native/src/timer_slot.h, timer_steps.h)."""
+"""Slots in memory, in C: the `Contents` of the core (native/src/timer/timer_slot.h, timer_steps.h)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Statistics:
         store.slots.set_statistics(self.topics.struct, ffi.addressof(self._latency))
 
     def write_words(self, words: Any, mono_ms: int) -> None:
-        """Write words of the role block (native/src/metrics_layout.h)."""
+        """Write words of the role block (native/src/plane/metrics_layout.h)."""
         words[lib.RMQ_TIMER_WORD_WAITING] = self.topics.messages
         count, (half, most, latest) = self._minute.quantiles_us((0.5, 0.99, 1), mono_ms)
         words[lib.RMQ_TIMER_WORD_MINUTE_COUNT] = count

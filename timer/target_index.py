@@ -1,4 +1,4 @@
-"""The index files in which a delete finds the message that it names (native/src/timer_search.h)."""
+"""The index files in which a delete finds the message that it names (native/src/timer/timer_search.h)."""
 
 from __future__ import annotations
 

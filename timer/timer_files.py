@@ -1,6 +1,7 @@
-"""Wheel and log of a running worker, mapped for the C core (native/src/timer_files.h). One process has them at a time.
+"""Wheel and log of a running worker, mapped for the C core (native/src/timer/timer_files.h).
 
-What a slot has is known from the log, which `scan` reads at the start, so no later change of the wheel misleads.
+One process has them at a time. What a slot has is known from the log, which `scan` reads at the start, so no later
+change of the wheel misleads.
 
 Blocks are allocated before units are written there, so a full disk is an error of `make_room` and not the end of the
 process.

@@ -3,7 +3,7 @@
 The files have one size, and their names are the positions of their first bytes. A unit never crosses the end of a file:
 a blank of 16 bytes ends it. Positions count over all files.
 
-The last field of a unit, which stock writes as 0 and does not read, holds its seal (native/src/timer_files.h).
+The last field of a unit, which stock writes as 0 and does not read, holds its seal (native/src/timer/timer_files.h).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TimerUnit(Struct, frozen=True):
 
 
 def seal(unit: bytes | memoryview, position: int) -> int:
-    """Return the seal of the unit with these bytes. Twin: seal of native/src/timer_files.c."""
+    """Return the seal of the unit with these bytes. Twin: seal of native/src/timer/timer_files.c."""
     mixed = position + 1
     for word in _SEALED.unpack_from(unit, 4):
         mixed = (mixed ^ word) * 0x9E3779B97F4A7C15 & 0xFFFF_FFFF_FFFF_FFFF

@@ -1,4 +1,7 @@
-"""The fields of a record of the timer topic that say when and where it goes. The twin of native/src/timer_record.c."""
+"""The fields of a record of the timer topic that say when and where it goes.
+
+The twin of native/src/timer/timer_record.c.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Messages by real topic: the table of native/src/timer_topics.h, `timermetrics` as stock writes it, and counters.
+"""Messages by real topic: the table of the C core, `timermetrics` as stock writes it, and counters.
 
-Each message counts from its unit on, until its copy is stored or it is deleted or skipped. A message that a recall has
-named counts until its time. A start counts the units of the log in pieces, so that a large log delays no delivery.
+The table is in native/src/timer/timer_topics.h. Each message counts from its unit on, until its copy is stored or it is
+deleted or skipped. A message that a recall has named counts until its time. A start counts the units of the log in
+pieces, so that a large log delays no delivery.
 """
 
 from __future__ import annotations

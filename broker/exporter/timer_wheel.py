@@ -1,4 +1,7 @@
-"""Waiting messages of the wheel file, by time to delivery. The worker `timer` writes it (native/src/timer_files.h)."""
+"""Waiting messages of the wheel file, by time to delivery.
+
+The worker `timer` writes the file (native/src/timer/timer_files.h).
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Slaves that control has refused: log lines, and counts for the metric `ringmq_ha_refused_total`.
 
-The HA worker counts the connections that it refuses in the counters of its own role (native/src/ha_sender.h).
+The HA worker counts the connections that it refuses in the counters of its own role (native/src/ha/ha_sender.h).
 """
 
 from __future__ import annotations

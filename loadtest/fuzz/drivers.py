@@ -65,8 +65,8 @@ def build(driver: Driver, sources: Path, folder: Path) -> Path:
     """
     objects = folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    headers = max(path.stat().st_mtime for path in (*sources.glob("*.h"), *NATIVE.glob("*.h")))
-    files = [path for path in sorted(sources.glob("*.c")) if path.name != NOT_LINKED]
+    headers = max(path.stat().st_mtime for path in (*sources.rglob("*.h"), *NATIVE.glob("*.h")))
+    files = [path for path in sorted(sources.rglob("*.c")) if path.name != NOT_LINKED]
     files += [NATIVE / name for name in (*SHARED, f"fuzz_{driver.name}.c")]
     made = []
     for source in files:

@@ -23,7 +23,7 @@ class WaitingUnit(NamedTuple):
 
 
 def due_units(units: Sequence[WaitingUnit], now_ms: int, delay_ms: int) -> tuple[int, int]:
-    """(number of due units at the front, due time of the next one or -1). Twin: native/src/due_units.c.
+    """(number of due units at the front, due time of the next one or -1). Twin: native/src/services/due_units.c.
 
     A time of delivery further ahead than the level's present delay comes from a longer delay, or from a clock that was
     set back since. The store time tells these two apart.

@@ -1,4 +1,4 @@
-"""Batches of plain send-backs (`native/src/send_backs.h`). C works per message, the service decides per case.
+"""Batches of plain send-backs (`native/src/services/send_backs.h`). C works per message, the service decides per case.
 
 A batch goes from the inbox to write in one turn. Requests that need more (a topic that is to be made, an error, a copy
 that found no room) are handed to the service, which answers each alone.

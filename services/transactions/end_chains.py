@@ -1,6 +1,7 @@
-"""Ends of transactions that need no decision, from the inbox to their answers in C (native/src/transaction_ends.h).
+"""Ends of transactions that need no decision, from the inbox to their answers in C.
 
-The service does the same for all other ends. tests/broker/test_plain_and_other_ends.py compares the two.
+The loop is in native/src/services/transaction_ends.h. The service does the same for all other ends.
+tests/broker/test_plain_and_other_ends.py compares the two.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Ages of half messages at the commits of their transactions, for metrics. C has the same rule for plain ends
-(native/src/transaction_ends.c)."""
+(native/src/services/transaction_ends.c)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The open half messages in a table of C (native/src/half_table.h). A million of them takes 40 MB."""
+"""The open half messages in a table of C (native/src/services/half_table.h). A million of them takes 40 MB."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HalfTable:
     """Open halves in the order of `first`. New halves have the largest one, so a look-up is a binary search.
 
     An open half is OPEN, or HELD by its owner while it works on it, or SENT by C, which takes OPEN ones alone
-    (native/src/transaction_ends.h).
+    (native/src/services/transaction_ends.h).
     """
 
     def __init__(self, secret: Sequence[int] = (0, 0)) -> None:

@@ -1,4 +1,4 @@
-"""The half messages that ends name, one C call for a batch of ends (`native/src/named_halves.h`).
+"""The half messages that ends name, one C call for a batch of ends (`native/src/services/named_halves.h`).
 
 `judge` is the same rule in Python. An end that is not sound takes the slow way: `ends.refusal` finds its error.
 """

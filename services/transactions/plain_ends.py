@@ -1,7 +1,7 @@
-"""Takes plain ends of transactions out of the inbox in C (`native/src/plain_ends.h`), and hands those that C leaves to
-the service.
+"""Takes plain ends of transactions out of the inbox in C, and hands those that C leaves to the service.
 
-`decoded` is the twin: it decodes one request as the workers do. An end that is not plain stays in the inbox for it.
+`native/src/services/plain_ends.h` says which are plain. `decoded` is the twin: it decodes one request as the workers
+do. An end that is not plain stays in the inbox for it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
    broker, consumerOffset.json does.
 2. Op records behind the half `low` in the log list the halves that are done.
 3. The records of the half queue from `low` on are open, unless they are done. A copy replaces older ones. C reads them
-   into the table, 40 bytes each (native/src/half_table.h).
+   into the table, 40 bytes each (native/src/services/half_table.h).
 4. Behind the newest op record, the log may hold records of a chain whose op record a power cut has taken: committed
    messages, and copies. Their halves are done, and their op record has to be made again.
 

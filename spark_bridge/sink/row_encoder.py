@@ -1,6 +1,6 @@
 """Rows of an Arrow batch as elements of batch bodies: the C kernel's wrapper, and its plain-Python twin for tests.
 
-Both encode a row like `ringmq.client` encodes the same message (native/src/sink_rows.h).
+Both encode a row like `ringmq.client` encodes the same message (native/src/spark/sink_rows.h).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Ends that C takes and ends that Python takes are answered alike and store alike: each case comes in both ways.
 
-An end whose message id is not ASCII is left to Python (native/src/plain_ends.h).
+An end whose message id is not ASCII is left to Python (native/src/services/plain_ends.h).
 """
 
 import random

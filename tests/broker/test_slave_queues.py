@@ -8,7 +8,7 @@ __all__ = ["harness"]
 
 
 def ask(harness: Harness, topic: bytes, queue_id: int, *, batch: bool = False) -> None:
-    """As dispatch does (native/src/dispatch_ask.c)."""
+    """As dispatch does (native/src/dispatch/dispatch_ask.c)."""
     head = ffi.new("struct rmq_inbox_record *")
     head.type, head.role = lib.RMQ_INBOX_QUEUE, lib.RMQ_ROLE_DISPATCH
     head.pending, head.frame_length = queue_id, int(batch)

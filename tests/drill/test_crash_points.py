@@ -66,7 +66,7 @@ AT_START = {"port-acknowledged": "delay", "port-claimed": "delay", "reader-start
 
 
 def all_points() -> list[str]:
-    text = "".join(path.read_text() for path in sorted(SOURCES.glob("*.[ch]")))
+    text = "".join(path.read_text() for path in sorted(SOURCES.rglob("*.[ch]")))
     names = set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text))
     return sorted(name for name in names if not name.startswith(REPLICATION))
 

@@ -42,7 +42,7 @@ ELSEWHERE = {"port-claimed", "port-acknowledged"}
 
 def service_points() -> list[str]:
     """Points that `services` passes when it submits chunks and takes their completions."""
-    text = (SOURCES / "port.c").read_text()
+    text = (SOURCES / "plane/port.c").read_text()
     return sorted(set(re.findall(r'RMQ_CRASH\("([a-z-]+)"\)', text)) - ELSEWHERE)
 
 

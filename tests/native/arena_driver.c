@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reader_arena.c"
+#include "reader/reader_arena.c"
 
 enum { BUFFER_BYTES = 4096, BUFFERS = 64, PAGES = 16384 };
 

@@ -1,4 +1,4 @@
-"""native/src/eviction_rules.c once more, in plain Python."""
+"""native/src/reader/eviction_rules.c once more, in plain Python."""
 
 FLOOR_MS, GRACE_MS, PACE = 250, 100, 1024
 ON_TIME, SHORT, LATE = 0, 1, 2

@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bytes.h"
-#include "ha_sender.h"
-#include "segment.h"
+#include "base/bytes.h"
+#include "ha/ha_sender.h"
+#include "log/segment.h"
 
 enum { SLAVES = 20, SEGMENT = 65536, LOG_MAX = 12 * SEGMENT, RUN_NS = 200000 };
 

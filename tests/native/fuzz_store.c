@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "consume_queue.h"
-#include "index.h"
-#include "log_recovery.h"
-#include "log_table.h"
-#include "record.h"
+#include "queue/consume_queue.h"
+#include "index/index.h"
+#include "recovery/log_recovery.h"
+#include "recovery/log_table.h"
+#include "codec/record.h"
 
 #define CHECK(rule) \
     do { \

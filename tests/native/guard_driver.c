@@ -10,12 +10,12 @@
 static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 #define poll sim_poll
 
-#include "reader_arena.c"
-#include "reader_connection.c"
-#include "reader_receive.c"
-#include "reader_eviction.c"
-#include "eviction_rules.c"
-#include "turn_rules.c"
+#include "reader/reader_arena.c"
+#include "reader/reader_connection.c"
+#include "reader/reader_receive.c"
+#include "reader/reader_eviction.c"
+#include "reader/eviction_rules.c"
+#include "reader/turn_rules.c"
 
 enum { CLIENTS = 500, ROUNDS = 4, BULK_MAX = 4, PROMISE_MS = 1000, ADVERSE_MS = 3000, CALM_MS = 1500, BUFFER_BYTES = 4096, FD_FIRST = 1 << 20, UNREAD_MAX = 50 };
 enum kind { HONEST, ANNOUNCER, HALF, LORIS, CHURNER, UNREADING, FLOODER, BULK, KINDS };

@@ -1,4 +1,4 @@
-"""native/src/name_hash.h once more, in plain Python."""
+"""native/src/base/name_hash.h once more, in plain Python."""
 
 from collections.abc import Sequence
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "reader_output.c"
-#include "eviction_rules.c"
-#include "turn_rules.c"
+#include "reader/reader_output.c"
+#include "reader/eviction_rules.c"
+#include "reader/turn_rules.c"
 
 enum { CLIENTS = 20, MUCH = 3 << 20, LITTLE = 1000, TURNS_MAX = 100 };
 

@@ -1,4 +1,4 @@
-"""What becomes of a send: native/src/admission.c by example, and against its twin."""
+"""What becomes of a send: native/src/admission/admission.c by example, and against its twin."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ def kit(tmp_path: Path) -> Kit:
 
 
 def pairs_of_message(header: bytes, own: bytes, rule: bytes) -> bytes:
-    """Twin of fill_batch in native/src/write_request.h: the pairs of a message's record."""
+    """Twin of fill_batch in native/src/write/write_request.h: the pairs of a message's record."""
     head, tail = [], []
     for pair in header.split(b"\x02"):
         name, _, value = pair.partition(b"\x01")

@@ -24,7 +24,7 @@ BUILD = ROOT / "build" / "crash"
 
 def crash_build() -> Path:
     """The test build, made when it is missing or older than the sources; one worker makes it, the others wait."""
-    sources = [*(ROOT / "native" / "src").iterdir(), ROOT / "native" / "build_native.py"]
+    sources = [*(ROOT / "native" / "src").rglob("*.[ch]"), ROOT / "native" / "build_native.py"]
     newest = max(path.stat().st_mtime for path in sources)
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:

@@ -7,8 +7,9 @@ import pytest
 
 HERE = Path(__file__).parent
 SOURCES = [
-    "ha_sender.c", "ha_connection.c", "ha_frames.c", "ha_log.c", "ha_watermark.c", "plane.c", "plane_tables.c",
-    "asks.c", "invariant.c", "log_line.c", "worker_activation.c", "name_table.c", "segment.c",
+    "ha/ha_sender.c", "ha/ha_connection.c", "ha/ha_frames.c", "ha/ha_log.c", "ha/ha_watermark.c", "plane/plane.c",
+    "plane/plane_tables.c", "plane/asks.c", "plane/invariant.c", "base/log_line.c", "plane/worker_activation.c",
+    "spark/name_table.c", "log/segment.c",
 ]  # fmt: skip
 
 

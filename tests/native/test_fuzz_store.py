@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-SOURCES = ["record.c", "index.c", "consume_queue.c", "log_recovery.c", "log_table.c", "record_values.c", "utf8.c"]
+SOURCES = [
+    "codec/record.c", "index/index.c", "queue/consume_queue.c", "recovery/log_recovery.c", "recovery/log_table.c",
+    "codec/record_values.c", "utf8.c",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ ELSEWHERE = {"flush-fault": "a store of one word, fault and errno together"}
 
 def crash_points() -> set[str]:
     """Names in the sources."""
-    text = "".join(path.read_text() for path in SOURCES.glob("*.[ch]"))
+    text = "".join(path.read_text() for path in SOURCES.rglob("*.[ch]"))
     return set(re.findall(r'RMQ_CRASH\("([^"]+)"\)', text))
 
 
 def page_points() -> set[str]:
     """Names in square brackets on the page. Abbreviations begin with - or a point."""
-    page = (SOURCES / "layout.h").read_text().partition("*/")[0].replace("\n *", " ")
+    page = (SOURCES / "plane/layout.h").read_text().partition("*/")[0].replace("\n *", " ")
     names = (name for group in re.findall(r"\[([^]]*)\]", page) for name in re.split(r",\s+", group))
     return {name for name in names if re.fullmatch(r"[a-z]+(-[a-z]+)+", name)}
 

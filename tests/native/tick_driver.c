@@ -2,8 +2,8 @@
  * reads from the disk under way. The connection's other parts do nothing. */
 #include <stdio.h>
 
-#include "reader_connection.c"
-#include "eviction_rules.c"
+#include "reader/reader_connection.c"
+#include "reader/eviction_rules.c"
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }

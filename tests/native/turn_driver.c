@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "reader_arena.c"
-#include "reader_connection.c"
-#include "reader_receive.c"
-#include "eviction_rules.c"
-#include "turn_rules.c"
+#include "reader/reader_arena.c"
+#include "reader/reader_connection.c"
+#include "reader/reader_receive.c"
+#include "reader/eviction_rules.c"
+#include "reader/turn_rules.c"
 
 enum { BUFFERS = 256, BUFFER_BYTES = 16384, PAGES = 4096, CLIENTS = 4000, TURNS = 120, FIRST_TURN = 20, EVENTS = 256, LASTING = 32, SMALL = 100, PAUSE = 3 };
 

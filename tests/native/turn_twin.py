@@ -1,4 +1,4 @@
-"""native/src/turn_rules.c once more, in plain Python."""
+"""native/src/reader/turn_rules.c once more, in plain Python."""
 
 UNITS, UNITS_LATE, UNITS_OF_TURN = 128, 16, 8192
 ONCE_BYTES, SEND_BYTES, BYTES_OF_TURN = 65_536, 1 << 20, 4 << 20

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "reader_watchdog.c"
+#include "reader/reader_watchdog.c"
 
 enum { SILENT, BYTES_WAIT, STALLED, HEARS };
 

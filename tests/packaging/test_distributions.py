@@ -56,8 +56,8 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_source_distribution_has_the_c_core(source: Path) -> None:
-    in_tree = {path.name for path in (ROOT / "native/src").iterdir() if path.suffix in {".c", ".h"}}
-    assert {path.name for path in (source / "native/src").iterdir()} >= in_tree
+    in_tree = {path.relative_to(ROOT) for path in (ROOT / "native/src").rglob("*.[ch]")}
+    assert {path.relative_to(source) for path in (source / "native/src").rglob("*.[ch]")} == in_tree
     assert (source / "LICENSE").is_file()
 
 

@@ -6,7 +6,7 @@
 #ifndef FAKE_ENGINE_H
 #define FAKE_ENGINE_H
 
-#include "engine.h"
+#include "engine/engine.h"
 
 /* Takes `fd` as an accepted connection. 0 when no accept is armed. */
 int fake_accept(int fd, uint64_t listener);

@@ -3,9 +3,9 @@
  * GOLDEN holds records of a CommitLog. Three in four are damaged or cut; edits are sound or not, rooms too small or not. A copy
  * that is made lies in its room, and write's encoder makes a record of it that recovery takes.
  */
+#include "codec/property_pairs.h"
 #include "fuzz.h"
-#include "property_pairs.h"
-#include "record_copy.h"
+#include "services/record_copy.h"
 
 enum { COPIES_MAX = 8, EDITS = 12, TEXTS = 200, ARENA_MAX = 1 << 16 };
 

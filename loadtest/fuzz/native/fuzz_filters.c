@@ -4,7 +4,7 @@
  * GOLDEN holds programs, each behind its length, and properties behind each. A program that the check accepts must end, and
  * read only its own bytes and those of the properties.
  */
-#include "filter_program.h"
+#include "filter/filter_program.h"
 #include "fuzz.h"
 
 static uint64_t results[4], refused;

@@ -12,15 +12,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "admission_rules.h"
-#include "answer.h"
-#include "asks.h"
-#include "bytes.h"
+#include "admission/admission_rules.h"
+#include "base/bytes.h"
+#include "codec/answer.h"
+#include "codec/frame_header.h"
 #include "fake_engine.h"
-#include "frame_header.h"
 #include "fuzz.h"
-#include "reader.h"
-#include "ring.h"
+#include "plane/asks.h"
+#include "plane/ring.h"
+#include "reader/reader.h"
 
 enum {
     CONNECTIONS = 48, BUFFER_BYTES = 4096, BUFFERS = 32, BLOCKS_BYTES = 4 << 20, FRAME_MAX = 1 << 20,

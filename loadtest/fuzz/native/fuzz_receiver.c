@@ -11,12 +11,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bytes.h"
+#include "base/bytes.h"
+#include "codec/record.h"
 #include "fuzz.h"
-#include "ha_receiver.h"
-#include "record.h"
-#include "ring.h"
-#include "segment.h"
+#include "ha/ha_receiver.h"
+#include "log/segment.h"
+#include "plane/ring.h"
 
 enum { FILE_BYTES = 1 << 17, OFFSET_AT = 28, OUT_MAX = 1 << 18, LIFE_INPUTS = 20000, KEPT_FILES = 3, BLANK_BYTES = 8 };
 

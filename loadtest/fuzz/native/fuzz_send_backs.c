@@ -4,7 +4,7 @@
  * from damaged frames. Each row becomes a request for write, is left to Python, or is dropped, and none twice.
  */
 #include "fuzz.h"
-#include "send_backs.h"
+#include "services/send_backs.h"
 
 enum { ROWS = 8, CASES = 3, EDITS = 2, ARENA_MAX = 1 << 16 };
 

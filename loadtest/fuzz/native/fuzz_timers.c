@@ -2,10 +2,10 @@
  *
  * Each input is one send, some damaged records that go into a slot, and a log whose bytes are damaged before its recovery.
  */
-#include "admission_time.h"
+#include "admission/admission_time.h"
 #include "fuzz.h"
-#include "timer_files.h"
-#include "timer_slot.h"
+#include "timer/timer_files.h"
+#include "timer/timer_slot.h"
 
 enum { RECORDS = 6, UNITS = 40, FILES = 3, FILE_BYTES = 16 * RMQ_TIMER_UNIT_BYTES + RMQ_TIMER_BLANK_BYTES + 5, MESSAGES_MAX = 16 };
 

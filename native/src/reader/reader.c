@@ -1,0 +1,303 @@
+/* The read role's loop: take events, drain rings, answer, sleep. */
+#include "reader/reader.h"
+
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "reader/reader_state.h"
+
+#define TICK_MS 1000
+#define CLOSING_TICK_MS 20
+#define STOP_MS (RMQ_STOP_SLAVES_MS + 1000) /* answers that have waited for slaves so long still get out */
+#define STOP_BUSY_MS 300
+#define STOP_TOGETHER_MS 30
+#define STOP_LOOK_MS 5
+#define PREDECESSOR_MS 5000
+#define ENGINE_ENTRIES 1024u
+
+static void house_open(struct rmq_reader *r)
+{
+    const struct rmq_settings *s = r->settings;
+    uint32_t bytes = s->store_host_bytes == 16 ? 16 : 4;
+    uint8_t raw[20];
+    memcpy(raw, s->store_host, bytes);
+    rmq_put32(raw + bytes, s->store_port);
+    rmq_hex_put((uint8_t *)r->host_hex, raw, bytes + 4);
+    r->broker = (struct rmq_answer_broker){
+        .region = s->region_id,
+        .region_length = (uint32_t)strnlen(s->region_id, sizeof s->region_id),
+        .host_hex = r->host_hex,
+        .name = s->broker_name,
+        .name_length = (uint32_t)strnlen(s->broker_name, sizeof s->broker_name),
+        .host_hex_length = 2 * (bytes + 4),
+        .trace_on = s->trace_on,
+    };
+}
+
+static int parts_open(struct rmq_reader *r)
+{
+    const struct rmq_settings *s = r->settings;
+    if (!s->segment_bytes || !s->queue_file_bytes || s->frame_bytes_max < 16)
+        return -EINVAL;
+    int rc = rmq_arena_open(r);
+    if (rc == 0)
+        rc = rmq_connections_open(r);
+    if (rc == 0)
+        rc = rmq_pendings_open(r);
+    if (rc == 0)
+        rc = rmq_pulls_open(r);
+    if (rc == 0)
+        rc = rmq_park_open(r);
+    if (rc == 0)
+        rc = rmq_append_open(r);
+    if (rc < 0)
+        return rc;
+    struct rmq_engine_options options = {
+        .buffers = r->arena,
+        .buffer_bytes = r->buffer_bytes,
+        .buffer_count = r->buffer_count,
+        .entries = ENGINE_ENTRIES,
+        .wake_fd = r->plane->event_fds[r->role_number],
+    };
+    const char *call;
+    return rmq_engine_open(&r->engine, &options, &call);
+}
+
+struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int listen_fd, int vip_listen_fd, int *error)
+{
+    *error = -EINVAL;
+    if (port >= rmq_header(plane)->ports.count || !plane->arenas[port] || !(rmq_port_at(plane, port)->flags & RMQ_PORT_CONNECTIONS))
+        return NULL;
+    struct rmq_reader *r = calloc(1, sizeof *r);
+    *error = -ENOMEM;
+    if (!r)
+        return NULL;
+    r->plane = plane;
+    r->header = rmq_header(plane);
+    r->settings = &r->header->settings;
+    r->port = rmq_port_at(plane, port);
+    r->port_number = port;
+    r->role_number = rmq_port_role(r->header, port);
+    r->role = &r->header->roles[r->role_number];
+    r->generation = rmq_load(&r->role->generation);
+    r->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
+    r->listen_fds[0] = listen_fd;
+    r->listen_fds[1] = vip_listen_fd;
+    rmq_port_claim(plane, port);
+    r->requests = &r->port->request;
+    r->request_head = rmq_load(&r->requests->head);
+    r->inbox_barrier = rmq_load(&rmq_answerer_at(plane, RMQ_CONTROL_ANSWERER)->inbox.head);
+    r->opened_ms = r->now_ms = rmq_mono_ms();
+    r->tick_next_ms = r->now_ms + TICK_MS;
+    r->starting = 1;
+    house_open(r);
+    *error = parts_open(r);
+    if (*error < 0) {
+        rmq_reader_close(r);
+        return NULL;
+    }
+    return r;
+}
+
+void rmq_reader_close(struct rmq_reader *r)
+{
+    if (!r)
+        return;
+    rmq_engine_close(r->engine); /* first: the kernel lets go of buffers and pages */
+    rmq_connections_close(r);
+    rmq_park_close(r);
+    rmq_pendings_close(r);
+    rmq_pulls_close(r);
+    rmq_outputs_close(r);
+    rmq_append_close(r);
+    rmq_arena_close(r);
+    free(r);
+}
+
+/* A predecessor's requests may still point into the arena, its last frames may still stand in control's inbox. */
+static int start(struct rmq_reader *r)
+{
+    int late = r->now_ms - r->opened_ms > PREDECESSOR_MS;
+    if (rmq_ring_used(r->requests) || (rmq_load(&rmq_answerer_at(r->plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
+        return 0;
+    r->starting = 0;
+    /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
+    r->in_flight_max = r->generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
+    rmq_buffers_lend(r);
+    rmq_accept_arm(r);
+    RMQ_CRASH("reader-started");
+    rmq_store(&r->role->state, 2);
+    return 1;
+}
+
+static void handle(struct rmq_reader *r, const struct rmq_event *event)
+{
+    switch (event->kind) {
+    case RMQ_EVENT_RECEIVED:
+        rmq_receive_event(r, event);
+        return;
+    case RMQ_EVENT_SENT:
+        rmq_output_sent(r, event);
+        return;
+    case RMQ_EVENT_READ:
+        rmq_output_read(r, event);
+        return;
+    case RMQ_EVENT_ACCEPTED:
+        rmq_connection_accept(r, event);
+        return;
+    default:
+        return; /* woken: the rings are looked at anyway */
+    }
+}
+
+static int rings_wait(const struct rmq_reader *r)
+{
+    const struct rmq_port *port = r->port;
+    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) || rmq_verdicts_wait(r);
+}
+
+/* Memory of this process that grows with its clients. */
+static uint64_t private_bytes(const struct rmq_reader *r)
+{
+    return rmq_output_memory(r) + (uint64_t)r->connections_used * sizeof *r->connections +
+           (uint64_t)r->pending_used * sizeof *r->pending + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
+}
+
+static void publish_counters(struct rmq_reader *r)
+{
+    r->counters[RMQ_READ_PARKED] = r->parked_count;
+    rmq_store_relaxed(&r->port->awaits, r->parked_count);
+    r->counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
+    r->counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
+    r->counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;
+    r->counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->blocks_free * RMQ_BLOCK_BYTES;
+    for (unsigned i = 0; i < sizeof r->counters / sizeof *r->counters; i++)
+        rmq_store_relaxed(&r->role->counters[i], r->counters[i]);
+    rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
+}
+
+static void tick(struct rmq_reader *r)
+{
+    if (r->now_ms >= r->parked_next_ms || r->now_ms >= r->scan_next_ms)
+        rmq_park_tick(r);
+    if (r->now_ms >= r->tick_next_ms) {
+        rmq_connections_tick(r);
+        rmq_park_apply_settings(r);
+        rmq_queue_reader_tick(&r->queues);
+        rmq_buffers_tick(r);
+        rmq_blocks_tick(r);
+        rmq_outputs_tick(r);
+        publish_counters(r);
+        if (r->now_ms - r->opened_ms > PREDECESSOR_MS + r->settings->sync_flush_timeout_ms)
+            r->in_flight_max = r->requests->capacity;
+        r->tick_next_ms = r->now_ms + TICK_MS;
+    }
+    if (r->reports && r->tick_next_ms > r->now_ms + CLOSING_TICK_MS)
+        r->tick_next_ms = r->now_ms + CLOSING_TICK_MS;
+}
+
+/* One round; how many things it found to do. */
+static uint32_t round_once(struct rmq_reader *r)
+{
+    uint32_t count = rmq_engine_take(r->engine, r->events, sizeof r->events / sizeof *r->events), work = count;
+    r->turn_used = 0;
+    r->turn_waits = 0;
+    for (uint32_t i = 0; i < count; i++)
+        handle(r, &r->events[i]);
+    rmq_append_publish(r);
+    rmq_answerers_watch(r);
+    work += rmq_completions_drain(r);
+    work += rmq_verdicts_drain(r);
+    work += rmq_arrivals_drain(r);
+    if (r->redo_head != RMQ_NONE)
+        rmq_redo_run(r);
+    if (r->stalled_count) {
+        rmq_receive_resume(r);
+        rmq_eviction_poll(r);
+    }
+    if (r->buffers_lent < r->lend_target)
+        rmq_buffers_lend(r);
+    if (r->starved_count)
+        rmq_connections_rearm(r);
+    rmq_append_publish(r);
+    tick(r);
+    rmq_output_flush(r);
+    return work;
+}
+
+static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
+{
+    int64_t wake_ms = r->tick_next_ms < r->scan_next_ms ? r->tick_next_ms : r->scan_next_ms;
+    if (r->parked_next_ms < wake_ms)
+        wake_ms = r->parked_next_ms;
+    if (r->stalled_count && r->eviction_next_ms < wake_ms)
+        wake_ms = r->eviction_next_ms;
+    if (r->cold_count != r->asked[RMQ_CONTROL_ANSWERER] && r->asks_next_ms < wake_ms)
+        wake_ms = r->asks_next_ms;
+    if (r->stopping && wake_ms > r->now_ms + STOP_LOOK_MS)
+        wake_ms = r->now_ms + STOP_LOOK_MS;
+    int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;
+    return until > now ? until - now : 0;
+}
+
+static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
+{
+    for (uint32_t i = 0; i < r->settings->spin_pauses; i++) {
+        if (rmq_engine_ready(r->engine) || rings_wait(r))
+            return rmq_engine_wait(r->engine, 0);
+        rmq_pause();
+    }
+    rmq_role_arm(r->plane, r->role_number);
+    int rc = rmq_engine_wait(r->engine, rings_wait(r) || r->dirty_count || r->turn_waits ? 0 : sleep_ns(r, deadline_ns));
+    rmq_role_disarm(r->plane, r->role_number);
+    return rc;
+}
+
+/* From the first call on no connection is accepted. A client whose connection ends and that connects again waits in the socket
+ * for its next owner. All readers must have come here before one of them lets a client wait, or another one would accept it.
+ * Until then sends are served. After that they stay unanswered, and end with their connections. The stop is done when all
+ * accepted requests have been answered. Clients that go on asking must not delay the stop for ever. */
+static int stopped(struct rmq_reader *r, uint32_t work)
+{
+    if (!r->stopping) {
+        rmq_accept_stop(r);
+        r->stopping = 1;
+        r->stop_deadline_ms = r->now_ms + STOP_MS;
+    }
+    r->takes_no_sends = r->stop_deadline_ms - r->now_ms <= STOP_MS - STOP_TOGETHER_MS;
+    if (!r->takes_no_sends)
+        return 0;
+    int64_t left_ms = r->stop_deadline_ms - r->now_ms;
+    int quiet = !work && !r->outputs_used;
+    return left_ms <= 0 || (!r->in_flight && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));
+}
+
+int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
+{
+    int64_t deadline_ns = rmq_mono_ns() + budget_ns;
+    for (;;) {
+        int64_t now_ns = rmq_mono_ns();
+        r->now_ns = now_ns;
+        r->now_ms = now_ns / 1000000;
+        int rc;
+        uint32_t work = 0;
+        if (r->starting && !start(r)) {
+            rc = rmq_engine_wait(r->engine, 1000000);
+        } else {
+            work = round_once(r);
+            if ((work && rmq_engine_queued(r->engine)) || rmq_engine_ready(r->engine))
+                rc = rmq_engine_wait(r->engine, 0);
+            else
+                rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
+        }
+        if (rmq_reader_is_hung(r))
+            return RMQ_RUN_HUNG;
+        int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && stopped(r, work);
+        if (rc < 0 && rc != -EINTR)
+            return rc;
+        if (stop || rc == -EINTR || now_ns >= deadline_ns) {
+            publish_counters(r);
+            return stop ? RMQ_RUN_STOPPED : RMQ_RUN_BUDGET;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+#include "reader/reader_filter.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "codec/property_pairs.h"
+#include "codec/record.h"
+#include "plane/filter_table.h"
+#include "reader/reader_state.h"
+
+#define PAGE 4096u
+#define LOOK_BYTES (256u << 10)      /* pages asked for at once */
+#define READ_AHEAD_BYTES (1u << 20)
+#define TAIL_BYTES (40u << 10)       /* holds topic and properties, which stand behind the body */
+#define RETRY_PREFIX "%RETRY%"
+#define RETRY_PREFIX_LENGTH 7u
+
+int rmq_filters_open(struct rmq_reader *r)
+{
+    r->filters = calloc(1, sizeof *r->filters);
+    r->filter_text = malloc(RMQ_FILTER_TEXT_MAX);
+    if (r->filters)
+        r->filters->room = malloc(RMQ_FILTER_PROGRAM_MAX);
+    return r->filters && r->filter_text && r->filters->room ? 0 : -ENOMEM;
+}
+
+void rmq_filters_close(struct rmq_reader *r)
+{
+    for (uint32_t i = 0; r->filters && i < RMQ_FILTER_COPIES; i++)
+        free(r->filters->place[i].program);
+    if (r->filters)
+        free(r->filters->room);
+    free(r->filters);
+    free(r->filter_text);
+}
+
+/* The worker's copy of a program. NULL = the slot has another one, or no memory: control is asked. */
+static const struct rmq_filter_program *program_of(struct rmq_reader *r, uint32_t slot, uint32_t version)
+{
+    struct rmq_filter_copies *copies = r->filters;
+    uint32_t i = slot % RMQ_FILTER_COPIES;
+    if (copies->place[i].program && copies->place[i].slot == slot && copies->place[i].version == version)
+        return copies->place[i].program;
+    uint32_t bytes = rmq_filter_copy(r->plane, slot, version, copies->room);
+    if (!bytes || rmq_filter_verify(copies->room, bytes) < 0)
+        return NULL;
+    struct rmq_filter_program *program = malloc(bytes);
+    if (!program)
+        return NULL;
+    memcpy(program, copies->room, bytes);
+    free(copies->place[i].program);
+    copies->place[i].program = program;
+    copies->place[i].slot = slot;
+    copies->place[i].version = version;
+    return program;
+}
+
+static const struct rmq_filter_program *program_of_subscription(struct rmq_reader *r, const struct rmq_subscription_copy *s)
+{
+    return program_of(r, (uint32_t)s->tags[0], (uint32_t)s->tags[1]);
+}
+
+static const struct rmq_filter_program *program_of_text(struct rmq_reader *r, const struct rmq_pull *p)
+{
+    uint32_t version, slot = rmq_filter_find(r->plane, (const char *)p->expression, p->expression_length, &version);
+    return slot == RMQ_NONE ? NULL : program_of(r, slot, version);
+}
+
+/* The group of a retry topic, if records of it are filtered by the subscriptions to their original topics. */
+static uint32_t retry_group(const struct rmq_reader *r, const struct rmq_pull *p)
+{
+    if (!rmq_load(&r->settings->filter_support_retry) || p->topic_length <= RETRY_PREFIX_LENGTH ||
+        memcmp(p->topic, RETRY_PREFIX, RETRY_PREFIX_LENGTH) != 0)
+        return RMQ_NONE;
+    return rmq_group_find(r->plane, (const char *)p->topic + RETRY_PREFIX_LENGTH, p->topic_length - RETRY_PREFIX_LENGTH);
+}
+
+int rmq_filter_prepare(struct rmq_reader *r, struct rmq_pull *p)
+{
+    if (!rmq_load(&r->settings->property_filter_enable))
+        return 0;
+    p->retry_group_id = retry_group(r, p);
+    p->program = p->sys_flag & RMQ_PULL_SUBSCRIPTION ? program_of_text(r, p) : program_of_subscription(r, &p->filter);
+    p->filter.kind = RMQ_SUBSCRIPTION_FILTER;
+    return p->program != NULL;
+}
+
+/* The program of the group's subscription to the record's original topic. NULL = none: the record matches. */
+static const struct rmq_filter_program *program_of_original(struct rmq_reader *r, uint32_t group_id, const uint8_t *properties,
+                                                            uint32_t length)
+{
+    struct rmq_subscription_copy subscription;
+    struct rmq_pair pair;
+    struct rmq_text topic = {NULL, 0};
+    const uint8_t *at = properties, *end = properties + length;
+    while (rmq_next_pair(&at, end, &pair))
+        if (rmq_text_is(pair.name, "RETRY_TOPIC", 11))
+            topic = pair.value;
+    uint32_t topic_id = topic.at ? rmq_topic_find(r->plane, (const char *)topic.at, topic.length) : RMQ_NONE;
+    if (topic_id == RMQ_NONE)
+        return NULL;
+    rmq_subscription_get(r->plane, group_id, topic_id, &subscription);
+    return subscription.kind == RMQ_SUBSCRIPTION_FILTER ? program_of_subscription(r, &subscription) : NULL;
+}
+
+int rmq_filter_wants(struct rmq_reader *r, const struct rmq_pull *p, const uint8_t *record, uint32_t size, uint64_t *work)
+{
+    const struct rmq_filter_program *program = p->program;
+    const uint8_t *properties;
+    uint32_t length;
+    if (!rmq_filter_properties(record, size, &properties, &length))
+        length = 0; /* as a record without properties */
+    if (p->retry_group_id != RMQ_NONE) {
+        program = program_of_original(r, p->retry_group_id, properties, length);
+        *work += length;
+    }
+    return !program || rmq_filter_evaluate(program, properties, length, work) == RMQ_FILTER_TRUE;
+}
+
+/* --- pages ---------------------------------------------------------------------------------------------- */
+
+static const uint8_t *page_at(const uint8_t *byte) { return byte - (uintptr_t)byte % PAGE; }
+
+static int covers(struct rmq_loaded *loaded, const struct rmq_file_map *map, const uint8_t *from, const uint8_t *to)
+{
+    unsigned char pages[LOOK_BYTES / PAGE];
+    if (loaded->from <= from && to <= loaded->to)
+        return 1;
+    const uint8_t *first = page_at(from), *end = map->base + map->file_bytes;
+    size_t bytes = (size_t)(end - first) < LOOK_BYTES ? (size_t)(end - first) : LOOK_BYTES, count = (bytes + PAGE - 1) / PAGE, n = 0;
+    if (mincore((void *)(uintptr_t)first, bytes, pages) < 0)
+        return 1; /* the read itself will tell */
+    while (n < count && pages[n] & 1)
+        n++;
+    loaded->from = first;
+    loaded->to = first + n * PAGE;
+    return to <= loaded->to;
+}
+
+int rmq_filter_is_loaded(struct rmq_loaded *loaded, const struct rmq_file_map *map, const uint8_t *record, uint32_t size)
+{
+    const uint8_t *tail = size > TAIL_BYTES ? record + size - TAIL_BYTES : record;
+    const uint8_t *head_end = size > TAIL_BYTES ? record + RMQ_RECORD_FIXED_BYTES + 24 : record + size; /* hosts may be longer */
+    if (covers(loaded, map, record, head_end) && (tail == record || covers(loaded, map, tail, record + size)))
+        return 1;
+    const uint8_t *first = page_at(record), *end = map->base + map->file_bytes;
+    size_t ahead = size > READ_AHEAD_BYTES ? size + PAGE : READ_AHEAD_BYTES;
+    madvise((void *)(uintptr_t)first, (size_t)(end - first) < ahead ? (size_t)(end - first) : ahead, MADV_WILLNEED);
+    return 0;
+}

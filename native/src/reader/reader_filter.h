@@ -1,0 +1,41 @@
+/* reader_filter.h: SQL92 conditions of pulls. A read worker copies a program once, verifies the copy and keeps it. */
+#ifndef RMQ_READER_FILTER_H
+#define RMQ_READER_FILTER_H
+
+#include "filter/filter_program.h"
+
+/* Copies of programs, by slot: a later program takes the place of an earlier one. */
+#define RMQ_FILTER_COPIES 256u
+/* What one pull may look at, about in bytes: some 2 ms of the worker's time. */
+#define RMQ_FILTER_WORK_MAX (2u << 20)
+/* So much costs a connection a unit of its share in a turn (turn_rules.h). */
+#define RMQ_FILTER_WORK_OF_UNIT 512u
+/* The time for which a pull is held when its records have to come from the disk. The kernel reads them meanwhile. */
+#define RMQ_FILTER_DISK_MS 20
+
+struct rmq_filter_copies {
+    struct {
+        uint32_t slot, version;
+        struct rmq_filter_program *program;
+    } place[RMQ_FILTER_COPIES];
+    void *room; /* RMQ_FILTER_PROGRAM_MAX bytes */
+};
+
+struct rmq_reader;
+struct rmq_pull;
+struct rmq_file_map;
+
+int rmq_filters_open(struct rmq_reader *r);
+void rmq_filters_close(struct rmq_reader *r);
+/* Finds the program of the pull's expression, or of its subscription of kind FILTER. 0 = control is asked. */
+int rmq_filter_prepare(struct rmq_reader *r, struct rmq_pull *p);
+/* 1 when a stored record matches. *work grows. */
+int rmq_filter_wants(struct rmq_reader *r, const struct rmq_pull *p, const uint8_t *record, uint32_t size, uint64_t *work);
+
+/* Pages of a log file that are known to be in memory. */
+struct rmq_loaded {
+    const uint8_t *from, *to;
+};
+/* 1 when a read of the record waits for no disk. Else the kernel has been told to read on from there. */
+int rmq_filter_is_loaded(struct rmq_loaded *loaded, const struct rmq_file_map *map, const uint8_t *record, uint32_t size);
+#endif

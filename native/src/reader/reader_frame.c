@@ -1,0 +1,99 @@
+/* reader_frame.c: routes a whole frame of a client.
+ *
+ *   send (10, 310, 320)         rmq_append_frame puts a request into the port's ring. A slave refuses it with 2.
+ *   pull (11, 361)              rmq_pull_frame answers it, or parks it until messages come.
+ *   every other code            cold: rmq_cold_frame brings the frame to the answerer of its code. That is control unless a
+ *                               row of ipc/workers.py names the code. Control answers an unknown code with 3.
+ *   responses, unusual headers  cold, and so are sends and pulls for which the two functions return COLD
+ *   an unknown opaque           no answer could name the request, so the connection is closed. Control logs the first bytes.
+ *
+ * A frame begins with its length in 4 bytes. reader_receive.c finds frames by it in the received bytes and collects them. It
+ * closes a connection whose length is below 4 or above frame_bytes_max.
+ *
+ * `ref` owns the frame's bytes: a receive buffer or a block. A function that keeps the bytes takes them out of `ref`. The
+ * caller releases the rest. Without room in the request ring or at the answerer the outcome is STALL: nothing has happened, the
+ * connection's bytes wait, and the same frame comes again. `redone` counts how often control has said "run it again"; such a
+ * frame is approved. Control's reader takes more headers than this one. So an approved frame that cannot be read here is refused:
+ * control would only approve it again.
+ */
+#include <stdio.h>
+
+#include "reader/reader_state.h"
+
+static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
+
+void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
+                      const char *remark)
+{
+    if (h->flag & (RMQ_FLAG_ONEWAY | RMQ_FLAG_RESPONSE))
+        return;
+    struct rmq_answer_head head = {
+        .code = code,
+        .opaque = h->opaque,
+        .serialise = h->serialise,
+        .remark = remark,
+        .remark_length = (uint32_t)strlen(remark),
+    };
+    const struct rmq_answer_broker *broker = is_send(h->code) ? &r->broker : NULL;
+    uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, broker));
+    if (to)
+        rmq_output_commit(r, c, rmq_error_answer_put(to, &head, broker));
+}
+
+/* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same (request.py). */
+static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+{
+    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY,
+                     "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master");
+    return RMQ_OUTCOME_DONE;
+}
+
+enum rmq_outcome rmq_refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const uint8_t *name,
+                                  uint32_t length)
+{
+    char remark[160];
+    snprintf(remark, sizeof remark, "the field %.*s of a request with code %d cannot be read: a number needs decimal digits, text quotes",
+             (int)(length < 32 ? length : 32), (const char *)name, h->code);
+    rmq_answer_error(r, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+    return RMQ_OUTCOME_DONE;
+}
+
+static enum rmq_outcome refuse_form(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+{
+    static const char *const FAULTS[] = {[RMQ_UNUSUAL_FORM] = "is no standard JSON",
+                                         [RMQ_UNUSUAL_KEY] = "has a field whose name has escapes",
+                                         [RMQ_UNUSUAL_NESTED] = "has a field that is an object or a list",
+                                         [RMQ_UNUSUAL_COUNT] = "has more fields than the limit of 40"};
+    char remark[160];
+    snprintf(remark, sizeof remark, "the header of a request with code %d %s", h->code, FAULTS[h->unusual]);
+    rmq_answer_error(r, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+    return RMQ_OUTCOME_DONE;
+}
+
+enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_frame_ref *ref, uint32_t redone)
+{
+    struct rmq_frame_header h;
+    if (rmq_frame_header_parse(frame, length, &h) < 0) {
+        rmq_junk_close(r, c, frame, length, RMQ_READ_CLOSED_FRAME);
+        return RMQ_OUTCOME_CLOSED;
+    }
+    enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
+    int approved = redone > 0, dead = redone & RMQ_REDO_DEAD;
+    redone &= ~(uint32_t)RMQ_REDO_DEAD; /* if it goes to control again, control decides again */
+    if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
+        if (is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
+            outcome = refuse_on_slave(r, c, &h);
+        else if (is_send(h.code))
+            outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved, dead);
+        else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
+            outcome = rmq_pull_frame(r, c, &h, frame, length, approved);
+    }
+    else if (h.unusual && approved)
+        outcome = refuse_form(r, c, &h);
+    if (outcome == RMQ_OUTCOME_COLD)
+        outcome = rmq_cold_frame(r, c, &h, frame, length, ref, redone);
+    if (outcome != RMQ_OUTCOME_STALL)
+        r->counters[RMQ_READ_FRAMES]++;
+    return c->state == RMQ_CONNECTION_OPEN ? outcome : RMQ_OUTCOME_CLOSED;
+}

@@ -1,0 +1,165 @@
+/* A pull: decode, scan, answer with a header and slices of log pages; or hold it, or leave it to control. */
+#include "metrics/pull_stats.h"
+#include "reader/reader_state.h"
+
+/* Offsets that come with pulls. Control drains the ring before it reads offsets. A full ring loses one commit; the next pull
+ * brings a later one. */
+static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
+{
+    struct rmq_ring *ring = &r->port->commit;
+    uint64_t head = ring->head, room = rmq_ring_room(ring, head), used = ring->capacity - room;
+    if (p->commit_offset < 0 || !room)
+        return;
+    if (!used && rmq_offset_get(r->plane, p->group_id, p->queue_slot) == p->commit_offset)
+        return;
+    struct rmq_offset_commit *slot = rmq_ring_slot(r->plane->base, ring, head);
+    *slot = (struct rmq_offset_commit){.group_id = p->group_id, .queue_slot = p->queue_slot, .offset = p->commit_offset};
+    RMQ_CRASH("reader-commit-filled");
+    rmq_store(&ring->head, head + 1);
+    RMQ_CRASH("reader-commit-published");
+    if (used + 1 == ring->capacity / 2)
+        rmq_role_wake(r->plane, RMQ_ROLE_CONTROL);
+}
+
+/* The client reads so far back that another broker of the group had better serve it (suggestPullingFromSlave). */
+static int is_slow(const struct rmq_reader *r, const struct rmq_pull_result *result)
+{
+    return result->last_position >= 0 && !rmq_queue_reader_in_memory(&r->queues, (uint64_t)result->last_position);
+}
+
+/* The same of its first and oldest message: the reader's thread must not wait for the disk in the place of all others. */
+static int is_on_disk(const struct rmq_reader *r, const struct rmq_pull_result *result)
+{
+    uint64_t position = rmq_queue_reader_position(&r->queues, result->ranges[0].map, result->ranges[0].at);
+    return !rmq_queue_reader_in_memory(&r->queues, position);
+}
+
+/* The broker for the client's next read; twin: broker/replication/broker_suggestion.py. */
+static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
+{
+    const struct rmq_settings *s = r->settings;
+    int slow = is_slow(r, result);
+    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->header->replication.master_known)))
+        return 0;
+    return (int64_t)(p->group_config >> (slow ? RMQ_GROUP_SLOW_BROKER_SHIFT : RMQ_GROUP_BROKER_SHIFT) & 0xffff);
+}
+
+/* While a master is known, a slave sends pulls that find no message to it. Without one it holds them. It corrects no offset
+ * unless a setting says so, because the master may have the missing records. Twin: broker/replication/broker_suggestion.py. */
+static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
+{
+    const struct rmq_settings *s = r->settings;
+    if (s->broker_role != RMQ_BROKER_SLAVE || result->code == RMQ_ANSWER_SUCCESS || result->code == RMQ_ANSWER_BUSY)
+        return;
+    if (result->code == RMQ_ANSWER_MOVED && !s->offset_check_in_slave) {
+        result->next_offset = p->offset;
+        result->code = RMQ_ANSWER_NOT_FOUND;
+    }
+    if (rmq_load(&r->header->replication.master_known) && !is_slow(r, result))
+        result->code = RMQ_ANSWER_RETRY;
+}
+
+static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
+{
+    rmq_pull_scan(r, p, result);
+    r->counters[RMQ_READ_FILTERED] += result->filtered;
+    r->counters[RMQ_READ_FILTER_LIMITED] += result->work > RMQ_FILTER_WORK_MAX;
+    r->turn_units -= (int32_t)(result->work / RMQ_FILTER_WORK_OF_UNIT);
+    heed_master(r, p, result);
+}
+
+static void count(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
+{
+    rmq_pull_stats_add(r->plane, r->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
+                     (uint64_t)result->next_offset, r->now_ms);
+}
+
+static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_pull *p,
+                   struct rmq_pull_result *result)
+{
+    if (result->code == RMQ_ANSWER_BUSY) {
+        r->counters[RMQ_READ_OVERLOAD]++;
+        rmq_answer_error(r, c, h, result->code, result->status);
+        return;
+    }
+    struct rmq_pull_answer a = {
+        .head = {.code = result->code,
+                 .opaque = h->opaque,
+                 .serialise = h->serialise,
+                 .remark = result->status,
+                 .remark_length = (uint32_t)strlen(result->status)},
+        .suggested_broker_id = suggested_broker(r, p, result),
+        .next_offset = result->next_offset,
+        .min_offset = result->min_offset,
+        .max_offset = result->max_offset,
+        .body_length = result->bytes,
+    };
+    uint8_t *to = rmq_output_reserve(r, c, rmq_pull_answer_bound(&a));
+    if (to) {
+        rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
+        int on_disk = result->range_count && is_on_disk(r, result);
+        for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
+            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, on_disk);
+        r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
+        count(r, p, result);
+    }
+    rmq_pull_release(result);
+}
+
+static int64_t hold_ms(const struct rmq_reader *r, const struct rmq_pull *p)
+{
+    return rmq_load(&r->settings->long_polling_enable) ? p->suspend_ms : rmq_load(&r->settings->short_polling_ms);
+}
+
+enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
+                             uint32_t length, int approved)
+{
+    r->turn_units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
+    struct rmq_pull p;
+    struct rmq_pull_result *result = r->pull_result;
+    if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD)
+        return approved && p.unread ? rmq_refuse_field(r, c, h, p.unread->key, p.unread->key_length) : RMQ_OUTCOME_COLD;
+    look(r, &p, result);
+    if (result->waits_for_disk && result->next_offset == p.offset &&
+        rmq_park(r, c, &p, frame, length, RMQ_FILTER_DISK_MS) == 0) {
+        if (p.sys_flag & RMQ_PULL_COMMIT)
+            commit_offset(r, &p);
+        r->counters[RMQ_READ_PULLS]++;
+        return RMQ_OUTCOME_DONE;
+    }
+    if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND &&
+        rmq_park(r, c, &p, frame, length, hold_ms(r, &p)) == 0) {
+        look(r, &p, result); /* its flag is set: earlier arrivals are seen now, later ones ring */
+        if (result->code == RMQ_ANSWER_NOT_FOUND) {
+            if (p.sys_flag & RMQ_PULL_COMMIT)
+                commit_offset(r, &p);
+            count(r, &p, result);
+            r->counters[RMQ_READ_PULLS]++;
+            return RMQ_OUTCOME_DONE;
+        }
+        rmq_unpark_last(r, c);
+    }
+    answer(r, c, h, &p, result);
+    if (p.sys_flag & RMQ_PULL_COMMIT)
+        commit_offset(r, &p);
+    r->counters[RMQ_READ_PULLS]++;
+    return RMQ_OUTCOME_DONE;
+}
+
+int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned)
+{
+    struct rmq_frame_header h;
+    struct rmq_pull p;
+    int parsed = rmq_frame_header_parse(frame, length, &h);
+    RMQ_INVARIANT(parsed == 0, parsed, length); /* it has been parsed before, and the copy is this process's own */
+    if (rmq_pull_decode(r, c, &h, &p, 0) == RMQ_OUTCOME_COLD) {
+        struct rmq_frame_ref none = {RMQ_NONE, RMQ_NONE, 0};
+        return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_OUTCOME_STALL;
+    }
+    if (peek && !rmq_pull_peek(r, &p, scanned))
+        return 0;
+    look(r, &p, r->pull_result);
+    answer(r, c, &h, &p, r->pull_result);
+    return 1;
+}

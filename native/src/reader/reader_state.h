@@ -1,0 +1,547 @@
+/* reader_state.h: the read role's private state, shared by reader_*.c. Nothing here is seen by another process. */
+#ifndef RMQ_READER_STATE_H
+#define RMQ_READER_STATE_H
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "codec/answer.h"
+#include "codec/frame_header.h"
+#include "codec/send_decode.h"
+#include "engine/engine.h"
+#include "plane/asks.h"
+#include "plane/port.h"
+#include "plane/ring.h"
+#include "queue/queue_reader.h"
+#include "reader/eviction_rules.h"
+#include "reader/reader.h"
+#include "reader/reader_filter.h"
+#include "reader/slot_counts.h"
+#include "reader/turn_rules.h"
+
+#define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
+#define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
+#define RMQ_SEND_PIECES 256u          /* iovecs of one send */
+#define RMQ_REDO_MAX 3
+#define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
+#define RMQ_HOST_COUNTS 65536u
+#define RMQ_CODE_SEND 10
+#define RMQ_CODE_PULL 11
+#define RMQ_CODE_HEARTBEAT 34
+#define RMQ_CODE_LOCK 41
+#define RMQ_CODE_SEND_V2 310
+#define RMQ_CODE_SEND_BATCH 320
+#define RMQ_CODE_LITE_PULL 361
+#define RMQ_ANSWER_SUCCESS 0
+#define RMQ_ANSWER_SYSTEM_ERROR 1
+#define RMQ_ANSWER_BUSY 2
+#define RMQ_ANSWER_FLUSH_TIMEOUT 10
+#define RMQ_ANSWER_ILLEGAL 13
+#define RMQ_ANSWER_NOT_AVAILABLE 14
+#define RMQ_ANSWER_NOT_FOUND 19
+#define RMQ_ANSWER_RETRY 20
+#define RMQ_ANSWER_MOVED 21
+
+/* The owner of a frame's bytes: a provided buffer (counted) or a block (owned). */
+struct rmq_frame_ref {
+    uint32_t buffer;       /* RMQ_NONE: block */
+    uint32_t block;        /* first page of the reassembly area, RMQ_NONE: neither */
+    uint32_t block_pages;
+};
+
+/* A part of the reassembly area, [from, to) in pages. Low pages are taken first; those that have not been needed for a
+ * while go back to the system. */
+struct rmq_zone {
+    uint32_t from, to;
+    uint32_t touched;      /* end of the pages that may have memory */
+    uint32_t peak;         /* highest end of the used pages since the window began */
+    uint32_t last_peak;    /* in the one before */
+};
+
+/* --- output --------------------------------------------------------------------------------------------- */
+
+struct rmq_chunk {
+    uint32_t references;   /* pieces, plus one while it is being filled */
+    uint32_t used;
+    uint32_t capacity;
+    struct rmq_chunk *next;
+    uint8_t data[];
+};
+
+struct rmq_piece {
+    const uint8_t *at;
+    uint32_t length;
+    uint8_t on_disk;           /* perhaps on disk only: to be read before it is sent */
+    struct rmq_chunk *chunk;   /* one of the two owns the bytes */
+    struct rmq_file_map *map;
+};
+
+/* Only connections with something to send have one. */
+struct rmq_output {
+    struct rmq_piece *pieces;  /* ring of `capacity`, a power of two */
+    uint32_t head, count, capacity;
+    uint64_t bytes;            /* not yet taken by the kernel */
+    uint64_t memory;           /* of this structure, its pieces and chunks */
+    uint8_t is_closing;        /* its connection is */
+    int64_t progress_ms;       /* last time the kernel took some */
+    uint32_t reads;            /* of the first `reading` pieces, under way */
+    uint32_t reading;
+    struct rmq_chunk *fill;
+    struct rmq_output *next_free;
+    struct msghdr message;
+    struct iovec vectors[RMQ_SEND_PIECES];
+};
+
+/* --- connections ------------------------------------------------------------------------------------------ */
+
+struct rmq_span { /* received bytes that wait for a stall to end */
+    struct rmq_frame_ref ref;
+    uint8_t *copy;         /* a few bytes: they hold nothing */
+    uint32_t at, length;   /* in the held buffer or block, or in the copy */
+};
+
+enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
+
+#define RMQ_STALL_RING 1   /* request ring full */
+#define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
+#define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
+#define RMQ_STALL_COLD 8   /* control has enough of its frames */
+#define RMQ_STALL_TURN 16  /* it has had its part of this turn */
+/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Control answers in the order of
+ * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
+ * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
+ * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
+#define RMQ_COLD_TOTAL 128u
+#define RMQ_COLD_BYTES_MAX (1u << 20)
+
+struct rmq_connection {
+    int fd;
+    uint32_t generation;
+    uint8_t state;
+    uint8_t receiving;       /* a receive is armed */
+    uint8_t stopping;        /* a stop of it was asked for */
+    uint8_t sending;         /* or reading the next bytes to send */
+    uint8_t stall;           /* RMQ_STALL_*: parsing waits */
+    uint8_t listener;        /* 1 = VIP port */
+    uint8_t v6;
+    uint8_t spoke : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
+    uint8_t asked;           /* bit a: answerer a has had frames of it, and gets the notice of its close */
+    uint8_t took_full : 1;   /* its last receive filled a buffer, or found none: it gets one buffer at a time */
+    uint32_t topic_id;       /* of the last send: most clients repeat it */
+    struct rmq_output *output;
+    /* the frame in the making */
+    uint8_t head[4];
+    uint8_t *early;          /* its first bytes, with the head, while they are few: they hold nothing of the arena */
+    uint32_t head_length;    /* of both */
+    uint32_t frame_bytes;    /* 0: no block yet */
+    uint32_t filled;
+    uint32_t room_bytes;     /* of the frame that waits for a block, in RMQ_STALL_ROOM */
+    struct rmq_frame_ref block;
+    int64_t partial_ms;
+    int64_t active_ms;
+    struct rmq_span *spans;
+    uint32_t span_head, span_count, span_capacity;
+    uint32_t buffers_held;   /* by spans */
+    int64_t taken_ms;        /* a whole frame was taken last, 0 = none was */
+    int64_t stall_ms;        /* since when it is stalled or starved */
+    uint32_t parked;         /* first parked pull, index + 1 */
+    uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
+    uint32_t cold_count;     /* requests that answerers hold */
+    uint32_t cold_bytes;     /* as they went into their inboxes */
+    uint32_t answers_due;    /* of the client, to requests of control */
+    int64_t stalled_ns;      /* since when its next send waits for room, 0 = does not */
+    uint16_t port;
+    uint8_t host[16];
+    uint8_t *server_frame;   /* chunks of a frame that control sends on its own */
+    uint32_t server_frame_length;
+};
+
+/* --- pending: requests that other roles answer -------------------------------------------------------------- */
+
+enum rmq_pending_kind { RMQ_PENDING_FREE, RMQ_PENDING_APPEND, RMQ_PENDING_COLD };
+
+#define RMQ_PENDING_INDEX_BITS 20
+
+struct rmq_pending {
+    uint32_t connection;
+    uint32_t connection_generation;
+    int32_t opaque;
+    int32_t code;
+    uint16_t turn;           /* upper bits of the id: an old verdict must not meet a new request */
+    uint8_t kind;
+    uint8_t serialise : 1, oneway : 1, dead : 1, redone : 5; /* dead: of a send to run again, it is a dead letter */
+    uint32_t next;           /* free list, or the queue of redos */
+    struct rmq_frame_ref ref;
+    uint32_t frame_length;
+    uint64_t frame_at;       /* in the arena */
+    uint8_t answerer;        /* cold */
+    /* append */
+    uint64_t uniq_key_at, batch_at;
+    uint32_t batch_length;
+    uint16_t uniq_key_length;
+    int32_t queue_id;
+    uint32_t topic_id;
+    uint32_t recall_topic_id; /* of a timer message: the topic in its handle; 0: the answer has none */
+    int64_t recall_ms;
+    uint32_t queued_us;      /* it waited for room */
+    int64_t received_ns;
+    /* cold; received_ns, too */
+    uint64_t ask_position;
+    uint32_t cold_bytes;
+    uint32_t answer_length;
+    uint8_t *answer;         /* chunks of the verdict so far */
+};
+
+/* --- held pulls --------------------------------------------------------------------------------------------- */
+
+struct rmq_parked_pull {
+    uint32_t connection, connection_generation;
+    uint32_t queue_slot;
+    uint32_t frame_length;
+    int64_t offset;
+    int64_t scanned;         /* units below do not match */
+    int64_t deadline_ms;
+    uint8_t *frame;          /* private copy; NULL = unused entry */
+    uint32_t slot_next, slot_previous;             /* same queue; index + 1 */
+    uint32_t connection_next, connection_previous; /* same connection */
+    uint32_t next_free;
+};
+
+/* --- the reader ----------------------------------------------------------------------------------------------- */
+
+struct rmq_pull_result;
+
+struct rmq_reader {
+    struct rmq_plane *plane;
+    struct rmq_plane_header *header;
+    const struct rmq_settings *settings;
+    struct rmq_engine *engine;
+    struct rmq_role *role;
+    struct rmq_port *port;   /* its own */
+    uint32_t port_number, role_number, generation;
+    uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
+    int64_t asks_next_ms;
+    int listen_fds[2];
+    int accepting[2];
+    int starting;
+    int stopping, takes_no_sends;
+    int64_t stop_deadline_ms;
+    int64_t opened_ms;
+    uint64_t inbox_barrier;
+    int64_t now_ms, now_ns;  /* of the round */
+    uint32_t turn_used;      /* units of work in this round */
+    int32_t turn_units;      /* that the connection at hand may still use */
+    int turn_waits;          /* connections have frames for the next round */
+    uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
+    uint64_t counters[RMQ_READ_COUNTERS];
+    int64_t junk_since_ms;   /* the second in which junk_reports were made */
+    uint32_t junk_reports;
+
+    /* arena */
+    uint8_t *arena;
+    uint32_t buffer_bytes, buffer_count;
+    uint32_t buffers_free;   /* without a user, lent ones included */
+    uint32_t buffers_lent, lend_target, lend_calm;
+    uint32_t *buffer_references;
+    uint32_t *buffer_stack;  /* free and not lent; the top is the last one used */
+    uint8_t *block_used;     /* one byte per page of the reassembly area */
+    uint64_t blocks_at;      /* arena offset */
+    uint32_t block_pages, blocks_free, block_hint;
+    uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
+    uint8_t blocks_came_free; /* since the last check of connections that wait for some */
+    struct rmq_zone block_zones[2]; /* for small frames alone; the rest */
+    int64_t zones_next_ms, given_next_ms;
+    int64_t eviction_next_ms;
+    int64_t block_freed_ms;  /* a block came free last */
+    int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
+    uint32_t hung_up_next;
+    uint32_t no_room_bytes;  /* no block of that size was found in this round */
+    uint32_t room_least;     /* bytes of the smallest frame that waits for a block, 0 = none did at the last look */
+
+    /* connections */
+    struct rmq_connection *connections;
+    uint32_t connections_max, connections_used, connection_free_count;
+    uint32_t *connection_free;
+    uint32_t *dirty, dirty_count;          /* have output that is not being sent */
+    uint32_t *stalled, stalled_count;
+    uint32_t *starved, starved_count;      /* receive ended for want of buffers */
+    uint32_t *host_counts;                 /* connections by the hash of their host */
+    uint32_t reports;                      /* connections whose CLOSED record does not fit into the inbox yet */
+
+    /* pending */
+    struct rmq_pending *pending;
+    uint32_t pending_capacity, pending_used, pending_free;
+    uint32_t in_flight, in_flight_max, cold_count;
+    uint32_t asked[RMQ_ANSWERERS_MAX]; /* of cold_count, by answerer */
+    uint64_t scratch_at;     /* arena offset: RMQ_SCRATCH_BYTES of each entry of `pending` */
+    uint32_t room_hand;      /* next connection that is looked at when places run short */
+    uint32_t redo_head, redo_tail;
+
+    /* rings */
+    struct rmq_ring *requests;
+    uint64_t request_head;
+    uint32_t round_robin;
+
+    /* the broker's fields of answers */
+    struct rmq_answer_broker broker;
+    char host_hex[48];
+    char uniq_prefix[64];
+    uint32_t uniq_prefix_length;
+    uint32_t uniq_counter;
+    int64_t uniq_month_ms;
+    struct rmq_admission_rule dead_letters; /* the redirect of REDO_DEAD */
+    struct rmq_admission_rules *rules; /* as published in rules_version, which is looked at when a send asks for them */
+    uint64_t rules_version;
+    struct rmq_slot_counts slot_counts;
+    uint32_t chance_seed;    /* of the refusals of full slots */
+    uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
+
+    /* pulls */
+    struct rmq_queue_reader queues;
+    struct rmq_parked_pull *parked;
+    uint32_t parked_capacity, parked_used, parked_free, parked_count, parked_bytes;
+    uint32_t *parked_slots;  /* first parked pull per queue slot, index + 1 */
+    uint8_t *parked_flags;   /* shared, this reader's row */
+    int64_t parked_next_ms, scan_next_ms, tick_next_ms;
+    uint32_t long_polling; /* as the last tick has seen it */
+    struct rmq_pull_result *pull_result;
+    struct rmq_filter_copies *filters;
+    uint8_t *filter_text;    /* expression of the pull at hand that came with JSON escapes */
+
+    /* hearing */
+    int64_t watchdog_look_ms;
+    uint64_t watchdog_seen;
+    uint32_t watchdog_looks, watchdog_next;
+
+    /* output */
+    struct rmq_output *output_free;
+    struct rmq_chunk *chunk_free;
+    uint32_t chunk_free_count, output_free_count;
+    uint32_t outputs_used;
+    uint64_t answers_open, answers_closing;  /* memory of outputs */
+    uint64_t answers_peak, answers_kept;     /* in this window; in one before, and perhaps not given back yet */
+    int64_t answers_window_ms;
+
+    struct rmq_event events[256];
+};
+
+static inline uint64_t rmq_arena_offset(const struct rmq_reader *r, const void *at)
+{
+    return (uint64_t)((const uint8_t *)at - r->arena);
+}
+
+static inline struct rmq_connection *rmq_connection_at(struct rmq_reader *r, uint32_t index) { return &r->connections[index]; }
+
+static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    return (uint32_t)(c - r->connections);
+}
+
+/* The number of frames that one connection may have at control now, at least 1. */
+static inline uint32_t rmq_cold_max(const struct rmq_reader *r)
+{
+    return r->cold_count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - r->cold_count : 1;
+}
+
+static inline int rmq_cold_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
+{
+    return c->cold_count >= rmq_cold_max(r) || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
+}
+
+/* The open connection, NULL when it is another one by now. */
+static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, uint32_t index, uint32_t generation)
+{
+    if (index >= r->connections_used)
+        return NULL;
+    struct rmq_connection *c = &r->connections[index];
+    return c->state == RMQ_CONNECTION_OPEN && c->generation == generation ? c : NULL;
+}
+
+/* Few receive buffers are left: a frame that would keep one for long moves to a block. */
+static inline int rmq_buffers_few(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 4; }
+
+/* The last buffers: no frame keeps one of these, or the reader could receive nothing. */
+static inline int rmq_buffers_last(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 8; }
+
+static inline int rmq_blocks_many(const struct rmq_reader *r) { return r->blocks_free > r->block_pages / 2; }
+
+/* reader_arena.c: counted buffers, page blocks */
+int rmq_arena_open(struct rmq_reader *r);
+void rmq_arena_close(struct rmq_reader *r);
+void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer);
+void rmq_buffers_lend(struct rmq_reader *r);  /* up to the target */
+void rmq_buffers_short(struct rmq_reader *r); /* the kernel found none: lend more from now on */
+void rmq_buffers_tick(struct rmq_reader *r);
+void rmq_blocks_tick(struct rmq_reader *r);
+uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref); /* NULL: no room */
+void rmq_frame_ref_release(struct rmq_reader *r, struct rmq_frame_ref *ref);
+int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
+/* The block that holds `used` bytes gets room for `bytes`, where it lies or elsewhere. 0 = there is none, nothing changed. */
+int rmq_block_grow(struct rmq_reader *r, struct rmq_frame_ref *ref, uint32_t used, uint32_t bytes);
+int rmq_block_is_large(uint32_t bytes); /* it stays out of the quarter for small frames */
+int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes); /* a block of that size is free */
+/* The length of the run of free pages that would arise if the block were free. Only pages that a frame of `bytes` may have
+ * count, and no more than it needs. 0 = no help for the frame. `crumb`: too few to help a large frame alone. */
+uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_frame_ref *ref, uint32_t bytes, int *crumb);
+uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
+/* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
+void rmq_frame_ref_retain(struct rmq_reader *r, struct rmq_frame_ref *from, struct rmq_frame_ref *to);
+
+/* reader_connection.c: life of a connection */
+int rmq_connections_open(struct rmq_reader *r);
+void rmq_connections_close(struct rmq_reader *r);
+void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
+void rmq_connection_ended(struct rmq_reader *r, struct rmq_connection *c); /* an operation of a closing one came back */
+void rmq_connections_rearm(struct rmq_reader *r);
+void rmq_connections_tick(struct rmq_reader *r);
+void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c);
+/* After it has received: behind those that have found no buffer, if it takes whole ones. */
+void rmq_connection_receive_again(struct rmq_reader *r, struct rmq_connection *c);
+void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c); /* it receives when there are buffers again */
+void rmq_accept_arm(struct rmq_reader *r);
+void rmq_accept_stop(struct rmq_reader *r);
+
+/* reader_receive.c: bytes -> frames */
+void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
+void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
+
+/* reader_eviction.c: the connections that are closed when buffers or blocks run short */
+/* Closes it and notes that memory was short. */
+void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
+void rmq_eviction_poll(struct rmq_reader *r); /* after the stalled have had their turn */
+
+/* reader_watchdog.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once
+ * a second. */
+int rmq_reader_is_hung(struct rmq_reader *r);
+
+/* reader_frame.c: which way a frame goes */
+enum rmq_outcome { RMQ_OUTCOME_DONE, RMQ_OUTCOME_STALL, RMQ_OUTCOME_COLD, RMQ_OUTCOME_CLOSED };
+/* One whole frame. It takes over the parts of `hold` that it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
+enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+                                struct rmq_frame_ref *ref, uint32_t redone);
+void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
+                      const char *remark);
+/* Answers an approved request with a field that control's reader can read and this one cannot. */
+enum rmq_outcome rmq_refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const uint8_t *name,
+                                  uint32_t length);
+
+/* reader_pending.c */
+int rmq_pendings_open(struct rmq_reader *r);
+void rmq_pendings_close(struct rmq_reader *r);
+struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind kind, struct rmq_connection *c,
+                                     const struct rmq_frame_header *h);
+/* Bytes of the arena for pairs that the broker adds to a request. They live as long as the entry. */
+uint8_t *rmq_pending_scratch(const struct rmq_reader *r, const struct rmq_pending *p);
+uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p);
+struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id); /* NULL: stale */
+void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
+
+/* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that
+ * only ask for its decision do not count. `dead`: it is a dead letter (RMQ_VERDICT_REDO_DEAD). */
+enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                  uint8_t *frame,
+                               uint32_t length, struct rmq_frame_ref *ref, int approved, int dead);
+void rmq_append_publish(struct rmq_reader *r);
+int rmq_append_open(struct rmq_reader *r);
+void rmq_append_close(struct rmq_reader *r);
+
+/* reader_answer.c: completions -> answers; how many */
+uint32_t rmq_completions_drain(struct rmq_reader *r);
+
+/* pull_decode.c: fields and checks against the published tables. DONE = may be answered here, else COLD. */
+struct rmq_pull {
+    const uint8_t *topic, *group, *expression;
+    const struct rmq_ext_entry *unread; /* the field that is not of its type */
+    uint32_t topic_length, group_length, expression_length;
+    uint32_t group_id, topic_id, queue_slot;
+    int32_t queue_id, count_max, sys_flag;
+    int is_bulk; /* ringmqBulk=true, of readers that take much and often: bounded by bytes, not by a count */
+    int64_t offset, commit_offset, suspend_ms, sub_version;
+    uint64_t group_config;
+    struct rmq_subscription_copy filter;
+    const struct rmq_filter_program *program; /* of kind FILTER; until the next pull */
+    uint32_t retry_group_id; /* of kind FILTER: RMQ_NONE, or records have the programs of their original topics */
+    uint8_t topic_text[RMQ_NAME_JSON_MAX], group_text[RMQ_NAME_JSON_MAX]; /* names that came with escapes */
+};
+#define RMQ_PULL_COMMIT 1
+#define RMQ_PULL_SUSPEND 2
+#define RMQ_PULL_SUBSCRIPTION 4
+#define RMQ_PULL_CLASS_FILTER 8
+enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
+                              struct rmq_pull *pull, int approved);
+
+/* pull_scan.c: units -> log pages, the rules of DefaultMessageStore.getMessage */
+#define RMQ_PULL_RANGES 512
+struct rmq_pull_result {
+    int code;
+    const char *status;
+    int64_t next_offset, min_offset, max_offset;
+    int64_t last_position; /* in the log, of the last unit that was looked at; -1 = none was */
+    uint32_t bytes, messages, range_count;
+    uint32_t filtered;     /* records that an SQL92 condition did not want */
+    uint64_t work;         /* of SQL92 conditions; the scan ends at RMQ_FILTER_WORK_MAX */
+    int waits_for_disk;    /* the scan ended before a record that is not in memory */
+    struct {
+        struct rmq_file_map *map;
+        const uint8_t *at;
+        uint32_t length;
+    } ranges[RMQ_PULL_RANGES];
+};
+void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *pull, struct rmq_pull_result *out);
+void rmq_pull_release(struct rmq_pull_result *out); /* lets go of the files that its ranges hold */
+/* 1 when a unit of [*from, max) may match; moves *from. */
+int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *pull, int64_t *from);
+int rmq_pulls_open(struct rmq_reader *r);
+void rmq_pulls_close(struct rmq_reader *r);
+
+/* reader_pull.c. DONE or COLD. `approved` as for sends. */
+enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
+                             uint32_t length, int approved);
+/* A held pull once more, without holding. If `peek` says so only when something may match from *scanned on: 1 = answered. */
+int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned);
+
+/* reader_park.c */
+int rmq_park_open(struct rmq_reader *r);
+void rmq_park_close(struct rmq_reader *r);
+/* 0, or -ENOMEM if no slot is free. The caller checks the queue once more afterwards. */
+int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length,
+             int64_t hold_ms);
+void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes back the connection's newest */
+uint32_t rmq_arrivals_drain(struct rmq_reader *r);
+void rmq_park_tick(struct rmq_reader *r);
+/* Long polling was switched off: dispatch rings no reader any more, so a held pull ends as a new one would. */
+void rmq_park_apply_settings(struct rmq_reader *r);
+void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
+
+/* reader_cold.c: asks of answerers, and their answers */
+enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                uint8_t *frame,
+                             uint32_t length, struct rmq_frame_ref *ref, uint32_t redone);
+void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
+/* Reports the first bytes to control, then closes. */
+void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason);
+int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
+uint32_t rmq_verdicts_drain(struct rmq_reader *r);
+void rmq_redo_run(struct rmq_reader *r);
+int rmq_verdicts_wait(const struct rmq_reader *r);
+void rmq_answerers_watch(struct rmq_reader *r);
+
+/* reader_output.c */
+uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes); /* NULL: no memory, c is closed */
+void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t bytes);
+void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
+                    int on_disk);
+void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, size_t length);
+void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event);
+void rmq_output_flush(struct rmq_reader *r);
+void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c);
+void rmq_outputs_close(struct rmq_reader *r);
+uint64_t rmq_output_soft_limit(const struct rmq_reader *r);
+void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c); /* its answers count no more */
+uint64_t rmq_output_memory(const struct rmq_reader *r);                  /* private bytes of all answers, kept ones included */
+void rmq_outputs_tick(struct rmq_reader *r);                             /* gives memory back */
+#endif

@@ -1,0 +1,218 @@
+/* send_backs.c: batches of requests 36. Twin: services/send_back/batches.py. */
+#include "services/send_backs.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "codec/answer.h"
+#include "codec/record.h"
+#include "metrics/latency.h"
+#include "services/plain_fields.h"
+
+#define ANSWER_BYTES_MAX 512 /* without a remark */
+#define SLOT_MASK 0xffffffffu
+
+/* --- requests ---------------------------------------------------------------------------------------------- */
+
+enum field { OFFSET, GROUP, LEVEL, UNIT_MODE, TIMES_MAX, FIELDS };
+
+static const char *const NAMES[FIELDS] = {"offset", "group", "delayLevel", "unitMode", "maxReconsumeTimes"};
+
+int rmq_send_back_read(const struct rmq_inbox_record *record, struct rmq_send_back *out)
+{
+    struct rmq_frame_header h;
+    const struct rmq_ext_entry *found[FIELDS] = {0};
+    if (!rmq_plain_header(record, RMQ_CODE_SEND_BACK, &h) || !rmq_plain_find(&h, NAMES, FIELDS, UNIT_MODE, found))
+        return 0;
+    out->group_length = rmq_plain_name(found[GROUP], out->group, RMQ_SEND_BACK_GROUP_BYTES_MAX);
+    out->has_times_max = found[TIMES_MAX] != NULL;
+    out->times_max = 0;
+    if (!out->group_length || !rmq_text_int64(found[OFFSET]->value, found[OFFSET]->value_length, &out->offset) ||
+        !rmq_text_int32(found[LEVEL]->value, found[LEVEL]->value_length, &out->delay_level) ||
+        (found[TIMES_MAX] && !rmq_text_int32(found[TIMES_MAX]->value, found[TIMES_MAX]->value_length, &out->times_max)))
+        return 0;
+    out->unit_mode = (uint32_t)rmq_plain_is_true(found[UNIT_MODE]);
+    out->record = *record;
+    out->opaque = h.opaque;
+    out->flag = h.flag;
+    out->version = h.version;
+    out->serialise = h.serialise;
+    out->case_number = RMQ_SEND_BACK_NO_CASE;
+    out->source = (struct rmq_held_record){0};
+    return 1;
+}
+
+uint32_t rmq_send_backs_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_send_backs *s, uint32_t room, uint64_t *oldest_ns)
+{
+    s->taken_count = s->copied_count = s->left_count = s->cases_count = 0;
+    while (s->taken_count < room && s->unused_count) {
+        struct rmq_inbox_record *record = rmq_inbox_take(plane, answerer);
+        uint32_t slot = s->unused[s->unused_count - 1];
+        if (!record || rmq_ask_is_void(plane, answerer, record) || !rmq_send_back_read(record, &s->rows[slot]))
+            break;
+        if (!s->taken_count)
+            *oldest_ns = record->received_mono_ns;
+        rmq_inbox_done(plane, answerer, record);
+        s->unused_count--;
+        s->taken[s->taken_count++] = slot;
+    }
+    return s->taken_count;
+}
+
+void rmq_send_backs_measure(const struct rmq_send_backs *s, struct rmq_latency *latency, int64_t now_ns)
+{
+    struct rmq_latency_run run = {0};
+    for (uint32_t i = 0; i < s->taken_count; i++)
+        rmq_latency_run_add(latency, &run, (int64_t)s->rows[s->taken[i]].record.received_mono_ns, now_ns);
+    rmq_latency_run_end(latency, &run, now_ns);
+}
+
+/* --- sources and cases --------------------------------------------------------------------------------------- */
+
+static int is_hidden(const struct rmq_send_backs *s, const uint8_t *topic, uint32_t length)
+{
+    for (const uint8_t *at = s->hidden, *end = at + s->hidden_bytes; at < end; at += 1 + *at)
+        if (*at == length && !memcmp(at + 1, topic, length))
+            return 1;
+    return 0;
+}
+
+int rmq_send_back_is_sound(const struct rmq_send_backs *s, const uint8_t *at, uint64_t left, int64_t offset, int32_t *reconsume_times)
+{
+    struct rmq_record_view view;
+    if (rmq_record_parse(at, left, 0, &view) != RMQ_RECORD_OK || view.physical_offset != offset ||
+        is_hidden(s, at + view.topic_at, view.topic_length))
+        return 0;
+    int32_t transaction = view.sys_flag & RMQ_SYS_TRANSACTION_MASK;
+    *reconsume_times = view.reconsume_times;
+    return !transaction || transaction == RMQ_SYS_TRANSACTION_COMMIT;
+}
+
+/* Holds the record at the row's offset, whose size is its first four bytes. */
+static int hold(struct rmq_queue_reader *q, struct rmq_send_back *row)
+{
+    struct rmq_held_record first;
+    if (row->offset < 0 || rmq_queue_reader_record(q, (uint64_t)row->offset, 8, &first) < 0)
+        return 0;
+    uint32_t size = rmq_get32(first.at);
+    rmq_queue_reader_release(&first);
+    if (size > INT32_MAX || rmq_queue_reader_record(q, (uint64_t)row->offset, size, &row->source) < 0)
+        return 0;
+    row->source_bytes = size;
+    return 1;
+}
+
+static int is_same_case(const struct rmq_send_back *a, const struct rmq_send_back *b)
+{
+    return a->record.role == b->record.role && a->record.role_generation == b->record.role_generation &&
+           a->delay_level == b->delay_level && a->has_times_max == b->has_times_max && a->times_max == b->times_max &&
+           a->version == b->version && a->reconsume_times == b->reconsume_times && a->group_length == b->group_length &&
+           !memcmp(a->group, b->group, a->group_length);
+}
+
+static uint32_t case_of(struct rmq_send_backs *s, uint32_t slot)
+{
+    uint32_t i = 0;
+    while (i < s->cases_count && !is_same_case(&s->rows[s->cases[i].first], &s->rows[slot]))
+        i++;
+    if (i == RMQ_SEND_BACK_CASES_MAX)
+        return RMQ_SEND_BACK_NO_CASE;
+    if (i == s->cases_count)
+        s->cases[s->cases_count++] = (struct rmq_send_back_case){.first = slot};
+    s->cases[i].rows++;
+    return i;
+}
+
+void rmq_send_backs_look(struct rmq_queue_reader *q, struct rmq_send_backs *s)
+{
+    for (uint32_t i = 0; i < s->taken_count; i++) {
+        struct rmq_send_back *row = &s->rows[s->taken[i]];
+        if (!hold(q, row))
+            continue;
+        if (rmq_send_back_is_sound(s, row->source.at, row->source_bytes, row->offset, &row->reconsume_times))
+            row->case_number = case_of(s, s->taken[i]);
+    }
+}
+
+/* --- copies ---------------------------------------------------------------------------------------------------- */
+
+uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_back_target *targets, struct rmq_record_copy *copies)
+{
+    uint32_t turn[RMQ_SEND_BACK_CASES_MAX] = {0};
+    s->copied_count = 0;
+    for (uint32_t i = 0; i < s->taken_count; i++) {
+        const struct rmq_send_back *row = &s->rows[s->taken[i]];
+        if (row->case_number == RMQ_SEND_BACK_NO_CASE || s->cases[row->case_number].action != RMQ_SEND_BACK_STORE)
+            continue;
+        const struct rmq_send_back_case *of = &s->cases[row->case_number];
+        const struct rmq_send_back_target *target = &targets[of->targets_from + turn[row->case_number]++ % of->targets_count];
+        copies[s->copied_count] = (struct rmq_record_copy){
+            .record = row->source.at, .record_bytes = row->source_bytes, .position = row->offset, .topic_id = target->topic_id,
+            .queue_slot = target->queue_slot, .queue_id = target->queue_id, .edits_from = target->edits_from,
+            .edits_count = target->edits_count,
+            .flags = RMQ_COPY_ADD_RECONSUME_TIMES | RMQ_COPY_CHECK_CRC, .reconsume_times = 1};
+        s->copied[s->copied_count++] = s->taken[i];
+    }
+    return s->copied_count;
+}
+
+void rmq_send_backs_release(struct rmq_send_backs *s, uint32_t slot) { s->unused[s->unused_count++] = slot; }
+
+uint32_t rmq_send_backs_tokens(struct rmq_send_backs *s, struct rmq_request *requests, uint32_t done, uint64_t token, uint64_t batch)
+{
+    uint32_t made = 0, copied = 0;
+    s->left_count = 0;
+    for (uint32_t i = 0; i < s->taken_count; i++) {
+        uint32_t slot = s->taken[i];
+        struct rmq_send_back *row = &s->rows[slot];
+        int is_copied = copied < s->copied_count && s->copied[copied] == slot;
+        rmq_queue_reader_release(&row->source);
+        if (is_copied && copied < done && requests[copied].kind) {
+            if (made != copied)
+                requests[made] = requests[copied];
+            requests[made++].token = token | slot;
+            row->batch = batch;
+        } else if (row->case_number != RMQ_SEND_BACK_NO_CASE && s->cases[row->case_number].action == RMQ_SEND_BACK_DROP) {
+            rmq_send_backs_release(s, slot);
+        } else {
+            s->left[s->left_count++] = slot;
+        }
+        copied += (uint32_t)is_copied;
+    }
+    s->open[batch % s->capacity] = made;
+    return made;
+}
+
+/* --- answers --------------------------------------------------------------------------------------------------- */
+
+/* 0 if the ring has no room. A oneway request gets no answer, but its read worker forgets it. */
+static int answer(struct rmq_plane *plane, uint32_t answerer, const struct rmq_send_back *row)
+{
+    uint8_t frame[ANSWER_BYTES_MAX];
+    const struct rmq_inbox_record *record = &row->record;
+    struct rmq_answer_head head = {.opaque = row->opaque, .serialise = row->serialise};
+    struct rmq_verdict verdict = {
+        .type = row->flag & RMQ_FLAG_ONEWAY ? RMQ_VERDICT_DROP : RMQ_VERDICT_SEND, .last = 1, .connection = record->connection,
+        .connection_generation = record->connection_generation, .pending = record->pending, .asker_generation = record->role_generation};
+    size_t bytes = verdict.type == RMQ_VERDICT_SEND ? rmq_error_answer_put(frame, &head, NULL) : 0;
+    return rmq_verdict_put(plane, answerer, record->role, &verdict, frame, (uint32_t)bytes) == 0;
+}
+
+void rmq_send_backs_answered(struct rmq_send_backs *s, uint32_t slot) { s->open[s->rows[slot].batch % s->capacity]--; }
+
+uint32_t rmq_send_backs_answer(struct rmq_plane *plane, uint32_t port, uint32_t answerer, uint64_t token, struct rmq_send_backs *s,
+                               struct rmq_completion *out, uint32_t room, int may_answer, uint32_t *left)
+{
+    uint32_t count = 0;
+    *left = 0;
+    while (count < room && rmq_port_take_where(plane, port, ~(uint64_t)SLOT_MASK, token, 1, &out[*left])) {
+        uint32_t slot = (uint32_t)(out[*left].token & SLOT_MASK);
+        rmq_send_backs_answered(s, slot);
+        count++;
+        if (out[*left].code == 0 && may_answer && answer(plane, answerer, &s->rows[slot]))
+            rmq_send_backs_release(s, slot);
+        else
+            ++*left;
+    }
+    return count;
+}

@@ -1,0 +1,101 @@
+/* send_backs.h: messages that consumers send back (36), a batch a call: requests out of an inbox, their sources in the log, the
+ * copies, the answers. `ringmq.services.send_back.batches` has the twins and makes the decisions, once for each case.
+ *
+ * A request is plain if its header has all fields and no text that needs a closer look. Its source is sound if a consumer may
+ * have got it. The service in Python handles all other requests alone.
+ *
+ * The way of a batch: take -> look -> (Python decides about each case) -> fill -> rmq_record_copies -> tokens -> submit. Rows that
+ * get no copy are listed in `left`. A row with a copy keeps its slot, which is the low part of its token, until its answer.
+ */
+#ifndef RMQ_SEND_BACKS_H
+#define RMQ_SEND_BACKS_H
+
+#include "codec/frame_header.h"
+#include "plane/asks.h"
+#include "plane/port.h"
+#include "queue/queue_reader.h"
+#include "services/record_copy.h"
+
+/* cdef-begin */
+#define RMQ_CODE_SEND_BACK 36
+#define RMQ_SEND_BACK_GROUP_BYTES_MAX 255
+#define RMQ_SEND_BACK_CASES_MAX 32   /* of a batch: rows of further ones are left */
+#define RMQ_SEND_BACK_NO_CASE 0xffffffffu
+
+#define RMQ_SEND_BACK_LEAVE 0        /* actions of a case: its rows are left to Python, */
+#define RMQ_SEND_BACK_STORE 1        /* copied, */
+#define RMQ_SEND_BACK_DROP 2         /* or forgotten, because their read worker has died */
+
+struct rmq_send_back {
+    struct rmq_inbox_record record;
+    struct rmq_held_record source;   /* between look and tokens */
+    int64_t offset;
+    uint64_t batch;                  /* number of the batch of its copy */
+    int32_t opaque, flag, version;
+    int32_t delay_level;
+    int32_t times_max;               /* maxReconsumeTimes */
+    uint32_t has_times_max;
+    uint32_t unit_mode;
+    uint32_t serialise;              /* RMQ_SERIALISE_* */
+    int32_t reconsume_times;         /* of the source */
+    uint32_t source_bytes;
+    uint32_t case_number;            /* RMQ_SEND_BACK_NO_CASE: the source is not sound, or there are too many cases */
+    uint32_t group_length;
+    uint8_t group[RMQ_SEND_BACK_GROUP_BYTES_MAX + 1]; /* printable ASCII */
+};
+
+/* Rows that agree in all on which a decision depends: asker, group, delayLevel, maxReconsumeTimes, version, reconsume times. */
+struct rmq_send_back_case {
+    uint32_t first;                  /* slot of its first row */
+    uint32_t rows;
+    uint32_t action;                 /* RMQ_SEND_BACK_*, set by Python, as are the targets; its rows take them in turn */
+    uint32_t targets_from, targets_count;
+};
+
+struct rmq_send_back_target {
+    uint32_t topic_id, queue_slot, queue_id;
+    uint32_t edits_from, edits_count;
+};
+
+/* The arrays are Python's: rows, unused, open, taken, copied and left have `capacity` entries. */
+struct rmq_send_backs {
+    struct rmq_send_back *rows;
+    uint32_t *unused;                /* slots without a row, [0, unused_count) */
+    uint32_t *open;                  /* batch % capacity -> its copies without an answer */
+    uint32_t *taken;                 /* slots of this batch */
+    uint32_t *copied;                /* slots of its copies */
+    uint32_t *left;                  /* slots of rows that get no copy: to be released by Python */
+    const uint8_t *hidden;           /* topics of which no consumer gets a record: one byte of length, then the name */
+    uint32_t hidden_bytes;
+    uint32_t capacity, unused_count, taken_count, copied_count, left_count, cases_count;
+    struct rmq_send_back_case cases[RMQ_SEND_BACK_CASES_MAX];
+};
+
+/* Reads a record with its payload. 1 = it is a plain send-back; 0 = it is not, and `out` is undefined. */
+int rmq_send_back_read(const struct rmq_inbox_record *record, struct rmq_send_back *out);
+/* Takes plain send-backs, at most `room`, up to the first record that is none, or that its asker has given up. Returns their number.
+ * *oldest_ns: when the first of them was received. */
+uint32_t rmq_send_backs_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_send_backs *s, uint32_t room, uint64_t *oldest_ns);
+/* Counts the times since the taken requests were received. */
+void rmq_send_backs_measure(const struct rmq_send_backs *s, struct rmq_latency *latency, int64_t now_ns);
+/* 1 if the record at `at` (`left` bytes) is that of `offset`, whole, in no hidden topic and no half message. */
+int rmq_send_back_is_sound(const struct rmq_send_backs *s, const uint8_t *at, uint64_t left, int64_t offset, int32_t *reconsume_times);
+/* Holds the sound sources of the taken rows, and sorts the rows into cases. */
+void rmq_send_backs_look(struct rmq_queue_reader *q, struct rmq_send_backs *s);
+/* Describes a copy of each row whose case is stored. Returns their number. */
+uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_back_target *targets, struct rmq_record_copy *copies);
+/* Closes the gaps among requests[0..done), which rmq_record_copies has made, and gives them their tokens: `token` + slot. Releases the
+ * sources of the batch, and lists in `left` the rows without a request. Returns the number of requests. */
+uint32_t rmq_send_backs_tokens(struct rmq_send_backs *s, struct rmq_request *requests, uint32_t done, uint64_t token, uint64_t batch);
+/* Takes the completions of this port whose tokens begin with `token`, at most `room`, up to the first of another user. Those whose
+ * copies are stored are answered with success if `may_answer` is set. Others, and those whose answer has no room, go to `out`:
+ * their rows are Python's to release. Returns the number taken, *left: of them in `out`. */
+uint32_t rmq_send_backs_answer(struct rmq_plane *plane, uint32_t port, uint32_t answerer, uint64_t token, struct rmq_send_backs *s,
+                               struct rmq_completion *out, uint32_t room, int may_answer, uint32_t *left);
+/* The row's copy has its completion: its batch has one less to wait for. rmq_send_backs_answer calls it itself. */
+void rmq_send_backs_answered(struct rmq_send_backs *s, uint32_t slot);
+/* The slot is free again. */
+void rmq_send_backs_release(struct rmq_send_backs *s, uint32_t slot);
+/* cdef-end */
+
+#endif
