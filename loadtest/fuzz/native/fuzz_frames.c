@@ -16,6 +16,7 @@
 #include "base/bytes.h"
 #include "codec/answer.h"
 #include "codec/frame_header.h"
+#include "codec/json_text.h"
 #include "fake_engine.h"
 #include "fuzz.h"
 #include "plane/asks.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "codec/json_text.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>

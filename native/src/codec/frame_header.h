@@ -60,12 +60,6 @@ struct rmq_frame_header {
 /* `frame` starts with its length field; `length` bytes are there, all of the frame. 0 or RMQ_HEADER_*. */
 int rmq_frame_header_parse(const uint8_t *frame, uint32_t length, struct rmq_frame_header *out);
 
-/* JSON escapes undone in place (the text never grows). Lone surrogates become "?". New length, or -1 when it is not well formed;
- * the bytes are undefined then. */
-int64_t rmq_json_unescape(uint8_t *text, uint32_t length);
-/* The same into `to`, which has room for `length` bytes and is `text` itself or lies elsewhere. */
-int64_t rmq_json_unescape_to(uint8_t *to, const uint8_t *text, uint32_t length);
-
 /* Decimal integers of ASCII digits as Java's Integer.parseInt and Long.parseLong read them. 1 = is one. Twin: java_integer of
  * remoting/java_numbers.py. */
 int rmq_text_int32(const uint8_t *text, uint32_t length, int32_t *out);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "codec/json_text.h"
 #include "codec/pair_separators.h"
 
 #define CODE_SEND 10
