@@ -1,0 +1,112 @@
+"""Rules of the C core: arrows between its rooms (folders of native/src) point one way, and files have no circles."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "native" / "src"
+MAY_INCLUDE = {
+    "base": set(),
+    "plane": {"base"},
+    "metrics": {"base", "plane"},
+    "codec": {"base", "plane"},
+    "engine": {"plane"},
+    "log": {"plane", "codec"},
+    "queue": {"base", "plane", "engine", "log"},
+    "index": {"base", "plane", "codec", "engine", "log"},
+    "recovery": {"base", "codec", "queue", "index"},
+    "filter": {"base", "plane", "codec"},
+    "admission": {"base", "plane", "codec"},
+    "reader": {"base", "plane", "metrics", "codec", "engine", "queue", "filter", "admission"},
+    "dispatch": {"base", "plane", "codec", "engine", "log", "queue", "index"},
+    "write": {"base", "plane", "metrics", "codec", "log", "dispatch"},
+    "flush": {"plane", "metrics", "log"},
+    "ha": {"base", "plane", "codec", "log"},
+    "services": {"base", "plane", "metrics", "codec", "queue", "admission"},
+    "timer": {"base", "plane", "metrics", "codec", "log", "queue", "index", "services"},
+    "spark": {"base", "codec", "queue"},
+}
+"""Each room stands below those that include it."""
+READER = {
+    "append", "cold", "connection", "eviction", "frame", "junk", "output", "park", "pull", "receive",
+}  # fmt: skip
+KNOWN_CIRCLES = [{f"reader/reader_{name}" for name in READER}]
+"""Files that share one struct of 125 fields."""
+
+
+def sources() -> Iterator[tuple[str, str, str]]:
+    """(room, path below native/src, text without comments) of each file."""
+    for path in sorted(SOURCES.rglob("*.[ch]")):
+        text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+        name = path.relative_to(SOURCES).as_posix()
+        yield name.rpartition("/")[0], name, text
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """The groups of names of which each leads to all others of its group."""
+    reach = {name: {name} for name in graph}
+    changed = True
+    while changed:
+        changed = False
+        for name, seen in reach.items():
+            more = seen.union(*(graph.get(other, set()) for other in seen))
+            changed |= more != seen
+            reach[name] = more
+    groups = {frozenset(other for other in seen if name in reach.get(other, ())) for name, seen in reach.items()}
+    return sorted((set(group) for group in groups if len(group) > 1), key=min)
+
+
+def calls() -> dict[str, set[str]]:
+    """For each C file, without its ending, the files whose functions it calls."""
+    defined = re.compile(r"^(?!static\b)\w[^\n;={}()]*?\b(rmq_\w+)\([^;{]*\)\s*\{", re.MULTILINE)
+    files = {name.removesuffix(".c"): text for _, name, text in sources() if name.endswith(".c")}
+    home = {function: name for name, text in files.items() for function in defined.findall(text)}
+    assert len(home) > 500
+    called = {name: set(re.findall(r"\brmq_\w+(?=\()", text)) for name, text in files.items()}
+    return {name: {home[f] for f in functions if f in home} - {name} for name, functions in called.items()}
+
+
+def test_every_file_is_in_a_room() -> None:
+    assert {room for room, _, _ in sources()} == set(MAY_INCLUDE)
+
+
+def test_includes_name_their_room() -> None:
+    """A bare name would find a file of the same folder too, and hide an arrow after a move."""
+    bare = [f"{name}: {found}" for _, name, text in sources() for found in re.findall(r'#include "([^"/]*)"', text)]
+    assert not bare
+
+
+def test_arrows_between_rooms_point_one_way() -> None:
+    includes: dict[str, set[str]] = {room: set() for room in MAY_INCLUDE}
+    for room, _, text in sources():
+        includes[room] |= set(re.findall(r'#include "(\w+)/', text)) - {room}
+    assert includes == MAY_INCLUDE
+    assert not circles(MAY_INCLUDE)
+
+
+def test_the_table_of_rooms_lists_the_arrows() -> None:
+    listed = {}
+    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        if row := re.fullmatch(r"\| `native/src/(\w+)/` \| .* \| ([^|]*) \|", line):
+            listed[row[1]] = set(re.findall(r"\w+", row[2])) - {"nothing"}
+    assert listed == MAY_INCLUDE
+
+
+def test_files_have_no_circles() -> None:
+    """A function of a file calls none of a file that needs it."""
+    assert circles(calls()) == KNOWN_CIRCLES
+
+
+@pytest.mark.parametrize(
+    ("graph", "found"),
+    [
+        ({"a": {"b"}, "b": {"c"}, "c": set()}, []),
+        ({"a": {"b"}, "b": {"a"}, "c": {"a"}}, [{"a", "b"}]),
+        ({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"e"}, "e": {"d"}}, [{"a", "b", "c"}, {"d", "e"}]),
+    ],
+)
+def test_circles_are_found(graph: Mapping[str, set[str]], found: list[set[str]]) -> None:
+    assert circles(graph) == found
