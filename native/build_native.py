@@ -23,8 +23,8 @@ FIRST = [*LAYOUTS, "plane/layout.h"]
 HEADERS = FIRST + sorted({str(path.relative_to(SOURCE_DIR)) for path in SOURCE_DIR.rglob("*.h")} - set(FIRST))
 PLANE = [
     *FIRST, "base/siphash.h", "base/name_hash.h", "plane/ring.h", "plane/port.h", "plane/port.c",
-    "plane/invariant.h", "plane/plane.h", "plane/plane.c", "plane/asks.h", "plane/asks.c", "plane/plane_tables.c",
-    "admission/admission_rules.c", "plane/filter_table.c", "metrics/pull_stats.c",
+    "plane/settings_word.h", "plane/invariant.h", "plane/plane.h", "plane/plane.c", "plane/asks.h", "plane/asks.c",
+    "plane/plane_tables.c", "admission/admission_rules.c", "plane/filter_table.c", "metrics/pull_stats.c",
 ]  # fmt: skip
 """Say what lies where in a plane and how it is found there: processes with other texts keep out of one another's."""
 PLANE_VERSION = zlib.crc32(b"".join((SOURCE_DIR / name).read_bytes() for name in PLANE))

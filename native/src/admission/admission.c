@@ -6,6 +6,7 @@
 #include "admission/admission_time.h"
 #include "base/number_text.h"
 #include "codec/record.h"
+#include "plane/settings_word.h"
 
 #define BATCH_TOPIC_MAX 127
 #define BROKER_SYS_FLAGS 0xC0 /* inner batches: no client sends them */
@@ -20,7 +21,7 @@ uint32_t rmq_admit_head(const struct rmq_send *s, uint32_t body_length, const st
 
 uint32_t rmq_admit_target(struct rmq_send *s, uint64_t config, uint32_t turn, int approved)
 {
-    uint32_t flags = (uint32_t)(config >> 40), reads = config >> 8 & 0xffff, writes = config >> 24 & 0xffff;
+    uint32_t flags = rmq_topic_flags(config), reads = rmq_topic_read_queues(config), writes = rmq_topic_write_queues(config);
     if (!(flags & RMQ_TOPIC_LIVE))
         return RMQ_REASON_TOPIC;
     if (flags & RMQ_TOPIC_SEND_COLD && !approved)

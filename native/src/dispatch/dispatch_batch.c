@@ -6,13 +6,14 @@
 #include "base/bytes.h"
 #include "plane/port.h"
 #include "plane/ring.h"
+#include "plane/settings_word.h"
 #include "plane/worker_activation.h"
 
 /* --- which queue ------------------------------------------------------------------------------------------ */
 
 static int is_live(struct rmq_dispatcher *d, uint32_t topic_id)
 {
-    return rmq_load(&rmq_topic_at(d->plane, topic_id)->config) >> 40 & RMQ_TOPIC_LIVE;
+    return rmq_topic_is_live(rmq_load(&rmq_topic_at(d->plane, topic_id)->config));
 }
 
 /* Slot of the record's queue, RMQ_NONE when topic or queue is not in the tables. The topic met last is tried first. */
@@ -168,7 +169,7 @@ static int take(struct rmq_dispatcher *d, const uint8_t *record, const struct rm
         d->role->counters[RMQ_DISPATCH_UNKNOWN_TOPIC]++;
         return 0;
     }
-    uint32_t flags = (uint32_t)(rmq_load_relaxed(&rmq_topic_at(d->plane, d->topic_id)->config) >> 40);
+    uint32_t flags = rmq_topic_flags(rmq_load_relaxed(&rmq_topic_at(d->plane, d->topic_id)->config));
     rmq_dispatch_keys_find(record + view->properties_at, view->properties_length, &keys);
     int64_t tags_code = rmq_tags_code(topic, view->topic_length, &keys, view->store_time_ms, &d->levels);
     int32_t messages = flags & RMQ_TOPIC_BATCH_QUEUE ? rmq_message_count(&keys, view->sys_flag, 1) : 0;

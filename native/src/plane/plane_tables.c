@@ -2,6 +2,7 @@
 #include "base/name_hash.h"
 #include "plane/plane.h"
 #include "plane/ring.h"
+#include "plane/settings_word.h"
 
 /* --- tables -------------------------------------------------------------------------------------------
  * Open addressing with linear probing over u32 cells (entry number + 1, 0 = free). Entries are filled first, the cell
@@ -47,7 +48,7 @@ uint32_t rmq_topic_find(struct rmq_plane *plane, const char *name, uint32_t leng
     for (uint32_t i = hash & mask; (id = rmq_load(&cells[i])); i = (i + 1) & mask) {
         struct rmq_topic *t = rmq_topic_at(plane, id);
         if (t->name_hash == hash && t->name_length == length && !memcmp(t->name, name, length) &&
-            (rmq_load(&t->config) >> 40 & RMQ_TOPIC_LIVE))
+            rmq_topic_is_live(rmq_load(&t->config)))
             return id;
     }
     return RMQ_NONE;

@@ -12,7 +12,7 @@
 #define RMQ_NONE 0xffffffffu
 
 /* One topic; index = topic id (0 is never used). Written by control; name, hash once. `config` is one word,
- * so a change is one store: bits 0-7 perm, 8-23 read queues, 24-39 write queues, 40-63 RMQ_TOPIC_* flags. */
+ * so a change is one store: bits 0-7 perm, 8-23 read queues, 24-39 write queues, 40-63 RMQ_TOPIC_* flags (settings_word.h). */
 struct rmq_topic {
     uint64_t config;
     uint32_t name_hash;

@@ -12,6 +12,7 @@
 #include "base/sigbus_guard.h"
 #include "log/segment.h"
 #include "plane/ring.h"
+#include "plane/settings_word.h"
 #include "queue/consume_queue.h"
 
 enum {
@@ -348,7 +349,7 @@ int rmq_queue_files_clean(struct rmq_queue_files *f, uint32_t slot, uint64_t min
     uint64_t max = queue->max_offset, units = f->file_bytes / RMQ_CQ_UNIT_BYTES;
     char path[PATH_MAX];
     int rc, deleted = 0, length = folder_of(f, slot, path);
-    if (!(rmq_load(&rmq_topic_at(f->plane, queue->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE)) {
+    if (!rmq_topic_is_live(rmq_load(&rmq_topic_at(f->plane, queue->topic_id)->config))) {
         rmq_queue_files_drop(f, slot);
         return 0;
     }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plane/settings_word.h"
+
 #define UNIT RMQ_CQ_UNIT_BYTES
 
 int rmq_queue_reader_init(struct rmq_queue_reader *q, struct rmq_plane *plane, uint32_t log_files_max, uint32_t queue_files_max)
@@ -59,7 +61,7 @@ const uint8_t *rmq_queue_reader_units_at(struct rmq_queue_reader *q, uint32_t sl
 
 static int is_live(struct rmq_plane *plane, const struct rmq_queue *queue)
 {
-    return (rmq_load(&rmq_topic_at(plane, queue->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE) != 0;
+    return rmq_topic_is_live(rmq_load(&rmq_topic_at(plane, queue->topic_id)->config));
 }
 
 /* Deleted files stay on disk as long as a process maps them. */
@@ -164,7 +166,7 @@ int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t of
         (filter && filter->kind != RMQ_SUBSCRIPTION_ALL && filter->kind != RMQ_SUBSCRIPTION_TAGS))
         return -EINVAL;
     const struct rmq_queue *queue = rmq_queue_at(q->plane, slot);
-    if (rmq_load(&rmq_topic_at(q->plane, queue->topic_id)->config) >> 40 & RMQ_TOPIC_BATCH_QUEUE)
+    if (rmq_topic_flags(rmq_load(&rmq_topic_at(q->plane, queue->topic_id)->config)) & RMQ_TOPIC_BATCH_QUEUE)
         return -EINVAL;
     int64_t max = (int64_t)rmq_load(&queue->max_offset), min = (int64_t)rmq_load(&queue->min_offset);
     struct batch batch = {

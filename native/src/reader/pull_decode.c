@@ -1,11 +1,14 @@
 /* pull_decode.c: a pull's fields, and the check that the published tables allow an answer without control. */
 #include "codec/record.h"
+#include "plane/settings_word.h"
 #include "reader/reader_state.h"
 
 enum {
     SEEN_GROUP = 1, SEEN_TOPIC = 2, SEEN_QUEUE = 4, SEEN_OFFSET = 8, SEEN_COUNT = 16, SEEN_SYS_FLAG = 32, SEEN_COMMIT = 64,
     SEEN_SUSPEND = 128, SEEN_ALL = 255
 };
+
+enum { PERM_READ = 4 };
 
 struct seen {
     uint32_t fields;
@@ -125,9 +128,9 @@ static int topic_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
     if (p->topic_id == RMQ_NONE)
         return 0;
     uint64_t config = rmq_load(&rmq_topic_at(r->plane, p->topic_id)->config);
-    uint32_t flags = (uint32_t)(config >> 40), perm = config & 0xff, reads = config >> 8 & 0xffff;
-    if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !approved) || !(perm & 4) || p->queue_id < 0 ||
-        (uint32_t)p->queue_id >= reads)
+    uint32_t flags = rmq_topic_flags(config);
+    if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !approved) || !(rmq_topic_perm(config) & PERM_READ) ||
+        p->queue_id < 0 || (uint32_t)p->queue_id >= rmq_topic_read_queues(config))
         return 0;
     p->queue_slot = rmq_queue_find(r->plane, p->topic_id, (uint32_t)p->queue_id);
     return p->queue_slot != RMQ_NONE;

@@ -14,6 +14,7 @@
 #include "codec/record.h"
 #include "codec/send_decode.h"
 #include "metrics/latency.h"
+#include "plane/settings_word.h"
 #include "reader/reader_state.h"
 
 #define UNIQ_NAME "UNIQ_KEY"
@@ -33,7 +34,7 @@ static int resolve(struct rmq_reader *r, struct rmq_connection *c, struct rmq_se
         return 0;
     struct rmq_topic *topic = rmq_topic_at(r->plane, c->topic_id);
     uint64_t config = c->topic_id ? rmq_load(&topic->config) : 0;
-    if (!(config >> 40 & RMQ_TOPIC_LIVE) || topic->name_length != s->topic_length ||
+    if (!rmq_topic_is_live(config) || topic->name_length != s->topic_length ||
         memcmp(topic->name, s->topic, s->topic_length)) {
         uint32_t id = rmq_topic_find(r->plane, (const char *)s->topic, s->topic_length);
         if (id == RMQ_NONE)
@@ -98,7 +99,7 @@ static int find_target(struct rmq_reader *r, const struct rmq_admitted *a, struc
     const struct rmq_admission_rule *rule = &r->rules->rules[a->rule];
     *target = (struct target){rule, a->level, a->queue_id, RMQ_NONE, a->out_ms};
     if (rule->topic_id <= rmq_load(&r->header->tables.topic_count) &&
-        rmq_load(&rmq_topic_at(r->plane, rule->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE)
+        rmq_topic_is_live(rmq_load(&rmq_topic_at(r->plane, rule->topic_id)->config)))
         target->queue_slot = rmq_queue_find(r->plane, rule->topic_id, a->queue_id);
     return target->queue_slot != RMQ_NONE;
 }

@@ -1,5 +1,6 @@
 /* A pull: decode, scan, answer with a header and slices of log pages; or hold it, or leave it to control. */
 #include "metrics/pull_stats.h"
+#include "plane/settings_word.h"
 #include "reader/reader_state.h"
 
 /* Offsets that come with pulls. Control drains the ring before it reads offsets. A full ring loses one commit; the next pull
@@ -41,7 +42,7 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
     int slow = is_slow(r, result);
     if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->header->replication.master_known)))
         return 0;
-    return (int64_t)(p->group_config >> (slow ? RMQ_GROUP_SLOW_BROKER_SHIFT : RMQ_GROUP_BROKER_SHIFT) & 0xffff);
+    return rmq_group_broker(p->group_config, slow);
 }
 
 /* While a master is known, a slave sends pulls that find no message to it. Without one it holds them. It corrects no offset

@@ -16,6 +16,7 @@
 #include "codec/batch_body.h"
 #include "plane/port.h"
 #include "plane/ring.h"
+#include "plane/settings_word.h"
 #include "write/write_batch.h"
 #include "write/write_request.h"
 
@@ -58,7 +59,7 @@ static int names_are_sound(struct rmq_writer *w, const struct rmq_request *r, ui
         return 0;
     const struct rmq_queue *queue = rmq_queue_at(w->plane, r->queue_slot);
     return queue->topic_id == r->topic_id && queue->queue_id == r->queue_id &&
-           (rmq_load(&rmq_topic_at(w->plane, r->topic_id)->config) >> 40 & RMQ_TOPIC_LIVE) &&
+           rmq_topic_is_live(rmq_load(&rmq_topic_at(w->plane, r->topic_id)->config)) &&
            in_arena(w, port, r->body_at, r->body_length) &&
            in_arena(w, port, r->properties_at, r->properties_length) &&
            in_arena(w, port, r->extra_at, r->extra_length);
