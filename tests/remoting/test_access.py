@@ -11,8 +11,8 @@ from ringmq.remoting.access import Access
 from ringmq.remoting.codes import RequestCode
 from tests.broker.fakes import make_harness
 
-READER_STATE = Path(__file__).resolve().parents[2] / "native/src/reader/reader_state.h"
-READERS_CODES = [int(code) for code in re.findall(r"#define RMQ_CODE_\w+ (\d+)", READER_STATE.read_text())]
+REQUEST_CODES = Path(__file__).resolve().parents[2] / "native/src/reader/request_codes.h"
+READERS_CODES = [int(code) for code in re.findall(r"#define RMQ_CODE_\w+ (\d+)", REQUEST_CODES.read_text())]
 
 
 def test_every_code_of_the_broker_has_a_class_and_every_class_a_handler() -> None:
@@ -42,5 +42,5 @@ def test_a_refusal_names_code_host_and_reason() -> None:
 
 
 def test_the_page_shows_the_table() -> None:
-    page = (READER_STATE.parents[3] / "docs" / "access.md").read_text()
+    page = (REQUEST_CODES.parents[3] / "docs" / "access.md").read_text()
     assert "\n".join(access.markdown_rows()) in page

@@ -13,6 +13,7 @@
 #include "codec/batch_body.h"
 #include "codec/record.h"
 #include "codec/send_decode.h"
+#include "codec/topic_names.h"
 #include "metrics/latency.h"
 #include "plane/settings_word.h"
 #include "reader/reader_state.h"
@@ -109,16 +110,15 @@ static int find_target(struct rmq_reader *r, const struct rmq_admitted *a, struc
 static int find_dead_letters(struct rmq_reader *r, const struct rmq_send *s, const struct rmq_admission_limits *limits,
                              struct target *target)
 {
-    static const char RETRY[] = "%RETRY%", DEAD[] = "%DLQ%";
-    const uint32_t from = sizeof RETRY - 1, to = sizeof DEAD - 1;
+    const uint32_t from = RMQ_RETRY_PREFIX_LENGTH, to = RMQ_DEAD_PREFIX_LENGTH;
     char name[RMQ_NAME_MAX];
-    if (s->batch || s->topic_length <= from || memcmp(s->topic, RETRY, from))
+    if (s->batch || !rmq_is_retry_topic(s->topic, s->topic_length))
         return 0;
     uint32_t lacks_end = s->properties_length && s->properties[s->properties_length - 1] != 2;
     uint32_t added = lacks_end + (s->uniq_key ? 0 : limits->made_key_length) + (uint32_t)sizeof "DELAY=-1;" - 1;
     if (s->properties_length + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
         return 0;
-    memcpy(name, DEAD, to);
+    memcpy(name, RMQ_DEAD_PREFIX, to);
     memcpy(name + to, s->topic + from, s->topic_length - from);
     uint32_t id = rmq_topic_find(r->plane, name, to + s->topic_length - from);
     if (id == RMQ_NONE)
@@ -295,11 +295,9 @@ static uint32_t add_uniq_pair(struct rmq_reader *r, struct rmq_send *s, uint8_t 
  * batch, and none of a message that waits for a retry. */
 static void note_recall(const struct rmq_reader *r, const struct rmq_send *s, const struct target *target, struct rmq_pending *p)
 {
-    static const char RETRY[] = "%RETRY%";
     const struct rmq_topic *topic = rmq_topic_at(r->plane, s->topic_id);
-    int is_retry = topic->name_length > sizeof RETRY - 1 && !memcmp(topic->name, RETRY, sizeof RETRY - 1);
     p->recall_topic_id = 0;
-    if (!target->out_ms || s->batch || is_retry)
+    if (!target->out_ms || s->batch || rmq_is_retry_topic(topic->name, topic->name_length))
         return;
     p->recall_topic_id = target->rule->recall_topic_id ? target->rule->recall_topic_id : s->topic_id;
     p->recall_ms = target->out_ms + 1;

@@ -19,11 +19,9 @@
 #define GONE "[OVERLOAD]the broker's %s process restarted, try again"
 #define NOT_SERVING "[OVERLOAD]the broker's %s process has not started in time, try again"
 
-static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
-
 static int is_kept(const struct rmq_frame_header *h)
 {
-    return !(h->flag & RMQ_FLAG_RESPONSE) && (is_send(h->code) || h->code == RMQ_CODE_PULL || h->code == RMQ_CODE_LITE_PULL);
+    return !(h->flag & RMQ_FLAG_RESPONSE) && (rmq_is_send(h->code) || rmq_is_pull(h->code));
 }
 
 /* Name of the answerer's worker, as its role block has it. */
@@ -101,7 +99,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
                              uint32_t length, struct rmq_frame_ref *ref, uint32_t redone)
 {
     uint32_t answerer = (h->flag & RMQ_FLAG_RESPONSE) || is_kept(h) ? RMQ_CONTROL_ANSWERER : rmq_answerer_of(r->plane, h->code);
-    uint32_t body = length - 8 - h->header_length, payload = is_send(h->code) ? length - body : length;
+    uint32_t body = length - 8 - h->header_length, payload = rmq_is_send(h->code) ? length - body : length;
     if (h->flag & RMQ_FLAG_RESPONSE) {
         if (!c->answers_due) {
             r->counters[RMQ_READ_STALE]++;

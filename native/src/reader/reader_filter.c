@@ -5,6 +5,7 @@
 
 #include "codec/property_pairs.h"
 #include "codec/record.h"
+#include "codec/topic_names.h"
 #include "plane/filter_table.h"
 #include "reader/reader_state.h"
 
@@ -12,8 +13,6 @@
 #define LOOK_BYTES (256u << 10)      /* pages asked for at once */
 #define READ_AHEAD_BYTES (1u << 20)
 #define TAIL_BYTES (40u << 10)       /* holds topic and properties, which stand behind the body */
-#define RETRY_PREFIX "%RETRY%"
-#define RETRY_PREFIX_LENGTH 7u
 
 int rmq_filters_open(struct rmq_reader *r)
 {
@@ -69,10 +68,9 @@ static const struct rmq_filter_program *program_of_text(struct rmq_reader *r, co
 /* The group of a retry topic, if records of it are filtered by the subscriptions to their original topics. */
 static uint32_t retry_group(const struct rmq_reader *r, const struct rmq_pull *p)
 {
-    if (!rmq_load(&r->settings->filter_support_retry) || p->topic_length <= RETRY_PREFIX_LENGTH ||
-        memcmp(p->topic, RETRY_PREFIX, RETRY_PREFIX_LENGTH) != 0)
+    if (!rmq_load(&r->settings->filter_support_retry) || !rmq_is_retry_topic(p->topic, p->topic_length))
         return RMQ_NONE;
-    return rmq_group_find(r->plane, (const char *)p->topic + RETRY_PREFIX_LENGTH, p->topic_length - RETRY_PREFIX_LENGTH);
+    return rmq_group_find(r->plane, (const char *)p->topic + RMQ_RETRY_PREFIX_LENGTH, p->topic_length - RMQ_RETRY_PREFIX_LENGTH);
 }
 
 int rmq_filter_prepare(struct rmq_reader *r, struct rmq_pull *p)

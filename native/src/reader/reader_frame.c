@@ -20,8 +20,6 @@
 
 #include "reader/reader_state.h"
 
-static int is_send(int32_t code) { return code == RMQ_CODE_SEND_V2 || code == RMQ_CODE_SEND_BATCH || code == RMQ_CODE_SEND; }
-
 void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
                       const char *remark)
 {
@@ -34,7 +32,7 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
         .remark = remark,
         .remark_length = (uint32_t)strlen(remark),
     };
-    const struct rmq_answer_broker *broker = is_send(h->code) ? &r->broker : NULL;
+    const struct rmq_answer_broker *broker = rmq_is_send(h->code) ? &r->broker : NULL;
     uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, broker));
     if (to)
         rmq_output_commit(r, c, rmq_error_answer_put(to, &head, broker));
@@ -82,11 +80,11 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
     int approved = redone > 0, dead = redone & RMQ_REDO_DEAD;
     redone &= ~(uint32_t)RMQ_REDO_DEAD; /* if it goes to control again, control decides again */
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
-        if (is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
+        if (rmq_is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
             outcome = refuse_on_slave(r, c, &h);
-        else if (is_send(h.code))
+        else if (rmq_is_send(h.code))
             outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved, dead);
-        else if (h.code == RMQ_CODE_PULL || h.code == RMQ_CODE_LITE_PULL)
+        else if (rmq_is_pull(h.code))
             outcome = rmq_pull_frame(r, c, &h, frame, length, approved);
     }
     else if (h.unusual && approved)

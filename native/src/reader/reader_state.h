@@ -16,6 +16,7 @@
 #include "reader/eviction_rules.h"
 #include "reader/reader.h"
 #include "reader/reader_filter.h"
+#include "reader/request_codes.h"
 #include "reader/slot_counts.h"
 #include "reader/turn_rules.h"
 
@@ -25,22 +26,6 @@
 #define RMQ_REDO_MAX 3
 #define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
 #define RMQ_HOST_COUNTS 65536u
-#define RMQ_CODE_SEND 10
-#define RMQ_CODE_PULL 11
-#define RMQ_CODE_HEARTBEAT 34
-#define RMQ_CODE_LOCK 41
-#define RMQ_CODE_SEND_V2 310
-#define RMQ_CODE_SEND_BATCH 320
-#define RMQ_CODE_LITE_PULL 361
-#define RMQ_ANSWER_SUCCESS 0
-#define RMQ_ANSWER_SYSTEM_ERROR 1
-#define RMQ_ANSWER_BUSY 2
-#define RMQ_ANSWER_FLUSH_TIMEOUT 10
-#define RMQ_ANSWER_ILLEGAL 13
-#define RMQ_ANSWER_NOT_AVAILABLE 14
-#define RMQ_ANSWER_NOT_FOUND 19
-#define RMQ_ANSWER_RETRY 20
-#define RMQ_ANSWER_MOVED 21
 
 /* The owner of a frame's bytes: a provided buffer (counted) or a block (owned). */
 struct rmq_frame_ref {
