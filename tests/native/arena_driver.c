@@ -36,7 +36,7 @@ static void release(struct rmq_frame_ref *holds, int count)
 static void pass(int seconds)
 {
     for (; seconds; seconds--) {
-        r.now_ms += 1000;
+        r.context.now_ms += 1000;
         rmq_blocks_tick(&r);
     }
 }
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
     if (arena == MAP_FAILED)
         return 1;
     struct rmq_plane plane = {.arenas = {arena}, .arena_bytes = {bytes}};
-    r = (struct rmq_reader){.settings = &settings, .plane = &plane, .now_ms = 1000};
+    r = (struct rmq_reader){.context = {.settings = &settings, .plane = &plane, .now_ms = 1000}};
     if (rmq_arena_open(&r))
         return 1;
     take(small, 10000, RMQ_BLOCK_BYTES); /* a stall: more than the first quarter */

@@ -60,9 +60,9 @@ static uint32_t dice(uint32_t below)
 static void broken(const struct client *c, const char *what)
 {
     for (int i = RMQ_READ_CLOSED_PEER; i < RMQ_READ_COUNTERS; i++)
-        if (r.counters[i])
-            printf("  counter %d: %llu\n", i, (unsigned long long)r.counters[i]);
-    printf("seed %u at %lld ms: %s client %ld: %s (buffers free %u of %u, blocks free %u of %u)\n", seed, (long long)r.now_ms,
+        if (r.context.counters[i])
+            printf("  counter %d: %llu\n", i, (unsigned long long)r.context.counters[i]);
+    printf("seed %u at %lld ms: %s client %ld: %s (buffers free %u of %u, blocks free %u of %u)\n", seed, (long long)r.context.now_ms,
            c ? kind_names[c->kind] : "no", c ? (long)(c - clients) : -1L, what, r.buffers_free, r.buffer_count, r.blocks_free,
            r.block_pages);
     uint32_t pages[KINDS][2] = {{0}}, held[KINDS] = {0}, count[KINDS][3] = {{0}};
@@ -166,7 +166,7 @@ static int keep_send(struct rmq_frame_ref *hold, uint32_t length)
         rmq_frame_ref_release(&r, &kept);
         return 0;
     }
-    kepts[kept_count++] = (struct kept){kept, r.now_ms + dice(30)};
+    kepts[kept_count++] = (struct kept){kept, r.context.now_ms + dice(30)};
     return 1;
 }
 
@@ -186,13 +186,13 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connect
     }
     if (client->kind == UNREADING) {
         if (!c->output) {
-            client->output = (struct rmq_output){.count = 1, .progress_ms = reader->now_ms};
+            client->output = (struct rmq_output){.count = 1, .progress_ms = reader->context.now_ms};
             c->output = &client->output;
         }
         c->output->bytes++;
         return RMQ_OUTCOME_DONE;
     }
-    if (reader->now_ms < ring_full_until_ms && !reader->refuses)
+    if (reader->context.now_ms < ring_full_until_ms && !reader->refuses)
         return RMQ_OUTCOME_STALL;
     keep_send(hold, length); /* kept or refused, the client has its answer soon */
     client->asked_ms = 0;
@@ -230,7 +230,7 @@ static int is_open(const struct client *c)
 static void make_client(struct client *c, enum kind kind)
 {
     static const uint32_t large[] = {5000, 30000, 200000, 400000};
-    *c = (struct client){.kind = kind, .connection = RMQ_NONE, .next_ms = r.now_ms + dice(100) + (kind == HONEST ? 0 : 300), .speed = 1u << dice(15), .most = UINT64_MAX};
+    *c = (struct client){.kind = kind, .connection = RMQ_NONE, .next_ms = r.context.now_ms + dice(100) + (kind == HONEST ? 0 : 300), .speed = 1u << dice(15), .most = UINT64_MAX};
     c->total = kind == HONEST ? 100 + dice(dice(3) ? 3000 : r.block_pages * RMQ_BLOCK_BYTES / 64) : large[dice(4)];
     if (kind == UNREADING || kind == FLOODER)
         c->total = 50 + dice(3000);
@@ -245,24 +245,24 @@ static void make_client(struct client *c, enum kind kind)
 static void act(struct client *c, int is_calm)
 {
     if (c->kind == HONEST) {
-        if (c->asked_ms && r.now_ms - c->heard_ms > PROMISE_MS)
+        if (c->asked_ms && r.context.now_ms - c->heard_ms > PROMISE_MS)
             broken(c, "nothing of its frame was taken for a second");
     }
     if (!is_connected(c)) {
-        if (r.now_ms >= c->next_ms && !(is_calm && c->kind != HONEST))
+        if (r.context.now_ms >= c->next_ms && !(is_calm && c->kind != HONEST))
             connect_client(c);
         return;
     }
-    if (c->kind != HONEST && (is_calm || (c->kind == CHURNER && r.now_ms >= c->next_ms + 20))) {
+    if (c->kind != HONEST && (is_calm || (c->kind == CHURNER && r.context.now_ms >= c->next_ms + 20))) {
         c->gone = 1;
-        c->next_ms = r.now_ms + 1 + dice(20);
+        c->next_ms = r.context.now_ms + 1 + dice(20);
         return;
     }
     if (c->kind == HONEST) {
-        if (!c->asked_ms && r.now_ms >= c->next_ms) {
+        if (!c->asked_ms && r.context.now_ms >= c->next_ms) {
             c->sent += c->total;
-            c->asked_ms = c->heard_ms = r.now_ms;
-            c->next_ms = r.now_ms + dice(100);
+            c->asked_ms = c->heard_ms = r.context.now_ms;
+            c->next_ms = r.context.now_ms + dice(100);
         }
     } else if (c->kind == LORIS) {
         c->sent += dice(20) == 0;
@@ -314,7 +314,7 @@ static void deliver(struct client *c)
         lent_count--;
         put_bytes(c, r.arena + (uint64_t)buffer * BUFFER_BYTES, count);
         c->taken += count;
-        c->heard_ms = r.now_ms;
+        c->heard_ms = r.context.now_ms;
         event_of(c, (int)count, (uint16_t)buffer, !c->once);
     }
 }
@@ -322,7 +322,7 @@ static void deliver(struct client *c)
 /* One round of reader.c behind its events. */
 static void serve(void)
 {
-    r.turn_used = 0;
+    r.turn.used = 0;
     if (r.stalled_count) {
         rmq_receive_resume(&r);
         rmq_eviction_poll(&r);
@@ -335,8 +335,8 @@ static void serve(void)
 
 static void round_of(int is_calm)
 {
-    if (!is_calm && r.now_ms > ring_full_until_ms + 500 && !dice(100))
-        ring_full_until_ms = r.now_ms + dice(400);
+    if (!is_calm && r.context.now_ms > ring_full_until_ms + 500 && !dice(100))
+        ring_full_until_ms = r.context.now_ms + dice(400);
     for (uint32_t i = 0; i < client_count; i++)
         act(&clients[i], is_calm);
     for (uint32_t i = 0; i < client_count; i++) {
@@ -350,7 +350,7 @@ static void round_of(int is_calm)
             rmq_connection_close(&r, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
     }
     for (uint32_t i = 0; i < kept_count;) {
-        if (kepts[i].until_ms > r.now_ms && !(is_calm && ring_full_until_ms < r.now_ms)) {
+        if (kepts[i].until_ms > r.context.now_ms && !(is_calm && ring_full_until_ms < r.context.now_ms)) {
             i++;
             continue;
         }
@@ -363,13 +363,13 @@ static void round_of(int is_calm)
             deliver(&clients[(first + i) % client_count]);
         serve();
     }
-    if (r.now_ms >= r.tick_next_ms) {
+    if (r.context.now_ms >= r.tick_next_ms) {
         rmq_connections_tick(&r);
         rmq_buffers_tick(&r);
-        r.tick_next_ms = r.now_ms + (r.reports ? 20 : 1000);
+        r.tick_next_ms = r.context.now_ms + (r.reports ? 20 : 1000);
     }
-    if (r.reports && r.tick_next_ms > r.now_ms + 20)
-        r.tick_next_ms = r.now_ms + 20;
+    if (r.reports && r.tick_next_ms > r.context.now_ms + 20)
+        r.tick_next_ms = r.context.now_ms + 20;
 }
 
 static void run(uint32_t pages, uint32_t buffers)
@@ -382,7 +382,7 @@ static void run(uint32_t pages, uint32_t buffers)
     size_t bytes = (size_t)(buffers * BUFFER_BYTES + pages * RMQ_BLOCK_BYTES);
     plane.arenas[0] = calloc(1, bytes);
     plane.arena_bytes[0] = bytes;
-    r = (struct rmq_reader){.plane = &plane, .header = header, .settings = s, .now_ms = 100000, .listen_fds = {-1, -1}};
+    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = s, .now_ms = 100000}, .listen_fds = {-1, -1}};
     r.in_flight_max = r.pending_capacity = 1; /* rmq_frame_process says whether the ring is full */
     lent = calloc(buffers, sizeof *lent);
     lent_head = lent_count = kept_count = 0;
@@ -399,12 +399,12 @@ static void run(uint32_t pages, uint32_t buffers)
         bulk += kind == BULK;
         make_client(&clients[i], kind == BULK && bulk > BULK_MAX ? ANNOUNCER : kind);
     }
-    int64_t adverse_ms = r.now_ms + ADVERSE_MS, end_ms = adverse_ms + CALM_MS;
-    for (; r.now_ms < end_ms; r.now_ms += 1 + dice(3))
-        round_of(r.now_ms >= adverse_ms);
+    int64_t adverse_ms = r.context.now_ms + ADVERSE_MS, end_ms = adverse_ms + CALM_MS;
+    for (; r.context.now_ms < end_ms; r.context.now_ms += 1 + dice(3))
+        round_of(r.context.now_ms >= adverse_ms);
     for (uint32_t i = 0; i < honest; i++)
         clients[i].gone = 1;
-    for (; r.now_ms < end_ms + 1500; r.now_ms += 5) {
+    for (; r.context.now_ms < end_ms + 1500; r.context.now_ms += 5) {
         for (uint32_t i = 0; i < honest; i++)
             clients[i].asked_ms = 0, clients[i].kind = CHURNER;
         round_of(1);

@@ -32,7 +32,7 @@ int main(void)
 {
     struct rmq_plane_header *header = calloc(1, sizeof *header);
     header->settings = (struct rmq_settings){.answer_bytes_max = 1u << 30, .send_queue_bytes_max = 32u << 20};
-    r = (struct rmq_reader){.header = header, .settings = &header->settings, .now_ms = 1, .connections_used = CLIENTS + 1};
+    r = (struct rmq_reader){.context = {.header = header, .settings = &header->settings, .now_ms = 1}, .connections_used = CLIENTS + 1};
     r.connections = calloc(CLIENTS + 1, sizeof *r.connections);
     r.dirty = calloc(CLIENTS + 1, sizeof *r.dirty);
     for (uint32_t i = 0; i <= CLIENTS; i++) {

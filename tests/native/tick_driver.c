@@ -23,10 +23,10 @@ static const char *tick(uint32_t reads, int64_t waited_ms)
     struct rmq_settings settings = {.send_stall_timeout_ms = 1000};
     struct rmq_connection c = {.fd = -1, .state = RMQ_CONNECTION_OPEN, .output = &output, .sending = 1};
     output = (struct rmq_output){.count = 1, .reads = reads, .progress_ms = 5000};
-    r = (struct rmq_reader){.settings = &settings, .connections = &c, .connections_used = 1, .listen_fds = {-1, -1}};
-    r.now_ms = output.progress_ms + waited_ms;
+    r = (struct rmq_reader){.context = {.settings = &settings}, .connections = &c, .connections_used = 1, .listen_fds = {-1, -1}};
+    r.context.now_ms = output.progress_ms + waited_ms;
     rmq_connections_tick(&r);
-    return c.state == RMQ_CONNECTION_OPEN ? "open" : r.counters[RMQ_READ_CLOSED_SLOW] ? "slow" : "closed";
+    return c.state == RMQ_CONNECTION_OPEN ? "open" : r.context.counters[RMQ_READ_CLOSED_SLOW] ? "slow" : "closed";
 }
 
 int main(void)

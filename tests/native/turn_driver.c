@@ -153,7 +153,7 @@ static uint32_t connect_client(uint32_t frame_bytes)
 static void serve(void)
 {
     uint32_t count = queue_tail - queue_head < EVENTS ? queue_tail - queue_head : EVENTS;
-    frames = r.turn_used = 0;
+    frames = r.turn.used = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_event event = queue[queue_head++ % (sizeof queue / sizeof *queue)];
         rmq_receive_event(&r, &event);
@@ -176,7 +176,7 @@ int main(int argc, char **argv)
         .host_connections_max = CLIENTS, .partial_frame_timeout_ms = 30000};
     plane.arena_bytes[0] = BUFFERS * BUFFER_BYTES + PAGES * RMQ_BLOCK_BYTES;
     plane.arenas[0] = calloc(1, plane.arena_bytes[0]);
-    r = (struct rmq_reader){.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1, .listen_fds = {-1, -1},
+    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1}, .listen_fds = {-1, -1},
                             .in_flight_max = 1, .pending_capacity = 1};
     if (rmq_arena_open(&r) || rmq_connections_open(&r))
         return 2;
@@ -185,7 +185,7 @@ int main(int argc, char **argv)
         connect_client(bytes);
     honest = connect_client(SMALL);
     uint32_t longest = 0, most = 0;
-    for (turn = 1; turn < TURNS; turn++, r.now_ms++) {
+    for (turn = 1; turn < TURNS; turn++, r.context.now_ms++) {
         if (!asked_turn && turn > FIRST_TURN && turn % PAUSE == 0) {
             honest = is_new ? connect_client(SMALL) : honest;
             clients[honest].waiting = SMALL;

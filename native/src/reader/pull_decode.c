@@ -110,10 +110,10 @@ static int parse_expression(struct rmq_pull *p)
 
 static int group_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
 {
-    p->group_id = rmq_group_find(r->plane, (const char *)p->group, p->group_length);
+    p->group_id = rmq_group_find(r->context.plane, (const char *)p->group, p->group_length);
     if (p->group_id == RMQ_NONE)
         return 0;
-    uint64_t config = rmq_load(&rmq_group_at(r->plane, p->group_id)->config);
+    uint64_t config = rmq_load(&rmq_group_at(r->context.plane, p->group_id)->config);
     if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || (config & RMQ_GROUP_PULL_COLD && !approved))
         return 0;
     p->group_config = config;
@@ -124,15 +124,15 @@ static int group_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
 
 static int topic_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
 {
-    p->topic_id = rmq_topic_find(r->plane, (const char *)p->topic, p->topic_length);
+    p->topic_id = rmq_topic_find(r->context.plane, (const char *)p->topic, p->topic_length);
     if (p->topic_id == RMQ_NONE)
         return 0;
-    uint64_t config = rmq_load(&rmq_topic_at(r->plane, p->topic_id)->config);
+    uint64_t config = rmq_load(&rmq_topic_at(r->context.plane, p->topic_id)->config);
     uint32_t flags = rmq_topic_flags(config);
     if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !approved) || !(rmq_topic_perm(config) & PERM_READ) ||
         p->queue_id < 0 || (uint32_t)p->queue_id >= rmq_topic_read_queues(config))
         return 0;
-    p->queue_slot = rmq_queue_find(r->plane, p->topic_id, (uint32_t)p->queue_id);
+    p->queue_slot = rmq_queue_find(r->context.plane, p->topic_id, (uint32_t)p->queue_id);
     return p->queue_slot != RMQ_NONE;
 }
 
@@ -153,7 +153,7 @@ static int subscription_allows(struct rmq_reader *r, struct rmq_pull *p, const s
             return rmq_filter_prepare(r, p);
         return !seen->other_type && parse_expression(p);
     }
-    rmq_subscription_get(r->plane, p->group_id, p->topic_id, &p->filter);
+    rmq_subscription_get(r->context.plane, p->group_id, p->topic_id, &p->filter);
     if (p->filter.sub_version < p->sub_version)
         return 0;
     if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER)
@@ -170,7 +170,7 @@ enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connecti
     p->is_bulk = 0;
     p->sub_version = 0; /* the one field that control can do without */
     p->unread = NULL;
-    if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !r->settings->lite_pull_enable))
+    if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !r->context.settings->lite_pull_enable))
         return RMQ_OUTCOME_COLD;
     for (uint32_t i = 0; i < h->ext_count; i++)
         if (!take_field(&h->ext[i], p, &seen)) {

@@ -18,7 +18,7 @@ int rmq_pulls_open(struct rmq_reader *r)
     r->pull_result = malloc(sizeof *r->pull_result);
     if (rmq_filters_open(r) < 0)
         return -ENOMEM;
-    return r->pull_result ? rmq_queue_reader_init(&r->queues, r->plane, SEGMENTS_MAPPED, QUEUES_MAPPED) : -ENOMEM;
+    return r->pull_result ? rmq_queue_reader_init(&r->queues, r->context.plane, SEGMENTS_MAPPED, QUEUES_MAPPED) : -ENOMEM;
 }
 
 void rmq_pulls_close(struct rmq_reader *r)
@@ -64,7 +64,7 @@ struct scan {
 static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *out,
                          const struct scan *scan, const struct rmq_cq_unit *unit)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     if (!out->messages)
         return 0;
     if ((int64_t)out->messages + 1 > p->count_max || out->range_count == RMQ_PULL_RANGES)
@@ -109,7 +109,7 @@ static void prefetch(const struct scan *scan, const uint8_t *unit_at)
 static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, struct scan *scan,
                               const struct rmq_cq_unit *unit)
 {
-    uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = r->settings->segment_bytes;
+    uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = r->context.settings->segment_bytes;
     struct rmq_file_map *map;
     const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, scan->log_min, &map);
     if (!at && errno != ENOENT)
@@ -125,7 +125,7 @@ static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, st
     if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER) {
         scan->map = map;
         scan->map_position = position - position % segment_bytes;
-        if (!rmq_is_in_memory(r->settings, scan->log_end, position) &&
+        if (!rmq_is_in_memory(r->context.settings, scan->log_end, position) &&
             !rmq_filter_is_loaded(&scan->loaded, map, at, (uint32_t)unit->size))
             return ON_DISK;
         if (!rmq_filter_wants(r, p, at, (uint32_t)unit->size, &out->work)) {
@@ -186,8 +186,8 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
 
 static void scan_queue(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out)
 {
-    const struct rmq_watermarks *w = r->plane->watermarks;
-    uint64_t count = 0, per_file = r->settings->queue_file_bytes / UNIT;
+    const struct rmq_watermarks *w = r->context.plane->watermarks;
+    uint64_t count = 0, per_file = r->context.settings->queue_file_bytes / UNIT;
     const uint8_t *at = rmq_queue_reader_units_at(&r->queues, p->queue_slot, p->offset, out->max_offset, &count);
     if (!at && errno != ENOENT) {
         settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a consume queue file cannot be mapped now, try again later", p->offset);
@@ -210,7 +210,7 @@ static void scan_queue(struct rmq_reader *r, const struct rmq_pull *p, struct rm
 
 void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out)
 {
-    const struct rmq_queue *q = rmq_queue_at(r->plane, p->queue_slot);
+    const struct rmq_queue *q = rmq_queue_at(r->context.plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset), min = (int64_t)rmq_load(&q->min_offset), offset = p->offset;
     out->bytes = out->messages = out->range_count = out->filtered = 0;
     out->work = 0;
@@ -233,11 +233,11 @@ void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pu
 /* 1 when the record of a unit is wanted, or cannot be looked at here: then the scan decides. */
 static int may_be_wanted(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_cq_unit *unit, uint64_t *work)
 {
-    const struct rmq_watermarks *w = r->plane->watermarks;
+    const struct rmq_watermarks *w = r->context.plane->watermarks;
     uint64_t position = (uint64_t)unit->commit_log_offset;
     struct rmq_file_map *map;
     if (p->filter.kind != RMQ_SUBSCRIPTION_FILTER || *work > RMQ_FILTER_WORK_MAX ||
-        !rmq_is_in_memory(r->settings, rmq_load(&w->append_offset), position))
+        !rmq_is_in_memory(r->context.settings, rmq_load(&w->append_offset), position))
         return 1;
     const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, rmq_load(&w->min_offset), &map);
     return !at || rmq_filter_wants(r, p, at, (uint32_t)unit->size, work);
@@ -245,7 +245,7 @@ static int may_be_wanted(struct rmq_reader *r, const struct rmq_pull *p, const s
 
 int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *p, int64_t *from)
 {
-    const struct rmq_queue *q = rmq_queue_at(r->plane, p->queue_slot);
+    const struct rmq_queue *q = rmq_queue_at(r->context.plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset);
     uint64_t work = 0;
     if (*from > max || *from < (int64_t)rmq_load(&q->min_offset))

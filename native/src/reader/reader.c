@@ -17,7 +17,7 @@
 
 static void house_open(struct rmq_reader *r)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     uint32_t bytes = s->store_host_bytes == 16 ? 16 : 4;
     uint8_t raw[20];
     memcpy(raw, s->store_host, bytes);
@@ -36,7 +36,7 @@ static void house_open(struct rmq_reader *r)
 
 static int parts_open(struct rmq_reader *r)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     if (!s->segment_bytes || !s->queue_file_bytes || s->frame_bytes_max < 16)
         return -EINVAL;
     int rc = rmq_arena_open(r);
@@ -57,10 +57,10 @@ static int parts_open(struct rmq_reader *r)
         .buffer_bytes = r->buffer_bytes,
         .buffer_count = r->buffer_count,
         .entries = ENGINE_ENTRIES,
-        .wake_fd = r->plane->event_fds[r->role_number],
+        .wake_fd = r->context.plane->event_fds[r->context.role_number],
     };
     const char *call;
-    return rmq_engine_open(&r->engine, &options, &call);
+    return rmq_engine_open(&r->context.engine, &options, &call);
 }
 
 struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int listen_fd, int vip_listen_fd, int *error)
@@ -72,23 +72,23 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     *error = -ENOMEM;
     if (!r)
         return NULL;
-    r->plane = plane;
-    r->header = rmq_header(plane);
-    r->settings = &r->header->settings;
-    r->port = rmq_port_at(plane, port);
-    r->port_number = port;
-    r->role_number = rmq_port_role(r->header, port);
-    r->role = &r->header->roles[r->role_number];
-    r->generation = rmq_load(&r->role->generation);
-    r->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
+    r->context.plane = plane;
+    r->context.header = rmq_header(plane);
+    r->context.settings = &r->context.header->settings;
+    r->context.port = rmq_port_at(plane, port);
+    r->context.port_number = port;
+    r->context.role_number = rmq_port_role(r->context.header, port);
+    r->role = &r->context.header->roles[r->context.role_number];
+    r->context.generation = rmq_load(&r->role->generation);
+    r->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&r->context.header->roles[RMQ_ROLE_CONTROL].generation);
     r->listen_fds[0] = listen_fd;
     r->listen_fds[1] = vip_listen_fd;
     rmq_port_claim(plane, port);
-    r->requests = &r->port->request;
+    r->requests = &r->context.port->request;
     r->request_head = rmq_load(&r->requests->head);
     r->inbox_barrier = rmq_load(&rmq_answerer_at(plane, RMQ_CONTROL_ANSWERER)->inbox.head);
-    r->opened_ms = r->now_ms = rmq_mono_ms();
-    r->tick_next_ms = r->now_ms + TICK_MS;
+    r->opened_ms = r->context.now_ms = rmq_mono_ms();
+    r->tick_next_ms = r->context.now_ms + TICK_MS;
     r->starting = 1;
     house_open(r);
     *error = parts_open(r);
@@ -103,7 +103,7 @@ void rmq_reader_close(struct rmq_reader *r)
 {
     if (!r)
         return;
-    rmq_engine_close(r->engine); /* first: the kernel lets go of buffers and pages */
+    rmq_engine_close(r->context.engine); /* first: the kernel lets go of buffers and pages */
     rmq_connections_close(r);
     rmq_park_close(r);
     rmq_pendings_close(r);
@@ -117,12 +117,12 @@ void rmq_reader_close(struct rmq_reader *r)
 /* A predecessor's requests may still point into the arena, its last frames may still stand in control's inbox. */
 static int start(struct rmq_reader *r)
 {
-    int late = r->now_ms - r->opened_ms > PREDECESSOR_MS;
-    if (rmq_ring_used(r->requests) || (rmq_load(&rmq_answerer_at(r->plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
+    int late = r->context.now_ms - r->opened_ms > PREDECESSOR_MS;
+    if (rmq_ring_used(r->requests) || (rmq_load(&rmq_answerer_at(r->context.plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
         return 0;
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
-    r->in_flight_max = r->generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
+    r->in_flight_max = r->context.generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
     rmq_buffers_lend(r);
     rmq_accept_arm(r);
     RMQ_CRASH("reader-started");
@@ -152,7 +152,7 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
 
 static int rings_wait(const struct rmq_reader *r)
 {
-    const struct rmq_port *port = r->port;
+    const struct rmq_port *port = r->context.port;
     return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) || rmq_verdicts_wait(r);
 }
 
@@ -165,22 +165,22 @@ static uint64_t private_bytes(const struct rmq_reader *r)
 
 static void publish_counters(struct rmq_reader *r)
 {
-    r->counters[RMQ_READ_PARKED] = r->parked_count;
-    rmq_store_relaxed(&r->port->awaits, r->parked_count);
-    r->counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
-    r->counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
-    r->counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;
-    r->counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->blocks_free * RMQ_BLOCK_BYTES;
-    for (unsigned i = 0; i < sizeof r->counters / sizeof *r->counters; i++)
-        rmq_store_relaxed(&r->role->counters[i], r->counters[i]);
+    r->context.counters[RMQ_READ_PARKED] = r->parked_count;
+    rmq_store_relaxed(&r->context.port->awaits, r->parked_count);
+    r->context.counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
+    r->context.counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
+    r->context.counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;
+    r->context.counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->blocks_free * RMQ_BLOCK_BYTES;
+    for (unsigned i = 0; i < sizeof r->context.counters / sizeof *r->context.counters; i++)
+        rmq_store_relaxed(&r->role->counters[i], r->context.counters[i]);
     rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
 }
 
 static void tick(struct rmq_reader *r)
 {
-    if (r->now_ms >= r->parked_next_ms || r->now_ms >= r->scan_next_ms)
+    if (r->context.now_ms >= r->parked_next_ms || r->context.now_ms >= r->scan_next_ms)
         rmq_park_tick(r);
-    if (r->now_ms >= r->tick_next_ms) {
+    if (r->context.now_ms >= r->tick_next_ms) {
         rmq_connections_tick(r);
         rmq_park_apply_settings(r);
         rmq_queue_reader_tick(&r->queues);
@@ -188,20 +188,20 @@ static void tick(struct rmq_reader *r)
         rmq_blocks_tick(r);
         rmq_outputs_tick(r);
         publish_counters(r);
-        if (r->now_ms - r->opened_ms > PREDECESSOR_MS + r->settings->sync_flush_timeout_ms)
+        if (r->context.now_ms - r->opened_ms > PREDECESSOR_MS + r->context.settings->sync_flush_timeout_ms)
             r->in_flight_max = r->requests->capacity;
-        r->tick_next_ms = r->now_ms + TICK_MS;
+        r->tick_next_ms = r->context.now_ms + TICK_MS;
     }
-    if (r->reports && r->tick_next_ms > r->now_ms + CLOSING_TICK_MS)
-        r->tick_next_ms = r->now_ms + CLOSING_TICK_MS;
+    if (r->reports && r->tick_next_ms > r->context.now_ms + CLOSING_TICK_MS)
+        r->tick_next_ms = r->context.now_ms + CLOSING_TICK_MS;
 }
 
 /* One round; how many things it found to do. */
 static uint32_t round_once(struct rmq_reader *r)
 {
-    uint32_t count = rmq_engine_take(r->engine, r->events, sizeof r->events / sizeof *r->events), work = count;
-    r->turn_used = 0;
-    r->turn_waits = 0;
+    uint32_t count = rmq_engine_take(r->context.engine, r->events, sizeof r->events / sizeof *r->events), work = count;
+    r->turn.used = 0;
+    r->turn.waits = 0;
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
     rmq_append_publish(r);
@@ -234,22 +234,22 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
         wake_ms = r->eviction_next_ms;
     if (r->cold_count != r->asked[RMQ_CONTROL_ANSWERER] && r->asks_next_ms < wake_ms)
         wake_ms = r->asks_next_ms;
-    if (r->stopping && wake_ms > r->now_ms + STOP_LOOK_MS)
-        wake_ms = r->now_ms + STOP_LOOK_MS;
+    if (r->stopping && wake_ms > r->context.now_ms + STOP_LOOK_MS)
+        wake_ms = r->context.now_ms + STOP_LOOK_MS;
     int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;
     return until > now ? until - now : 0;
 }
 
 static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
 {
-    for (uint32_t i = 0; i < r->settings->spin_pauses; i++) {
-        if (rmq_engine_ready(r->engine) || rings_wait(r))
-            return rmq_engine_wait(r->engine, 0);
+    for (uint32_t i = 0; i < r->context.settings->spin_pauses; i++) {
+        if (rmq_engine_ready(r->context.engine) || rings_wait(r))
+            return rmq_engine_wait(r->context.engine, 0);
         rmq_pause();
     }
-    rmq_role_arm(r->plane, r->role_number);
-    int rc = rmq_engine_wait(r->engine, rings_wait(r) || r->dirty_count || r->turn_waits ? 0 : sleep_ns(r, deadline_ns));
-    rmq_role_disarm(r->plane, r->role_number);
+    rmq_role_arm(r->context.plane, r->context.role_number);
+    int rc = rmq_engine_wait(r->context.engine, rings_wait(r) || r->dirty_count || r->turn.waits ? 0 : sleep_ns(r, deadline_ns));
+    rmq_role_disarm(r->context.plane, r->context.role_number);
     return rc;
 }
 
@@ -262,12 +262,12 @@ static int stopped(struct rmq_reader *r, uint32_t work)
     if (!r->stopping) {
         rmq_accept_stop(r);
         r->stopping = 1;
-        r->stop_deadline_ms = r->now_ms + STOP_MS;
+        r->stop_deadline_ms = r->context.now_ms + STOP_MS;
     }
-    r->takes_no_sends = r->stop_deadline_ms - r->now_ms <= STOP_MS - STOP_TOGETHER_MS;
+    r->takes_no_sends = r->stop_deadline_ms - r->context.now_ms <= STOP_MS - STOP_TOGETHER_MS;
     if (!r->takes_no_sends)
         return 0;
-    int64_t left_ms = r->stop_deadline_ms - r->now_ms;
+    int64_t left_ms = r->stop_deadline_ms - r->context.now_ms;
     int quiet = !work && !r->outputs_used;
     return left_ms <= 0 || (!r->in_flight && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));
 }
@@ -277,22 +277,22 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
     int64_t deadline_ns = rmq_mono_ns() + budget_ns;
     for (;;) {
         int64_t now_ns = rmq_mono_ns();
-        r->now_ns = now_ns;
-        r->now_ms = now_ns / 1000000;
+        r->context.now_ns = now_ns;
+        r->context.now_ms = now_ns / 1000000;
         int rc;
         uint32_t work = 0;
         if (r->starting && !start(r)) {
-            rc = rmq_engine_wait(r->engine, 1000000);
+            rc = rmq_engine_wait(r->context.engine, 1000000);
         } else {
             work = round_once(r);
-            if ((work && rmq_engine_queued(r->engine)) || rmq_engine_ready(r->engine))
-                rc = rmq_engine_wait(r->engine, 0);
+            if ((work && rmq_engine_queued(r->context.engine)) || rmq_engine_ready(r->context.engine))
+                rc = rmq_engine_wait(r->context.engine, 0);
             else
                 rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
         }
         if (rmq_reader_is_hung(r))
             return RMQ_RUN_HUNG;
-        int stop = rmq_load(&r->plane->watermarks->stop_requested) != 0 && stopped(r, work);
+        int stop = rmq_load(&r->context.plane->watermarks->stop_requested) != 0 && stopped(r, work);
         if (rc < 0 && rc != -EINTR)
             return rc;
         if (stop || rc == -EINTR || now_ns >= deadline_ns) {

@@ -48,7 +48,7 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
     case RMQ_CAUSE_BATCH_LATER:
         snprintf(to, room, "the message is illegal, maybe msg body or properties length not matched. msg body length limit %uB, msg "
                            "properties length limit 32KB.%s",
-                 r->settings->message_bytes_max, element_fault(done->cause));
+                 r->context.settings->message_bytes_max, element_fault(done->cause));
         return;
     case RMQ_CAUSE_SEGMENT_LATE:
         snprintf(to, room, "[OVERLOAD]the next commit log file is not ready yet%s%s", colon, system);
@@ -101,7 +101,7 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .recall_ms = p->recall_ms,
     };
     if (p->recall_topic_id) {
-        const struct rmq_topic *topic = rmq_topic_at(r->plane, p->recall_topic_id);
+        const struct rmq_topic *topic = rmq_topic_at(r->context.plane, p->recall_topic_id);
         a.recall_topic = topic->name;
         a.recall_topic_length = topic->name_length;
     }
@@ -114,12 +114,12 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
 static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_pending *p,
                       const struct rmq_completion *done, int64_t took_ns)
 {
-    struct rmq_ring *ring = &r->port->slow;
+    struct rmq_ring *ring = &r->context.port->slow;
     if (!rmq_ring_room(ring, ring->head)) {
-        rmq_store_relaxed(&r->port->slow_dropped, r->port->slow_dropped + 1);
+        rmq_store_relaxed(&r->context.port->slow_dropped, r->context.port->slow_dropped + 1);
         return;
     }
-    struct rmq_slow_request *slow = rmq_ring_slot(r->plane->base, ring, ring->head);
+    struct rmq_slow_request *slow = rmq_ring_slot(r->context.plane->base, ring, ring->head);
     *slow = (struct rmq_slow_request){
         .received_wall_ms = rmq_wall_ms() - took_ns / 1000000,
         .topic_id = p->topic_id,
@@ -140,15 +140,15 @@ static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, cons
 
 static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
 {
-    struct rmq_latency *latency = &r->header->latency[r->role_number][RMQ_READ_LATENCY_ANSWERED];
+    struct rmq_latency *latency = &r->context.header->latency[r->context.role_number][RMQ_READ_LATENCY_ANSWERED];
     struct rmq_latency_run run = {0, 0};
-    int64_t slow_ns = (int64_t)rmq_load_relaxed(&r->settings->slow_request_ms) * 1000000;
+    int64_t slow_ns = (int64_t)rmq_load_relaxed(&r->context.settings->slow_request_ms) * 1000000;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = (uint32_t)(head - tail);
     for (; tail < head; tail++) {
-        const struct rmq_completion *done = rmq_ring_slot(r->plane->base, ring, tail);
-        if (done->generation != r->generation) { /* of a dead process's request */
-            r->counters[RMQ_READ_STALE]++;
+        const struct rmq_completion *done = rmq_ring_slot(r->context.plane->base, ring, tail);
+        if (done->generation != r->context.generation) { /* of a dead process's request */
+            r->context.counters[RMQ_READ_STALE]++;
             continue;
         }
         struct rmq_pending *p = rmq_pending_find(r, (uint32_t)done->token); /* nothing but its completion releases it */
@@ -156,12 +156,12 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
         struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(r, p->connection, p->connection_generation);
         if (c)
             answer(r, c, p, done);
-        rmq_latency_run_add(latency, &run, p->received_ns, r->now_ns);
-        if (c && slow_ns && r->now_ns - p->received_ns >= slow_ns)
-            tell_slow(r, c, p, done, r->now_ns - p->received_ns);
+        rmq_latency_run_add(latency, &run, p->received_ns, r->context.now_ns);
+        if (c && slow_ns && r->context.now_ns - p->received_ns >= slow_ns)
+            tell_slow(r, c, p, done, r->context.now_ns - p->received_ns);
         rmq_pending_release(r, p);
     }
-    rmq_latency_run_end(latency, &run, r->now_ns);
+    rmq_latency_run_end(latency, &run, r->context.now_ns);
     if (count) {
         RMQ_CRASH("reader-completions-answered");
         rmq_store(&ring->tail, tail);
@@ -171,5 +171,5 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
 
 uint32_t rmq_completions_drain(struct rmq_reader *r)
 {
-    return drain(r, &r->port->appended) + drain(r, &r->port->completed);
+    return drain(r, &r->context.port->appended) + drain(r, &r->context.port->completed);
 }

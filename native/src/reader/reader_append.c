@@ -33,22 +33,22 @@ static int resolve(struct rmq_reader *r, struct rmq_connection *c, struct rmq_se
 {
     if (s->topic_length > RMQ_NAME_MAX)
         return 0;
-    struct rmq_topic *topic = rmq_topic_at(r->plane, c->topic_id);
+    struct rmq_topic *topic = rmq_topic_at(r->context.plane, c->topic_id);
     uint64_t config = c->topic_id ? rmq_load(&topic->config) : 0;
     if (!rmq_topic_is_live(config) || topic->name_length != s->topic_length ||
         memcmp(topic->name, s->topic, s->topic_length)) {
-        uint32_t id = rmq_topic_find(r->plane, (const char *)s->topic, s->topic_length);
+        uint32_t id = rmq_topic_find(r->context.plane, (const char *)s->topic, s->topic_length);
         if (id == RMQ_NONE)
             return 0;
         c->topic_id = id;
-        config = rmq_load(&rmq_topic_at(r->plane, id)->config);
+        config = rmq_load(&rmq_topic_at(r->context.plane, id)->config);
     }
     s->topic_id = c->topic_id;
     int chooses = s->queue_id < 0;
     if (rmq_admit_target(s, config, r->round_robin, approved))
         return 0;
     r->round_robin += (uint32_t)chooses;
-    s->queue_slot = rmq_queue_find(r->plane, s->topic_id, (uint32_t)s->queue_id);
+    s->queue_slot = rmq_queue_find(r->context.plane, s->topic_id, (uint32_t)s->queue_id);
     return s->queue_slot != RMQ_NONE;
 }
 
@@ -57,9 +57,9 @@ static int resolve(struct rmq_reader *r, struct rmq_connection *c, struct rmq_se
 static void uniq_open(struct rmq_reader *r)
 {
     uint8_t raw[32];
-    uint32_t n = r->settings->store_host_bytes == 16 ? 16 : 4, pid = (uint32_t)getpid();
-    uint32_t mark = (uint32_t)rmq_mono_ns() ^ r->generation << 24 ^ r->port_number << 16;
-    memcpy(raw, r->settings->store_host, n);
+    uint32_t n = r->context.settings->store_host_bytes == 16 ? 16 : 4, pid = (uint32_t)getpid();
+    uint32_t mark = (uint32_t)rmq_mono_ns() ^ r->context.generation << 24 ^ r->context.port_number << 16;
+    memcpy(raw, r->context.settings->store_host, n);
     raw[n] = (uint8_t)(pid >> 8);
     raw[n + 1] = (uint8_t)pid;
     memcpy(raw + n + 2, &mark, 4);
@@ -89,7 +89,7 @@ static void put_uniq_pair(struct rmq_reader *r, uint8_t *to)
 
 static struct rmq_admission_limits limits_of(const struct rmq_reader *r)
 {
-    return (struct rmq_admission_limits){r->settings->message_bytes_max, r->settings->additions_length, uniq_pair_length(r)};
+    return (struct rmq_admission_limits){r->context.settings->message_bytes_max, r->context.settings->additions_length, uniq_pair_length(r)};
 }
 
 static int asks_for_rules(const struct rmq_send *s) { return s->reserved_count || s->sys_flag & RMQ_SYS_TRANSACTION_MASK; }
@@ -99,9 +99,9 @@ static int find_target(struct rmq_reader *r, const struct rmq_admitted *a, struc
 {
     const struct rmq_admission_rule *rule = &r->rules->rules[a->rule];
     *target = (struct target){rule, a->level, a->queue_id, RMQ_NONE, a->out_ms};
-    if (rule->topic_id <= rmq_load(&r->header->tables.topic_count) &&
-        rmq_topic_is_live(rmq_load(&rmq_topic_at(r->plane, rule->topic_id)->config)))
-        target->queue_slot = rmq_queue_find(r->plane, rule->topic_id, a->queue_id);
+    if (rule->topic_id <= rmq_load(&r->context.header->tables.topic_count) &&
+        rmq_topic_is_live(rmq_load(&rmq_topic_at(r->context.plane, rule->topic_id)->config)))
+        target->queue_slot = rmq_queue_find(r->context.plane, rule->topic_id, a->queue_id);
     return target->queue_slot != RMQ_NONE;
 }
 
@@ -120,11 +120,11 @@ static int find_dead_letters(struct rmq_reader *r, const struct rmq_send *s, con
         return 0;
     memcpy(name, RMQ_DEAD_PREFIX, to);
     memcpy(name + to, s->topic + from, s->topic_length - from);
-    uint32_t id = rmq_topic_find(r->plane, name, to + s->topic_length - from);
+    uint32_t id = rmq_topic_find(r->context.plane, name, to + s->topic_length - from);
     if (id == RMQ_NONE)
         return 0;
     r->dead_letters.topic_id = id;
-    *target = (struct target){&r->dead_letters, 0, 0, rmq_queue_find(r->plane, id, 0), 0};
+    *target = (struct target){&r->dead_letters, 0, 0, rmq_queue_find(r->context.plane, id, 0), 0};
     return target->queue_slot != RMQ_NONE;
 }
 
@@ -134,7 +134,7 @@ static void check_slot(struct rmq_reader *r, const struct rmq_admission_rule *ru
     if (rule->slot_messages_max == INT32_MAX)
         return;
     r->chance_seed = r->chance_seed * 1664525u + 1013904223u;
-    rmq_admit_slot(rule, rmq_slot_count(&r->slot_counts, r->settings->store_path, a->out_ms, rule->precision_ms, now_ms),
+    rmq_admit_slot(rule, rmq_slot_count(&r->slot_counts, r->context.settings->store_path, a->out_ms, rule->precision_ms, now_ms),
                    (r->chance_seed >> 8) % RMQ_CHANCES, a);
 }
 
@@ -148,7 +148,7 @@ static void read_properties(struct rmq_reader *r, struct rmq_send *s, const stru
         *a = (struct rmq_admitted){.verdict = RMQ_ADMIT_ASK, .reason = RMQ_REASON_NUL};
     } else {
         if (asks_for_rules(s))
-            rmq_rules_take(r->plane, r->rules, &r->rules_version);
+            rmq_rules_take(r->context.plane, r->rules, &r->rules_version);
         int64_t now_ms = s->reserved_count ? rmq_wall_ms() : 0;
         rmq_admit_pairs(s, limits, r->rules, approved, now_ms, a);
         if (a->out_ms)
@@ -190,7 +190,7 @@ static uint8_t *put_bytes(uint8_t *to, const void *from, uint32_t length)
 /* The values are those of the topic that the client named, which is still in `s`. */
 static uint8_t *put_rule_pairs(struct rmq_reader *r, const struct rmq_send *s, const struct target *target, uint8_t *to)
 {
-    const struct rmq_topic *topic = rmq_topic_at(r->plane, s->topic_id); /* the frame may have moved */
+    const struct rmq_topic *topic = rmq_topic_at(r->context.plane, s->topic_id); /* the frame may have moved */
     for (uint32_t i = 0; i < target->rule->pair_count; i++) {
         const struct rmq_rule_pair *pair = &target->rule->pairs[i];
         if (pair->value_from == RMQ_ADD_NOTHING)
@@ -230,7 +230,7 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
     q->properties_length = (uint16_t)s->properties_length;
     q->extra_length = (uint16_t)extra_length;
     q->token = rmq_pending_id(r, p);
-    q->generation = r->generation;
+    q->generation = r->context.generation;
     q->topic_id = s->topic_id;
     q->queue_slot = s->queue_slot;
     q->queue_id = (uint32_t)s->queue_id;
@@ -272,10 +272,10 @@ static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint3
 /* Stores the time of its receipt: the beginning of this round, or of the round in which no slot was free. */
 static void stamp(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pending *p)
 {
-    p->received_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
-    p->queued_us = rmq_latency_us(r->now_ns - p->received_ns);
+    p->received_ns = c->stalled_ns ? c->stalled_ns : r->context.now_ns;
+    p->queued_us = rmq_latency_us(r->context.now_ns - p->received_ns);
     if (c->stalled_ns)
-        rmq_latency_count(&r->header->latency[r->role_number][RMQ_READ_LATENCY_QUEUED], r->now_ns - c->stalled_ns, 1);
+        rmq_latency_count(&r->context.header->latency[r->context.role_number][RMQ_READ_LATENCY_QUEUED], r->context.now_ns - c->stalled_ns, 1);
     else
         r->fresh++;
     c->stalled_ns = 0;
@@ -295,7 +295,7 @@ static uint32_t add_uniq_pair(struct rmq_reader *r, struct rmq_send *s, uint8_t 
  * batch, and none of a message that waits for a retry. */
 static void note_recall(const struct rmq_reader *r, const struct rmq_send *s, const struct target *target, struct rmq_pending *p)
 {
-    const struct rmq_topic *topic = rmq_topic_at(r->plane, s->topic_id);
+    const struct rmq_topic *topic = rmq_topic_at(r->context.plane, s->topic_id);
     p->recall_topic_id = 0;
     if (!target->out_ms || s->batch || rmq_is_retry_topic(topic->name, topic->name_length))
         return;
@@ -324,7 +324,7 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     stamp(r, c, p);
     if (target->rule)
         redirect(s, target); /* the answer names the client's topic, as in stock */
-    struct rmq_request *q = rmq_ring_slot(r->plane->base, r->requests, r->request_head);
+    struct rmq_request *q = rmq_ring_slot(r->context.plane->base, r->requests, r->request_head);
     fill_request(r, c, s, q, p, extra_length, body, body_length);
     r->request_head++;
     RMQ_CRASH("reader-request-filled");
@@ -334,7 +334,7 @@ static enum rmq_outcome refuse(struct rmq_reader *r, struct rmq_connection *c, c
                                const char *remark)
 {
     rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
-    r->counters[RMQ_READ_OVERLOAD]++;
+    r->context.counters[RMQ_READ_OVERLOAD]++;
     return RMQ_OUTCOME_DONE;
 }
 
@@ -363,10 +363,10 @@ static uint32_t full_share(struct rmq_reader *r, const struct rmq_connection *c,
 {
     if (!rule || !rule->halves_max)
         return RMQ_HALF_FITS;
-    uint32_t slot = rmq_queue_find(r->plane, rule->half_topic_id, 0), full;
-    uint64_t end = slot == RMQ_NONE ? 0 : rmq_load(&rmq_queue_at(r->plane, slot)->max_offset), found;
-    struct rmq_half_keys keys = rmq_half_keys_of(r->header->name_secret, c->host, c->v6, s->properties, s->properties_length);
-    if ((full = rmq_half_room(&r->header->half_shares, rule, end, keys, &found)) != RMQ_HALF_FITS)
+    uint32_t slot = rmq_queue_find(r->context.plane, rule->half_topic_id, 0), full;
+    uint64_t end = slot == RMQ_NONE ? 0 : rmq_load(&rmq_queue_at(r->context.plane, slot)->max_offset), found;
+    struct rmq_half_keys keys = rmq_half_keys_of(r->context.header->name_secret, c->host, c->v6, s->properties, s->properties_length);
+    if ((full = rmq_half_room(&r->context.header->half_shares, rule, end, keys, &found)) != RMQ_HALF_FITS)
         rmq_half_remark(remark, full, rule, found);
     return full;
 }
@@ -402,13 +402,13 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     if (!rmq_send_decode(h, &s)) /* RMQ_REASON_FIELDS */
         return approved && s.unread ? rmq_refuse_field(r, c, h, s.unread->key, s.unread->key_length) : RMQ_OUTCOME_COLD;
     if (asks_for_rules(&s))
-        rmq_rules_take(r->plane, r->rules, &r->rules_version);
+        rmq_rules_take(r->context.plane, r->rules, &r->rules_version);
     if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))
         return RMQ_OUTCOME_COLD;
     if (r->takes_no_sends || r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
         if (r->refuses)
             return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
-        c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->now_ns;
+        c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->context.now_ns;
         return RMQ_OUTCOME_STALL;
     }
     uint8_t *home = s.properties;
@@ -439,7 +439,7 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     }
     p->ref = kept;
     push(r, c, h, &s, &target, frame, length, p);
-    r->counters[RMQ_READ_APPENDS]++;
+    r->context.counters[RMQ_READ_APPENDS]++;
     return RMQ_OUTCOME_DONE;
 }
 
@@ -468,9 +468,9 @@ void rmq_append_publish(struct rmq_reader *r)
     if (r->request_head == rmq_load_relaxed(&r->requests->head))
         return;
     if (r->fresh)
-        rmq_latency_count(&r->header->latency[r->role_number][RMQ_READ_LATENCY_QUEUED], rmq_mono_ns() - r->now_ns, r->fresh);
+        rmq_latency_count(&r->context.header->latency[r->context.role_number][RMQ_READ_LATENCY_QUEUED], rmq_mono_ns() - r->context.now_ns, r->fresh);
     r->fresh = 0;
     rmq_store(&r->requests->head, r->request_head);
     RMQ_CRASH("reader-requests-published");
-    rmq_role_wake(r->plane, RMQ_ROLE_WRITE);
+    rmq_role_wake(r->context.plane, RMQ_ROLE_WRITE);
 }

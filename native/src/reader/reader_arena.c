@@ -30,16 +30,16 @@ int rmq_blocks_for_control(const struct rmq_reader *r)
 
 int rmq_arena_open(struct rmq_reader *r)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     r->buffer_bytes = s->receive_buffer_bytes;
     r->buffer_count = s->receive_buffer_count;
     r->blocks_at = (uint64_t)r->buffer_bytes * r->buffer_count;
     r->block_pages = s->reassembly_bytes_max / RMQ_BLOCK_BYTES;
     if (!r->buffer_bytes || r->buffer_bytes % RMQ_BLOCK_BYTES || !r->buffer_count || r->buffer_count > 32768 ||
         (r->buffer_count & (r->buffer_count - 1)) || !r->block_pages ||
-        r->plane->arena_bytes[r->port_number] < r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES)
+        r->context.plane->arena_bytes[r->context.port_number] < r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES)
         return -EINVAL;
-    r->arena = (uint8_t *)r->plane->arenas[r->port_number];
+    r->arena = (uint8_t *)r->context.plane->arenas[r->context.port_number];
     r->buffer_references = calloc(r->buffer_count, sizeof *r->buffer_references);
     r->block_used = calloc(r->block_pages, 1);
     r->buffer_stack = calloc(r->buffer_count, sizeof *r->buffer_stack);
@@ -50,7 +50,7 @@ int rmq_arena_open(struct rmq_reader *r)
     uint32_t border = large_from(r), end = r->block_pages;
     r->block_zones[0] = (struct rmq_zone){.to = border};
     r->block_zones[1] = (struct rmq_zone){border, end, border, border, border};
-    if (r->generation > 1) { /* pages of the dead process; its requests in flight are drained before the first tick */
+    if (r->context.generation > 1) { /* pages of the dead process; its requests in flight are drained before the first tick */
         r->block_zones[0] = (struct rmq_zone){0, border, border, border, 0};
         r->block_zones[1] = (struct rmq_zone){border, end, end, end, border};
     }
@@ -79,7 +79,7 @@ void rmq_buffers_lend(struct rmq_reader *r)
 {
     uint32_t there = r->buffers_free - r->buffers_lent, wanted = r->lend_target - r->buffers_lent;
     uint32_t count = there < wanted ? there : wanted;
-    rmq_engine_lend(r->engine, r->buffer_stack + there - count, count);
+    rmq_engine_lend(r->context.engine, r->buffer_stack + there - count, count);
     r->buffers_lent += count;
 }
 
@@ -163,10 +163,10 @@ static uint32_t used_end(const struct rmq_reader *r, const struct rmq_zone *z)
 
 void rmq_blocks_tick(struct rmq_reader *r)
 {
-    if (r->now_ms < r->given_next_ms || sysconf(_SC_PAGESIZE) != RMQ_BLOCK_BYTES)
+    if (r->context.now_ms < r->given_next_ms || sysconf(_SC_PAGESIZE) != RMQ_BLOCK_BYTES)
         return;
-    r->given_next_ms = r->now_ms + 1000;
-    int is_over = r->now_ms >= r->zones_next_ms;
+    r->given_next_ms = r->context.now_ms + 1000;
+    int is_over = r->context.now_ms >= r->zones_next_ms;
     for (struct rmq_zone *z = r->block_zones; z < r->block_zones + 2; z++) {
         if (is_over) {
             z->last_peak = z->peak;
@@ -182,7 +182,7 @@ void rmq_blocks_tick(struct rmq_reader *r)
                       MADV_REMOVE);
     }
     if (is_over)
-        r->zones_next_ms = r->now_ms + ZONE_WINDOW_MS;
+        r->zones_next_ms = r->context.now_ms + ZONE_WINDOW_MS;
 }
 
 /* Pages [at, at + pages) become a frame's. */
@@ -242,7 +242,7 @@ void rmq_frame_ref_release(struct rmq_reader *r, struct rmq_frame_ref *ref)
         r->blocks_free += ref->block_pages;
         r->small_free += small_pages(r, ref->block, ref->block_pages);
         r->blocks_came_free = 1;
-        r->block_freed_ms = r->now_ms;
+        r->block_freed_ms = r->context.now_ms;
         if (ref->block < r->block_hint)
             r->block_hint = ref->block; /* low pages first: they are warm */
     }

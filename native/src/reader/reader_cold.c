@@ -27,20 +27,20 @@ static int is_kept(const struct rmq_frame_header *h)
 /* Name of the answerer's worker, as its role block has it. */
 static const char *name_of(const struct rmq_reader *r, uint32_t answerer)
 {
-    return r->header->roles[r->header->asks.answerer[answerer].role].name;
+    return r->context.header->roles[r->context.header->asks.answerer[answerer].role].name;
 }
 
 static void refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const char *remark)
 {
-    r->counters[RMQ_READ_OVERLOAD]++;
+    r->context.counters[RMQ_READ_OVERLOAD]++;
     rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
 }
 
 void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to)
 {
     memset(to, 0, sizeof *to);
-    to->role = (uint16_t)r->role_number;
-    to->role_generation = r->generation;
+    to->role = (uint16_t)r->context.role_number;
+    to->role_generation = r->context.generation;
     to->connection = rmq_connection_index(r, c);
     to->connection_generation = c->generation;
     to->pending = RMQ_NONE;
@@ -48,7 +48,7 @@ void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, 
     to->peer_v6 = c->v6;
     to->listener = c->listener;
     memcpy(to->peer_host, c->host, sizeof to->peer_host);
-    to->received_mono_ns = (uint64_t)r->now_ms * 1000000;
+    to->received_mono_ns = (uint64_t)r->context.now_ms * 1000000;
 }
 
 /* `text` holds one %s, for the answerer's name. */
@@ -98,11 +98,11 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
                                 uint8_t *frame,
                              uint32_t length, struct rmq_frame_ref *ref, uint32_t redone)
 {
-    uint32_t answerer = (h->flag & RMQ_FLAG_RESPONSE) || is_kept(h) ? RMQ_CONTROL_ANSWERER : rmq_answerer_of(r->plane, h->code);
+    uint32_t answerer = (h->flag & RMQ_FLAG_RESPONSE) || is_kept(h) ? RMQ_CONTROL_ANSWERER : rmq_answerer_of(r->context.plane, h->code);
     uint32_t body = length - 8 - h->header_length, payload = rmq_is_send(h->code) ? length - body : length;
     if (h->flag & RMQ_FLAG_RESPONSE) {
         if (!c->answers_due) {
-            r->counters[RMQ_READ_STALE]++;
+            r->context.counters[RMQ_READ_STALE]++;
             return RMQ_OUTCOME_DONE;
         }
         c->answers_due--;
@@ -138,7 +138,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
         rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_OUTCOME_DONE;
     }
-    const struct rmq_ring *inbox = &rmq_answerer_at(r->plane, answerer)->inbox;
+    const struct rmq_ring *inbox = &rmq_answerer_at(r->context.plane, answerer)->inbox;
     if (payload > LARGE_BYTES && rmq_ring_used(inbox) + payload > inbox->capacity / 2) {
         refuse_for(r, c, h, answerer, OVERLOAD);
         return RMQ_OUTCOME_DONE;
@@ -159,7 +159,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
     }
     const uint8_t *from = p && p->frame_length ? r->arena + p->frame_at : frame;
     uint64_t position = 0;
-    if (rmq_inbox_put(r->plane, answerer, &record, from, payload, &position) < 0) {
+    if (rmq_inbox_put(r->context.plane, answerer, &record, from, payload, &position) < 0) {
         if (p)
             rmq_pending_release(r, p);
         refuse_for(r, c, h, answerer, OVERLOAD);
@@ -174,14 +174,14 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
     c->asked |= (uint8_t)(1u << answerer);
     if (h->code == RMQ_CODE_HEARTBEAT || h->code == RMQ_CODE_LOCK)
         c->registered = 1;
-    r->counters[RMQ_READ_COLD]++;
+    r->context.counters[RMQ_READ_COLD]++;
     return RMQ_OUTCOME_DONE;
 }
 
 /* An answerer that does not serve now has nothing of the connection, or has lost it: it need not start for that. */
 static int knows_nothing(const struct rmq_reader *r, uint32_t answerer)
 {
-    return answerer != RMQ_CONTROL_ANSWERER && rmq_load(&r->header->roles[r->header->asks.answerer[answerer].role].state) != 2;
+    return answerer != RMQ_CONTROL_ANSWERER && rmq_load(&r->context.header->roles[r->context.header->asks.answerer[answerer].role].state) != 2;
 }
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c)
@@ -189,8 +189,8 @@ int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c)
     struct rmq_inbox_record record;
     rmq_inbox_head(r, c, &record);
     record.type = RMQ_INBOX_CLOSED;
-    for (uint32_t a = 0; a < r->header->asks.count; a++) {
-        if (!(c->asked >> a & 1) || (!knows_nothing(r, a) && rmq_inbox_put(r->plane, a, &record, NULL, 0, NULL) < 0))
+    for (uint32_t a = 0; a < r->context.header->asks.count; a++) {
+        if (!(c->asked >> a & 1) || (!knows_nothing(r, a) && rmq_inbox_put(r->context.plane, a, &record, NULL, 0, NULL) < 0))
             continue;
         c->asked &= (uint8_t)~(1u << a);
     }
@@ -236,7 +236,7 @@ static void send_chunk(struct rmq_reader *r, struct rmq_connection *c, uint8_t *
         send_whole(r, c, is_own, chunk, length);
         return;
     }
-    if (*text_length + (uint64_t)length > r->settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
+    if (*text_length + (uint64_t)length > r->context.settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
@@ -271,8 +271,8 @@ static void answer_pending(struct rmq_reader *r, struct rmq_connection *c, const
 static void apply_verdict(struct rmq_reader *r, const struct rmq_verdict *v, uint32_t answerer)
 {
     struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(r, v->pending);
-    if (v->asker_generation != r->generation || (v->pending != RMQ_NONE && (!p || p->kind != RMQ_PENDING_COLD || p->answerer != answerer))) {
-        r->counters[RMQ_READ_STALE]++;
+    if (v->asker_generation != r->context.generation || (v->pending != RMQ_NONE && (!p || p->kind != RMQ_PENDING_COLD || p->answerer != answerer))) {
+        r->context.counters[RMQ_READ_STALE]++;
         return;
     }
     struct rmq_connection *c = p ? rmq_connection_get(r, p->connection, p->connection_generation)
@@ -306,8 +306,8 @@ static void apply_verdict(struct rmq_reader *r, const struct rmq_verdict *v, uin
 
 static uint32_t drain(struct rmq_reader *r, uint32_t answerer)
 {
-    struct rmq_ring *ring = &r->header->asks.answerer[answerer].answers[r->role_number];
-    const char *base = r->plane->base + ring->slots_at;
+    struct rmq_ring *ring = &r->context.header->asks.answerer[answerer].answers[r->context.role_number];
+    const char *base = r->context.plane->base + ring->slots_at;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = 0;
     while (tail < head) {
@@ -330,17 +330,17 @@ static uint32_t drain(struct rmq_reader *r, uint32_t answerer)
 uint32_t rmq_verdicts_drain(struct rmq_reader *r)
 {
     uint32_t count = 0;
-    for (uint32_t a = 0; a < r->header->asks.count; a++)
+    for (uint32_t a = 0; a < r->context.header->asks.count; a++)
         count += drain(r, a);
     return count;
 }
 
 int rmq_verdicts_wait(const struct rmq_reader *r)
 {
-    for (uint32_t a = 0; a < r->header->asks.count; a++)
-        if (rmq_ring_used(&r->header->asks.answerer[a].answers[r->role_number]))
+    for (uint32_t a = 0; a < r->context.header->asks.count; a++)
+        if (rmq_ring_used(&r->context.header->asks.answerer[a].answers[r->context.role_number]))
             return 1;
-    return rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation) != r->begun[RMQ_CONTROL_ANSWERER];
+    return rmq_load(&r->context.header->roles[RMQ_ROLE_CONTROL].generation) != r->begun[RMQ_CONTROL_ANSWERER];
 }
 
 void rmq_redo_run(struct rmq_reader *r)
@@ -378,7 +378,7 @@ static void give_up(struct rmq_reader *r, struct rmq_pending *p, const char *tex
 /* Control started again: it has none of the frames that the dead control was handling, no group and no lock. */
 static void watch_control(struct rmq_reader *r)
 {
-    uint32_t generation = rmq_load(&r->header->roles[RMQ_ROLE_CONTROL].generation);
+    uint32_t generation = rmq_load(&r->context.header->roles[RMQ_ROLE_CONTROL].generation);
     if (generation == r->begun[RMQ_CONTROL_ANSWERER])
         return;
     r->begun[RMQ_CONTROL_ANSWERER] = generation;
@@ -399,9 +399,9 @@ static void watch_control(struct rmq_reader *r)
 /* Any other answerer, while it has asks of this reader: which of them get no answer any more. */
 static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
 {
-    const struct rmq_answerer *a = &r->header->asks.answerer[answerer];
+    const struct rmq_answerer *a = &r->context.header->asks.answerer[answerer];
     uint32_t begun = rmq_load(&a->start_generation);
-    int serves = rmq_load(&r->header->roles[a->role].state) == 2;
+    int serves = rmq_load(&r->context.header->roles[a->role].state) == 2;
     if (begun == r->begun[answerer] && (serves || !is_due))
         return;
     r->begun[answerer] = begun;
@@ -410,18 +410,18 @@ static void watch_other(struct rmq_reader *r, uint32_t answerer, int is_due)
     for (uint32_t i = 0; i < r->pending_used; i++) {
         struct rmq_pending *p = &r->pending[i];
         if (p->kind == RMQ_PENDING_COLD && p->answerer == answerer &&
-            rmq_ask_is_lost(r->plane, answerer, p->ask_position, p->received_ns, now_ns))
+            rmq_ask_is_lost(r->context.plane, answerer, p->ask_position, p->received_ns, now_ns))
             give_up(r, p, p->ask_position < rmq_load(&a->start_position) ? GONE : NOT_SERVING);
     }
 }
 
 void rmq_answerers_watch(struct rmq_reader *r)
 {
-    int is_due = r->now_ms >= r->asks_next_ms;
+    int is_due = r->context.now_ms >= r->asks_next_ms;
     watch_control(r);
-    for (uint32_t a = 1; a < r->header->asks.count; a++)
+    for (uint32_t a = 1; a < r->context.header->asks.count; a++)
         if (r->asked[a])
             watch_other(r, a, is_due);
     if (is_due)
-        r->asks_next_ms = r->now_ms + LOOK_MS;
+        r->asks_next_ms = r->context.now_ms + LOOK_MS;
 }

@@ -32,7 +32,7 @@ static void raise_file_limit(uint32_t connections)
 
 int rmq_connections_open(struct rmq_reader *r)
 {
-    r->connections_max = r->settings->connections_max ? r->settings->connections_max : 1;
+    r->connections_max = r->context.settings->connections_max ? r->context.settings->connections_max : 1;
     size_t bytes = (size_t)r->connections_max * sizeof *r->connections;
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
@@ -77,7 +77,7 @@ void rmq_accept_arm(struct rmq_reader *r)
     if (r->stopping)
         return;
     for (int i = 0; i < 2; i++)
-        if (r->listen_fds[i] >= 0 && !r->accepting[i] && rmq_engine_accept(r->engine, r->listen_fds[i], (uint64_t)i) == 0)
+        if (r->listen_fds[i] >= 0 && !r->accepting[i] && rmq_engine_accept(r->context.engine, r->listen_fds[i], (uint64_t)i) == 0)
             r->accepting[i] = 1;
 }
 
@@ -85,14 +85,14 @@ void rmq_accept_stop(struct rmq_reader *r)
 {
     for (int i = 0; i < 2; i++)
         if (r->accepting[i])
-            rmq_engine_accept_stop(r->engine, (uint64_t)i);
+            rmq_engine_accept_stop(r->context.engine, (uint64_t)i);
 }
 
 void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c)
 {
-    if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_receive_disabled(r->generation))
+    if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_receive_disabled(r->context.generation))
         return;
-    if ((c->took_full ? rmq_engine_receive_once : rmq_engine_receive)(r->engine, c->fd, tag_of(r, c)) == 0) {
+    if ((c->took_full ? rmq_engine_receive_once : rmq_engine_receive)(r->context.engine, c->fd, tag_of(r, c)) == 0) {
         c->receiving = 1;
         c->stopping = 0;
     } else {
@@ -114,7 +114,7 @@ void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c)
     if (c->in_starved)
         return;
     c->in_starved = 1;
-    c->stall_ms = r->now_ms;
+    c->stall_ms = r->context.now_ms;
     r->starved[r->starved_count++] = rmq_connection_index(r, c);
 }
 
@@ -143,7 +143,7 @@ static void read_peer(struct rmq_connection *c)
  * peers from choosing the host that they share a count with. */
 static uint32_t *host_count(struct rmq_reader *r, const struct rmq_connection *c)
 {
-    return &r->host_counts[rmq_name_hash(r->header->name_secret, c->host, sizeof c->host) % RMQ_HOST_COUNTS];
+    return &r->host_counts[rmq_name_hash(r->context.header->name_secret, c->host, sizeof c->host) % RMQ_HOST_COUNTS];
 }
 
 static void connection_free(struct rmq_reader *r, struct rmq_connection *c)
@@ -166,12 +166,12 @@ static struct rmq_connection *connection_take(struct rmq_reader *r)
 static void room_make(struct rmq_reader *r)
 {
     struct rmq_connection *victim = NULL;
-    if (r->counters[RMQ_READ_CONNECTIONS] < r->connections_max - r->connections_max / ROOM_PART)
+    if (r->context.counters[RMQ_READ_CONNECTIONS] < r->connections_max - r->connections_max / ROOM_PART)
         return;
     for (uint32_t looks = 0; looks < ROOM_LOOKS; looks++) {
         r->room_hand = r->room_hand + 1 < r->connections_used ? r->room_hand + 1 : 0;
         struct rmq_connection *c = rmq_connection_at(r, r->room_hand);
-        int64_t idle_ms = r->now_ms - c->active_ms;
+        int64_t idle_ms = r->context.now_ms - c->active_ms;
         if (c->state != RMQ_CONNECTION_OPEN || c->parked_count || c->cold_count || idle_ms < (c->spoke ? ROOM_IDLE_MS : ROOM_SILENT_MS))
             continue;
         if (!victim || c->spoke < victim->spoke || (c->spoke == victim->spoke && c->active_ms < victim->active_ms))
@@ -187,17 +187,17 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
         r->accepting[event->tag & 1] = 0;
     if (event->result < 0)
         return; /* EMFILE and the like: asked again at the next tick */
-    int is_near = rmq_load(&r->header->memory.level) != 0; /* ringmqMemoryMax */
+    int is_near = rmq_load(&r->context.header->memory.level) != 0; /* ringmqMemoryMax */
     struct rmq_connection *c = is_near ? NULL : connection_take(r);
     if (!c) {
-        r->counters[is_near ? RMQ_READ_CLOSED_MEMORY : RMQ_READ_CLOSED_FULL]++;
+        r->context.counters[is_near ? RMQ_READ_CLOSED_MEMORY : RMQ_READ_CLOSED_FULL]++;
         close(event->result);
         return;
     }
     c->fd = event->result;
     read_peer(c);
-    if (*host_count(r, c) >= r->settings->host_connections_max) {
-        r->counters[RMQ_READ_CLOSED_HOST]++;
+    if (*host_count(r, c) >= r->context.settings->host_connections_max) {
+        r->context.counters[RMQ_READ_CLOSED_HOST]++;
         close(c->fd);
         c->fd = -1;
         connection_free(r, c);
@@ -217,13 +217,13 @@ void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event)
     c->output = NULL;
     c->head_length = c->frame_bytes = c->filled = 0;
     c->block = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
-    c->active_ms = c->stall_ms = r->now_ms;
+    c->active_ms = c->stall_ms = r->context.now_ms;
     c->span_head = c->span_count = c->buffers_held = 0;
     c->taken_ms = 0;
     c->waited = 0;
     c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;
-    r->counters[RMQ_READ_ACCEPTED]++;
-    r->counters[RMQ_READ_CONNECTIONS]++;
+    r->context.counters[RMQ_READ_ACCEPTED]++;
+    r->context.counters[RMQ_READ_CONNECTIONS]++;
     rmq_connection_receive(r, c);
     room_make(r);
 }
@@ -235,7 +235,7 @@ static void connection_finish(struct rmq_reader *r, struct rmq_connection *c)
     close(c->fd);
     c->fd = -1;
     --*host_count(r, c);
-    r->counters[RMQ_READ_CONNECTIONS]--;
+    r->context.counters[RMQ_READ_CONNECTIONS]--;
     if (c->asked && rmq_cold_report_closed(r, c) < 0) {
         c->state = RMQ_CONNECTION_REPORT;
         r->reports++;
@@ -254,7 +254,7 @@ void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32
 {
     if (c->state != RMQ_CONNECTION_OPEN)
         return;
-    r->counters[reason]++;
+    r->context.counters[reason]++;
     c->state = RMQ_CONNECTION_CLOSING;
     rmq_output_closing(r, c);
     rmq_receive_forget(r, c);
@@ -284,7 +284,7 @@ void rmq_connections_rearm(struct rmq_reader *r)
         c->in_starved = 0;
         if (c->stall || c->receiving)
             continue;
-        c->partial_ms += r->now_ms - c->stall_ms; /* the time for its frame stood still */
+        c->partial_ms += r->context.now_ms - c->stall_ms; /* the time for its frame stood still */
         rmq_connection_receive(r, c);
     }
 }
@@ -313,7 +313,7 @@ static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, u
     if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
         return;
     uint32_t there = c->frame_bytes ? c->filled : c->head_length;
-    int lateness = rmq_frame_lateness(r->settings->partial_frame_timeout_ms, time_ms, there, (uint64_t)(r->now_ms - c->partial_ms));
+    int lateness = rmq_frame_lateness(r->context.settings->partial_frame_timeout_ms, time_ms, there, (uint64_t)(r->context.now_ms - c->partial_ms));
     if (lateness == RMQ_FRAME_LATE)
         rmq_connection_close(r, c, RMQ_READ_CLOSED_PARTIAL);
     else if (lateness == RMQ_FRAME_SHORT && !c->stall)
@@ -322,7 +322,7 @@ static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, u
 
 void rmq_connections_tick(struct rmq_reader *r)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     uint32_t time_ms = rmq_frame_time_ms(s->partial_frame_timeout_ms, r->blocks_free, r->block_pages);
     if (r->reports)
         finish_some(r);
@@ -331,9 +331,9 @@ void rmq_connections_tick(struct rmq_reader *r)
         if (c->state != RMQ_CONNECTION_OPEN)
             continue;
         if (c->output && c->output->count && !c->output->reads && /* the disk's time is not the client's */
-            r->now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
+            r->context.now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
-        else if (s->idle_connection_ms && r->now_ms - c->active_ms > s->idle_connection_ms)
+        else if (s->idle_connection_ms && r->context.now_ms - c->active_ms > s->idle_connection_ms)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_IDLE);
         else
             look_at_half_frame(r, c, time_ms);

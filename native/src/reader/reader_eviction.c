@@ -17,14 +17,14 @@ struct victim {
 
 void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason)
 {
-    r->counters[RMQ_READ_SHORT_MS] = (uint64_t)r->now_ms;
+    r->context.counters[RMQ_READ_SHORT_MS] = (uint64_t)r->context.now_ms;
     rmq_connection_close(r, c, reason);
 }
 
 static uint32_t weight(const struct rmq_reader *r, const struct rmq_connection *c)
 {
     uint32_t wanted = c->frame_bytes ? c->frame_bytes : c->room_bytes;
-    return rmq_waiting_weight(wanted, c->taken_ms != 0, (uint64_t)(r->now_ms - c->taken_ms));
+    return rmq_waiting_weight(wanted, c->taken_ms != 0, (uint64_t)(r->context.now_ms - c->taken_ms));
 }
 
 /* --- receive buffers -------------------------------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static uint64_t buffer_rank(const struct rmq_reader *r, const struct rmq_connect
         return 0;
     int reads_not = (c->stall & RMQ_STALL_OUTPUT) != 0 && c->output;
     int64_t since_ms = reads_not ? c->output->progress_ms : c->stall_ms;
-    return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(r, c), (uint64_t)(r->now_ms - since_ms));
+    return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(r, c), (uint64_t)(r->context.now_ms - since_ms));
 }
 
 /* Closes connections until the last buffers are free. `least`: the lowest rank that is closed. Connections that wait
@@ -104,12 +104,12 @@ static uint64_t block_rank(const struct rmq_reader *r, const struct rmq_connecti
         return 0;
     int crumb;
     if (c->stall) { /* a frame that waits, too: when nothing comes free by itself, and large ones for small ones */
-        int is_stuck = r->now_ms - r->block_freed_ms > RMQ_FRAME_FLOOR_MS;
+        int is_stuck = r->context.now_ms - r->block_freed_ms > RMQ_FRAME_FLOOR_MS;
         if (!is_stuck && !(rmq_block_is_large(c->frame_bytes) && !rmq_block_is_large(wanted)))
             return 0;
-        return rmq_waiting_victim_rank(weight(r, c), (uint64_t)(r->now_ms - c->stall_ms), rmq_block_run(r, &c->block, wanted, &crumb));
+        return rmq_waiting_victim_rank(weight(r, c), (uint64_t)(r->context.now_ms - c->stall_ms), rmq_block_run(r, &c->block, wanted, &crumb));
     }
-    uint32_t behind = rmq_frame_behind(c->frame_bytes, c->filled, (uint64_t)(r->now_ms - c->partial_ms));
+    uint32_t behind = rmq_frame_behind(c->frame_bytes, c->filled, (uint64_t)(r->context.now_ms - c->partial_ms));
     if (!behind)
         return 0;
     uint32_t run = rmq_block_run(r, &c->block, wanted, &crumb);
@@ -143,7 +143,7 @@ static void make_room(struct rmq_reader *r, const struct rmq_connection *waiting
 
 static void free_blocks(struct rmq_reader *r)
 {
-    r->eviction_next_ms = r->now_ms + POLL_MS;
+    r->eviction_next_ms = r->context.now_ms + POLL_MS;
     close_hung_up(r);
     struct rmq_connection *least, *first = first_waiting(r, &least);
     r->room_least = least ? least->room_bytes : 0;
@@ -158,7 +158,7 @@ void rmq_eviction_poll(struct rmq_reader *r)
 {
     free_buffers(r, RMQ_BUFFER_RANK_UNREAD);
     int is_last = rmq_buffers_last(r);
-    if (!is_last && r->now_ms < r->eviction_next_ms)
+    if (!is_last && r->context.now_ms < r->eviction_next_ms)
         return;
     free_blocks(r);
     if (!is_last)

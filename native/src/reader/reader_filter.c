@@ -40,7 +40,7 @@ static const struct rmq_filter_program *program_of(struct rmq_reader *r, uint32_
     uint32_t i = slot % RMQ_FILTER_COPIES;
     if (copies->place[i].program && copies->place[i].slot == slot && copies->place[i].version == version)
         return copies->place[i].program;
-    uint32_t bytes = rmq_filter_copy(r->plane, slot, version, copies->room);
+    uint32_t bytes = rmq_filter_copy(r->context.plane, slot, version, copies->room);
     if (!bytes || rmq_filter_verify(copies->room, bytes) < 0)
         return NULL;
     struct rmq_filter_program *program = malloc(bytes);
@@ -61,21 +61,21 @@ static const struct rmq_filter_program *program_of_subscription(struct rmq_reade
 
 static const struct rmq_filter_program *program_of_text(struct rmq_reader *r, const struct rmq_pull *p)
 {
-    uint32_t version, slot = rmq_filter_find(r->plane, (const char *)p->expression, p->expression_length, &version);
+    uint32_t version, slot = rmq_filter_find(r->context.plane, (const char *)p->expression, p->expression_length, &version);
     return slot == RMQ_NONE ? NULL : program_of(r, slot, version);
 }
 
 /* The group of a retry topic, if records of it are filtered by the subscriptions to their original topics. */
 static uint32_t retry_group(const struct rmq_reader *r, const struct rmq_pull *p)
 {
-    if (!rmq_load(&r->settings->filter_support_retry) || !rmq_is_retry_topic(p->topic, p->topic_length))
+    if (!rmq_load(&r->context.settings->filter_support_retry) || !rmq_is_retry_topic(p->topic, p->topic_length))
         return RMQ_NONE;
-    return rmq_group_find(r->plane, (const char *)p->topic + RMQ_RETRY_PREFIX_LENGTH, p->topic_length - RMQ_RETRY_PREFIX_LENGTH);
+    return rmq_group_find(r->context.plane, (const char *)p->topic + RMQ_RETRY_PREFIX_LENGTH, p->topic_length - RMQ_RETRY_PREFIX_LENGTH);
 }
 
 int rmq_filter_prepare(struct rmq_reader *r, struct rmq_pull *p)
 {
-    if (!rmq_load(&r->settings->property_filter_enable))
+    if (!rmq_load(&r->context.settings->property_filter_enable))
         return 0;
     p->retry_group_id = retry_group(r, p);
     p->program = p->sys_flag & RMQ_PULL_SUBSCRIPTION ? program_of_text(r, p) : program_of_subscription(r, &p->filter);
@@ -94,10 +94,10 @@ static const struct rmq_filter_program *program_of_original(struct rmq_reader *r
     while (rmq_next_pair(&at, end, &pair))
         if (rmq_text_is(pair.name, "RETRY_TOPIC", 11))
             topic = pair.value;
-    uint32_t topic_id = topic.at ? rmq_topic_find(r->plane, (const char *)topic.at, topic.length) : RMQ_NONE;
+    uint32_t topic_id = topic.at ? rmq_topic_find(r->context.plane, (const char *)topic.at, topic.length) : RMQ_NONE;
     if (topic_id == RMQ_NONE)
         return NULL;
-    rmq_subscription_get(r->plane, group_id, topic_id, &subscription);
+    rmq_subscription_get(r->context.plane, group_id, topic_id, &subscription);
     return subscription.kind == RMQ_SUBSCRIPTION_FILTER ? program_of_subscription(r, &subscription) : NULL;
 }
 

@@ -80,7 +80,7 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
     int approved = redone > 0, dead = redone & RMQ_REDO_DEAD;
     redone &= ~(uint32_t)RMQ_REDO_DEAD; /* if it goes to control again, control decides again */
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
-        if (rmq_is_send(h.code) && r->settings->broker_role == RMQ_BROKER_SLAVE)
+        if (rmq_is_send(h.code) && r->context.settings->broker_role == RMQ_BROKER_SLAVE)
             outcome = refuse_on_slave(r, c, &h);
         else if (rmq_is_send(h.code))
             outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved, dead);
@@ -92,6 +92,6 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
     if (outcome == RMQ_OUTCOME_COLD)
         outcome = rmq_cold_frame(r, c, &h, frame, length, ref, redone);
     if (outcome != RMQ_OUTCOME_STALL)
-        r->counters[RMQ_READ_FRAMES]++;
+        r->context.counters[RMQ_READ_FRAMES]++;
     return c->state == RMQ_CONNECTION_OPEN ? outcome : RMQ_OUTCOME_CLOSED;
 }

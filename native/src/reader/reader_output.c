@@ -44,9 +44,9 @@ uint64_t rmq_output_memory(const struct rmq_reader *r)
 /* Freed answers leave holes in the heap: the allocator gives them back when it is asked. */
 void rmq_outputs_tick(struct rmq_reader *r)
 {
-    if (r->now_ms < r->answers_window_ms)
+    if (r->context.now_ms < r->answers_window_ms)
         return;
-    r->answers_window_ms = r->now_ms + KEPT_WINDOW_MS;
+    r->answers_window_ms = r->context.now_ms + KEPT_WINDOW_MS;
     uint64_t now = r->answers_open + r->answers_closing;
     if (r->answers_kept > r->answers_peak + KEPT_BYTES) {
         malloc_trim(0);
@@ -114,7 +114,7 @@ static struct rmq_output *output_of(struct rmq_reader *r, struct rmq_connection 
     out->reads = 0;
     out->is_closing = c->state != RMQ_CONNECTION_OPEN;
     account(r, out, (int64_t)(sizeof *out + out->capacity * sizeof *out->pieces));
-    out->progress_ms = r->now_ms;
+    out->progress_ms = r->context.now_ms;
     r->outputs_used++;
     return c->output = out;
 }
@@ -254,13 +254,13 @@ void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint
 /* The bytes that the answers of all connections may take. An eighth of them while the broker is at ringmqMemoryMax. */
 static uint64_t answers_most(const struct rmq_reader *r)
 {
-    uint64_t most = r->settings->answer_bytes_max;
-    return rmq_load(&r->header->memory.level) == RMQ_MEMORY_FULL ? most / FULL_PART : most;
+    uint64_t most = r->context.settings->answer_bytes_max;
+    return rmq_load(&r->context.header->memory.level) == RMQ_MEMORY_FULL ? most / FULL_PART : most;
 }
 
 uint64_t rmq_output_soft_limit(const struct rmq_reader *r)
 {
-    uint64_t limit = r->settings->send_queue_bytes_max / 4;
+    uint64_t limit = r->context.settings->send_queue_bytes_max / 4;
     return r->answers_open > answers_most(r) / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
 }
 
@@ -277,7 +277,7 @@ static void close_largest(struct rmq_reader *r)
         const struct rmq_connection *c = rmq_connection_at(r, i);
         if (c->state != RMQ_CONNECTION_OPEN || !c->output)
             continue;
-        uint64_t rank = rmq_answer_victim_rank(c->output->memory, (uint64_t)(r->now_ms - c->output->progress_ms));
+        uint64_t rank = rmq_answer_victim_rank(c->output->memory, (uint64_t)(r->context.now_ms - c->output->progress_ms));
         if (count == VICTIMS_MAX && rank <= victims[count - 1].rank)
             continue;
         uint32_t at = count < VICTIMS_MAX ? count++ : count - 1;
@@ -308,7 +308,7 @@ static void read_next(struct rmq_reader *r, struct rmq_connection *c, uint32_t c
                 break;
             end = piece->at + piece->length;
         }
-        if (rmq_engine_read_mapped(r->engine, first->at, (uint32_t)(end - first->at), tag) < 0)
+        if (rmq_engine_read_mapped(r->context.engine, first->at, (uint32_t)(end - first->at), tag) < 0)
             break;
         out->reads++;
         i = next;
@@ -338,7 +338,7 @@ static void send_next(struct rmq_reader *r, struct rmq_connection *c, uint64_t b
         return;
     }
     out->message = (struct msghdr){.msg_iov = out->vectors, .msg_iovlen = count};
-    if (rmq_engine_send(r->engine, c->fd, &out->message, tag) < 0) {
+    if (rmq_engine_send(r->context.engine, c->fd, &out->message, tag) < 0) {
         mark_dirty(r, c);
         return;
     }
@@ -359,7 +359,7 @@ void rmq_output_flush(struct rmq_reader *r)
         c->dirty = 0;
         if (c->state != RMQ_CONNECTION_OPEN || !c->output || !c->output->count)
             continue;
-        if (c->output->bytes > r->settings->send_queue_bytes_max) {
+        if (c->output->bytes > r->context.settings->send_queue_bytes_max) {
             rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
             continue;
         }
@@ -407,8 +407,8 @@ void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event)
     }
     struct rmq_output *out = c->output;
     if (event->result > 0) {
-        r->counters[RMQ_READ_BYTES_OUT] += (uint64_t)event->result;
-        out->progress_ms = c->active_ms = r->now_ms;
+        r->context.counters[RMQ_READ_BYTES_OUT] += (uint64_t)event->result;
+        out->progress_ms = c->active_ms = r->context.now_ms;
         consume(r, out, (uint64_t)event->result);
     }
     if (out->count)
@@ -431,7 +431,7 @@ void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event)
     }
     for (uint32_t i = 0; i < out->reading; i++)
         piece_at(out, i)->on_disk = 0;
-    out->progress_ms = r->now_ms;
+    out->progress_ms = r->context.now_ms;
     mark_dirty(r, c);
 }
 

@@ -16,19 +16,19 @@ int rmq_park_open(struct rmq_reader *r)
 {
     r->parked_capacity = PARKED_MAX;
     r->parked = calloc(r->parked_capacity, sizeof *r->parked); /* touched as far as used */
-    r->parked_slots = calloc(r->header->tables.queue_capacity, sizeof *r->parked_slots);
-    r->parked_flags = (uint8_t *)r->plane->base + r->port->parked_flags_at;
+    r->parked_slots = calloc(r->context.header->tables.queue_capacity, sizeof *r->parked_slots);
+    r->parked_flags = (uint8_t *)r->context.plane->base + r->context.port->parked_flags_at;
     r->parked_free = RMQ_NONE;
-    r->long_polling = rmq_load(&r->settings->long_polling_enable);
+    r->long_polling = rmq_load(&r->context.settings->long_polling_enable);
     if (!r->parked || !r->parked_slots)
         return -ENOMEM;
-    for (uint32_t i = 0; i < rmq_load(&r->header->tables.queue_count); i++)
+    for (uint32_t i = 0; i < rmq_load(&r->context.header->tables.queue_count); i++)
         if (r->parked_flags[i])
             rmq_store_relaxed(&r->parked_flags[i], 0); /* of the dead process */
-    struct rmq_ring *arrived = &r->port->arrived;
+    struct rmq_ring *arrived = &r->context.port->arrived;
     rmq_store(&arrived->tail, rmq_load(&arrived->head));
     r->parked_next_ms = INT64_MAX;
-    r->scan_next_ms = r->now_ms + SCAN_MS;
+    r->scan_next_ms = r->context.now_ms + SCAN_MS;
     return 0;
 }
 
@@ -71,7 +71,7 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
         .frame_length = length,
         .offset = pull->offset,
         .scanned = pull->offset,
-        .deadline_ms = r->now_ms + hold_ms,
+        .deadline_ms = r->context.now_ms + hold_ms,
         .slot_next = *slot,
         .connection_next = c->parked,
     };
@@ -128,7 +128,7 @@ void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c)
 
 static void postpone(struct rmq_reader *r, struct rmq_parked_pull *p)
 {
-    p->deadline_ms = r->now_ms + POSTPONE_MS;
+    p->deadline_ms = r->context.now_ms + POSTPONE_MS;
     if (p->deadline_ms < r->parked_next_ms)
         r->parked_next_ms = p->deadline_ms;
 }
@@ -173,16 +173,16 @@ static void run_slot(struct rmq_reader *r, uint32_t slot)
 
 uint32_t rmq_arrivals_drain(struct rmq_reader *r)
 {
-    struct rmq_ring *ring = &r->port->arrived;
+    struct rmq_ring *ring = &r->context.port->arrived;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = (uint32_t)(head - tail);
     if (!count)
         return 0;
     if (count == ring->capacity)
-        r->scan_next_ms = r->now_ms; /* some may not have fitted */
+        r->scan_next_ms = r->context.now_ms; /* some may not have fitted */
     for (; tail < head; tail++) {
-        uint32_t slot = *(const uint32_t *)rmq_ring_slot(r->plane->base, ring, tail);
-        RMQ_INVARIANT(slot < r->header->tables.queue_capacity, slot, r->header->tables.queue_capacity, tail);
+        uint32_t slot = *(const uint32_t *)rmq_ring_slot(r->context.plane->base, ring, tail);
+        RMQ_INVARIANT(slot < r->context.header->tables.queue_capacity, slot, r->context.header->tables.queue_capacity, tail);
         if (r->parked_slots[slot])
             run_slot(r, slot);
     }
@@ -193,8 +193,8 @@ uint32_t rmq_arrivals_drain(struct rmq_reader *r)
 
 void rmq_park_apply_settings(struct rmq_reader *r)
 {
-    uint32_t long_polling = rmq_load(&r->settings->long_polling_enable);
-    int64_t latest_ms = r->now_ms + rmq_load(&r->settings->short_polling_ms);
+    uint32_t long_polling = rmq_load(&r->context.settings->long_polling_enable);
+    int64_t latest_ms = r->context.now_ms + rmq_load(&r->context.settings->short_polling_ms);
     for (uint32_t i = 0; r->long_polling && !long_polling && i < r->parked_used; i++) {
         struct rmq_parked_pull *p = &r->parked[i];
         if (p->frame && p->deadline_ms > latest_ms)
@@ -207,21 +207,21 @@ void rmq_park_apply_settings(struct rmq_reader *r)
 
 void rmq_park_tick(struct rmq_reader *r)
 {
-    int scan = r->now_ms >= r->scan_next_ms;
+    int scan = r->context.now_ms >= r->scan_next_ms;
     if (scan)
-        r->scan_next_ms = r->now_ms + SCAN_MS;
-    if (!scan && r->now_ms < r->parked_next_ms)
+        r->scan_next_ms = r->context.now_ms + SCAN_MS;
+    if (!scan && r->context.now_ms < r->parked_next_ms)
         return;
     int64_t next = INT64_MAX;
     for (uint32_t i = 0; i < r->parked_used && r->parked_count; i++) {
         struct rmq_parked_pull *p = &r->parked[i];
         if (!p->frame)
             continue;
-        int grown = scan && (int64_t)rmq_load(&rmq_queue_at(r->plane, p->queue_slot)->max_offset) > p->offset;
-        if (grown || r->now_ms >= p->deadline_ms)
+        int grown = scan && (int64_t)rmq_load(&rmq_queue_at(r->context.plane, p->queue_slot)->max_offset) > p->offset;
+        if (grown || r->context.now_ms >= p->deadline_ms)
             run(r, p, 0);
         if (p->frame && p->deadline_ms < next)
             next = p->deadline_ms;
     }
-    r->parked_next_ms = next == INT64_MAX ? next : next < r->now_ms + 20 ? r->now_ms + 20 : next;
+    r->parked_next_ms = next == INT64_MAX ? next : next < r->context.now_ms + 20 ? r->context.now_ms + 20 : next;
 }

@@ -18,7 +18,7 @@ int rmq_pendings_open(struct rmq_reader *r)
 {
     r->pending_capacity = capacity_for(r->requests->capacity);
     r->scratch_at = r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES;
-    if (r->plane->arena_bytes[r->port_number] < r->scratch_at + rmq_reader_scratch_bytes(r->requests->capacity))
+    if (r->context.plane->arena_bytes[r->context.port_number] < r->scratch_at + rmq_reader_scratch_bytes(r->requests->capacity))
         return -EINVAL;
     r->pending = calloc(r->pending_capacity, sizeof *r->pending); /* touched as far as used */
     r->pending_free = RMQ_NONE;

@@ -7,19 +7,19 @@
  * brings a later one. */
 static void commit_offset(struct rmq_reader *r, const struct rmq_pull *p)
 {
-    struct rmq_ring *ring = &r->port->commit;
+    struct rmq_ring *ring = &r->context.port->commit;
     uint64_t head = ring->head, room = rmq_ring_room(ring, head), used = ring->capacity - room;
     if (p->commit_offset < 0 || !room)
         return;
-    if (!used && rmq_offset_get(r->plane, p->group_id, p->queue_slot) == p->commit_offset)
+    if (!used && rmq_offset_get(r->context.plane, p->group_id, p->queue_slot) == p->commit_offset)
         return;
-    struct rmq_offset_commit *slot = rmq_ring_slot(r->plane->base, ring, head);
+    struct rmq_offset_commit *slot = rmq_ring_slot(r->context.plane->base, ring, head);
     *slot = (struct rmq_offset_commit){.group_id = p->group_id, .queue_slot = p->queue_slot, .offset = p->commit_offset};
     RMQ_CRASH("reader-commit-filled");
     rmq_store(&ring->head, head + 1);
     RMQ_CRASH("reader-commit-published");
     if (used + 1 == ring->capacity / 2)
-        rmq_role_wake(r->plane, RMQ_ROLE_CONTROL);
+        rmq_role_wake(r->context.plane, RMQ_ROLE_CONTROL);
 }
 
 /* The client reads so far back that another broker of the group had better serve it (suggestPullingFromSlave). */
@@ -38,9 +38,9 @@ static int is_on_disk(const struct rmq_reader *r, const struct rmq_pull_result *
 /* The broker for the client's next read; twin: broker/replication/broker_suggestion.py. */
 static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     int slow = is_slow(r, result);
-    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->header->replication.master_known)))
+    if (!s->slave_read_enable || (s->broker_id && !slow && rmq_load(&r->context.header->replication.master_known)))
         return 0;
     return rmq_group_broker(p->group_config, slow);
 }
@@ -49,37 +49,37 @@ static int64_t suggested_broker(const struct rmq_reader *r, const struct rmq_pul
  * unless a setting says so, because the master may have the missing records. Twin: broker/replication/broker_suggestion.py. */
 static void heed_master(const struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
-    const struct rmq_settings *s = r->settings;
+    const struct rmq_settings *s = r->context.settings;
     if (s->broker_role != RMQ_BROKER_SLAVE || result->code == RMQ_ANSWER_SUCCESS || result->code == RMQ_ANSWER_BUSY)
         return;
     if (result->code == RMQ_ANSWER_MOVED && !s->offset_check_in_slave) {
         result->next_offset = p->offset;
         result->code = RMQ_ANSWER_NOT_FOUND;
     }
-    if (rmq_load(&r->header->replication.master_known) && !is_slow(r, result))
+    if (rmq_load(&r->context.header->replication.master_known) && !is_slow(r, result))
         result->code = RMQ_ANSWER_RETRY;
 }
 
 static void look(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *result)
 {
     rmq_pull_scan(r, p, result);
-    r->counters[RMQ_READ_FILTERED] += result->filtered;
-    r->counters[RMQ_READ_FILTER_LIMITED] += result->work > RMQ_FILTER_WORK_MAX;
-    r->turn_units -= (int32_t)(result->work / RMQ_FILTER_WORK_OF_UNIT);
+    r->context.counters[RMQ_READ_FILTERED] += result->filtered;
+    r->context.counters[RMQ_READ_FILTER_LIMITED] += result->work > RMQ_FILTER_WORK_MAX;
+    r->turn.units -= (int32_t)(result->work / RMQ_FILTER_WORK_OF_UNIT);
     heed_master(r, p, result);
 }
 
 static void count(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
-    rmq_pull_stats_add(r->plane, r->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
-                     (uint64_t)result->next_offset, r->now_ms);
+    rmq_pull_stats_add(r->context.plane, r->context.port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
+                     (uint64_t)result->next_offset, r->context.now_ms);
 }
 
 static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_pull *p,
                    struct rmq_pull_result *result)
 {
     if (result->code == RMQ_ANSWER_BUSY) {
-        r->counters[RMQ_READ_OVERLOAD]++;
+        r->context.counters[RMQ_READ_OVERLOAD]++;
         rmq_answer_error(r, c, h, result->code, result->status);
         return;
     }
@@ -101,7 +101,7 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         int on_disk = result->range_count && is_on_disk(r, result);
         for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
             rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, on_disk);
-        r->counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
+        r->context.counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
         count(r, p, result);
     }
     rmq_pull_release(result);
@@ -109,14 +109,14 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
 
 static int64_t hold_ms(const struct rmq_reader *r, const struct rmq_pull *p)
 {
-    return rmq_load(&r->settings->long_polling_enable) ? p->suspend_ms : rmq_load(&r->settings->short_polling_ms);
+    return rmq_load(&r->context.settings->long_polling_enable) ? p->suspend_ms : rmq_load(&r->context.settings->short_polling_ms);
 }
 
 enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                 uint8_t *frame,
                              uint32_t length, int approved)
 {
-    r->turn_units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
+    r->turn.units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
     struct rmq_pull p;
     struct rmq_pull_result *result = r->pull_result;
     if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD)
@@ -126,7 +126,7 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
         rmq_park(r, c, &p, frame, length, RMQ_FILTER_DISK_MS) == 0) {
         if (p.sys_flag & RMQ_PULL_COMMIT)
             commit_offset(r, &p);
-        r->counters[RMQ_READ_PULLS]++;
+        r->context.counters[RMQ_READ_PULLS]++;
         return RMQ_OUTCOME_DONE;
     }
     if (result->code == RMQ_ANSWER_NOT_FOUND && p.sys_flag & RMQ_PULL_SUSPEND &&
@@ -136,7 +136,7 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
             if (p.sys_flag & RMQ_PULL_COMMIT)
                 commit_offset(r, &p);
             count(r, &p, result);
-            r->counters[RMQ_READ_PULLS]++;
+            r->context.counters[RMQ_READ_PULLS]++;
             return RMQ_OUTCOME_DONE;
         }
         rmq_unpark_last(r, c);
@@ -144,7 +144,7 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
     answer(r, c, h, &p, result);
     if (p.sys_flag & RMQ_PULL_COMMIT)
         commit_offset(r, &p);
-    r->counters[RMQ_READ_PULLS]++;
+    r->context.counters[RMQ_READ_PULLS]++;
     return RMQ_OUTCOME_DONE;
 }
 

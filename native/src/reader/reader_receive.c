@@ -63,9 +63,9 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
 static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason)
 {
     if (!c->stall)
-        c->stall_ms = r->now_ms;
+        c->stall_ms = r->context.now_ms;
     c->stall |= reason;
-    r->counters[RMQ_READ_STALLS] += reason != RMQ_STALL_TURN;
+    r->context.counters[RMQ_READ_STALLS] += reason != RMQ_STALL_TURN;
     if (!c->in_stalled) {
         c->in_stalled = 1;
         r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
@@ -75,17 +75,8 @@ static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason
 static void wait_for_turn(struct rmq_reader *r, struct rmq_connection *c)
 {
     stall(r, c, RMQ_STALL_TURN);
-    r->turn_waits = 1;
+    r->turn.waits = 1;
 }
-
-static void turn_begin(struct rmq_reader *r)
-{
-    r->turn_units = rmq_turn_units(r->turn_used);
-    r->turn_used += (uint32_t)r->turn_units;
-}
-
-/* Returns the unused part of the connection's share of the turn. Use beyond the share counts, too. */
-static void turn_end(struct rmq_reader *r) { r->turn_used -= (uint32_t)r->turn_units; }
 
 static int output_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
 {
@@ -100,18 +91,18 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
         stall(r, c, RMQ_STALL_OUTPUT);
         return 0;
     }
-    if (r->turn_units <= 0) {
+    if (r->turn.units <= 0) {
         wait_for_turn(r, c);
         return 0;
     }
-    r->turn_units -= RMQ_TURN_FRAME;
+    r->turn.units -= RMQ_TURN_FRAME;
     c->spoke = 1;
     enum rmq_outcome outcome = rmq_frame_process(r, c, frame, length, ref, 0);
     if (outcome == RMQ_OUTCOME_STALL) {
         stall(r, c, rmq_cold_is_full(r, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
-    c->taken_ms = r->now_ms;
+    c->taken_ms = r->context.now_ms;
     c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins again */
     return c->state == RMQ_CONNECTION_OPEN;
 }
@@ -158,7 +149,7 @@ static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t 
     c->frame_bytes = total;
     c->filled = 0;
     c->waited = 0;
-    c->partial_ms = r->now_ms;
+    c->partial_ms = r->context.now_ms;
     return 1;
 }
 
@@ -166,7 +157,7 @@ static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t 
 static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *at, uint32_t there)
 {
     uint32_t length = rmq_get32(at);
-    if (length < 4 || length > r->settings->frame_bytes_max - 4) {
+    if (length < 4 || length > r->context.settings->frame_bytes_max - 4) {
         int is_large = length >= 4 && length < ABSURD_BYTES;
         rmq_junk_close(r, c, at, there, is_large ? RMQ_READ_CLOSED_LARGE : RMQ_READ_CLOSED_FRAME);
         return 0;
@@ -196,7 +187,7 @@ static int gather_early(struct rmq_reader *r, struct rmq_connection *c, const ui
 static int gather(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
     if (!c->head_length)
-        c->partial_ms = r->now_ms;
+        c->partial_ms = r->context.now_ms;
     while (c->head_length < 4 && *at < end)
         c->head[c->head_length++] = bytes[(*at)++];
     if (c->head_length < 4)
@@ -223,7 +214,7 @@ static int grow_block(struct rmq_reader *r, struct rmq_connection *c)
         return 0;
     }
     if (c->waited) /* for this: its time begins again */
-        c->partial_ms = r->now_ms;
+        c->partial_ms = r->context.now_ms;
     c->waited = 0;
     return 1;
 }
@@ -292,13 +283,13 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
 
 static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t length)
 {
-    c->active_ms = r->now_ms;
-    r->counters[RMQ_READ_BYTES_IN] += length;
+    c->active_ms = r->context.now_ms;
+    r->context.counters[RMQ_READ_BYTES_IN] += length;
     uint32_t at = 0;
     if (!c->stall) {
-        turn_begin(r);
+        rmq_turn_begin(&r->turn);
         at = parse(r, c, &(struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
-        turn_end(r);
+        rmq_turn_end(&r->turn);
     }
     c->took_full = length == r->buffer_bytes;
     if (c->state != RMQ_CONNECTION_OPEN || (!c->stall && !c->took_full))
@@ -306,7 +297,7 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     if (at < length)
         span_push(r, c, buffer, at, length);
     if (c->state == RMQ_CONNECTION_OPEN && c->receiving && !c->stopping && (c->took_full || c->stall & ~RMQ_STALL_TURN) &&
-        rmq_engine_receive_stop(r->engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
+        rmq_engine_receive_stop(r->context.engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
         c->stopping = 1;
 }
 
@@ -380,10 +371,10 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
     c->stall = 0;
     c->waited = for_room != 0;
     if (!for_room) { /* the time for its frame stood still */
-        c->partial_ms += r->now_ms - since_ms;
-        c->active_ms = r->now_ms;
+        c->partial_ms += r->context.now_ms - since_ms;
+        c->active_ms = r->context.now_ms;
     }
-    turn_begin(r);
+    rmq_turn_begin(&r->turn);
     if (c->frame_bytes && c->filled == c->frame_bytes)
         run_block(r, c);
     while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
@@ -399,7 +390,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
             span_pop(r, c);
     }
     r->refuses = 0;
-    turn_end(r);
+    rmq_turn_end(&r->turn);
     if (for_room && c->stall & RMQ_STALL_ROOM)
         c->stall_ms = since_ms; /* it waits on */
     if (!c->stall)

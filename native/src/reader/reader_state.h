@@ -14,11 +14,12 @@
 #include "plane/ring.h"
 #include "queue/queue_reader.h"
 #include "reader/eviction_rules.h"
+#include "reader/read_context.h"
 #include "reader/reader.h"
 #include "reader/reader_filter.h"
 #include "reader/request_codes.h"
 #include "reader/slot_counts.h"
-#include "reader/turn_rules.h"
+#include "reader/turn.h"
 
 #define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
@@ -197,13 +198,9 @@ struct rmq_parked_pull {
 struct rmq_pull_result;
 
 struct rmq_reader {
-    struct rmq_plane *plane;
-    struct rmq_plane_header *header;
-    const struct rmq_settings *settings;
-    struct rmq_engine *engine;
+    struct rmq_read_context context;
+    struct rmq_turn turn;
     struct rmq_role *role;
-    struct rmq_port *port;   /* its own */
-    uint32_t port_number, role_number, generation;
     uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
     int64_t asks_next_ms;
     int listen_fds[2];
@@ -213,12 +210,7 @@ struct rmq_reader {
     int64_t stop_deadline_ms;
     int64_t opened_ms;
     uint64_t inbox_barrier;
-    int64_t now_ms, now_ns;  /* of the round */
-    uint32_t turn_used;      /* units of work in this round */
-    int32_t turn_units;      /* that the connection at hand may still use */
-    int turn_waits;          /* connections have frames for the next round */
     uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
-    uint64_t counters[RMQ_READ_COUNTERS];
     int64_t junk_since_ms;   /* the second in which junk_reports were made */
     uint32_t junk_reports;
 

@@ -23,10 +23,10 @@ static int bytes_wait(struct rmq_reader *r)
 
 int rmq_reader_is_hung(struct rmq_reader *r)
 {
-    if (r->now_ms < r->watchdog_look_ms || r->stopping)
+    if (r->context.now_ms < r->watchdog_look_ms || r->stopping)
         return 0;
-    uint64_t heard = r->counters[RMQ_READ_BYTES_IN];
-    r->watchdog_look_ms = r->now_ms + LOOK_MS;
+    uint64_t heard = r->context.counters[RMQ_READ_BYTES_IN];
+    r->watchdog_look_ms = r->context.now_ms + LOOK_MS;
     if (heard != r->watchdog_seen || !bytes_wait(r))
         r->watchdog_looks = 0;
     else
