@@ -4,13 +4,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reader/reader_arena.c"
+#include "driver_invariant.h"
+#include "reader/arena.c"
 
 enum { BUFFER_BYTES = 4096, BUFFERS = 64, PAGES = 16384 };
 
 void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_t count) { (void)engine, (void)buffers, (void)count; }
 
-static struct rmq_reader r;
+static struct rmq_read_context context;
+static struct rmq_arena a;
 static int file;
 
 static unsigned long with_memory(void)
@@ -23,21 +25,21 @@ static unsigned long with_memory(void)
 static void take(struct rmq_frame_ref *holds, int count, uint32_t bytes)
 {
     for (int i = 0; i < count; i++)
-        memset(rmq_block_take(&r, bytes, &holds[i]), 0x5a, bytes);
+        memset(rmq_block_take(&a, bytes, &holds[i]), 0x5a, bytes);
 }
 
 static void release(struct rmq_frame_ref *holds, int count)
 {
     for (int i = 0; i < count; i++)
-        rmq_frame_ref_release(&r, &holds[i]);
+        rmq_frame_ref_release(&a, &holds[i]);
 }
 
 /* A tick a second. */
 static void pass(int seconds)
 {
     for (; seconds; seconds--) {
-        r.context.now_ms += 1000;
-        rmq_blocks_tick(&r);
+        context.now_ms += 1000;
+        rmq_blocks_tick(&a);
     }
 }
 
@@ -54,8 +56,8 @@ int main(int argc, char **argv)
     if (arena == MAP_FAILED)
         return 1;
     struct rmq_plane plane = {.arenas = {arena}, .arena_bytes = {bytes}};
-    r = (struct rmq_reader){.context = {.settings = &settings, .plane = &plane, .now_ms = 1000}};
-    if (rmq_arena_open(&r))
+    context = (struct rmq_read_context){.settings = &settings, .plane = &plane, .now_ms = 1000};
+    if (rmq_arena_open(&a, &context))
         return 1;
     take(small, 10000, RMQ_BLOCK_BYTES); /* a stall: more than the first quarter */
     take(large, 4, 300 * RMQ_BLOCK_BYTES);
@@ -68,9 +70,9 @@ int main(int argc, char **argv)
     printf("%lu ", with_memory());
     int whole = 1;
     for (int i = 0; i < 100; i++)
-        whole &= *(r.arena + r.blocks_at + (uint64_t)small[i].block * RMQ_BLOCK_BYTES) == 0x5a;
+        whole &= *rmq_block_at(&a, small[i].block) == 0x5a;
     for (uint32_t i = 0; i < 300; i++)
-        whole &= *(r.arena + r.blocks_at + (uint64_t)(large[3].block + i) * RMQ_BLOCK_BYTES) == 0x5a;
+        whole &= *rmq_block_at(&a, large[3].block + i) == 0x5a;
     printf("%d ", whole);
     release(large + 3, 1);
     pass(90);
@@ -79,6 +81,6 @@ int main(int argc, char **argv)
     release(small, 150);
     pass(120);
     printf("%lu\n", with_memory());
-    rmq_arena_close(&r);
+    rmq_arena_close(&a);
     return unlink(argv[1]);
 }

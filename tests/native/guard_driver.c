@@ -10,7 +10,8 @@
 static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 #define poll sim_poll
 
-#include "reader/reader_arena.c"
+#include "driver_invariant.h"
+#include "reader/arena.c"
 #include "reader/reader_connection.c"
 #include "reader/reader_receive.c"
 #include "reader/reader_eviction.c"
@@ -63,8 +64,8 @@ static void broken(const struct client *c, const char *what)
         if (r.context.counters[i])
             printf("  counter %d: %llu\n", i, (unsigned long long)r.context.counters[i]);
     printf("seed %u at %lld ms: %s client %ld: %s (buffers free %u of %u, blocks free %u of %u)\n", seed, (long long)r.context.now_ms,
-           c ? kind_names[c->kind] : "no", c ? (long)(c - clients) : -1L, what, r.buffers_free, r.buffer_count, r.blocks_free,
-           r.block_pages);
+           c ? kind_names[c->kind] : "no", c ? (long)(c - clients) : -1L, what, r.arena.buffers_free, r.arena.buffer_count, r.arena.blocks_free,
+           r.arena.block_pages);
     uint32_t pages[KINDS][2] = {{0}}, held[KINDS] = {0}, count[KINDS][3] = {{0}};
     for (uint32_t i = 0; i < r.connections_used; i++) {
         const struct rmq_connection *at = rmq_connection_at(&r, i);
@@ -97,7 +98,7 @@ void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_
 {
     (void)engine;
     for (uint32_t i = 0; i < count; i++)
-        lent[(lent_head + lent_count++) % r.buffer_count] = buffers[i];
+        lent[(lent_head + lent_count++) % r.arena.buffer_count] = buffers[i];
 }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
@@ -153,17 +154,17 @@ void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c)
 static int keep_send(struct rmq_frame_ref *hold, uint32_t length)
 {
     struct rmq_frame_ref kept;
-    if (hold->buffer != RMQ_NONE && rmq_buffers_few(&r)) {
-        if ((length > r.buffer_bytes / 4 && !rmq_blocks_many(&r)) || !rmq_block_take(&r, length, &kept)) {
-            if (rmq_buffers_last(&r))
+    if (hold->buffer != RMQ_NONE && rmq_buffers_few(&r.arena)) {
+        if ((length > r.arena.buffer_bytes / 4 && !rmq_blocks_many(&r.arena)) || !rmq_block_take(&r.arena, length, &kept)) {
+            if (rmq_buffers_last(&r.arena))
                 return 0; /* refused */
-            rmq_frame_ref_retain(&r, hold, &kept);
+            rmq_frame_ref_retain(&r.arena, hold, &kept);
         }
     } else {
-        rmq_frame_ref_retain(&r, hold, &kept);
+        rmq_frame_ref_retain(&r.arena, hold, &kept);
     }
     if (kept_count == sizeof kepts / sizeof *kepts) {
-        rmq_frame_ref_release(&r, &kept);
+        rmq_frame_ref_release(&r.arena, &kept);
         return 0;
     }
     kepts[kept_count++] = (struct kept){kept, r.context.now_ms + dice(30)};
@@ -231,7 +232,7 @@ static void make_client(struct client *c, enum kind kind)
 {
     static const uint32_t large[] = {5000, 30000, 200000, 400000};
     *c = (struct client){.kind = kind, .connection = RMQ_NONE, .next_ms = r.context.now_ms + dice(100) + (kind == HONEST ? 0 : 300), .speed = 1u << dice(15), .most = UINT64_MAX};
-    c->total = kind == HONEST ? 100 + dice(dice(3) ? 3000 : r.block_pages * RMQ_BLOCK_BYTES / 64) : large[dice(4)];
+    c->total = kind == HONEST ? 100 + dice(dice(3) ? 3000 : r.arena.block_pages * RMQ_BLOCK_BYTES / 64) : large[dice(4)];
     if (kind == UNREADING || kind == FLOODER)
         c->total = 50 + dice(3000);
     if (kind == ANNOUNCER || kind == CHURNER)
@@ -310,9 +311,9 @@ static void deliver(struct client *c)
             return;
         }
         uint32_t buffer = lent[lent_head], count = waiting < BUFFER_BYTES ? (uint32_t)waiting : BUFFER_BYTES;
-        lent_head = (lent_head + 1) % r.buffer_count;
+        lent_head = (lent_head + 1) % r.arena.buffer_count;
         lent_count--;
-        put_bytes(c, r.arena + (uint64_t)buffer * BUFFER_BYTES, count);
+        put_bytes(c, rmq_buffer_at(&r.arena, buffer), count);
         c->taken += count;
         c->heard_ms = r.context.now_ms;
         event_of(c, (int)count, (uint16_t)buffer, !c->once);
@@ -327,8 +328,8 @@ static void serve(void)
         rmq_receive_resume(&r);
         rmq_eviction_poll(&r);
     }
-    if (r.buffers_lent < r.lend_target)
-        rmq_buffers_lend(&r);
+    if (r.arena.buffers_lent < r.arena.lend_target)
+        rmq_buffers_lend(&r.arena);
     if (r.starved_count)
         rmq_connections_rearm(&r);
 }
@@ -354,7 +355,7 @@ static void round_of(int is_calm)
             i++;
             continue;
         }
-        rmq_frame_ref_release(&r, &kepts[i].hold);
+        rmq_frame_ref_release(&r.arena, &kepts[i].hold);
         kepts[i] = kepts[--kept_count];
     }
     for (int turn = 0; turn < ROUNDS; turn++) {
@@ -365,7 +366,7 @@ static void round_of(int is_calm)
     }
     if (r.context.now_ms >= r.tick_next_ms) {
         rmq_connections_tick(&r);
-        rmq_buffers_tick(&r);
+        rmq_buffers_tick(&r.arena);
         r.tick_next_ms = r.context.now_ms + (r.reports ? 20 : 1000);
     }
     if (r.reports && r.tick_next_ms > r.context.now_ms + 20)
@@ -387,9 +388,9 @@ static void run(uint32_t pages, uint32_t buffers)
     lent = calloc(buffers, sizeof *lent);
     lent_head = lent_count = kept_count = 0;
     ring_full_until_ms = 0;
-    if (rmq_arena_open(&r) || rmq_connections_open(&r))
+    if (rmq_arena_open(&r.arena, &r.context) || rmq_connections_open(&r))
         exit(2);
-    rmq_buffers_lend(&r);
+    rmq_buffers_lend(&r.arena);
     uint32_t bulk = 0, honest = 1 + dice(8), mix = 1 + dice((1u << KINDS) - 1);
     client_count = honest + 5 + dice(dice(2) ? 400 : 60);
     for (uint32_t i = 0; i < client_count; i++) {
@@ -409,10 +410,10 @@ static void run(uint32_t pages, uint32_t buffers)
             clients[i].asked_ms = 0, clients[i].kind = CHURNER;
         round_of(1);
     }
-    if (r.buffers_free != r.buffer_count || r.blocks_free != r.block_pages)
+    if (r.arena.buffers_free != r.arena.buffer_count || r.arena.blocks_free != r.arena.block_pages)
         broken(NULL, "something is still held");
     rmq_connections_close(&r);
-    rmq_arena_close(&r);
+    rmq_arena_close(&r.arena);
     free(plane.arenas[0]);
     free(lent);
 }

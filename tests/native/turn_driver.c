@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "reader/reader_arena.c"
+#include "driver_invariant.h"
+#include "reader/arena.c"
 #include "reader/reader_connection.c"
 #include "reader/reader_receive.c"
 #include "reader/eviction_rules.c"
@@ -111,7 +112,7 @@ static void receive(uint32_t index)
         uint32_t buffer = lent[lent_head], count = c->waiting < BUFFER_BYTES ? (uint32_t)c->waiting : BUFFER_BYTES;
         lent_head = (lent_head + 1) % BUFFERS;
         lent_count--;
-        put_bytes(c, r.arena + (uint64_t)buffer * BUFFER_BYTES, count);
+        put_bytes(c, rmq_buffer_at(&r.arena, buffer), count);
         c->taken += count;
         if (index == honest)
             c->waiting -= count;
@@ -160,8 +161,8 @@ static void serve(void)
     }
     if (r.stalled_count)
         rmq_receive_resume(&r);
-    if (r.buffers_lent < r.lend_target)
-        rmq_buffers_lend(&r);
+    if (r.arena.buffers_lent < r.arena.lend_target)
+        rmq_buffers_lend(&r.arena);
     if (r.starved_count)
         rmq_connections_rearm(&r);
 }
@@ -178,9 +179,9 @@ int main(int argc, char **argv)
     plane.arenas[0] = calloc(1, plane.arena_bytes[0]);
     r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1}, .listen_fds = {-1, -1},
                             .in_flight_max = 1, .pending_capacity = 1};
-    if (rmq_arena_open(&r) || rmq_connections_open(&r))
+    if (rmq_arena_open(&r.arena, &r.context) || rmq_connections_open(&r))
         return 2;
-    rmq_buffers_lend(&r);
+    rmq_buffers_lend(&r.arena);
     for (uint32_t i = 0; i < greedy; i++)
         connect_client(bytes);
     honest = connect_client(SMALL);
@@ -201,7 +202,7 @@ int main(int argc, char **argv)
     }
     printf("%u %u\n", longest, most);
     rmq_connections_close(&r);
-    rmq_arena_close(&r);
+    rmq_arena_close(&r.arena);
     free(plane.arenas[0]);
     free(header);
     return 0;

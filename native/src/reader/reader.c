@@ -39,7 +39,7 @@ static int parts_open(struct rmq_reader *r)
     const struct rmq_settings *s = r->context.settings;
     if (!s->segment_bytes || !s->queue_file_bytes || s->frame_bytes_max < 16)
         return -EINVAL;
-    int rc = rmq_arena_open(r);
+    int rc = rmq_arena_open(&r->arena, &r->context);
     if (rc == 0)
         rc = rmq_connections_open(r);
     if (rc == 0)
@@ -53,9 +53,9 @@ static int parts_open(struct rmq_reader *r)
     if (rc < 0)
         return rc;
     struct rmq_engine_options options = {
-        .buffers = r->arena,
-        .buffer_bytes = r->buffer_bytes,
-        .buffer_count = r->buffer_count,
+        .buffers = r->arena.bytes,
+        .buffer_bytes = r->arena.buffer_bytes,
+        .buffer_count = r->arena.buffer_count,
         .entries = ENGINE_ENTRIES,
         .wake_fd = r->context.plane->event_fds[r->context.role_number],
     };
@@ -110,7 +110,7 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_pulls_close(r);
     rmq_outputs_close(r);
     rmq_append_close(r);
-    rmq_arena_close(r);
+    rmq_arena_close(&r->arena);
     free(r);
 }
 
@@ -123,7 +123,7 @@ static int start(struct rmq_reader *r)
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
     r->in_flight_max = r->context.generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
-    rmq_buffers_lend(r);
+    rmq_buffers_lend(&r->arena);
     rmq_accept_arm(r);
     RMQ_CRASH("reader-started");
     rmq_store(&r->role->state, 2);
@@ -169,8 +169,8 @@ static void publish_counters(struct rmq_reader *r)
     rmq_store_relaxed(&r->context.port->awaits, r->parked_count);
     r->context.counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
     r->context.counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
-    r->context.counters[RMQ_READ_BUFFERS_FREE] = r->buffers_free;
-    r->context.counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->blocks_free * RMQ_BLOCK_BYTES;
+    r->context.counters[RMQ_READ_BUFFERS_FREE] = r->arena.buffers_free;
+    r->context.counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->arena.blocks_free * RMQ_BLOCK_BYTES;
     for (unsigned i = 0; i < sizeof r->context.counters / sizeof *r->context.counters; i++)
         rmq_store_relaxed(&r->role->counters[i], r->context.counters[i]);
     rmq_store_relaxed(&r->role->progress, r->role->progress + 1);
@@ -184,8 +184,8 @@ static void tick(struct rmq_reader *r)
         rmq_connections_tick(r);
         rmq_park_apply_settings(r);
         rmq_queue_reader_tick(&r->queues);
-        rmq_buffers_tick(r);
-        rmq_blocks_tick(r);
+        rmq_buffers_tick(&r->arena);
+        rmq_blocks_tick(&r->arena);
         rmq_outputs_tick(r);
         publish_counters(r);
         if (r->context.now_ms - r->opened_ms > PREDECESSOR_MS + r->context.settings->sync_flush_timeout_ms)
@@ -215,8 +215,8 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_receive_resume(r);
         rmq_eviction_poll(r);
     }
-    if (r->buffers_lent < r->lend_target)
-        rmq_buffers_lend(r);
+    if (r->arena.buffers_lent < r->arena.lend_target)
+        rmq_buffers_lend(&r->arena);
     if (r->starved_count)
         rmq_connections_rearm(r);
     rmq_append_publish(r);

@@ -91,9 +91,9 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
     struct rmq_send_answer a = {
         .head = head,
         .broker = &r->broker,
-        .uniq_key = p->uniq_key_at ? r->arena + p->uniq_key_at : NULL,
+        .uniq_key = p->uniq_key_at ? r->arena.bytes + p->uniq_key_at : NULL,
         .uniq_key_length = p->uniq_key_length,
-        .batch = p->batch_at ? r->arena + p->batch_at : NULL,
+        .batch = p->batch_at ? r->arena.bytes + p->batch_at : NULL,
         .batch_length = p->batch_length,
         .queue_id = p->queue_id,
         .queue_offset = (int64_t)done->queue_offset,

@@ -223,9 +223,9 @@ static void redirect(struct rmq_send *s, const struct target *target)
 static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_send *s, struct rmq_request *q,
                          const struct rmq_pending *p, uint32_t extra_length, uint8_t *body, uint32_t body_length)
 {
-    q->body_at = rmq_arena_offset(r, body);
-    q->properties_at = s->properties_length ? rmq_arena_offset(r, s->properties) : 0;
-    q->extra_at = extra_length ? rmq_arena_offset(r, rmq_pending_scratch(r, p)) : 0;
+    q->body_at = rmq_arena_offset(&r->arena, body);
+    q->properties_at = s->properties_length ? rmq_arena_offset(&r->arena, s->properties) : 0;
+    q->extra_at = extra_length ? rmq_arena_offset(&r->arena, rmq_pending_scratch(r, p)) : 0;
     q->body_length = body_length;
     q->properties_length = (uint16_t)s->properties_length;
     q->extra_length = (uint16_t)extra_length;
@@ -252,9 +252,9 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
 static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint32_t length, struct rmq_frame_ref *ref,
                 struct rmq_frame_ref *kept)
 {
-    if (ref->buffer != RMQ_NONE && rmq_buffers_few(r)) {
+    if (ref->buffer != RMQ_NONE && rmq_buffers_few(&r->arena)) {
         uint8_t *old = *frame;
-        uint8_t *to = length <= r->buffer_bytes / 4 || rmq_blocks_many(r) ? rmq_block_take(r, length, kept) : NULL;
+        uint8_t *to = length <= r->arena.buffer_bytes / 4 || rmq_blocks_many(&r->arena) ? rmq_block_take(&r->arena, length, kept) : NULL;
         if (to) {
             memcpy(to, old, length);
             *frame = to;
@@ -262,10 +262,10 @@ static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint3
             s->uniq_key = s->uniq_key ? to + (s->uniq_key - old) : NULL;
             return 1;
         }
-        if (rmq_buffers_last(r))
+        if (rmq_buffers_last(&r->arena))
             return 0;
     }
-    rmq_frame_ref_retain(r, ref, kept);
+    rmq_frame_ref_retain(&r->arena, ref, kept);
     return 1;
 }
 
@@ -313,9 +313,9 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
     RMQ_CRASH("reader-properties-ready");
     uint8_t *body = frame + 8 + h->header_length;
     uint32_t body_length = length - 8 - h->header_length;
-    p->uniq_key_at = s->uniq_key ? rmq_arena_offset(r, s->uniq_key) : 0;
+    p->uniq_key_at = s->uniq_key ? rmq_arena_offset(&r->arena, s->uniq_key) : 0;
     p->uniq_key_length = (uint16_t)s->uniq_key_length;
-    p->batch_at = s->batch ? rmq_arena_offset(r, body) : 0;
+    p->batch_at = s->batch ? rmq_arena_offset(&r->arena, body) : 0;
     p->batch_length = s->batch ? body_length : 0;
     p->queue_id = s->queue_id;
     p->topic_id = s->topic_id;
@@ -434,7 +434,7 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
         return refuse(r, c, h, "[OVERLOAD]too many bytes under way, try again later");
     struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_APPEND, c, h);
     if (!p) { /* cannot be: the table holds more than in_flight_max */
-        rmq_frame_ref_release(r, &kept);
+        rmq_frame_ref_release(&r->arena, &kept);
         return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
     }
     p->ref = kept;

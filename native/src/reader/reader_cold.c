@@ -66,15 +66,15 @@ static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, 
 {
     if (answerer != RMQ_CONTROL_ANSWERER && r->asked[answerer] >= r->pending_capacity / OTHERS_PART)
         return NULL;
-    if (r->cold_count >= r->pending_capacity / 2 || (is_kept(h) && !rmq_blocks_for_control(r)))
+    if (r->cold_count >= r->pending_capacity / 2 || (is_kept(h) && !rmq_blocks_for_control(&r->arena)))
         return NULL; /* a slow control must not take the place of frames in the making */
     struct rmq_frame_ref kept = {RMQ_NONE, RMQ_NONE, 0};
     uint8_t *at = frame;
     if (is_kept(h)) {
         if (ref->buffer == RMQ_NONE && ref->block != RMQ_NONE) {
-            rmq_frame_ref_retain(r, ref, &kept);
+            rmq_frame_ref_retain(&r->arena, ref, &kept);
         } else {
-            at = rmq_block_take(r, length, &kept);
+            at = rmq_block_take(&r->arena, length, &kept);
             if (!at)
                 return NULL;
             memcpy(at, frame, length);
@@ -82,14 +82,14 @@ static struct rmq_pending *keep(struct rmq_reader *r, struct rmq_connection *c, 
     }
     struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_COLD, c, h);
     if (!p) {
-        rmq_frame_ref_release(r, &kept);
+        rmq_frame_ref_release(&r->arena, &kept);
         return NULL;
     }
     r->asked[p->answerer]--;
     r->asked[answerer]++;
     p->answerer = (uint8_t)answerer;
     p->ref = kept;
-    p->frame_at = is_kept(h) ? rmq_arena_offset(r, at) : 0;
+    p->frame_at = is_kept(h) ? rmq_arena_offset(&r->arena, at) : 0;
     p->frame_length = is_kept(h) ? length : 0;
     return p;
 }
@@ -157,7 +157,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
         p->redone = redone & 31;
         record.pending = rmq_pending_id(r, p);
     }
-    const uint8_t *from = p && p->frame_length ? r->arena + p->frame_at : frame;
+    const uint8_t *from = p && p->frame_length ? r->arena.bytes + p->frame_at : frame;
     uint64_t position = 0;
     if (rmq_inbox_put(r->context.plane, answerer, &record, from, payload, &position) < 0) {
         if (p)
@@ -351,14 +351,14 @@ void rmq_redo_run(struct rmq_reader *r)
         if (c) {
             struct rmq_frame_ref ref = p->ref;
             p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
-            enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena + p->frame_at, p->frame_length, &ref,
+            enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena.bytes + p->frame_at, p->frame_length, &ref,
                                                          (p->redone + 1u) | (p->dead ? RMQ_REDO_DEAD : 0));
             if (outcome == RMQ_OUTCOME_STALL) {
                 p->ref = ref;
                 return;
             }
             c->stalled_ns = 0;
-            rmq_frame_ref_release(r, &ref);
+            rmq_frame_ref_release(&r->arena, &ref);
         }
         r->redo_head = p->next;
         if (r->redo_head == RMQ_NONE)

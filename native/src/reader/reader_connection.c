@@ -271,9 +271,9 @@ void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32
  * connection that has not waited finds one of the others. */
 void rmq_connections_rearm(struct rmq_reader *r)
 {
-    if (!r->starved_count || !r->buffers_lent)
+    if (!r->starved_count || !r->arena.buffers_lent)
         return;
-    uint32_t count = r->starved_count, most = r->buffers_lent - r->buffers_lent / 4, turn = count < most ? count : most;
+    uint32_t count = r->starved_count, most = r->arena.buffers_lent - r->arena.buffers_lent / 4, turn = count < most ? count : most;
     uint32_t waiting[256]; /* the first ones: a place for each buffer, the others keep theirs in the queue */
     turn = turn < 256 ? turn : 256;
     memcpy(waiting, r->starved, turn * sizeof *waiting);
@@ -323,7 +323,7 @@ static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, u
 void rmq_connections_tick(struct rmq_reader *r)
 {
     const struct rmq_settings *s = r->context.settings;
-    uint32_t time_ms = rmq_frame_time_ms(s->partial_frame_timeout_ms, r->blocks_free, r->block_pages);
+    uint32_t time_ms = rmq_frame_time_ms(s->partial_frame_timeout_ms, r->arena.blocks_free, r->arena.block_pages);
     if (r->reports)
         finish_some(r);
     for (uint32_t i = 0; i < r->connections_used; i++) {

@@ -42,7 +42,7 @@ static uint64_t buffer_rank(const struct rmq_reader *r, const struct rmq_connect
  * for the request ring or control stay: their requests are refused (reader_append.c, reader_cold.c). */
 static void free_buffers(struct rmq_reader *r, uint64_t least)
 {
-    while (rmq_buffers_last(r)) {
+    while (rmq_buffers_last(&r->arena)) {
         struct rmq_connection *worst = NULL;
         uint64_t worst_rank = least - 1;
         for (uint32_t i = 0; i < r->stalled_count; i++) {
@@ -104,15 +104,15 @@ static uint64_t block_rank(const struct rmq_reader *r, const struct rmq_connecti
         return 0;
     int crumb;
     if (c->stall) { /* a frame that waits, too: when nothing comes free by itself, and large ones for small ones */
-        int is_stuck = r->context.now_ms - r->block_freed_ms > RMQ_FRAME_FLOOR_MS;
+        int is_stuck = r->context.now_ms - r->arena.block_freed_ms > RMQ_FRAME_FLOOR_MS;
         if (!is_stuck && !(rmq_block_is_large(c->frame_bytes) && !rmq_block_is_large(wanted)))
             return 0;
-        return rmq_waiting_victim_rank(weight(r, c), (uint64_t)(r->context.now_ms - c->stall_ms), rmq_block_run(r, &c->block, wanted, &crumb));
+        return rmq_waiting_victim_rank(weight(r, c), (uint64_t)(r->context.now_ms - c->stall_ms), rmq_block_run(&r->arena, &c->block, wanted, &crumb));
     }
     uint32_t behind = rmq_frame_behind(c->frame_bytes, c->filled, (uint64_t)(r->context.now_ms - c->partial_ms));
     if (!behind)
         return 0;
-    uint32_t run = rmq_block_run(r, &c->block, wanted, &crumb);
+    uint32_t run = rmq_block_run(&r->arena, &c->block, wanted, &crumb);
     return rmq_block_victim_rank(behind, run, crumb);
 }
 
@@ -136,8 +136,8 @@ static uint32_t victims_of(struct rmq_reader *r, const struct rmq_connection *wa
 static void make_room(struct rmq_reader *r, const struct rmq_connection *waiting)
 {
     struct victim victims[VICTIMS_MAX];
-    uint32_t count = rmq_block_fits(r, waiting->room_bytes) ? 0 : victims_of(r, waiting, victims);
-    for (uint32_t i = 0; i < count && !rmq_block_fits(r, waiting->room_bytes); i++)
+    uint32_t count = rmq_block_fits(&r->arena, waiting->room_bytes) ? 0 : victims_of(r, waiting, victims);
+    for (uint32_t i = 0; i < count && !rmq_block_fits(&r->arena, waiting->room_bytes); i++)
         rmq_evict(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
 }
 
@@ -157,7 +157,7 @@ static void free_blocks(struct rmq_reader *r)
 void rmq_eviction_poll(struct rmq_reader *r)
 {
     free_buffers(r, RMQ_BUFFER_RANK_UNREAD);
-    int is_last = rmq_buffers_last(r);
+    int is_last = rmq_buffers_last(&r->arena);
     if (!is_last && r->context.now_ms < r->eviction_next_ms)
         return;
     free_blocks(r);

@@ -17,8 +17,7 @@ uint64_t rmq_reader_scratch_bytes(uint32_t request_slots) { return (uint64_t)cap
 int rmq_pendings_open(struct rmq_reader *r)
 {
     r->pending_capacity = capacity_for(r->requests->capacity);
-    r->scratch_at = r->blocks_at + (uint64_t)r->block_pages * RMQ_BLOCK_BYTES;
-    if (r->context.plane->arena_bytes[r->context.port_number] < r->scratch_at + rmq_reader_scratch_bytes(r->requests->capacity))
+    if (r->context.plane->arena_bytes[r->context.port_number] < r->arena.scratch_at + rmq_reader_scratch_bytes(r->requests->capacity))
         return -EINVAL;
     r->pending = calloc(r->pending_capacity, sizeof *r->pending); /* touched as far as used */
     r->pending_free = RMQ_NONE;
@@ -69,7 +68,7 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
 
 uint8_t *rmq_pending_scratch(const struct rmq_reader *r, const struct rmq_pending *p)
 {
-    return r->arena + r->scratch_at + (uint64_t)(p - r->pending) * RMQ_SCRATCH_BYTES;
+    return r->arena.bytes + r->arena.scratch_at + (uint64_t)(p - r->pending) * RMQ_SCRATCH_BYTES;
 }
 
 uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p)
@@ -99,7 +98,7 @@ void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p)
     } else {
         r->in_flight--;
     }
-    rmq_frame_ref_release(r, &p->ref);
+    rmq_frame_ref_release(&r->arena, &p->ref);
     free(p->answer);
     p->answer = NULL;
     p->answer_length = 0;

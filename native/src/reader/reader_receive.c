@@ -34,9 +34,9 @@ static struct rmq_span *span_add(struct rmq_connection *c)
  * need blocks to go on, so waiting bytes must never take them all. */
 static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref)
 {
-    int is_little = bytes <= r->buffer_bytes / 4;
-    int may = rmq_blocks_many(r) ? is_little || rmq_buffers_few(r) : is_little && rmq_blocks_for_control(r);
-    return may ? rmq_block_take(r, bytes, ref) : NULL;
+    int is_little = bytes <= r->arena.buffer_bytes / 4;
+    int may = rmq_blocks_many(&r->arena) ? is_little || rmq_buffers_few(&r->arena) : is_little && rmq_blocks_for_control(&r->arena);
+    return may ? rmq_block_take(&r->arena, bytes, ref) : NULL;
 }
 
 static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
@@ -46,7 +46,7 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
         rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
-    const uint8_t *bytes = r->arena + (uint64_t)buffer * r->buffer_bytes + at;
+    const uint8_t *bytes = rmq_buffer_at(&r->arena, buffer) + at;
     *span = (struct rmq_span){.ref = {RMQ_NONE, RMQ_NONE, 0}, .length = end - at};
     span->copy = end - at <= FEW_BYTES ? malloc(end - at) : NULL;
     uint8_t *to = span->copy ? span->copy : span_block(r, end - at, &span->ref);
@@ -56,7 +56,7 @@ static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t b
     }
     span->ref = (struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE};
     span->at = at;
-    r->buffer_references[buffer]++;
+    rmq_buffer_retain(&r->arena, buffer);
     c->buffers_held++;
 }
 
@@ -112,7 +112,7 @@ static int run_block(struct rmq_reader *r, struct rmq_connection *c)
 {
     struct rmq_frame_ref ref = c->block;
     uint32_t length = c->frame_bytes;
-    uint8_t *frame = r->arena + r->blocks_at + (uint64_t)ref.block * RMQ_BLOCK_BYTES;
+    uint8_t *frame = rmq_block_at(&r->arena, ref.block);
     c->block.block = RMQ_NONE;
     c->frame_bytes = c->filled = c->head_length = 0;
     int go_on = run_frame(r, c, frame, length, &ref);
@@ -122,7 +122,7 @@ static int run_block(struct rmq_reader *r, struct rmq_connection *c)
         c->head_length = 4;
         return 0;
     }
-    rmq_frame_ref_release(r, &ref);
+    rmq_frame_ref_release(&r->arena, &ref);
     return go_on;
 }
 
@@ -137,12 +137,12 @@ static void wait_for_room(struct rmq_reader *r, struct rmq_connection *c, uint32
 /* A frame of `total` bytes begins; its first 4 are known, `there` bytes of it have come. 0 = stalled or closed. */
 static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t total, uint32_t there)
 {
-    if ((total + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES > rmq_block_pages_max(r)) {
+    if ((total + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES > rmq_block_pages_max(&r->arena)) {
         rmq_connection_close(r, c, RMQ_READ_CLOSED_LARGE);
         return 0;
     }
-    uint32_t first = rmq_frame_first_bytes(total, there, rmq_blocks_many(r));
-    if (!rmq_block_take(r, first, &c->block)) {
+    uint32_t first = rmq_frame_first_bytes(total, there, rmq_blocks_many(&r->arena));
+    if (!rmq_block_take(&r->arena, first, &c->block)) {
         wait_for_room(r, c, first);
         return 0;
     }
@@ -199,7 +199,7 @@ static int gather(struct rmq_reader *r, struct rmq_connection *c, const uint8_t 
         return gather_early(r, c, bytes, at, end);
     if (!begin_block(r, c, total, c->head_length + (end - *at)))
         return 0;
-    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES, c->early ? c->early : c->head, c->head_length);
+    memcpy(rmq_block_at(&r->arena, c->block.block), c->early ? c->early : c->head, c->head_length);
     c->filled = c->head_length;
     free(c->early);
     c->early = NULL;
@@ -209,7 +209,7 @@ static int gather(struct rmq_reader *r, struct rmq_connection *c, const uint8_t 
 /* The first part of its memory is full: the frame gets the rest. 0 = stalled. */
 static int grow_block(struct rmq_reader *r, struct rmq_connection *c)
 {
-    if (!rmq_block_grow(r, &c->block, c->filled, c->frame_bytes)) {
+    if (!rmq_block_grow(&r->arena, &c->block, c->filled, c->frame_bytes)) {
         wait_for_room(r, c, c->frame_bytes);
         return 0;
     }
@@ -230,7 +230,7 @@ static int fill_block(struct rmq_reader *r, struct rmq_connection *c, const uint
     if (room > c->frame_bytes)
         room = c->frame_bytes;
     uint32_t part = room - c->filled < end - *at ? room - c->filled : end - *at;
-    memcpy(r->arena + r->blocks_at + (uint64_t)c->block.block * RMQ_BLOCK_BYTES + c->filled, bytes + *at, part);
+    memcpy(rmq_block_at(&r->arena, c->block.block) + c->filled, bytes + *at, part);
     c->filled += part;
     *at += part;
     return c->filled < c->frame_bytes || run_block(r, c);
@@ -244,8 +244,8 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
 {
     int waited = from->buffer == RMQ_NONE;
     uint8_t *bytes = copy     ? copy
-                     : waited ? r->arena + r->blocks_at + (uint64_t)from->block * RMQ_BLOCK_BYTES
-                              : r->arena + (uint64_t)from->buffer * r->buffer_bytes;
+                     : waited ? rmq_block_at(&r->arena, from->block)
+                              : rmq_buffer_at(&r->arena, from->buffer);
     while (at < end) {
         if (c->frame_bytes) {
             if (!fill_block(r, c, bytes, &at, end))
@@ -291,7 +291,7 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
         at = parse(r, c, &(struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE}, NULL, 0, length);
         rmq_turn_end(&r->turn);
     }
-    c->took_full = length == r->buffer_bytes;
+    c->took_full = length == r->arena.buffer_bytes;
     if (c->state != RMQ_CONNECTION_OPEN || (!c->stall && !c->took_full))
         return;
     if (at < length)
@@ -305,11 +305,8 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 {
     struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
     int result = event->result;
-    if (event->buffer != RMQ_NO_BUFFER) {
-        r->buffers_free--;
-        r->buffers_lent--;
-        r->buffer_references[event->buffer] = 1;
-    }
+    if (event->buffer != RMQ_NO_BUFFER)
+        rmq_buffer_received(&r->arena, event->buffer);
     if (!event->more)
         c->receiving = 0;
     if (c->state == RMQ_CONNECTION_OPEN) {
@@ -319,12 +316,12 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
             rmq_connection_close(r, c, RMQ_READ_CLOSED_PEER);
     }
     if (event->buffer != RMQ_NO_BUFFER)
-        rmq_buffer_drop(r, event->buffer);
+        rmq_buffer_drop(&r->arena, event->buffer);
     if (c->state != RMQ_CONNECTION_OPEN) {
         rmq_connection_ended(r, c);
     } else if (!c->receiving && !c->stall) {
         if (result == -ENOBUFS) {
-            rmq_buffers_short(r);
+            rmq_buffers_short(&r->arena);
             rmq_connection_starve(r, c);
         } else {
             rmq_connection_receive_again(r, c);
@@ -337,7 +334,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 /* 1 when the connection's received bytes hold some of the last buffers: a stall for write or control then ends. */
 static int must_refuse(const struct rmq_reader *r, const struct rmq_connection *c)
 {
-    return c->buffers_held && rmq_buffers_last(r) && !r->takes_no_sends;
+    return c->buffers_held && rmq_buffers_last(&r->arena) && !r->takes_no_sends;
 }
 
 static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c, int blocks_came_free)
@@ -355,7 +352,7 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
 static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
 {
     c->buffers_held -= c->spans[c->span_head].ref.buffer != RMQ_NONE;
-    rmq_frame_ref_release(r, &c->spans[c->span_head].ref);
+    rmq_frame_ref_release(&r->arena, &c->spans[c->span_head].ref);
     free(c->spans[c->span_head].copy);
     c->span_head++;
     c->span_count--;
@@ -419,8 +416,8 @@ static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t roo
  * one of that size or above is made in this round. */
 void rmq_receive_resume(struct rmq_reader *r)
 {
-    int blocks_came_free = r->blocks_came_free;
-    r->blocks_came_free = 0; /* blocks that the resumed connections give back are for the next round */
+    int blocks_came_free = r->arena.blocks_came_free;
+    r->arena.blocks_came_free = 0; /* blocks that the resumed connections give back are for the next round */
     r->no_room_bytes = UINT32_MAX;
     if (blocks_came_free && r->room_least)
         resume_some(r, 1, 2 * (uint64_t)r->room_least);
@@ -436,7 +433,7 @@ void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)
     free(c->spans);
     c->spans = NULL;
     c->span_head = c->span_capacity = 0;
-    rmq_frame_ref_release(r, &c->block);
+    rmq_frame_ref_release(&r->arena, &c->block);
     c->frame_bytes = c->filled = c->head_length = 0;
     c->stall = 0;
 }

@@ -13,6 +13,7 @@
 #include "plane/port.h"
 #include "plane/ring.h"
 #include "queue/queue_reader.h"
+#include "reader/arena.h"
 #include "reader/eviction_rules.h"
 #include "reader/read_context.h"
 #include "reader/reader.h"
@@ -21,28 +22,11 @@
 #include "reader/slot_counts.h"
 #include "reader/turn.h"
 
-#define RMQ_BLOCK_BYTES 4096u         /* unit of the reassembly area */
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
 #define RMQ_SEND_PIECES 256u          /* iovecs of one send */
 #define RMQ_REDO_MAX 3
 #define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
 #define RMQ_HOST_COUNTS 65536u
-
-/* The owner of a frame's bytes: a provided buffer (counted) or a block (owned). */
-struct rmq_frame_ref {
-    uint32_t buffer;       /* RMQ_NONE: block */
-    uint32_t block;        /* first page of the reassembly area, RMQ_NONE: neither */
-    uint32_t block_pages;
-};
-
-/* A part of the reassembly area, [from, to) in pages. Low pages are taken first; those that have not been needed for a
- * while go back to the system. */
-struct rmq_zone {
-    uint32_t from, to;
-    uint32_t touched;      /* end of the pages that may have memory */
-    uint32_t peak;         /* highest end of the used pages since the window began */
-    uint32_t last_peak;    /* in the one before */
-};
 
 /* --- output --------------------------------------------------------------------------------------------- */
 
@@ -214,22 +198,8 @@ struct rmq_reader {
     int64_t junk_since_ms;   /* the second in which junk_reports were made */
     uint32_t junk_reports;
 
-    /* arena */
-    uint8_t *arena;
-    uint32_t buffer_bytes, buffer_count;
-    uint32_t buffers_free;   /* without a user, lent ones included */
-    uint32_t buffers_lent, lend_target, lend_calm;
-    uint32_t *buffer_references;
-    uint32_t *buffer_stack;  /* free and not lent; the top is the last one used */
-    uint8_t *block_used;     /* one byte per page of the reassembly area */
-    uint64_t blocks_at;      /* arena offset */
-    uint32_t block_pages, blocks_free, block_hint;
-    uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
-    uint8_t blocks_came_free; /* since the last check of connections that wait for some */
-    struct rmq_zone block_zones[2]; /* for small frames alone; the rest */
-    int64_t zones_next_ms, given_next_ms;
+    struct rmq_arena arena;
     int64_t eviction_next_ms;
-    int64_t block_freed_ms;  /* a block came free last */
     int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
     uint32_t hung_up_next;
     uint32_t no_room_bytes;  /* no block of that size was found in this round */
@@ -250,7 +220,6 @@ struct rmq_reader {
     uint32_t pending_capacity, pending_used, pending_free;
     uint32_t in_flight, in_flight_max, cold_count;
     uint32_t asked[RMQ_ANSWERERS_MAX]; /* of cold_count, by answerer */
-    uint64_t scratch_at;     /* arena offset: RMQ_SCRATCH_BYTES of each entry of `pending` */
     uint32_t room_hand;      /* next connection that is looked at when places run short */
     uint32_t redo_head, redo_tail;
 
@@ -302,11 +271,6 @@ struct rmq_reader {
     struct rmq_event events[256];
 };
 
-static inline uint64_t rmq_arena_offset(const struct rmq_reader *r, const void *at)
-{
-    return (uint64_t)((const uint8_t *)at - r->arena);
-}
-
 static inline struct rmq_connection *rmq_connection_at(struct rmq_reader *r, uint32_t index) { return &r->connections[index]; }
 
 static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const struct rmq_connection *c)
@@ -333,36 +297,6 @@ static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, ui
     struct rmq_connection *c = &r->connections[index];
     return c->state == RMQ_CONNECTION_OPEN && c->generation == generation ? c : NULL;
 }
-
-/* Few receive buffers are left: a frame that would keep one for long moves to a block. */
-static inline int rmq_buffers_few(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 4; }
-
-/* The last buffers: no frame keeps one of these, or the reader could receive nothing. */
-static inline int rmq_buffers_last(const struct rmq_reader *r) { return r->buffers_free <= r->buffer_count / 8; }
-
-static inline int rmq_blocks_many(const struct rmq_reader *r) { return r->blocks_free > r->block_pages / 2; }
-
-/* reader_arena.c: counted buffers, page blocks */
-int rmq_arena_open(struct rmq_reader *r);
-void rmq_arena_close(struct rmq_reader *r);
-void rmq_buffer_drop(struct rmq_reader *r, uint32_t buffer);
-void rmq_buffers_lend(struct rmq_reader *r);  /* up to the target */
-void rmq_buffers_short(struct rmq_reader *r); /* the kernel found none: lend more from now on */
-void rmq_buffers_tick(struct rmq_reader *r);
-void rmq_blocks_tick(struct rmq_reader *r);
-uint8_t *rmq_block_take(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref); /* NULL: no room */
-void rmq_frame_ref_release(struct rmq_reader *r, struct rmq_frame_ref *ref);
-int rmq_blocks_for_control(const struct rmq_reader *r); /* enough of them that control may be given another frame */
-/* The block that holds `used` bytes gets room for `bytes`, where it lies or elsewhere. 0 = there is none, nothing changed. */
-int rmq_block_grow(struct rmq_reader *r, struct rmq_frame_ref *ref, uint32_t used, uint32_t bytes);
-int rmq_block_is_large(uint32_t bytes); /* it stays out of the quarter for small frames */
-int rmq_block_fits(const struct rmq_reader *r, uint32_t bytes); /* a block of that size is free */
-/* The length of the run of free pages that would arise if the block were free. Only pages that a frame of `bytes` may have
- * count, and no more than it needs. 0 = no help for the frame. `crumb`: too few to help a large frame alone. */
-uint32_t rmq_block_run(const struct rmq_reader *r, const struct rmq_frame_ref *ref, uint32_t bytes, int *crumb);
-uint32_t rmq_block_pages_max(const struct rmq_reader *r); /* of one frame */
-/* The frame at `frame` gets a keeper of its own: a counted buffer reference, or the block moves over to `to`. */
-void rmq_frame_ref_retain(struct rmq_reader *r, struct rmq_frame_ref *from, struct rmq_frame_ref *to);
 
 /* reader_connection.c: life of a connection */
 int rmq_connections_open(struct rmq_reader *r);
