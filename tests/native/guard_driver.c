@@ -12,8 +12,11 @@ static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 
 #include "driver_invariant.h"
 #include "reader/arena.c"
-#include "reader/reader_connection.c"
+#include "reader/closings.c"
+#include "reader/connections.c"
+#include "reader/overdue.c"
 #include "reader/reader_receive.c"
+#include "reader/spans.c"
 #include "reader/reader_eviction.c"
 #include "reader/eviction_rules.c"
 #include "reader/turn_rules.c"
@@ -67,8 +70,8 @@ static void broken(const struct client *c, const char *what)
            c ? kind_names[c->kind] : "no", c ? (long)(c - clients) : -1L, what, r.arena.buffers_free, r.arena.buffer_count, r.arena.blocks_free,
            r.arena.block_pages);
     uint32_t pages[KINDS][2] = {{0}}, held[KINDS] = {0}, count[KINDS][3] = {{0}};
-    for (uint32_t i = 0; i < r.connections_used; i++) {
-        const struct rmq_connection *at = rmq_connection_at(&r, i);
+    for (uint32_t i = 0; i < r.connections.used; i++) {
+        const struct rmq_connection *at = rmq_connection_at(&r.connections, i);
         enum kind kind = clients[client_of[i]].kind;
         if (at->state != RMQ_CONNECTION_OPEN)
             continue;
@@ -81,10 +84,10 @@ static void broken(const struct client *c, const char *what)
                count[i][2], pages[i][0], pages[i][1], held[i]);
     printf("  sends kept: %u\n", kept_count);
     if (c && c->connection != RMQ_NONE) {
-        const struct rmq_connection *at = rmq_connection_at(&r, c->connection);
+        const struct rmq_connection *at = rmq_connection_at(&r.connections, c->connection);
         printf("  state %u stall %u receiving %u starved %u, frame %u of %u there, wants %u, held buffers %u, socket %llu, starved %u\n",
                at->state, at->stall, at->receiving, at->in_starved, at->filled, c->total, at->room_bytes, at->buffers_held,
-               (unsigned long long)(c->sent - c->taken), r.starved_count);
+               (unsigned long long)(c->sent - c->taken), r.connections.starved_count);
     }
     fflush(stdout);
     if (getenv("TRACE"))
@@ -129,7 +132,7 @@ uint64_t rmq_output_soft_limit(const struct rmq_reader *reader) { return (void)r
 void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;
-    rmq_connection_close(reader, c, reason);
+    rmq_connection_close(&reader->connections, c, reason);
 }
 static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
@@ -145,7 +148,7 @@ static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 /* Called by every close. */
 void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c)
 {
-    const struct client *client = &clients[client_of[rmq_connection_index(reader, c)]];
+    const struct client *client = &clients[client_of[rmq_connection_index(&reader->connections, c)]];
     if (client->kind == HONEST && !client->gone)
         broken(client, "it was closed");
 }
@@ -175,7 +178,7 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connect
                                 struct rmq_frame_ref *hold, uint32_t redone)
 {
     (void)redone;
-    struct client *client = &clients[client_of[rmq_connection_index(reader, c)]];
+    struct client *client = &clients[client_of[rmq_connection_index(&reader->connections, c)]];
     if (rmq_get32(frame) + 4 != length || length != client->total || frame[length - 1] != (length > 4 ? 0x5a : frame[length - 1]))
         broken(client, "a frame is mixed up");
     if (client->kind == FLOODER) {
@@ -204,28 +207,29 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connect
 
 static void connect_client(struct client *c)
 {
-    uint32_t index = (uint32_t)(c - clients), most = r.connection_free_count ? r.connection_free[r.connection_free_count - 1] : r.connections_used;
-    if (most >= r.connections_max)
+    uint32_t index = (uint32_t)(c - clients), most = r.connections.free_count ? r.connections.free_list[r.connections.free_count - 1] : r.connections.used;
+    if (most >= r.connections.max)
         return;
     client_of[most] = index;
     c->sent = c->taken = 0;
     c->armed = c->stop = c->gone = 0;
     c->asked_ms = 0;
     struct rmq_event event = {.kind = RMQ_EVENT_ACCEPTED, .result = FD_FIRST + (int)index, .more = 1};
-    rmq_connection_accept(&r, &event);
+    rmq_connection_accept(&r.connections, &event);
+    rmq_closings_settle(&r);
     c->connection = most;
-    c->generation = rmq_connection_at(&r, most)->generation;
+    c->generation = rmq_connection_at(&r.connections, most)->generation;
 }
 
 static int is_connected(const struct client *c)
 {
-    const struct rmq_connection *at = c->connection == RMQ_NONE ? NULL : rmq_connection_at(&r, c->connection);
+    const struct rmq_connection *at = c->connection == RMQ_NONE ? NULL : rmq_connection_at(&r.connections, c->connection);
     return at && at->generation == c->generation && at->state != RMQ_CONNECTION_FREE;
 }
 
 static int is_open(const struct client *c)
 {
-    return is_connected(c) && rmq_connection_at(&r, c->connection)->state == RMQ_CONNECTION_OPEN;
+    return is_connected(c) && rmq_connection_at(&r.connections, c->connection)->state == RMQ_CONNECTION_OPEN;
 }
 
 static void make_client(struct client *c, enum kind kind)
@@ -290,6 +294,7 @@ static void event_of(struct client *c, int result, uint16_t buffer, int more)
                               .kind = RMQ_EVENT_RECEIVED, .more = (uint8_t)more};
     c->armed = more;
     rmq_receive_event(&r, &event);
+    rmq_closings_end(&r, rmq_connection_at(&r.connections, c->connection));
 }
 
 static void deliver(struct client *c)
@@ -330,8 +335,8 @@ static void serve(void)
     }
     if (r.arena.buffers_lent < r.arena.lend_target)
         rmq_buffers_lend(&r.arena);
-    if (r.starved_count)
-        rmq_connections_rearm(&r);
+    if (r.connections.starved_count)
+        rmq_connections_rearm(&r.connections, r.arena.buffers_lent);
 }
 
 static void round_of(int is_calm)
@@ -344,11 +349,11 @@ static void round_of(int is_calm)
         struct client *c = &clients[i];
         if (!is_open(c))
             continue;
-        struct rmq_connection *at = rmq_connection_at(&r, c->connection);
+        struct rmq_connection *at = rmq_connection_at(&r.connections, c->connection);
         if (c->kind == FLOODER && (is_calm || !dice(50)))
             at->cold_count = 0; /* control has answered */
         if (c->gone && at->output)
-            rmq_connection_close(&r, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
+            rmq_closings_close(&r, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
     }
     for (uint32_t i = 0; i < kept_count;) {
         if (kepts[i].until_ms > r.context.now_ms && !(is_calm && ring_full_until_ms < r.context.now_ms)) {
@@ -365,12 +370,21 @@ static void round_of(int is_calm)
         serve();
     }
     if (r.context.now_ms >= r.tick_next_ms) {
-        rmq_connections_tick(&r);
+        rmq_closings_tick(&r);
+        rmq_overdue_close(&r);
+        rmq_accept_arm(&r.connections);
         rmq_buffers_tick(&r.arena);
-        r.tick_next_ms = r.context.now_ms + (r.reports ? 20 : 1000);
+        r.tick_next_ms = r.context.now_ms + (r.connections.ending ? 20 : 1000);
     }
-    if (r.reports && r.tick_next_ms > r.context.now_ms + 20)
+    if (r.connections.ending && r.tick_next_ms > r.context.now_ms + 20)
         r.tick_next_ms = r.context.now_ms + 20;
+}
+
+static int open_connections(void)
+{
+    r.dirty = calloc(CLIENTS * 2, sizeof *r.dirty);
+    r.stalled = calloc(CLIENTS * 2, sizeof *r.stalled);
+    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.dirty || !r.stalled;
 }
 
 static void run(uint32_t pages, uint32_t buffers)
@@ -383,12 +397,12 @@ static void run(uint32_t pages, uint32_t buffers)
     size_t bytes = (size_t)(buffers * BUFFER_BYTES + pages * RMQ_BLOCK_BYTES);
     plane.arenas[0] = calloc(1, bytes);
     plane.arena_bytes[0] = bytes;
-    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = s, .now_ms = 100000}, .listen_fds = {-1, -1}};
+    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = s, .now_ms = 100000}};
     r.in_flight_max = r.pending_capacity = 1; /* rmq_frame_process says whether the ring is full */
     lent = calloc(buffers, sizeof *lent);
     lent_head = lent_count = kept_count = 0;
     ring_full_until_ms = 0;
-    if (rmq_arena_open(&r.arena, &r.context) || rmq_connections_open(&r))
+    if (rmq_arena_open(&r.arena, &r.context) || open_connections())
         exit(2);
     rmq_buffers_lend(&r.arena);
     uint32_t bulk = 0, honest = 1 + dice(8), mix = 1 + dice((1u << KINDS) - 1);
@@ -412,7 +426,10 @@ static void run(uint32_t pages, uint32_t buffers)
     }
     if (r.arena.buffers_free != r.arena.buffer_count || r.arena.blocks_free != r.arena.block_pages)
         broken(NULL, "something is still held");
-    rmq_connections_close(&r);
+    rmq_closings_finish(&r);
+    rmq_connections_close(&r.connections);
+    free(r.dirty);
+    free(r.stalled);
     rmq_arena_close(&r.arena);
     free(plane.arenas[0]);
     free(lent);

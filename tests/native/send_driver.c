@@ -24,21 +24,20 @@ int rmq_engine_read_mapped(struct rmq_engine *engine, const void *at, uint32_t s
 {
     return (void)engine, (void)at, (void)size, (void)tag, -1;
 }
-void rmq_connection_close(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { (void)reader, (void)c, (void)reason, exit(3); }
-void rmq_evict(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(reader, c, reason); }
-void rmq_connection_ended(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
+void rmq_connection_close(struct rmq_connections *all, struct rmq_connection *c, uint32_t reason) { (void)all, (void)c, (void)reason, exit(3); }
+void rmq_closings_evict(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(&reader->connections, c, reason); }
 
 int main(void)
 {
     struct rmq_plane_header *header = calloc(1, sizeof *header);
     header->settings = (struct rmq_settings){.answer_bytes_max = 1u << 30, .send_queue_bytes_max = 32u << 20};
-    r = (struct rmq_reader){.context = {.header = header, .settings = &header->settings, .now_ms = 1}, .connections_used = CLIENTS + 1};
-    r.connections = calloc(CLIENTS + 1, sizeof *r.connections);
+    r = (struct rmq_reader){.context = {.header = header, .settings = &header->settings, .now_ms = 1}, .connections = {.used = CLIENTS + 1}};
+    r.connections.table = calloc(CLIENTS + 1, sizeof *r.connections.table);
     r.dirty = calloc(CLIENTS + 1, sizeof *r.dirty);
     for (uint32_t i = 0; i <= CLIENTS; i++) {
-        r.connections[i].state = RMQ_CONNECTION_OPEN;
+        r.connections.table[i].state = RMQ_CONNECTION_OPEN;
         for (uint32_t n = 0; n < (i < CLIENTS ? MUCH / sizeof bytes : 1); n++)
-            rmq_output_bytes(&r, &r.connections[i], bytes, i < CLIENTS ? sizeof bytes : LITTLE);
+            rmq_output_bytes(&r, &r.connections.table[i], bytes, i < CLIENTS ? sizeof bytes : LITTLE);
     }
     for (int turn = 0; turn < TURNS_MAX && r.outputs_used; turn++) {
         uint64_t all = 0;
@@ -53,7 +52,7 @@ int main(void)
         printf("%llu %llu\n", (unsigned long long)all, (unsigned long long)sent[CLIENTS]);
     }
     rmq_outputs_close(&r);
-    free(r.connections);
+    free(r.connections.table);
     free(r.dirty);
     free(header);
     return 0;

@@ -2,14 +2,15 @@
  * reads from the disk under way. The connection's other parts do nothing. */
 #include <stdio.h>
 
-#include "reader/reader_connection.c"
+#include "reader/closings.c"
+#include "reader/connections.c"
 #include "reader/eviction_rules.c"
+#include "reader/overdue.c"
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
 void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
-void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
-void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(r, c, reason); }
+void rmq_spans_forget(struct rmq_arena *a, struct rmq_connection *c) { (void)a, (void)c; }
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
@@ -20,12 +21,14 @@ static const char *tick(uint32_t reads, int64_t waited_ms)
 {
     static struct rmq_reader r;
     static struct rmq_output output;
+    uint32_t closed;
     struct rmq_settings settings = {.send_stall_timeout_ms = 1000};
     struct rmq_connection c = {.fd = -1, .state = RMQ_CONNECTION_OPEN, .output = &output, .sending = 1};
     output = (struct rmq_output){.count = 1, .reads = reads, .progress_ms = 5000};
-    r = (struct rmq_reader){.context = {.settings = &settings}, .connections = &c, .connections_used = 1, .listen_fds = {-1, -1}};
+    r = (struct rmq_reader){.context = {.settings = &settings}, .connections = {.table = &c, .used = 1, .closed = &closed}};
+    r.connections.context = &r.context;
     r.context.now_ms = output.progress_ms + waited_ms;
-    rmq_connections_tick(&r);
+    rmq_overdue_close(&r);
     return c.state == RMQ_CONNECTION_OPEN ? "open" : r.context.counters[RMQ_READ_CLOSED_SLOW] ? "slow" : "closed";
 }
 

@@ -9,8 +9,10 @@
 
 #include "driver_invariant.h"
 #include "reader/arena.c"
-#include "reader/reader_connection.c"
+#include "reader/closings.c"
+#include "reader/connections.c"
 #include "reader/reader_receive.c"
+#include "reader/spans.c"
 #include "reader/eviction_rules.c"
 #include "reader/turn_rules.c"
 
@@ -63,17 +65,16 @@ void rmq_output_forget(struct rmq_reader *reader, struct rmq_connection *c) { (v
 void rmq_output_closing(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
 void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
 uint64_t rmq_output_soft_limit(const struct rmq_reader *reader) { return (void)reader, 1000; }
-void rmq_evict(struct rmq_reader *reader, struct rmq_connection *c, uint32_t reason) { rmq_connection_close(reader, c, reason); }
 void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;
-    rmq_connection_close(reader, c, reason);
+    rmq_connection_close(&reader->connections, c, reason);
 }
 enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *hold, uint32_t redone)
 {
     (void)frame, (void)hold, (void)redone;
-    uint32_t index = rmq_connection_index(reader, c);
+    uint32_t index = rmq_connection_index(&reader->connections, c);
     if (length != clients[index].frame_bytes)
         exit(3);
     frames++;
@@ -95,7 +96,7 @@ static void put_bytes(const struct client *c, uint8_t *to, uint32_t count)
 
 static void push(uint32_t index, int result, uint16_t buffer, int more)
 {
-    uint64_t tag = (uint64_t)index << 32 | rmq_connection_at(&r, index)->generation;
+    uint64_t tag = (uint64_t)index << 32 | rmq_connection_at(&r.connections, index)->generation;
     clients[index].armed = more;
     queue[queue_tail++ % (sizeof queue / sizeof *queue)] =
         (struct rmq_event){.tag = tag, .result = result, .buffer = buffer, .kind = RMQ_EVENT_RECEIVED, .more = (uint8_t)more};
@@ -143,11 +144,18 @@ static void kernel(void)
 
 static uint32_t connect_client(uint32_t frame_bytes)
 {
-    uint32_t index = r.connection_free_count ? r.connection_free[r.connection_free_count - 1] : r.connections_used;
+    uint32_t index = r.connections.free_count ? r.connections.free_list[r.connections.free_count - 1] : r.connections.used;
     clients[index] = (struct client){.frame_bytes = frame_bytes, .waiting = frame_bytes == SMALL ? 0 : UINT64_MAX};
     client_count = index + 1 > client_count ? index + 1 : client_count;
-    rmq_connection_accept(&r, &(struct rmq_event){.kind = RMQ_EVENT_ACCEPTED, .result = 1 << 20, .more = 1});
+    rmq_connection_accept(&r.connections, &(struct rmq_event){.kind = RMQ_EVENT_ACCEPTED, .result = 1 << 20, .more = 1});
     return index;
+}
+
+static int open_connections(void)
+{
+    r.dirty = calloc(CLIENTS, sizeof *r.dirty);
+    r.stalled = calloc(CLIENTS, sizeof *r.stalled);
+    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.dirty || !r.stalled;
 }
 
 /* A round of reader.c. */
@@ -158,13 +166,14 @@ static void serve(void)
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_event event = queue[queue_head++ % (sizeof queue / sizeof *queue)];
         rmq_receive_event(&r, &event);
+        rmq_closings_end(&r, rmq_connection_at(&r.connections, (uint32_t)(event.tag >> 32)));
     }
     if (r.stalled_count)
         rmq_receive_resume(&r);
     if (r.arena.buffers_lent < r.arena.lend_target)
         rmq_buffers_lend(&r.arena);
-    if (r.starved_count)
-        rmq_connections_rearm(&r);
+    if (r.connections.starved_count)
+        rmq_connections_rearm(&r.connections, r.arena.buffers_lent);
 }
 
 int main(int argc, char **argv)
@@ -177,9 +186,9 @@ int main(int argc, char **argv)
         .host_connections_max = CLIENTS, .partial_frame_timeout_ms = 30000};
     plane.arena_bytes[0] = BUFFERS * BUFFER_BYTES + PAGES * RMQ_BLOCK_BYTES;
     plane.arenas[0] = calloc(1, plane.arena_bytes[0]);
-    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1}, .listen_fds = {-1, -1},
+    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1},
                             .in_flight_max = 1, .pending_capacity = 1};
-    if (rmq_arena_open(&r.arena, &r.context) || rmq_connections_open(&r))
+    if (rmq_arena_open(&r.arena, &r.context) || open_connections())
         return 2;
     rmq_buffers_lend(&r.arena);
     for (uint32_t i = 0; i < greedy; i++)
@@ -201,7 +210,10 @@ int main(int argc, char **argv)
             asked_turn = 0;
     }
     printf("%u %u\n", longest, most);
-    rmq_connections_close(&r);
+    rmq_closings_finish(&r);
+    rmq_connections_close(&r.connections);
+    free(r.dirty);
+    free(r.stalled);
     rmq_arena_close(&r.arena);
     free(plane.arenas[0]);
     free(header);

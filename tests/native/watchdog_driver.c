@@ -15,7 +15,7 @@ static void look(int situation)
         return;
     struct rmq_connection connections[3] = {{.state = RMQ_CONNECTION_FREE},
         {.state = RMQ_CONNECTION_OPEN, .fd = pair[0], .stall = situation == STALLED ? RMQ_STALL_RING : 0}, {.fd = -1}};
-    r = (struct rmq_reader){.connections = connections, .connections_used = 3, .context = {.now_ms = 50000}};
+    r = (struct rmq_reader){.connections = {.table = connections, .used = 3}, .context = {.now_ms = 50000}};
     for (int looks = 1; looks <= 20; looks++, r.context.now_ms += 1000) {
         r.context.counters[RMQ_READ_BYTES_IN] += situation == HEARS && looks % 4 == 0;
         if (rmq_reader_is_hung(&r)) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "reader/overdue.h"
 #include "reader/reader_state.h"
 
 #define TICK_MS 1000
@@ -34,14 +35,23 @@ static void house_open(struct rmq_reader *r)
     };
 }
 
-static int parts_open(struct rmq_reader *r)
+static int lists_open(struct rmq_reader *r)
+{
+    r->dirty = calloc(r->connections.max, sizeof *r->dirty);
+    r->stalled = calloc(r->connections.max, sizeof *r->stalled);
+    return r->dirty && r->stalled ? 0 : -ENOMEM;
+}
+
+static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
 {
     const struct rmq_settings *s = r->context.settings;
     if (!s->segment_bytes || !s->queue_file_bytes || s->frame_bytes_max < 16)
         return -EINVAL;
     int rc = rmq_arena_open(&r->arena, &r->context);
     if (rc == 0)
-        rc = rmq_connections_open(r);
+        rc = rmq_connections_open(&r->connections, &r->context, listen_fd, vip_listen_fd);
+    if (rc == 0)
+        rc = lists_open(r);
     if (rc == 0)
         rc = rmq_pendings_open(r);
     if (rc == 0)
@@ -81,8 +91,6 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     r->role = &r->context.header->roles[r->context.role_number];
     r->context.generation = rmq_load(&r->role->generation);
     r->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&r->context.header->roles[RMQ_ROLE_CONTROL].generation);
-    r->listen_fds[0] = listen_fd;
-    r->listen_fds[1] = vip_listen_fd;
     rmq_port_claim(plane, port);
     r->requests = &r->context.port->request;
     r->request_head = rmq_load(&r->requests->head);
@@ -91,7 +99,7 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     r->tick_next_ms = r->context.now_ms + TICK_MS;
     r->starting = 1;
     house_open(r);
-    *error = parts_open(r);
+    *error = parts_open(r, listen_fd, vip_listen_fd);
     if (*error < 0) {
         rmq_reader_close(r);
         return NULL;
@@ -104,7 +112,10 @@ void rmq_reader_close(struct rmq_reader *r)
     if (!r)
         return;
     rmq_engine_close(r->context.engine); /* first: the kernel lets go of buffers and pages */
-    rmq_connections_close(r);
+    rmq_closings_finish(r);
+    rmq_connections_close(&r->connections);
+    free(r->dirty);
+    free(r->stalled);
     rmq_park_close(r);
     rmq_pendings_close(r);
     rmq_pulls_close(r);
@@ -124,7 +135,7 @@ static int start(struct rmq_reader *r)
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
     r->in_flight_max = r->context.generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
     rmq_buffers_lend(&r->arena);
-    rmq_accept_arm(r);
+    rmq_accept_arm(&r->connections);
     RMQ_CRASH("reader-started");
     rmq_store(&r->role->state, 2);
     return 1;
@@ -135,19 +146,22 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
     switch (event->kind) {
     case RMQ_EVENT_RECEIVED:
         rmq_receive_event(r, event);
-        return;
+        break;
     case RMQ_EVENT_SENT:
         rmq_output_sent(r, event);
-        return;
+        break;
     case RMQ_EVENT_READ:
         rmq_output_read(r, event);
-        return;
+        break;
     case RMQ_EVENT_ACCEPTED:
-        rmq_connection_accept(r, event);
+        rmq_connection_accept(&r->connections, event);
+        rmq_closings_settle(r);
         return;
     default:
         return; /* woken: the rings are looked at anyway */
     }
+    rmq_closings_settle(r);
+    rmq_closings_end(r, rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32)));
 }
 
 static int rings_wait(const struct rmq_reader *r)
@@ -159,7 +173,7 @@ static int rings_wait(const struct rmq_reader *r)
 /* Memory of this process that grows with its clients. */
 static uint64_t private_bytes(const struct rmq_reader *r)
 {
-    return rmq_output_memory(r) + (uint64_t)r->connections_used * sizeof *r->connections +
+    return rmq_output_memory(r) + (uint64_t)r->connections.used * sizeof *r->connections.table +
            (uint64_t)r->pending_used * sizeof *r->pending + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
 }
 
@@ -181,7 +195,9 @@ static void tick(struct rmq_reader *r)
     if (r->context.now_ms >= r->parked_next_ms || r->context.now_ms >= r->scan_next_ms)
         rmq_park_tick(r);
     if (r->context.now_ms >= r->tick_next_ms) {
-        rmq_connections_tick(r);
+        rmq_closings_tick(r);
+        rmq_overdue_close(r);
+        rmq_accept_arm(&r->connections);
         rmq_park_apply_settings(r);
         rmq_queue_reader_tick(&r->queues);
         rmq_buffers_tick(&r->arena);
@@ -192,7 +208,7 @@ static void tick(struct rmq_reader *r)
             r->in_flight_max = r->requests->capacity;
         r->tick_next_ms = r->context.now_ms + TICK_MS;
     }
-    if (r->reports && r->tick_next_ms > r->context.now_ms + CLOSING_TICK_MS)
+    if (r->connections.ending && r->tick_next_ms > r->context.now_ms + CLOSING_TICK_MS)
         r->tick_next_ms = r->context.now_ms + CLOSING_TICK_MS;
 }
 
@@ -209,19 +225,23 @@ static uint32_t round_once(struct rmq_reader *r)
     work += rmq_completions_drain(r);
     work += rmq_verdicts_drain(r);
     work += rmq_arrivals_drain(r);
-    if (r->redo_head != RMQ_NONE)
+    rmq_closings_settle(r);
+    if (r->redo_head != RMQ_NONE) {
         rmq_redo_run(r);
+        rmq_closings_settle(r);
+    }
     if (r->stalled_count) {
         rmq_receive_resume(r);
         rmq_eviction_poll(r);
     }
     if (r->arena.buffers_lent < r->arena.lend_target)
         rmq_buffers_lend(&r->arena);
-    if (r->starved_count)
-        rmq_connections_rearm(r);
+    if (r->connections.starved_count)
+        rmq_connections_rearm(&r->connections, r->arena.buffers_lent);
     rmq_append_publish(r);
     tick(r);
     rmq_output_flush(r);
+    rmq_closings_settle(r);
     return work;
 }
 
@@ -260,7 +280,7 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
 static int stopped(struct rmq_reader *r, uint32_t work)
 {
     if (!r->stopping) {
-        rmq_accept_stop(r);
+        rmq_accept_stop(&r->connections);
         r->stopping = 1;
         r->stop_deadline_ms = r->context.now_ms + STOP_MS;
     }

@@ -153,7 +153,7 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
         }
         struct rmq_pending *p = rmq_pending_find(r, (uint32_t)done->token); /* nothing but its completion releases it */
         RMQ_INVARIANT(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
-        struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(r, p->connection, p->connection_generation);
+        struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(&r->connections, p->connection, p->connection_generation);
         if (c)
             answer(r, c, p, done);
         rmq_latency_run_add(latency, &run, p->received_ns, r->context.now_ns);

@@ -41,7 +41,7 @@ void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, 
     memset(to, 0, sizeof *to);
     to->role = (uint16_t)r->context.role_number;
     to->role_generation = r->context.generation;
-    to->connection = rmq_connection_index(r, c);
+    to->connection = rmq_connection_index(&r->connections, c);
     to->connection_generation = c->generation;
     to->pending = RMQ_NONE;
     to->peer_port = c->port;
@@ -237,7 +237,7 @@ static void send_chunk(struct rmq_reader *r, struct rmq_connection *c, uint8_t *
         return;
     }
     if (*text_length + (uint64_t)length > r->context.settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
     if (v->last) {
@@ -275,8 +275,8 @@ static void apply_verdict(struct rmq_reader *r, const struct rmq_verdict *v, uin
         r->context.counters[RMQ_READ_STALE]++;
         return;
     }
-    struct rmq_connection *c = p ? rmq_connection_get(r, p->connection, p->connection_generation)
-                                 : rmq_connection_get(r, v->connection, v->connection_generation);
+    struct rmq_connection *c = p ? rmq_connection_get(&r->connections, p->connection, p->connection_generation)
+                                 : rmq_connection_get(&r->connections, v->connection, v->connection_generation);
     switch (v->type) {
     case RMQ_VERDICT_SEND:
         if (c && p && !p->oneway)
@@ -296,7 +296,7 @@ static void apply_verdict(struct rmq_reader *r, const struct rmq_verdict *v, uin
         return;
     case RMQ_VERDICT_CLOSE:
         if (c)
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_CONTROL);
+            rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_CONTROL);
         /* fall through */
     default: /* DROP */
         if (p)
@@ -347,7 +347,7 @@ void rmq_redo_run(struct rmq_reader *r)
 {
     while (r->redo_head != RMQ_NONE) {
         struct rmq_pending *p = &r->pending[r->redo_head];
-        struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
+        struct rmq_connection *c = rmq_connection_get(&r->connections, p->connection, p->connection_generation);
         if (c) {
             struct rmq_frame_ref ref = p->ref;
             p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
@@ -369,7 +369,7 @@ void rmq_redo_run(struct rmq_reader *r)
 
 static void give_up(struct rmq_reader *r, struct rmq_pending *p, const char *text)
 {
-    struct rmq_connection *c = rmq_connection_get(r, p->connection, p->connection_generation);
+    struct rmq_connection *c = rmq_connection_get(&r->connections, p->connection, p->connection_generation);
     if (c)
         answer_pending(r, c, p, text);
     rmq_pending_release(r, p);
@@ -386,13 +386,13 @@ static void watch_control(struct rmq_reader *r)
     for (uint32_t i = 0; i < r->pending_used; i++)
         if (r->pending[i].kind == RMQ_PENDING_COLD && r->pending[i].answerer == RMQ_CONTROL_ANSWERER)
             give_up(r, &r->pending[i], GONE);
-    for (uint32_t i = 0; i < r->connections_used; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, i);
+    for (uint32_t i = 0; i < r->connections.used; i++) {
+        struct rmq_connection *c = rmq_connection_at(&r->connections, i);
         free(c->server_frame); /* half a frame of the dead */
         c->server_frame = NULL;
         c->server_frame_length = c->answers_due = 0; /* its questions died with it */
         if (c->state == RMQ_CONNECTION_OPEN && c->registered)
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_CONTROL);
+            rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_CONTROL);
     }
 }
 

@@ -15,12 +15,6 @@ struct victim {
     uint32_t connection;
 };
 
-void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason)
-{
-    r->context.counters[RMQ_READ_SHORT_MS] = (uint64_t)r->context.now_ms;
-    rmq_connection_close(r, c, reason);
-}
-
 static uint32_t weight(const struct rmq_reader *r, const struct rmq_connection *c)
 {
     uint32_t wanted = c->frame_bytes ? c->frame_bytes : c->room_bytes;
@@ -46,7 +40,7 @@ static void free_buffers(struct rmq_reader *r, uint64_t least)
         struct rmq_connection *worst = NULL;
         uint64_t worst_rank = least - 1;
         for (uint32_t i = 0; i < r->stalled_count; i++) {
-            struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
+            struct rmq_connection *c = rmq_connection_at(&r->connections, r->stalled[i]);
             uint64_t rank = buffer_rank(r, c);
             if (rank > worst_rank) {
                 worst = c;
@@ -55,7 +49,7 @@ static void free_buffers(struct rmq_reader *r, uint64_t least)
         }
         if (!worst)
             return;
-        rmq_evict(r, worst, worst->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
+        rmq_closings_evict(r, worst, worst->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
     }
 }
 
@@ -68,7 +62,7 @@ static void close_hung_up(struct rmq_reader *r)
     uint32_t connections[HUNG_UP_MAX], count = 0;
     for (uint32_t i = 0; i < r->stalled_count && count < HUNG_UP_MAX; i++) {
         r->hung_up_next = r->hung_up_next + 1 < r->stalled_count ? r->hung_up_next + 1 : 0;
-        const struct rmq_connection *c = rmq_connection_at(r, r->stalled[r->hung_up_next]);
+        const struct rmq_connection *c = rmq_connection_at(&r->connections, r->stalled[r->hung_up_next]);
         if (c->state != RMQ_CONNECTION_OPEN || !(c->stall & RMQ_STALL_ROOM))
             continue;
         fds[count] = (struct pollfd){.fd = c->fd, .events = POLLRDHUP};
@@ -78,7 +72,7 @@ static void close_hung_up(struct rmq_reader *r)
         return;
     for (uint32_t i = 0; i < count; i++)
         if (fds[i].revents & (POLLRDHUP | POLLHUP | POLLERR))
-            rmq_connection_close(r, rmq_connection_at(r, connections[i]), RMQ_READ_CLOSED_PEER);
+            rmq_closings_close(r, rmq_connection_at(&r->connections, connections[i]), RMQ_READ_CLOSED_PEER);
 }
 
 /* The connection that has waited longest for a block; `least` gets the one that wants least. NULL = none waits. */
@@ -87,7 +81,7 @@ static struct rmq_connection *first_waiting(struct rmq_reader *r, struct rmq_con
     struct rmq_connection *first = NULL;
     *least = NULL;
     for (uint32_t i = 0; i < r->stalled_count; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
+        struct rmq_connection *c = rmq_connection_at(&r->connections, r->stalled[i]);
         if (c->state != RMQ_CONNECTION_OPEN || !(c->stall & RMQ_STALL_ROOM))
             continue;
         if (!first || c->stall_ms < first->stall_ms)
@@ -120,8 +114,8 @@ static uint64_t block_rank(const struct rmq_reader *r, const struct rmq_connecti
 static uint32_t victims_of(struct rmq_reader *r, const struct rmq_connection *waiting, struct victim *victims)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < r->connections_used; i++) {
-        const struct rmq_connection *c = rmq_connection_at(r, i);
+    for (uint32_t i = 0; i < r->connections.used; i++) {
+        const struct rmq_connection *c = rmq_connection_at(&r->connections, i);
         uint64_t rank = c == waiting ? 0 : block_rank(r, c, waiting->room_bytes);
         if (!rank || (count == VICTIMS_MAX && rank <= victims[count - 1].rank))
             continue;
@@ -138,7 +132,7 @@ static void make_room(struct rmq_reader *r, const struct rmq_connection *waiting
     struct victim victims[VICTIMS_MAX];
     uint32_t count = rmq_block_fits(&r->arena, waiting->room_bytes) ? 0 : victims_of(r, waiting, victims);
     for (uint32_t i = 0; i < count && !rmq_block_fits(&r->arena, waiting->room_bytes); i++)
-        rmq_evict(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
+        rmq_closings_evict(r, rmq_connection_at(&r->connections, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
 }
 
 static void free_blocks(struct rmq_reader *r)

@@ -30,5 +30,5 @@ void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_
         return;
     if (!report(r, c, bytes, length < RMQ_JUNK_BYTES ? length : RMQ_JUNK_BYTES))
         rmq_store_relaxed(&r->context.port->junk_dropped, r->context.port->junk_dropped + 1);
-    rmq_connection_close(r, c, reason);
+    rmq_connection_close(&r->connections, c, reason);
 }

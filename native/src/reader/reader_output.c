@@ -153,7 +153,7 @@ static void mark_dirty(struct rmq_reader *r, struct rmq_connection *c)
     if (c->dirty)
         return;
     c->dirty = 1;
-    r->dirty[r->dirty_count++] = rmq_connection_index(r, c);
+    r->dirty[r->dirty_count++] = rmq_connection_index(&r->connections, c);
 }
 
 static struct rmq_piece *last_piece(struct rmq_output *out)
@@ -186,7 +186,7 @@ uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size
         return out->fill->data + out->fill->used;
     struct rmq_chunk *chunk = out && bytes <= INT32_MAX ? chunk_take(r, out, bytes) : NULL;
     if (!chunk) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_MEMORY);
         return NULL;
     }
     if (out->fill)
@@ -208,7 +208,7 @@ void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t by
     } else {
         struct rmq_piece *piece = piece_add(r, out);
         if (!piece) {
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+            rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_MEMORY);
             return;
         }
         *piece = (struct rmq_piece){.at = at, .length = (uint32_t)bytes, .chunk = chunk};
@@ -230,7 +230,7 @@ void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_f
     }
     struct rmq_piece *piece = piece_add(r, out);
     if (!piece) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+        rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
     *piece = (struct rmq_piece){.at = at, .length = bytes, .map = map, .on_disk = on_disk != 0};
@@ -273,8 +273,8 @@ static void close_largest(struct rmq_reader *r)
         uint32_t connection;
     } victims[VICTIMS_MAX];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < r->connections_used; i++) {
-        const struct rmq_connection *c = rmq_connection_at(r, i);
+    for (uint32_t i = 0; i < r->connections.used; i++) {
+        const struct rmq_connection *c = rmq_connection_at(&r->connections, i);
         if (c->state != RMQ_CONNECTION_OPEN || !c->output)
             continue;
         uint64_t rank = rmq_answer_victim_rank(c->output->memory, (uint64_t)(r->context.now_ms - c->output->progress_ms));
@@ -288,7 +288,7 @@ static void close_largest(struct rmq_reader *r)
     }
     uint64_t most = answers_most(r);
     for (uint32_t i = 0; i < count && r->answers_open > most - most / 8; i++)
-        rmq_evict(r, rmq_connection_at(r, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
+        rmq_closings_evict(r, rmq_connection_at(&r->connections, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
 }
 
 static struct rmq_piece *piece_at(struct rmq_output *out, uint32_t i) { return &out->pieces[(out->head + i) & (out->capacity - 1)]; }
@@ -324,7 +324,7 @@ static void send_next(struct rmq_reader *r, struct rmq_connection *c, uint64_t b
 {
     struct rmq_output *out = c->output;
     uint32_t most = out->count < RMQ_SEND_PIECES ? out->count : RMQ_SEND_PIECES, count;
-    uint64_t tag = (uint64_t)rmq_connection_index(r, c) << 32 | c->generation;
+    uint64_t tag = (uint64_t)rmq_connection_index(&r->connections, c) << 32 | c->generation;
     for (count = 0; count < most && bytes; count++) {
         const struct rmq_piece *piece = piece_at(out, count);
         if (piece->on_disk)
@@ -355,12 +355,12 @@ void rmq_output_flush(struct rmq_reader *r)
     uint64_t handed = 0;
     r->dirty_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, r->dirty[i]);
+        struct rmq_connection *c = rmq_connection_at(&r->connections, r->dirty[i]);
         c->dirty = 0;
         if (c->state != RMQ_CONNECTION_OPEN || !c->output || !c->output->count)
             continue;
         if (c->output->bytes > r->context.settings->send_queue_bytes_max) {
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_SLOW);
+            rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_SLOW);
             continue;
         }
         if (c->sending)
@@ -393,16 +393,14 @@ static void consume(struct rmq_reader *r, struct rmq_output *out, uint64_t sent)
 
 void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event)
 {
-    struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
+    struct rmq_connection *c = rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32));
     if (c->generation != (uint32_t)event->tag)
         return;
     c->sending = 0;
-    if (c->state != RMQ_CONNECTION_OPEN) {
-        rmq_connection_ended(r, c);
+    if (c->state != RMQ_CONNECTION_OPEN)
         return;
-    }
     if (event->result <= 0 && event->result != -EINTR && event->result != -EAGAIN) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_PEER);
+        rmq_connection_close(&r->connections, c, RMQ_READ_CLOSED_PEER);
         return;
     }
     struct rmq_output *out = c->output;
@@ -420,15 +418,13 @@ void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event)
 /* Bytes that could not be read fail in the send, or are faulted in there. */
 void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event)
 {
-    struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
+    struct rmq_connection *c = rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32));
     struct rmq_output *out = c->output; /* stays as long as `sending` is set */
     if (--out->reads)
         return;
     c->sending = 0;
-    if (c->state != RMQ_CONNECTION_OPEN) {
-        rmq_connection_ended(r, c);
+    if (c->state != RMQ_CONNECTION_OPEN)
         return;
-    }
     for (uint32_t i = 0; i < out->reading; i++)
         piece_at(out, i)->on_disk = 0;
     out->progress_ms = r->context.now_ms;

@@ -64,7 +64,7 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
     struct rmq_parked_pull *p = &r->parked[index];
     uint32_t name = index + 1, *slot = &r->parked_slots[pull->queue_slot];
     *p = (struct rmq_parked_pull){
-        .connection = rmq_connection_index(r, c),
+        .connection = rmq_connection_index(&r->connections, c),
         .connection_generation = c->generation,
         .queue_slot = pull->queue_slot,
         .frame = copy,
@@ -93,7 +93,7 @@ int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pu
 
 static void unpark(struct rmq_reader *r, struct rmq_parked_pull *p)
 {
-    struct rmq_connection *c = rmq_connection_at(r, p->connection);
+    struct rmq_connection *c = rmq_connection_at(&r->connections, p->connection);
     if (p->slot_previous)
         parked_at(r, p->slot_previous)->slot_next = p->slot_next;
     else
@@ -136,7 +136,7 @@ static void postpone(struct rmq_reader *r, struct rmq_parked_pull *p)
 /* Runs a held pull; with `look` only if something may match. It may be gone afterwards. */
 static void run(struct rmq_reader *r, struct rmq_parked_pull *p, int look)
 {
-    struct rmq_connection *c = rmq_connection_at(r, p->connection);
+    struct rmq_connection *c = rmq_connection_at(&r->connections, p->connection);
     uint8_t *frame = p->frame;
     uint32_t generation = p->connection_generation;
     if (c->state != RMQ_CONNECTION_OPEN || c->generation != generation) {

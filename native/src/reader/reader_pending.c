@@ -45,7 +45,7 @@ struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind
         return NULL;
     }
     p->kind = (uint8_t)kind;
-    p->connection = rmq_connection_index(r, c);
+    p->connection = rmq_connection_index(&r->connections, c);
     p->connection_generation = c->generation;
     p->opaque = h->opaque;
     p->code = h->code;
@@ -88,7 +88,7 @@ struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id)
 void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p)
 {
     if (p->kind == RMQ_PENDING_COLD) {
-        struct rmq_connection *c = rmq_connection_at(r, p->connection);
+        struct rmq_connection *c = rmq_connection_at(&r->connections, p->connection);
         r->cold_count--;
         r->asked[p->answerer]--;
         if (c->generation == p->connection_generation) {

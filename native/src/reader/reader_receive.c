@@ -7,58 +7,9 @@
 
 #include "base/bytes.h"
 #include "reader/reader_state.h"
+#include "reader/spans.h"
 
-#define FEW_BYTES 256u            /* of a frame or of a stalled connection: private memory holds them */
 #define ABSURD_BYTES (256u << 20) /* a length beyond is no frame's, but text or another protocol */
-
-static struct rmq_span *span_add(struct rmq_connection *c)
-{
-    if (c->span_head + c->span_count == c->span_capacity) {
-        if (c->span_head) {
-            memmove(c->spans, c->spans + c->span_head, c->span_count * sizeof *c->spans);
-            c->span_head = 0;
-        } else {
-            uint32_t capacity = c->span_capacity ? c->span_capacity * 2 : 8;
-            struct rmq_span *spans = realloc(c->spans, capacity * sizeof *spans);
-            if (!spans)
-                return NULL;
-            c->spans = spans;
-            c->span_capacity = capacity;
-        }
-    }
-    return &c->spans[c->span_head + c->span_count++];
-}
-
-/* The block for bytes of a stalled connection, NULL when they stay in their receive buffer. Few bytes move because they
- * would keep a whole buffer. Many bytes move only when buffers run short and half of the blocks is free. Connections
- * need blocks to go on, so waiting bytes must never take them all. */
-static uint8_t *span_block(struct rmq_reader *r, uint32_t bytes, struct rmq_frame_ref *ref)
-{
-    int is_little = bytes <= r->arena.buffer_bytes / 4;
-    int may = rmq_blocks_many(&r->arena) ? is_little || rmq_buffers_few(&r->arena) : is_little && rmq_blocks_for_control(&r->arena);
-    return may ? rmq_block_take(&r->arena, bytes, ref) : NULL;
-}
-
-static void span_push(struct rmq_reader *r, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
-{
-    struct rmq_span *span = span_add(c);
-    if (!span) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
-        return;
-    }
-    const uint8_t *bytes = rmq_buffer_at(&r->arena, buffer) + at;
-    *span = (struct rmq_span){.ref = {RMQ_NONE, RMQ_NONE, 0}, .length = end - at};
-    span->copy = end - at <= FEW_BYTES ? malloc(end - at) : NULL;
-    uint8_t *to = span->copy ? span->copy : span_block(r, end - at, &span->ref);
-    if (to) {
-        memcpy(to, bytes, end - at);
-        return;
-    }
-    span->ref = (struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE};
-    span->at = at;
-    rmq_buffer_retain(&r->arena, buffer);
-    c->buffers_held++;
-}
 
 static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason)
 {
@@ -68,7 +19,7 @@ static void stall(struct rmq_reader *r, struct rmq_connection *c, uint8_t reason
     r->context.counters[RMQ_READ_STALLS] += reason != RMQ_STALL_TURN;
     if (!c->in_stalled) {
         c->in_stalled = 1;
-        r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
+        r->stalled[r->stalled_count++] = rmq_connection_index(&r->connections, c);
     }
 }
 
@@ -104,7 +55,10 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
     }
     c->taken_ms = r->context.now_ms;
     c->stalled_ns = 0; /* another role may have taken the send that waited: the next one's time begins again */
-    return c->state == RMQ_CONNECTION_OPEN;
+    if (c->state == RMQ_CONNECTION_OPEN)
+        return 1;
+    rmq_closings_settle(r);
+    return 0;
 }
 
 /* The block of the connection is complete. */
@@ -138,7 +92,7 @@ static void wait_for_room(struct rmq_reader *r, struct rmq_connection *c, uint32
 static int begin_block(struct rmq_reader *r, struct rmq_connection *c, uint32_t total, uint32_t there)
 {
     if ((total + RMQ_BLOCK_BYTES - 1) / RMQ_BLOCK_BYTES > rmq_block_pages_max(&r->arena)) {
-        rmq_connection_close(r, c, RMQ_READ_CLOSED_LARGE);
+        rmq_closings_close(r, c, RMQ_READ_CLOSED_LARGE);
         return 0;
     }
     uint32_t first = rmq_frame_first_bytes(total, there, rmq_blocks_many(&r->arena));
@@ -160,6 +114,7 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
     if (length < 4 || length > r->context.settings->frame_bytes_max - 4) {
         int is_large = length >= 4 && length < ABSURD_BYTES;
         rmq_junk_close(r, c, at, there, is_large ? RMQ_READ_CLOSED_LARGE : RMQ_READ_CLOSED_FRAME);
+        rmq_closings_settle(r);
         return 0;
     }
     return length + 4;
@@ -169,9 +124,9 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
 static int gather_early(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t *at, uint32_t end)
 {
     if (!c->early) {
-        c->early = malloc(FEW_BYTES);
+        c->early = malloc(RMQ_FEW_BYTES);
         if (!c->early) {
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_MEMORY);
+            rmq_closings_close(r, c, RMQ_READ_CLOSED_MEMORY);
             return 0;
         }
         memcpy(c->early, c->head, c->head_length);
@@ -195,7 +150,7 @@ static int gather(struct rmq_reader *r, struct rmq_connection *c, const uint8_t 
     uint32_t total = frame_total(r, c, c->head, 4);
     if (!total)
         return 0;
-    if (c->head_length + (end - *at) < (total < FEW_BYTES ? total : FEW_BYTES))
+    if (c->head_length + (end - *at) < (total < RMQ_FEW_BYTES ? total : RMQ_FEW_BYTES))
         return gather_early(r, c, bytes, at, end);
     if (!begin_block(r, c, total, c->head_length + (end - *at)))
         return 0;
@@ -260,7 +215,7 @@ static uint32_t parse(struct rmq_reader *r, struct rmq_connection *c, const stru
         uint32_t total = frame_total(r, c, bytes + at, end - at);
         if (!total)
             return at;
-        if (total > end - at && end - at < FEW_BYTES) {
+        if (total > end - at && end - at < RMQ_FEW_BYTES) {
             if (!gather(r, c, bytes, &at, end))
                 return at;
             continue;
@@ -294,16 +249,16 @@ static void received(struct rmq_reader *r, struct rmq_connection *c, uint32_t bu
     c->took_full = length == r->arena.buffer_bytes;
     if (c->state != RMQ_CONNECTION_OPEN || (!c->stall && !c->took_full))
         return;
-    if (at < length)
-        span_push(r, c, buffer, at, length);
+    if (at < length && rmq_span_push(&r->arena, c, buffer, at, length) < 0)
+        rmq_closings_close(r, c, RMQ_READ_CLOSED_MEMORY);
     if (c->state == RMQ_CONNECTION_OPEN && c->receiving && !c->stopping && (c->took_full || c->stall & ~RMQ_STALL_TURN) &&
-        rmq_engine_receive_stop(r->context.engine, (uint64_t)rmq_connection_index(r, c) << 32 | c->generation) == 0)
+        rmq_engine_receive_stop(r->context.engine, rmq_connection_tag(&r->connections, c)) == 0)
         c->stopping = 1;
 }
 
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 {
-    struct rmq_connection *c = rmq_connection_at(r, (uint32_t)(event->tag >> 32));
+    struct rmq_connection *c = rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32));
     int result = event->result;
     if (event->buffer != RMQ_NO_BUFFER)
         rmq_buffer_received(&r->arena, event->buffer);
@@ -313,18 +268,16 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
         if (result > 0)
             received(r, c, event->buffer, (uint32_t)result);
         else if (result == 0 || (result != -ENOBUFS && result != -ECANCELED && result != -EINTR && result != -EAGAIN))
-            rmq_connection_close(r, c, RMQ_READ_CLOSED_PEER);
+            rmq_closings_close(r, c, RMQ_READ_CLOSED_PEER);
     }
     if (event->buffer != RMQ_NO_BUFFER)
         rmq_buffer_drop(&r->arena, event->buffer);
-    if (c->state != RMQ_CONNECTION_OPEN) {
-        rmq_connection_ended(r, c);
-    } else if (!c->receiving && !c->stall) {
+    if (c->state == RMQ_CONNECTION_OPEN && !c->receiving && !c->stall) {
         if (result == -ENOBUFS) {
             rmq_buffers_short(&r->arena);
-            rmq_connection_starve(r, c);
+            rmq_connection_starve(&r->connections, c);
         } else {
-            rmq_connection_receive_again(r, c);
+            rmq_connection_receive_again(&r->connections, c);
         }
     }
 }
@@ -347,17 +300,6 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
         return 0;
     return !(c->stall & RMQ_STALL_ROOM) || (blocks_came_free && c->room_bytes < r->no_room_bytes);
-}
-
-static void span_pop(struct rmq_reader *r, struct rmq_connection *c)
-{
-    c->buffers_held -= c->spans[c->span_head].ref.buffer != RMQ_NONE;
-    rmq_frame_ref_release(&r->arena, &c->spans[c->span_head].ref);
-    free(c->spans[c->span_head].copy);
-    c->span_head++;
-    c->span_count--;
-    if (!c->span_count)
-        c->span_head = 0;
 }
 
 static void resume(struct rmq_reader *r, struct rmq_connection *c)
@@ -384,14 +326,14 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
         span->at = at;
         span->length = end - at;
         if (at == end)
-            span_pop(r, c);
+            rmq_span_pop(&r->arena, c);
     }
     r->refuses = 0;
     rmq_turn_end(&r->turn);
     if (for_room && c->stall & RMQ_STALL_ROOM)
         c->stall_ms = since_ms; /* it waits on */
     if (!c->stall)
-        rmq_connection_receive_again(r, c);
+        rmq_connection_receive_again(&r->connections, c);
 }
 
 static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t room_most)
@@ -399,12 +341,12 @@ static void resume_some(struct rmq_reader *r, int blocks_came_free, uint64_t roo
     uint32_t count = r->stalled_count;
     r->stalled_count = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct rmq_connection *c = rmq_connection_at(r, r->stalled[i]);
+        struct rmq_connection *c = rmq_connection_at(&r->connections, r->stalled[i]);
         int is_left = room_most != UINT64_MAX && (!(c->stall & RMQ_STALL_ROOM) || c->room_bytes > room_most);
         if (c->state != RMQ_CONNECTION_OPEN || !c->stall) {
             c->in_stalled = 0;
         } else if (is_left || !may_resume(r, c, blocks_came_free)) {
-            r->stalled[r->stalled_count++] = rmq_connection_index(r, c);
+            r->stalled[r->stalled_count++] = rmq_connection_index(&r->connections, c);
         } else {
             c->in_stalled = 0;
             resume(r, c); /* may put it back */
@@ -422,18 +364,4 @@ void rmq_receive_resume(struct rmq_reader *r)
     if (blocks_came_free && r->room_least)
         resume_some(r, 1, 2 * (uint64_t)r->room_least);
     resume_some(r, blocks_came_free, UINT64_MAX);
-}
-
-void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c)
-{
-    while (c->span_count)
-        span_pop(r, c);
-    free(c->early);
-    c->early = NULL;
-    free(c->spans);
-    c->spans = NULL;
-    c->span_head = c->span_capacity = 0;
-    rmq_frame_ref_release(&r->arena, &c->block);
-    c->frame_bytes = c->filled = c->head_length = 0;
-    c->stall = 0;
 }

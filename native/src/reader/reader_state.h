@@ -14,6 +14,8 @@
 #include "plane/ring.h"
 #include "queue/queue_reader.h"
 #include "reader/arena.h"
+#include "reader/closings.h"
+#include "reader/connections.h"
 #include "reader/eviction_rules.h"
 #include "reader/read_context.h"
 #include "reader/reader.h"
@@ -26,7 +28,6 @@
 #define RMQ_SEND_PIECES 256u          /* iovecs of one send */
 #define RMQ_REDO_MAX 3
 #define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
-#define RMQ_HOST_COUNTS 65536u
 
 /* --- output --------------------------------------------------------------------------------------------- */
 
@@ -64,67 +65,12 @@ struct rmq_output {
 
 /* --- connections ------------------------------------------------------------------------------------------ */
 
-struct rmq_span { /* received bytes that wait for a stall to end */
-    struct rmq_frame_ref ref;
-    uint8_t *copy;         /* a few bytes: they hold nothing */
-    uint32_t at, length;   /* in the held buffer or block, or in the copy */
-};
-
-enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
-
-#define RMQ_STALL_RING 1   /* request ring full */
-#define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
-#define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
-#define RMQ_STALL_COLD 8   /* control has enough of its frames */
-#define RMQ_STALL_TURN 16  /* it has had its part of this turn */
 /* With an answerer and not answered: a flood must fill neither its inbox nor its time. Control answers in the order of
  * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
  * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
  * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
 #define RMQ_COLD_TOTAL 128u
 #define RMQ_COLD_BYTES_MAX (1u << 20)
-
-struct rmq_connection {
-    int fd;
-    uint32_t generation;
-    uint8_t state;
-    uint8_t receiving;       /* a receive is armed */
-    uint8_t stopping;        /* a stop of it was asked for */
-    uint8_t sending;         /* or reading the next bytes to send */
-    uint8_t stall;           /* RMQ_STALL_*: parsing waits */
-    uint8_t listener;        /* 1 = VIP port */
-    uint8_t v6;
-    uint8_t spoke : 1, registered : 1, dirty : 1, in_stalled : 1, in_starved : 1, waited : 1;
-    uint8_t asked;           /* bit a: answerer a has had frames of it, and gets the notice of its close */
-    uint8_t took_full : 1;   /* its last receive filled a buffer, or found none: it gets one buffer at a time */
-    uint32_t topic_id;       /* of the last send: most clients repeat it */
-    struct rmq_output *output;
-    /* the frame in the making */
-    uint8_t head[4];
-    uint8_t *early;          /* its first bytes, with the head, while they are few: they hold nothing of the arena */
-    uint32_t head_length;    /* of both */
-    uint32_t frame_bytes;    /* 0: no block yet */
-    uint32_t filled;
-    uint32_t room_bytes;     /* of the frame that waits for a block, in RMQ_STALL_ROOM */
-    struct rmq_frame_ref block;
-    int64_t partial_ms;
-    int64_t active_ms;
-    struct rmq_span *spans;
-    uint32_t span_head, span_count, span_capacity;
-    uint32_t buffers_held;   /* by spans */
-    int64_t taken_ms;        /* a whole frame was taken last, 0 = none was */
-    int64_t stall_ms;        /* since when it is stalled or starved */
-    uint32_t parked;         /* first parked pull, index + 1 */
-    uint32_t parked_count;   /* bounded: one connection must not take every place of its reader */
-    uint32_t cold_count;     /* requests that answerers hold */
-    uint32_t cold_bytes;     /* as they went into their inboxes */
-    uint32_t answers_due;    /* of the client, to requests of control */
-    int64_t stalled_ns;      /* since when its next send waits for room, 0 = does not */
-    uint16_t port;
-    uint8_t host[16];
-    uint8_t *server_frame;   /* chunks of a frame that control sends on its own */
-    uint32_t server_frame_length;
-};
 
 /* --- pending: requests that other roles answer -------------------------------------------------------------- */
 
@@ -187,8 +133,6 @@ struct rmq_reader {
     struct rmq_role *role;
     uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
     int64_t asks_next_ms;
-    int listen_fds[2];
-    int accepting[2];
     int starting;
     int stopping, takes_no_sends;
     int64_t stop_deadline_ms;
@@ -205,22 +149,15 @@ struct rmq_reader {
     uint32_t no_room_bytes;  /* no block of that size was found in this round */
     uint32_t room_least;     /* bytes of the smallest frame that waits for a block, 0 = none did at the last look */
 
-    /* connections */
-    struct rmq_connection *connections;
-    uint32_t connections_max, connections_used, connection_free_count;
-    uint32_t *connection_free;
+    struct rmq_connections connections;
     uint32_t *dirty, dirty_count;          /* have output that is not being sent */
     uint32_t *stalled, stalled_count;
-    uint32_t *starved, starved_count;      /* receive ended for want of buffers */
-    uint32_t *host_counts;                 /* connections by the hash of their host */
-    uint32_t reports;                      /* connections whose CLOSED record does not fit into the inbox yet */
 
     /* pending */
     struct rmq_pending *pending;
     uint32_t pending_capacity, pending_used, pending_free;
     uint32_t in_flight, in_flight_max, cold_count;
     uint32_t asked[RMQ_ANSWERERS_MAX]; /* of cold_count, by answerer */
-    uint32_t room_hand;      /* next connection that is looked at when places run short */
     uint32_t redo_head, redo_tail;
 
     /* rings */
@@ -271,13 +208,6 @@ struct rmq_reader {
     struct rmq_event events[256];
 };
 
-static inline struct rmq_connection *rmq_connection_at(struct rmq_reader *r, uint32_t index) { return &r->connections[index]; }
-
-static inline uint32_t rmq_connection_index(const struct rmq_reader *r, const struct rmq_connection *c)
-{
-    return (uint32_t)(c - r->connections);
-}
-
 /* The number of frames that one connection may have at control now, at least 1. */
 static inline uint32_t rmq_cold_max(const struct rmq_reader *r)
 {
@@ -289,38 +219,18 @@ static inline int rmq_cold_is_full(const struct rmq_reader *r, const struct rmq_
     return c->cold_count >= rmq_cold_max(r) || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
 }
 
-/* The open connection, NULL when it is another one by now. */
-static inline struct rmq_connection *rmq_connection_get(struct rmq_reader *r, uint32_t index, uint32_t generation)
+/* closings.c */
+static inline void rmq_closings_settle(struct rmq_reader *r)
 {
-    if (index >= r->connections_used)
-        return NULL;
-    struct rmq_connection *c = &r->connections[index];
-    return c->state == RMQ_CONNECTION_OPEN && c->generation == generation ? c : NULL;
+    if (r->connections.closed_count)
+        rmq_closings_settle_all(r);
 }
-
-/* reader_connection.c: life of a connection */
-int rmq_connections_open(struct rmq_reader *r);
-void rmq_connections_close(struct rmq_reader *r);
-void rmq_connection_accept(struct rmq_reader *r, const struct rmq_event *event);
-void rmq_connection_close(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
-void rmq_connection_ended(struct rmq_reader *r, struct rmq_connection *c); /* an operation of a closing one came back */
-void rmq_connections_rearm(struct rmq_reader *r);
-void rmq_connections_tick(struct rmq_reader *r);
-void rmq_connection_receive(struct rmq_reader *r, struct rmq_connection *c);
-/* After it has received: behind those that have found no buffer, if it takes whole ones. */
-void rmq_connection_receive_again(struct rmq_reader *r, struct rmq_connection *c);
-void rmq_connection_starve(struct rmq_reader *r, struct rmq_connection *c); /* it receives when there are buffers again */
-void rmq_accept_arm(struct rmq_reader *r);
-void rmq_accept_stop(struct rmq_reader *r);
 
 /* reader_receive.c: bytes -> frames */
 void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
-void rmq_receive_forget(struct rmq_reader *r, struct rmq_connection *c);
 
 /* reader_eviction.c: the connections that are closed when buffers or blocks run short */
-/* Closes it and notes that memory was short. */
-void rmq_evict(struct rmq_reader *r, struct rmq_connection *c, uint32_t reason);
 void rmq_eviction_poll(struct rmq_reader *r); /* after the stalled have had their turn */
 
 /* reader_watchdog.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once

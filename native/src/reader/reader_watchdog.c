@@ -10,10 +10,10 @@
 
 static int bytes_wait(struct rmq_reader *r)
 {
-    uint32_t count = r->connections_used < SOCKETS ? r->connections_used : SOCKETS;
+    uint32_t count = r->connections.used < SOCKETS ? r->connections.used : SOCKETS;
     for (uint32_t i = 0; i < count; i++) {
-        r->watchdog_next = r->watchdog_next + 1 < r->connections_used ? r->watchdog_next + 1 : 0;
-        const struct rmq_connection *c = rmq_connection_at(r, r->watchdog_next);
+        r->watchdog_next = r->watchdog_next + 1 < r->connections.used ? r->watchdog_next + 1 : 0;
+        const struct rmq_connection *c = rmq_connection_at(&r->connections, r->watchdog_next);
         int waiting = 0;
         if (c->state == RMQ_CONNECTION_OPEN && !c->stall && ioctl(c->fd, FIONREAD, &waiting) == 0 && waiting > 0)
             return 1;
