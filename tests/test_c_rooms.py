@@ -20,7 +20,7 @@ MAY_INCLUDE = {
     "recovery": {"base", "codec", "queue", "index"},
     "filter": {"base", "plane", "codec"},
     "admission": {"base", "plane", "codec"},
-    "reader": {"base", "plane", "metrics", "codec", "engine", "queue", "filter", "admission"},
+    "reader": {"base", "plane", "metrics", "codec", "engine", "log", "queue", "filter", "admission"},
     "dispatch": {"base", "plane", "codec", "engine", "log", "queue", "index"},
     "write": {"base", "plane", "metrics", "codec", "log", "dispatch"},
     "flush": {"plane", "metrics", "log"},

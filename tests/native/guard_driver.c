@@ -126,9 +126,10 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
     return 0;
 }
 int rmq_cold_report_closed(struct rmq_reader *reader, struct rmq_connection *c) { return (void)reader, (void)c, 0; }
-void rmq_output_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, c->output = NULL; }
-void rmq_output_closing(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
-uint64_t rmq_output_soft_limit(const struct rmq_reader *reader) { return (void)reader, UNREAD_MAX; }
+void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
+void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
+uint64_t rmq_outputs_most(const struct rmq_outputs *o) { return (void)o, UINT64_MAX; }
+uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, UNREAD_MAX; }
 void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;
@@ -382,9 +383,9 @@ static void round_of(int is_calm)
 
 static int open_connections(void)
 {
-    r.dirty = calloc(CLIENTS * 2, sizeof *r.dirty);
+    r.outputs.dirty = calloc(CLIENTS * 2, sizeof *r.outputs.dirty);
     r.stalled = calloc(CLIENTS * 2, sizeof *r.stalled);
-    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.dirty || !r.stalled;
+    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.outputs.dirty || !r.stalled;
 }
 
 static void run(uint32_t pages, uint32_t buffers)
@@ -428,7 +429,7 @@ static void run(uint32_t pages, uint32_t buffers)
         broken(NULL, "something is still held");
     rmq_closings_finish(&r);
     rmq_connections_close(&r.connections);
-    free(r.dirty);
+    free(r.outputs.dirty);
     free(r.stalled);
     rmq_arena_close(&r.arena);
     free(plane.arenas[0]);

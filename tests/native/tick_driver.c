@@ -8,8 +8,8 @@
 #include "reader/overdue.c"
 
 int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
-void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
-void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
+void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
+void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_spans_forget(struct rmq_arena *a, struct rmq_connection *c) { (void)a, (void)c; }
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c) { (void)r, (void)c; }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }

@@ -61,10 +61,10 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
     return 0;
 }
 int rmq_cold_report_closed(struct rmq_reader *reader, struct rmq_connection *c) { return (void)reader, (void)c, 0; }
-void rmq_output_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, c->output = NULL; }
-void rmq_output_closing(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
+void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
+void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
-uint64_t rmq_output_soft_limit(const struct rmq_reader *reader) { return (void)reader, 1000; }
+uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, 1000; }
 void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;
@@ -153,9 +153,9 @@ static uint32_t connect_client(uint32_t frame_bytes)
 
 static int open_connections(void)
 {
-    r.dirty = calloc(CLIENTS, sizeof *r.dirty);
+    r.outputs.dirty = calloc(CLIENTS, sizeof *r.outputs.dirty);
     r.stalled = calloc(CLIENTS, sizeof *r.stalled);
-    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.dirty || !r.stalled;
+    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.outputs.dirty || !r.stalled;
 }
 
 /* A round of reader.c. */
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
     printf("%u %u\n", longest, most);
     rmq_closings_finish(&r);
     rmq_connections_close(&r.connections);
-    free(r.dirty);
+    free(r.outputs.dirty);
     free(r.stalled);
     rmq_arena_close(&r.arena);
     free(plane.arenas[0]);

@@ -8,7 +8,7 @@
 
 static void give_back(struct rmq_reader *r, struct rmq_connection *c)
 {
-    rmq_output_closing(r, c);
+    rmq_output_closing(&r->outputs, c);
     rmq_spans_forget(&r->arena, c);
     rmq_park_forget(r, c);
     free(c->server_frame);
@@ -41,7 +41,7 @@ void rmq_closings_end(struct rmq_reader *r, struct rmq_connection *c)
     if (c->state != RMQ_CONNECTION_CLOSING || c->receiving || c->sending)
         return;
     rmq_closings_settle(r);
-    rmq_output_forget(r, c);
+    rmq_output_forget(&r->outputs, c);
     rmq_connection_hang_up(&r->connections, c);
     if (c->asked && rmq_cold_report_closed(r, c) < 0) {
         c->state = RMQ_CONNECTION_REPORT;
@@ -76,7 +76,7 @@ void rmq_closings_finish(struct rmq_reader *r)
         struct rmq_connection *c = rmq_connection_at(&r->connections, i);
         if (c->state != RMQ_CONNECTION_FREE && c->fd >= 0)
             close(c->fd);
-        rmq_output_forget(r, c);
+        rmq_output_forget(&r->outputs, c);
         if (c->state != RMQ_CONNECTION_FREE)
             rmq_spans_forget(&r->arena, c);
         free(c->server_frame);

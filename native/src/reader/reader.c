@@ -37,9 +37,8 @@ static void house_open(struct rmq_reader *r)
 
 static int lists_open(struct rmq_reader *r)
 {
-    r->dirty = calloc(r->connections.max, sizeof *r->dirty);
     r->stalled = calloc(r->connections.max, sizeof *r->stalled);
-    return r->dirty && r->stalled ? 0 : -ENOMEM;
+    return r->stalled ? 0 : -ENOMEM;
 }
 
 static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
@@ -52,6 +51,8 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
         rc = rmq_connections_open(&r->connections, &r->context, listen_fd, vip_listen_fd);
     if (rc == 0)
         rc = lists_open(r);
+    if (rc == 0)
+        rc = rmq_outputs_open(&r->outputs, &r->context, &r->connections);
     if (rc == 0)
         rc = rmq_pendings_open(r);
     if (rc == 0)
@@ -114,12 +115,11 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_engine_close(r->context.engine); /* first: the kernel lets go of buffers and pages */
     rmq_closings_finish(r);
     rmq_connections_close(&r->connections);
-    free(r->dirty);
     free(r->stalled);
     rmq_park_close(r);
     rmq_pendings_close(r);
     rmq_pulls_close(r);
-    rmq_outputs_close(r);
+    rmq_outputs_close(&r->outputs);
     rmq_append_close(r);
     rmq_arena_close(&r->arena);
     free(r);
@@ -148,10 +148,10 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
         rmq_receive_event(r, event);
         break;
     case RMQ_EVENT_SENT:
-        rmq_output_sent(r, event);
+        rmq_output_sent(&r->outputs, event);
         break;
     case RMQ_EVENT_READ:
-        rmq_output_read(r, event);
+        rmq_output_read(&r->outputs, event);
         break;
     case RMQ_EVENT_ACCEPTED:
         rmq_connection_accept(&r->connections, event);
@@ -173,7 +173,7 @@ static int rings_wait(const struct rmq_reader *r)
 /* Memory of this process that grows with its clients. */
 static uint64_t private_bytes(const struct rmq_reader *r)
 {
-    return rmq_output_memory(r) + (uint64_t)r->connections.used * sizeof *r->connections.table +
+    return rmq_output_memory(&r->outputs) + (uint64_t)r->connections.used * sizeof *r->connections.table +
            (uint64_t)r->pending_used * sizeof *r->pending + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
 }
 
@@ -181,7 +181,7 @@ static void publish_counters(struct rmq_reader *r)
 {
     r->context.counters[RMQ_READ_PARKED] = r->parked_count;
     rmq_store_relaxed(&r->context.port->awaits, r->parked_count);
-    r->context.counters[RMQ_READ_ANSWER_BYTES] = r->answers_open + r->answers_closing;
+    r->context.counters[RMQ_READ_ANSWER_BYTES] = r->outputs.open + r->outputs.closing;
     r->context.counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
     r->context.counters[RMQ_READ_BUFFERS_FREE] = r->arena.buffers_free;
     r->context.counters[RMQ_READ_BLOCK_BYTES_FREE] = (uint64_t)r->arena.blocks_free * RMQ_BLOCK_BYTES;
@@ -202,7 +202,7 @@ static void tick(struct rmq_reader *r)
         rmq_queue_reader_tick(&r->queues);
         rmq_buffers_tick(&r->arena);
         rmq_blocks_tick(&r->arena);
-        rmq_outputs_tick(r);
+        rmq_outputs_tick(&r->outputs);
         publish_counters(r);
         if (r->context.now_ms - r->opened_ms > PREDECESSOR_MS + r->context.settings->sync_flush_timeout_ms)
             r->in_flight_max = r->requests->capacity;
@@ -240,7 +240,8 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_connections_rearm(&r->connections, r->arena.buffers_lent);
     rmq_append_publish(r);
     tick(r);
-    rmq_output_flush(r);
+    rmq_eviction_of_answers(r);
+    rmq_output_flush(&r->outputs);
     rmq_closings_settle(r);
     return work;
 }
@@ -268,7 +269,7 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
         rmq_pause();
     }
     rmq_role_arm(r->context.plane, r->context.role_number);
-    int rc = rmq_engine_wait(r->context.engine, rings_wait(r) || r->dirty_count || r->turn.waits ? 0 : sleep_ns(r, deadline_ns));
+    int rc = rmq_engine_wait(r->context.engine, rings_wait(r) || r->outputs.dirty_count || r->turn.waits ? 0 : sleep_ns(r, deadline_ns));
     rmq_role_disarm(r->context.plane, r->context.role_number);
     return rc;
 }
@@ -288,7 +289,7 @@ static int stopped(struct rmq_reader *r, uint32_t work)
     if (!r->takes_no_sends)
         return 0;
     int64_t left_ms = r->stop_deadline_ms - r->context.now_ms;
-    int quiet = !work && !r->outputs_used;
+    int quiet = !work && !r->outputs.used;
     return left_ms <= 0 || (!r->in_flight && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));
 }
 

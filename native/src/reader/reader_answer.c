@@ -83,9 +83,9 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .remark_length = (uint32_t)strlen(remark),
     };
     if (!is_stored(done->code)) {
-        uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, &r->broker));
+        uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_error_answer_bound(&head, &r->broker));
         if (to)
-            rmq_output_commit(r, c, rmq_error_answer_put(to, &head, &r->broker));
+            rmq_output_commit(&r->outputs, c, rmq_error_answer_put(to, &head, &r->broker));
         return;
     }
     struct rmq_send_answer a = {
@@ -105,9 +105,9 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         a.recall_topic = topic->name;
         a.recall_topic_length = topic->name_length;
     }
-    uint8_t *to = rmq_output_reserve(r, c, rmq_send_answer_bound(&a));
+    uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_send_answer_bound(&a));
     if (to)
-        rmq_output_commit(r, c, rmq_send_answer_put(to, &a));
+        rmq_output_commit(&r->outputs, c, rmq_send_answer_put(to, &a));
 }
 
 /* Control writes the line. A full ring has more than it may say at once. */

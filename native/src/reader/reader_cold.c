@@ -223,7 +223,7 @@ static void send_whole(struct rmq_reader *r, struct rmq_connection *c, int is_ow
 {
     if (is_own)
         expect_answer(c, frame, length);
-    rmq_output_bytes(r, c, frame, length);
+    rmq_output_bytes(&r->outputs, c, frame, length);
 }
 
 static void send_chunk(struct rmq_reader *r, struct rmq_connection *c, uint8_t **text, uint32_t *text_length,

@@ -160,3 +160,30 @@ void rmq_eviction_poll(struct rmq_reader *r)
     rmq_receive_resume(r); /* into the blocks that have come free */
     free_buffers(r, 1);
 }
+
+/* --- answers ------------------------------------------------------------------------------------------------ */
+
+/* Closes at most VICTIMS_MAX connections, until all answers take seven eighths of their limit. Clients that have read
+ * nothing for RMQ_FRAME_GRACE_MS go first, then the largest answers. */
+void rmq_eviction_of_answers(struct rmq_reader *r)
+{
+    if (r->outputs.open <= rmq_outputs_most(&r->outputs))
+        return;
+    struct victim victims[VICTIMS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < r->connections.used; i++) {
+        const struct rmq_connection *c = rmq_connection_at(&r->connections, i);
+        if (c->state != RMQ_CONNECTION_OPEN || !c->output)
+            continue;
+        uint64_t rank = rmq_answer_victim_rank(c->output->memory, (uint64_t)(r->context.now_ms - c->output->progress_ms));
+        if (count == VICTIMS_MAX && rank <= victims[count - 1].rank)
+            continue;
+        uint32_t at = count < VICTIMS_MAX ? count++ : count - 1;
+        for (; at && victims[at - 1].rank < rank; at--)
+            victims[at] = victims[at - 1];
+        victims[at] = (struct victim){rank, i};
+    }
+    uint64_t most = rmq_outputs_most(&r->outputs);
+    for (uint32_t i = 0; i < count && r->outputs.open > most - most / 8; i++)
+        rmq_closings_evict(r, rmq_connection_at(&r->connections, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
+}

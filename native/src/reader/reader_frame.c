@@ -33,9 +33,9 @@ void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const stru
         .remark_length = (uint32_t)strlen(remark),
     };
     const struct rmq_answer_broker *broker = rmq_is_send(h->code) ? &r->broker : NULL;
-    uint8_t *to = rmq_output_reserve(r, c, rmq_error_answer_bound(&head, broker));
+    uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_error_answer_bound(&head, broker));
     if (to)
-        rmq_output_commit(r, c, rmq_error_answer_put(to, &head, broker));
+        rmq_output_commit(&r->outputs, c, rmq_error_answer_put(to, &head, broker));
 }
 
 /* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same (request.py). */

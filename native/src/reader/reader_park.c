@@ -143,7 +143,7 @@ static void run(struct rmq_reader *r, struct rmq_parked_pull *p, int look)
         unpark(r, p);
         return;
     }
-    if (c->output && c->output->bytes > rmq_output_soft_limit(r)) {
+    if (c->output && c->output->bytes > rmq_output_soft_limit(&r->outputs)) {
         postpone(r, p); /* many pulls woken at once must not flood their own connection */
         return;
     }

@@ -95,12 +95,12 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .max_offset = result->max_offset,
         .body_length = result->bytes,
     };
-    uint8_t *to = rmq_output_reserve(r, c, rmq_pull_answer_bound(&a));
+    uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_pull_answer_bound(&a));
     if (to) {
-        rmq_output_commit(r, c, rmq_pull_answer_put(to, &a));
+        rmq_output_commit(&r->outputs, c, rmq_pull_answer_put(to, &a));
         int on_disk = result->range_count && is_on_disk(r, result);
         for (uint32_t i = 0; i < result->range_count && c->state == RMQ_CONNECTION_OPEN; i++)
-            rmq_output_map(r, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, on_disk);
+            rmq_output_map(&r->outputs, c, result->ranges[i].map, result->ranges[i].at, result->ranges[i].length, on_disk);
         r->context.counters[RMQ_READ_PULLED_MESSAGES] += result->messages;
         count(r, p, result);
     }

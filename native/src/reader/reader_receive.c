@@ -29,16 +29,11 @@ static void wait_for_turn(struct rmq_reader *r, struct rmq_connection *c)
     r->turn.waits = 1;
 }
 
-static int output_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
-{
-    return c->output && c->output->bytes > rmq_output_soft_limit(r);
-}
-
 /* 1 = the connection may go on. */
 static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                      struct rmq_frame_ref *ref)
 {
-    if (output_is_full(r, c)) {
+    if (rmq_output_is_full(&r->outputs, c)) {
         stall(r, c, RMQ_STALL_OUTPUT);
         return 0;
     }
@@ -297,7 +292,7 @@ static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c
         return 0;
     if (!must && c->stall & RMQ_STALL_COLD && (c->cold_count > rmq_cold_max(r) / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
         return 0;
-    if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(r) / 2)
+    if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(&r->outputs) / 2)
         return 0;
     return !(c->stall & RMQ_STALL_ROOM) || (blocks_came_free && c->room_bytes < r->no_room_bytes);
 }

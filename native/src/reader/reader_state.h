@@ -2,9 +2,6 @@
 #ifndef RMQ_READER_STATE_H
 #define RMQ_READER_STATE_H
 
-#include <sys/socket.h>
-#include <sys/uio.h>
-
 #include "codec/answer.h"
 #include "codec/frame_header.h"
 #include "codec/send_decode.h"
@@ -16,6 +13,7 @@
 #include "reader/arena.h"
 #include "reader/closings.h"
 #include "reader/connections.h"
+#include "reader/output.h"
 #include "reader/eviction_rules.h"
 #include "reader/read_context.h"
 #include "reader/reader.h"
@@ -24,44 +22,8 @@
 #include "reader/slot_counts.h"
 #include "reader/turn.h"
 
-#define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
-#define RMQ_SEND_PIECES 256u          /* iovecs of one send */
 #define RMQ_REDO_MAX 3
 #define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
-
-/* --- output --------------------------------------------------------------------------------------------- */
-
-struct rmq_chunk {
-    uint32_t references;   /* pieces, plus one while it is being filled */
-    uint32_t used;
-    uint32_t capacity;
-    struct rmq_chunk *next;
-    uint8_t data[];
-};
-
-struct rmq_piece {
-    const uint8_t *at;
-    uint32_t length;
-    uint8_t on_disk;           /* perhaps on disk only: to be read before it is sent */
-    struct rmq_chunk *chunk;   /* one of the two owns the bytes */
-    struct rmq_file_map *map;
-};
-
-/* Only connections with something to send have one. */
-struct rmq_output {
-    struct rmq_piece *pieces;  /* ring of `capacity`, a power of two */
-    uint32_t head, count, capacity;
-    uint64_t bytes;            /* not yet taken by the kernel */
-    uint64_t memory;           /* of this structure, its pieces and chunks */
-    uint8_t is_closing;        /* its connection is */
-    int64_t progress_ms;       /* last time the kernel took some */
-    uint32_t reads;            /* of the first `reading` pieces, under way */
-    uint32_t reading;
-    struct rmq_chunk *fill;
-    struct rmq_output *next_free;
-    struct msghdr message;
-    struct iovec vectors[RMQ_SEND_PIECES];
-};
 
 /* --- connections ------------------------------------------------------------------------------------------ */
 
@@ -150,7 +112,7 @@ struct rmq_reader {
     uint32_t room_least;     /* bytes of the smallest frame that waits for a block, 0 = none did at the last look */
 
     struct rmq_connections connections;
-    uint32_t *dirty, dirty_count;          /* have output that is not being sent */
+    struct rmq_outputs outputs;
     uint32_t *stalled, stalled_count;
 
     /* pending */
@@ -196,15 +158,6 @@ struct rmq_reader {
     uint64_t watchdog_seen;
     uint32_t watchdog_looks, watchdog_next;
 
-    /* output */
-    struct rmq_output *output_free;
-    struct rmq_chunk *chunk_free;
-    uint32_t chunk_free_count, output_free_count;
-    uint32_t outputs_used;
-    uint64_t answers_open, answers_closing;  /* memory of outputs */
-    uint64_t answers_peak, answers_kept;     /* in this window; in one before, and perhaps not given back yet */
-    int64_t answers_window_ms;
-
     struct rmq_event events[256];
 };
 
@@ -231,6 +184,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event);
 void rmq_receive_resume(struct rmq_reader *r); /* stalled connections whose reason is gone */
 
 /* reader_eviction.c: the connections that are closed when buffers or blocks run short */
+void rmq_eviction_of_answers(struct rmq_reader *r); /* while they exceed their limit */
 void rmq_eviction_poll(struct rmq_reader *r); /* after the stalled have had their turn */
 
 /* reader_watchdog.c. 1 = for 5 s nothing was received while bytes waited on sockets of connections that do not wait. Looks once
@@ -350,19 +304,4 @@ void rmq_redo_run(struct rmq_reader *r);
 int rmq_verdicts_wait(const struct rmq_reader *r);
 void rmq_answerers_watch(struct rmq_reader *r);
 
-/* reader_output.c */
-uint8_t *rmq_output_reserve(struct rmq_reader *r, struct rmq_connection *c, size_t bytes); /* NULL: no memory, c is closed */
-void rmq_output_commit(struct rmq_reader *r, struct rmq_connection *c, size_t bytes);
-void rmq_output_map(struct rmq_reader *r, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
-                    int on_disk);
-void rmq_output_bytes(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, size_t length);
-void rmq_output_sent(struct rmq_reader *r, const struct rmq_event *event);
-void rmq_output_read(struct rmq_reader *r, const struct rmq_event *event);
-void rmq_output_flush(struct rmq_reader *r);
-void rmq_output_forget(struct rmq_reader *r, struct rmq_connection *c);
-void rmq_outputs_close(struct rmq_reader *r);
-uint64_t rmq_output_soft_limit(const struct rmq_reader *r);
-void rmq_output_closing(struct rmq_reader *r, struct rmq_connection *c); /* its answers count no more */
-uint64_t rmq_output_memory(const struct rmq_reader *r);                  /* private bytes of all answers, kept ones included */
-void rmq_outputs_tick(struct rmq_reader *r);                             /* gives memory back */
 #endif
