@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/bytes.h"
 #include "reader/overdue.h"
 #include "reader/reader_state.h"
 
@@ -15,25 +14,6 @@
 #define STOP_LOOK_MS 5
 #define PREDECESSOR_MS 5000
 #define ENGINE_ENTRIES 1024u
-
-static void house_open(struct rmq_reader *r)
-{
-    const struct rmq_settings *s = r->context.settings;
-    uint32_t bytes = s->store_host_bytes == 16 ? 16 : 4;
-    uint8_t raw[20];
-    memcpy(raw, s->store_host, bytes);
-    rmq_put32(raw + bytes, s->store_port);
-    rmq_hex_put((uint8_t *)r->host_hex, raw, bytes + 4);
-    r->broker = (struct rmq_answer_broker){
-        .region = s->region_id,
-        .region_length = (uint32_t)strnlen(s->region_id, sizeof s->region_id),
-        .host_hex = r->host_hex,
-        .name = s->broker_name,
-        .name_length = (uint32_t)strnlen(s->broker_name, sizeof s->broker_name),
-        .host_hex_length = 2 * (bytes + 4),
-        .trace_on = s->trace_on,
-    };
-}
 
 static int lists_open(struct rmq_reader *r)
 {
@@ -53,6 +33,7 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
         rc = lists_open(r);
     if (rc == 0)
         rc = rmq_outputs_open(&r->outputs, &r->context, &r->connections);
+    rmq_answers_open(&r->answers, &r->context, &r->outputs);
     if (rc == 0)
         rc = rmq_pendings_open(r);
     if (rc == 0)
@@ -99,7 +80,6 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     r->opened_ms = r->context.now_ms = rmq_mono_ms();
     r->tick_next_ms = r->context.now_ms + TICK_MS;
     r->starting = 1;
-    house_open(r);
     *error = parts_open(r, listen_fd, vip_listen_fd);
     if (*error < 0) {
         rmq_reader_close(r);

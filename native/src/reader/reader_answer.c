@@ -83,14 +83,14 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
         .remark_length = (uint32_t)strlen(remark),
     };
     if (!is_stored(done->code)) {
-        uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_error_answer_bound(&head, &r->broker));
+        uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_error_answer_bound(&head, &r->answers.broker));
         if (to)
-            rmq_output_commit(&r->outputs, c, rmq_error_answer_put(to, &head, &r->broker));
+            rmq_output_commit(&r->outputs, c, rmq_error_answer_put(to, &head, &r->answers.broker));
         return;
     }
     struct rmq_send_answer a = {
         .head = head,
-        .broker = &r->broker,
+        .broker = &r->answers.broker,
         .uniq_key = p->uniq_key_at ? r->arena.bytes + p->uniq_key_at : NULL,
         .uniq_key_length = p->uniq_key_length,
         .batch = p->batch_at ? r->arena.bytes + p->batch_at : NULL,

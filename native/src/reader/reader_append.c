@@ -333,15 +333,21 @@ static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rm
 static enum rmq_outcome refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
                                const char *remark)
 {
-    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
-    r->context.counters[RMQ_READ_OVERLOAD]++;
+    rmq_answer_busy(&r->answers, c, h, remark);
+    return RMQ_OUTCOME_DONE;
+}
+
+static enum rmq_outcome refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
+                                     const uint8_t *name, uint32_t length)
+{
+    rmq_answer_field(&r->answers, c, h, name, length);
     return RMQ_OUTCOME_DONE;
 }
 
 static enum rmq_outcome refuse_properties(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
     const char *name = h->code == RMQ_CODE_SEND ? "properties" : "i";
-    return rmq_refuse_field(r, c, h, (const uint8_t *)name, (uint32_t)strlen(name));
+    return refuse_field(r, c, h, (const uint8_t *)name, (uint32_t)strlen(name));
 }
 
 static void refuse_by_rule(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_send *s,
@@ -350,11 +356,11 @@ static void refuse_by_rule(struct rmq_reader *r, struct rmq_connection *c, const
     const struct rmq_admission_rule *rule = &r->rules->rules[a->rule];
     char remark[RMQ_TIME_REMARK_MAX];
     if (!a->time_fault) {
-        rmq_answer_error(r, c, h, rule->code, rule->remark);
+        rmq_answer_error(&r->answers, c, h, rule->code, rule->remark);
         return;
     }
     rmq_time_remark(remark, s, rule, a);
-    rmq_answer_error(r, c, h, rmq_time_code(a->time_fault), remark);
+    rmq_answer_error(&r->answers, c, h, rmq_time_code(a->time_fault), remark);
 }
 
 /* The share of open half messages that is full, RMQ_HALF_FITS for other messages. `remark`: the text of a refusal. */
@@ -385,7 +391,7 @@ static int elements_fit(const uint8_t *at, uint32_t left, uint32_t pairs_bytes)
 
 static enum rmq_outcome refuse_elements(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
-    rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL,
+    rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_ILLEGAL,
                      "the message is illegal: in a message of the batch, properties with those that the broker adds until the "
                      "delivery have more than 32767 bytes");
     return RMQ_OUTCOME_DONE;
@@ -400,7 +406,7 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     struct target target = {0};
     struct rmq_admission_limits limits = limits_of(r);
     if (!rmq_send_decode(h, &s)) /* RMQ_REASON_FIELDS */
-        return approved && s.unread ? rmq_refuse_field(r, c, h, s.unread->key, s.unread->key_length) : RMQ_OUTCOME_COLD;
+        return approved && s.unread ? refuse_field(r, c, h, s.unread->key, s.unread->key_length) : RMQ_OUTCOME_COLD;
     if (asks_for_rules(&s))
         rmq_rules_take(r->context.plane, r->rules, &r->rules_version);
     if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))

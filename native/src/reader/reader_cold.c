@@ -30,12 +30,6 @@ static const char *name_of(const struct rmq_reader *r, uint32_t answerer)
     return r->context.header->roles[r->context.header->asks.answerer[answerer].role].name;
 }
 
-static void refuse(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const char *remark)
-{
-    r->context.counters[RMQ_READ_OVERLOAD]++;
-    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY, remark);
-}
-
 void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to)
 {
     memset(to, 0, sizeof *to);
@@ -57,7 +51,7 @@ static void refuse_for(struct rmq_reader *r, struct rmq_connection *c, const str
 {
     char remark[160];
     snprintf(remark, sizeof remark, text, answerer == RMQ_CONTROL_ANSWERER ? "control" : name_of(r, answerer));
-    refuse(r, c, h, remark);
+    rmq_answer_busy(&r->answers, c, h, remark);
 }
 
 /* The pending entry with its own copy of the frame where one is kept; NULL = no room. */
@@ -113,21 +107,21 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
         return RMQ_OUTCOME_DONE;
     }
     if (redone > RMQ_REDO_MAX) {
-        refuse(r, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
+        rmq_answer_busy(&r->answers, c, h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
         return RMQ_OUTCOME_DONE;
     }
     if (payload - 8 - h->header_length > RMQ_COLD_BODY_BYTES_MAX) {
         char remark[160];
         snprintf(remark, sizeof remark, "the body of a request with code %d may have at most %d bytes, this one has %u", h->code,
                  RMQ_COLD_BODY_BYTES_MAX, body);
-        rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_OUTCOME_DONE;
     }
     if (h->header_length > RMQ_COLD_HEADER_BYTES_MAX) {
         char remark[160];
         snprintf(remark, sizeof remark, "the header of a request with code %d may have at most %d bytes, this one has %u", h->code,
                  RMQ_COLD_HEADER_BYTES_MAX, h->header_length);
-        rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_OUTCOME_DONE;
     }
     if (answerer != RMQ_CONTROL_ANSWERER && h->unusual && h->header_length > RMQ_UNUSUAL_HEADER_BYTES_MAX) {
@@ -135,7 +129,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, 
         snprintf(remark, sizeof remark,
                  "the header of a request with code %d may have at most %d bytes with nested, odd or over %d fields, this one has %u",
                  h->code, RMQ_UNUSUAL_HEADER_BYTES_MAX, RMQ_EXT_ENTRIES_MAX, h->header_length);
-        rmq_answer_error(r, c, h, RMQ_ANSWER_ILLEGAL, remark);
+        rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_ILLEGAL, remark);
         return RMQ_OUTCOME_DONE;
     }
     const struct rmq_ring *inbox = &rmq_answerer_at(r->context.plane, answerer)->inbox;

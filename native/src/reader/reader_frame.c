@@ -20,39 +20,11 @@
 
 #include "reader/reader_state.h"
 
-void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
-                      const char *remark)
-{
-    if (h->flag & (RMQ_FLAG_ONEWAY | RMQ_FLAG_RESPONSE))
-        return;
-    struct rmq_answer_head head = {
-        .code = code,
-        .opaque = h->opaque,
-        .serialise = h->serialise,
-        .remark = remark,
-        .remark_length = (uint32_t)strlen(remark),
-    };
-    const struct rmq_answer_broker *broker = rmq_is_send(h->code) ? &r->broker : NULL;
-    uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_error_answer_bound(&head, broker));
-    if (to)
-        rmq_output_commit(&r->outputs, c, rmq_error_answer_put(to, &head, broker));
-}
-
 /* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same (request.py). */
 static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
-    rmq_answer_error(r, c, h, RMQ_ANSWER_BUSY,
+    rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_BUSY,
                      "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master");
-    return RMQ_OUTCOME_DONE;
-}
-
-enum rmq_outcome rmq_refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const uint8_t *name,
-                                  uint32_t length)
-{
-    char remark[160];
-    snprintf(remark, sizeof remark, "the field %.*s of a request with code %d cannot be read: a number needs decimal digits, text quotes",
-             (int)(length < 32 ? length : 32), (const char *)name, h->code);
-    rmq_answer_error(r, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
     return RMQ_OUTCOME_DONE;
 }
 
@@ -64,7 +36,7 @@ static enum rmq_outcome refuse_form(struct rmq_reader *r, struct rmq_connection 
                                          [RMQ_UNUSUAL_COUNT] = "has more fields than the limit of 40"};
     char remark[160];
     snprintf(remark, sizeof remark, "the header of a request with code %d %s", h->code, FAULTS[h->unusual]);
-    rmq_answer_error(r, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+    rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
     return RMQ_OUTCOME_DONE;
 }
 

@@ -79,8 +79,7 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
                    struct rmq_pull_result *result)
 {
     if (result->code == RMQ_ANSWER_BUSY) {
-        r->context.counters[RMQ_READ_OVERLOAD]++;
-        rmq_answer_error(r, c, h, result->code, result->status);
+        rmq_answer_busy(&r->answers, c, h, result->status);
         return;
     }
     struct rmq_pull_answer a = {
@@ -119,8 +118,12 @@ enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, 
     r->turn.units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
     struct rmq_pull p;
     struct rmq_pull_result *result = r->pull_result;
-    if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD)
-        return approved && p.unread ? rmq_refuse_field(r, c, h, p.unread->key, p.unread->key_length) : RMQ_OUTCOME_COLD;
+    if (rmq_pull_decode(r, c, h, &p, approved) == RMQ_OUTCOME_COLD) {
+        if (!approved || !p.unread)
+            return RMQ_OUTCOME_COLD;
+        rmq_answer_field(&r->answers, c, h, p.unread->key, p.unread->key_length);
+        return RMQ_OUTCOME_DONE;
+    }
     look(r, &p, result);
     if (result->waits_for_disk && result->next_offset == p.offset &&
         rmq_park(r, c, &p, frame, length, RMQ_FILTER_DISK_MS) == 0) {

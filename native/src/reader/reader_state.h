@@ -10,6 +10,7 @@
 #include "plane/port.h"
 #include "plane/ring.h"
 #include "queue/queue_reader.h"
+#include "reader/answers.h"
 #include "reader/arena.h"
 #include "reader/closings.h"
 #include "reader/connections.h"
@@ -113,6 +114,7 @@ struct rmq_reader {
 
     struct rmq_connections connections;
     struct rmq_outputs outputs;
+    struct rmq_answers answers;
     uint32_t *stalled, stalled_count;
 
     /* pending */
@@ -127,9 +129,7 @@ struct rmq_reader {
     uint64_t request_head;
     uint32_t round_robin;
 
-    /* the broker's fields of answers */
-    struct rmq_answer_broker broker;
-    char host_hex[48];
+    /* sends */
     char uniq_prefix[64];
     uint32_t uniq_prefix_length;
     uint32_t uniq_counter;
@@ -192,15 +192,9 @@ void rmq_eviction_poll(struct rmq_reader *r); /* after the stalled have had thei
 int rmq_reader_is_hung(struct rmq_reader *r);
 
 /* reader_frame.c: which way a frame goes */
-enum rmq_outcome { RMQ_OUTCOME_DONE, RMQ_OUTCOME_STALL, RMQ_OUTCOME_COLD, RMQ_OUTCOME_CLOSED };
 /* One whole frame. It takes over the parts of `hold` that it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
 enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *ref, uint32_t redone);
-void rmq_answer_error(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, int code,
-                      const char *remark);
-/* Answers an approved request with a field that control's reader can read and this one cannot. */
-enum rmq_outcome rmq_refuse_field(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, const uint8_t *name,
-                                  uint32_t length);
 
 /* reader_pending.c */
 int rmq_pendings_open(struct rmq_reader *r);
