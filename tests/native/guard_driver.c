@@ -125,15 +125,16 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
     client_at(tag)->stop = 1;
     return 0;
 }
-int rmq_cold_report_closed(struct rmq_reader *reader, struct rmq_connection *c) { return (void)reader, (void)c, 0; }
+int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
+void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 uint64_t rmq_outputs_most(const struct rmq_outputs *o) { return (void)o, UINT64_MAX; }
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, UNREAD_MAX; }
-void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
+void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;
-    rmq_connection_close(&reader->connections, c, reason);
+    rmq_connection_close(junk->connections, c, reason);
 }
 static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
@@ -183,8 +184,8 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connect
     if (rmq_get32(frame) + 4 != length || length != client->total || frame[length - 1] != (length > 4 ? 0x5a : frame[length - 1]))
         broken(client, "a frame is mixed up");
     if (client->kind == FLOODER) {
-        int is_full = rmq_cold_is_full(reader, c);
-        if (is_full && !reader->refuses)
+        int is_full = rmq_cold_is_full(&reader->cold, c);
+        if (is_full && !reader->pendings.refuses)
             return RMQ_OUTCOME_STALL;
         c->cold_count += !is_full;
         return RMQ_OUTCOME_DONE;
@@ -197,7 +198,7 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connect
         c->output->bytes++;
         return RMQ_OUTCOME_DONE;
     }
-    if (reader->context.now_ms < ring_full_until_ms && !reader->refuses)
+    if (reader->context.now_ms < ring_full_until_ms && !reader->pendings.refuses)
         return RMQ_OUTCOME_STALL;
     keep_send(hold, length); /* kept or refused, the client has its answer soon */
     client->asked_ms = 0;
@@ -399,7 +400,9 @@ static void run(uint32_t pages, uint32_t buffers)
     plane.arenas[0] = calloc(1, bytes);
     plane.arena_bytes[0] = bytes;
     r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = s, .now_ms = 100000}};
-    r.in_flight_max = r.pending_capacity = 1; /* rmq_frame_process says whether the ring is full */
+    r.cold.pendings = &r.pendings;
+    r.junk.connections = &r.connections;
+    r.pendings.appends_max = r.pendings.capacity = 1; /* rmq_frame_process says whether the ring is full */
     lent = calloc(buffers, sizeof *lent);
     lent_head = lent_count = kept_count = 0;
     ring_full_until_ms = 0;

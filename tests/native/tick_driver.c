@@ -7,7 +7,8 @@
 #include "reader/eviction_rules.c"
 #include "reader/overdue.c"
 
-int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c) { return (void)r, (void)c, 0; }
+int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
+void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_spans_forget(struct rmq_arena *a, struct rmq_connection *c) { (void)a, (void)c; }

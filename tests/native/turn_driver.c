@@ -60,15 +60,16 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
     clients[tag >> 32].stop = 1;
     return 0;
 }
-int rmq_cold_report_closed(struct rmq_reader *reader, struct rmq_connection *c) { return (void)reader, (void)c, 0; }
+int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
+void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, 1000; }
-void rmq_junk_close(struct rmq_reader *reader, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
+void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {
     (void)bytes, (void)length;
-    rmq_connection_close(&reader->connections, c, reason);
+    rmq_connection_close(junk->connections, c, reason);
 }
 enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *hold, uint32_t redone)
@@ -187,7 +188,9 @@ int main(int argc, char **argv)
     plane.arena_bytes[0] = BUFFERS * BUFFER_BYTES + PAGES * RMQ_BLOCK_BYTES;
     plane.arenas[0] = calloc(1, plane.arena_bytes[0]);
     r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1},
-                            .in_flight_max = 1, .pending_capacity = 1};
+                            .pendings = {.appends_max = 1, .capacity = 1}};
+    r.cold.pendings = &r.pendings;
+    r.junk.connections = &r.connections;
     if (rmq_arena_open(&r.arena, &r.context) || open_connections())
         return 2;
     rmq_buffers_lend(&r.arena);

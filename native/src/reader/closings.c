@@ -1,6 +1,5 @@
 #include "reader/closings.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "reader/reader_state.h"
@@ -11,9 +10,7 @@ static void give_back(struct rmq_reader *r, struct rmq_connection *c)
     rmq_output_closing(&r->outputs, c);
     rmq_spans_forget(&r->arena, c);
     rmq_park_forget(r, c);
-    free(c->server_frame);
-    c->server_frame = NULL;
-    c->server_frame_length = 0;
+    rmq_cold_forget(c);
 }
 
 void rmq_closings_settle_all(struct rmq_reader *r)
@@ -43,7 +40,7 @@ void rmq_closings_end(struct rmq_reader *r, struct rmq_connection *c)
     rmq_closings_settle(r);
     rmq_output_forget(&r->outputs, c);
     rmq_connection_hang_up(&r->connections, c);
-    if (c->asked && rmq_cold_report_closed(r, c) < 0) {
+    if (c->asked && rmq_cold_report_closed(&r->cold, c) < 0) {
         c->state = RMQ_CONNECTION_REPORT;
         r->connections.ending++;
         return;
@@ -62,7 +59,7 @@ void rmq_closings_tick(struct rmq_reader *r)
         if (c->state == RMQ_CONNECTION_CLOSING) {
             rmq_closings_end(r, c);
         } else if (c->state == RMQ_CONNECTION_REPORT) {
-            if (rmq_cold_report_closed(r, c) == 0)
+            if (rmq_cold_report_closed(&r->cold, c) == 0)
                 rmq_connection_release(all, c);
             else
                 all->ending++;
@@ -79,6 +76,6 @@ void rmq_closings_finish(struct rmq_reader *r)
         rmq_output_forget(&r->outputs, c);
         if (c->state != RMQ_CONNECTION_FREE)
             rmq_spans_forget(&r->arena, c);
-        free(c->server_frame);
+        rmq_cold_forget(c);
     }
 }

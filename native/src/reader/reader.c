@@ -35,7 +35,9 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
         rc = rmq_outputs_open(&r->outputs, &r->context, &r->connections);
     rmq_answers_open(&r->answers, &r->context, &r->outputs);
     if (rc == 0)
-        rc = rmq_pendings_open(r);
+        rc = rmq_pendings_open(&r->pendings, &r->arena, &r->connections);
+    rmq_cold_open(&r->cold, &r->answers, &r->pendings);
+    r->junk = (struct rmq_junk){.context = &r->context, .connections = &r->connections};
     if (rc == 0)
         rc = rmq_pulls_open(r);
     if (rc == 0)
@@ -72,7 +74,6 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     r->context.role_number = rmq_port_role(r->context.header, port);
     r->role = &r->context.header->roles[r->context.role_number];
     r->context.generation = rmq_load(&r->role->generation);
-    r->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&r->context.header->roles[RMQ_ROLE_CONTROL].generation);
     rmq_port_claim(plane, port);
     r->requests = &r->context.port->request;
     r->request_head = rmq_load(&r->requests->head);
@@ -97,7 +98,8 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_connections_close(&r->connections);
     free(r->stalled);
     rmq_park_close(r);
-    rmq_pendings_close(r);
+    rmq_cold_close(&r->cold);
+    rmq_pendings_close(&r->pendings);
     rmq_pulls_close(r);
     rmq_outputs_close(&r->outputs);
     rmq_append_close(r);
@@ -113,7 +115,7 @@ static int start(struct rmq_reader *r)
         return 0;
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
-    r->in_flight_max = r->context.generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
+    r->pendings.appends_max = r->context.generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
     rmq_buffers_lend(&r->arena);
     rmq_accept_arm(&r->connections);
     RMQ_CRASH("reader-started");
@@ -147,14 +149,14 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
 static int rings_wait(const struct rmq_reader *r)
 {
     const struct rmq_port *port = r->context.port;
-    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) || rmq_verdicts_wait(r);
+    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) || rmq_verdicts_wait(&r->cold);
 }
 
 /* Memory of this process that grows with its clients. */
 static uint64_t private_bytes(const struct rmq_reader *r)
 {
     return rmq_output_memory(&r->outputs) + (uint64_t)r->connections.used * sizeof *r->connections.table +
-           (uint64_t)r->pending_used * sizeof *r->pending + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
+           (uint64_t)r->pendings.used * sizeof *r->pendings.table + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
 }
 
 static void publish_counters(struct rmq_reader *r)
@@ -185,7 +187,7 @@ static void tick(struct rmq_reader *r)
         rmq_outputs_tick(&r->outputs);
         publish_counters(r);
         if (r->context.now_ms - r->opened_ms > PREDECESSOR_MS + r->context.settings->sync_flush_timeout_ms)
-            r->in_flight_max = r->requests->capacity;
+            r->pendings.appends_max = r->requests->capacity;
         r->tick_next_ms = r->context.now_ms + TICK_MS;
     }
     if (r->connections.ending && r->tick_next_ms > r->context.now_ms + CLOSING_TICK_MS)
@@ -201,12 +203,12 @@ static uint32_t round_once(struct rmq_reader *r)
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
     rmq_append_publish(r);
-    rmq_answerers_watch(r);
+    rmq_answerers_watch(&r->cold);
     work += rmq_completions_drain(r);
-    work += rmq_verdicts_drain(r);
+    work += rmq_verdicts_drain(&r->cold);
     work += rmq_arrivals_drain(r);
     rmq_closings_settle(r);
-    if (r->redo_head != RMQ_NONE) {
+    if (rmq_redo_first(&r->cold)) {
         rmq_redo_run(r);
         rmq_closings_settle(r);
     }
@@ -233,8 +235,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
         wake_ms = r->parked_next_ms;
     if (r->stalled_count && r->eviction_next_ms < wake_ms)
         wake_ms = r->eviction_next_ms;
-    if (r->cold_count != r->asked[RMQ_CONTROL_ANSWERER] && r->asks_next_ms < wake_ms)
-        wake_ms = r->asks_next_ms;
+    if (rmq_cold_has_others(&r->cold) && r->cold.look_next_ms < wake_ms)
+        wake_ms = r->cold.look_next_ms;
     if (r->stopping && wake_ms > r->context.now_ms + STOP_LOOK_MS)
         wake_ms = r->context.now_ms + STOP_LOOK_MS;
     int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;
@@ -270,7 +272,7 @@ static int stopped(struct rmq_reader *r, uint32_t work)
         return 0;
     int64_t left_ms = r->stop_deadline_ms - r->context.now_ms;
     int quiet = !work && !r->outputs.used;
-    return left_ms <= 0 || (!r->in_flight && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));
+    return left_ms <= 0 || (!r->pendings.counts[RMQ_PENDING_APPEND] && (quiet || left_ms < STOP_MS - STOP_BUSY_MS));
 }
 
 int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)

@@ -70,8 +70,9 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
 
 static int is_stored(int16_t code) { return code == RMQ_ANSWER_SUCCESS || (code >= RMQ_ANSWER_FLUSH_TIMEOUT && code <= 12); }
 
-static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pending *p, const struct rmq_completion *done)
+static void answer(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pending *p, const struct rmq_completion *done)
 {
+    const struct rmq_send_note *note = rmq_send_note_of(p);
     char remark[384] = "";
     if (!is_stored(done->code))
         remark_of(r, done, remark, sizeof remark);
@@ -91,17 +92,17 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
     struct rmq_send_answer a = {
         .head = head,
         .broker = &r->answers.broker,
-        .uniq_key = p->uniq_key_at ? r->arena.bytes + p->uniq_key_at : NULL,
-        .uniq_key_length = p->uniq_key_length,
-        .batch = p->batch_at ? r->arena.bytes + p->batch_at : NULL,
-        .batch_length = p->batch_length,
-        .queue_id = p->queue_id,
+        .uniq_key = note->uniq_key_at ? r->arena.bytes + note->uniq_key_at : NULL,
+        .uniq_key_length = note->uniq_key_length,
+        .batch = note->batch_at ? r->arena.bytes + note->batch_at : NULL,
+        .batch_length = note->batch_length,
+        .queue_id = note->queue_id,
         .queue_offset = (int64_t)done->queue_offset,
         .commit_log_offset = done->commit_log_offset,
-        .recall_ms = p->recall_ms,
+        .recall_ms = note->recall_ms,
     };
-    if (p->recall_topic_id) {
-        const struct rmq_topic *topic = rmq_topic_at(r->context.plane, p->recall_topic_id);
+    if (note->recall_topic_id) {
+        const struct rmq_topic *topic = rmq_topic_at(r->context.plane, note->recall_topic_id);
         a.recall_topic = topic->name;
         a.recall_topic_length = topic->name_length;
     }
@@ -111,9 +112,10 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, const struct 
 }
 
 /* Control writes the line. A full ring has more than it may say at once. */
-static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_pending *p,
+static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, struct rmq_pending *p,
                       const struct rmq_completion *done, int64_t took_ns)
 {
+    const struct rmq_send_note *note = rmq_send_note_of(p);
     struct rmq_ring *ring = &r->context.port->slow;
     if (!rmq_ring_room(ring, ring->head)) {
         rmq_store_relaxed(&r->context.port->slow_dropped, r->context.port->slow_dropped + 1);
@@ -122,14 +124,14 @@ static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, cons
     struct rmq_slow_request *slow = rmq_ring_slot(r->context.plane->base, ring, ring->head);
     *slow = (struct rmq_slow_request){
         .received_wall_ms = rmq_wall_ms() - took_ns / 1000000,
-        .topic_id = p->topic_id,
-        .queue_id = p->queue_id,
+        .topic_id = note->topic_id,
+        .queue_id = note->queue_id,
         .code = p->code,
         .answer_code = done->code,
         .port = c->port,
         .v6 = c->v6,
         .bytes = p->frame_length,
-        .queued_us = p->queued_us,
+        .queued_us = note->queued_us,
         .appended_us = done->appended_us,
         .durable_us = done->durable_us,
         .answered_us = rmq_latency_us(took_ns),
@@ -151,15 +153,15 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
             r->context.counters[RMQ_READ_STALE]++;
             continue;
         }
-        struct rmq_pending *p = rmq_pending_find(r, (uint32_t)done->token); /* nothing but its completion releases it */
+        struct rmq_pending *p = rmq_pending_find(&r->pendings, (uint32_t)done->token); /* nothing but its completion releases it */
         RMQ_INVARIANT(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
-        struct rmq_connection *c = p->oneway ? NULL : rmq_connection_get(&r->connections, p->connection, p->connection_generation);
+        struct rmq_connection *c = p->oneway ? NULL : rmq_pending_connection(&r->pendings, p);
         if (c)
             answer(r, c, p, done);
         rmq_latency_run_add(latency, &run, p->received_ns, r->context.now_ns);
         if (c && slow_ns && r->context.now_ns - p->received_ns >= slow_ns)
             tell_slow(r, c, p, done, r->context.now_ns - p->received_ns);
-        rmq_pending_release(r, p);
+        rmq_pending_release(&r->pendings, p);
     }
     rmq_latency_run_end(latency, &run, r->context.now_ns);
     if (count) {

@@ -225,11 +225,11 @@ static void fill_request(struct rmq_reader *r, const struct rmq_connection *c, c
 {
     q->body_at = rmq_arena_offset(&r->arena, body);
     q->properties_at = s->properties_length ? rmq_arena_offset(&r->arena, s->properties) : 0;
-    q->extra_at = extra_length ? rmq_arena_offset(&r->arena, rmq_pending_scratch(r, p)) : 0;
+    q->extra_at = extra_length ? rmq_arena_offset(&r->arena, rmq_pending_scratch(&r->pendings, p)) : 0;
     q->body_length = body_length;
     q->properties_length = (uint16_t)s->properties_length;
     q->extra_length = (uint16_t)extra_length;
-    q->token = rmq_pending_id(r, p);
+    q->token = rmq_pending_id(&r->pendings, p);
     q->generation = r->context.generation;
     q->topic_id = s->topic_id;
     q->queue_slot = s->queue_slot;
@@ -273,7 +273,7 @@ static int keep(struct rmq_reader *r, struct rmq_send *s, uint8_t **frame, uint3
 static void stamp(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pending *p)
 {
     p->received_ns = c->stalled_ns ? c->stalled_ns : r->context.now_ns;
-    p->queued_us = rmq_latency_us(r->context.now_ns - p->received_ns);
+    rmq_send_note_of(p)->queued_us = rmq_latency_us(r->context.now_ns - p->received_ns);
     if (c->stalled_ns)
         rmq_latency_count(&r->context.header->latency[r->context.role_number][RMQ_READ_LATENCY_QUEUED], r->context.now_ns - c->stalled_ns, 1);
     else
@@ -293,33 +293,34 @@ static uint32_t add_uniq_pair(struct rmq_reader *r, struct rmq_send *s, uint8_t 
 
 /* The handle by which the message can be recalled (SendMessageProcessor.attachRecallHandle): one ms behind TIMER_OUT_MS. None of a
  * batch, and none of a message that waits for a retry. */
-static void note_recall(const struct rmq_reader *r, const struct rmq_send *s, const struct target *target, struct rmq_pending *p)
+static void note_recall(const struct rmq_reader *r, const struct rmq_send *s, const struct target *target, struct rmq_send_note *note)
 {
     const struct rmq_topic *topic = rmq_topic_at(r->context.plane, s->topic_id);
-    p->recall_topic_id = 0;
+    note->recall_topic_id = 0;
     if (!target->out_ms || s->batch || rmq_is_retry_topic(topic->name, topic->name_length))
         return;
-    p->recall_topic_id = target->rule->recall_topic_id ? target->rule->recall_topic_id : s->topic_id;
-    p->recall_ms = target->out_ms + 1;
+    note->recall_topic_id = target->rule->recall_topic_id ? target->rule->recall_topic_id : s->topic_id;
+    note->recall_ms = target->out_ms + 1;
 }
 
 static void push(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h, struct rmq_send *s,
                  const struct target *target, uint8_t *frame, uint32_t length, struct rmq_pending *p)
 {
-    uint8_t *scratch = rmq_pending_scratch(r, p);
+    struct rmq_send_note *note = rmq_send_note_of(p);
+    uint8_t *scratch = rmq_pending_scratch(&r->pendings, p);
     uint32_t extra_length = s->uniq_key || s->batch ? 0 : add_uniq_pair(r, s, scratch);
     if (target->rule)
         extra_length = (uint32_t)(put_rule_pairs(r, s, target, scratch + extra_length) - scratch);
     RMQ_CRASH("reader-properties-ready");
     uint8_t *body = frame + 8 + h->header_length;
     uint32_t body_length = length - 8 - h->header_length;
-    p->uniq_key_at = s->uniq_key ? rmq_arena_offset(&r->arena, s->uniq_key) : 0;
-    p->uniq_key_length = (uint16_t)s->uniq_key_length;
-    p->batch_at = s->batch ? rmq_arena_offset(&r->arena, body) : 0;
-    p->batch_length = s->batch ? body_length : 0;
-    p->queue_id = s->queue_id;
-    p->topic_id = s->topic_id;
-    note_recall(r, s, target, p);
+    note->uniq_key_at = s->uniq_key ? rmq_arena_offset(&r->arena, s->uniq_key) : 0;
+    note->uniq_key_length = (uint16_t)s->uniq_key_length;
+    note->batch_at = s->batch ? rmq_arena_offset(&r->arena, body) : 0;
+    note->batch_length = s->batch ? body_length : 0;
+    note->queue_id = s->queue_id;
+    note->topic_id = s->topic_id;
+    note_recall(r, s, target, note);
     p->frame_length = length;
     stamp(r, c, p);
     if (target->rule)
@@ -411,8 +412,8 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
         rmq_rules_take(r->context.plane, r->rules, &r->rules_version);
     if (rmq_admit_head(&s, length - 8 - h->header_length, &limits, r->rules->count > 0) || !resolve(r, c, &s, approved))
         return RMQ_OUTCOME_COLD;
-    if (r->takes_no_sends || r->in_flight >= r->in_flight_max || !rmq_ring_room(r->requests, r->request_head)) {
-        if (r->refuses)
+    if (r->takes_no_sends || r->pendings.counts[RMQ_PENDING_APPEND] >= r->pendings.appends_max || !rmq_ring_room(r->requests, r->request_head)) {
+        if (r->pendings.refuses)
             return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");
         c->stalled_ns = c->stalled_ns ? c->stalled_ns : r->context.now_ns;
         return RMQ_OUTCOME_STALL;
@@ -438,7 +439,7 @@ enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c
     struct rmq_frame_ref kept;
     if (!keep(r, &s, &frame, length, ref, &kept))
         return refuse(r, c, h, "[OVERLOAD]too many bytes under way, try again later");
-    struct rmq_pending *p = rmq_pending_take(r, RMQ_PENDING_APPEND, c, h);
+    struct rmq_pending *p = rmq_pending_take(&r->pendings, RMQ_PENDING_APPEND, c, h);
     if (!p) { /* cannot be: the table holds more than in_flight_max */
         rmq_frame_ref_release(&r->arena, &kept);
         return refuse(r, c, h, "[OVERLOAD]too many requests under way, try again later");

@@ -45,7 +45,7 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) < 0) {
-        rmq_junk_close(r, c, frame, length, RMQ_READ_CLOSED_FRAME);
+        rmq_junk_close(&r->junk, c, frame, length, RMQ_READ_CLOSED_FRAME);
         return RMQ_OUTCOME_CLOSED;
     }
     enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
@@ -62,8 +62,28 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
     else if (h.unusual && approved)
         outcome = refuse_form(r, c, &h);
     if (outcome == RMQ_OUTCOME_COLD)
-        outcome = rmq_cold_frame(r, c, &h, frame, length, ref, redone);
+        outcome = rmq_cold_frame(&r->cold, c, &h, frame, length, ref, redone);
     if (outcome != RMQ_OUTCOME_STALL)
         r->context.counters[RMQ_READ_FRAMES]++;
     return c->state == RMQ_CONNECTION_OPEN ? outcome : RMQ_OUTCOME_CLOSED;
+}
+
+void rmq_redo_run(struct rmq_reader *r)
+{
+    for (struct rmq_pending *p; (p = rmq_redo_first(&r->cold)) != NULL; rmq_redo_done(&r->cold)) {
+        struct rmq_connection *c = rmq_pending_connection(&r->pendings, p);
+        const struct rmq_ask *ask = rmq_ask_of(p);
+        if (!c)
+            continue;
+        struct rmq_frame_ref ref = p->ref;
+        p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
+        enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena.bytes + p->frame_at, p->frame_length, &ref,
+                                                     (ask->redone + 1u) | (ask->dead ? RMQ_REDO_DEAD : 0));
+        if (outcome == RMQ_OUTCOME_STALL) {
+            p->ref = ref;
+            return;
+        }
+        c->stalled_ns = 0;
+        rmq_frame_ref_release(&r->arena, &ref);
+    }
 }

@@ -159,7 +159,7 @@ int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fram
     RMQ_INVARIANT(parsed == 0, parsed, length); /* it has been parsed before, and the copy is this process's own */
     if (rmq_pull_decode(r, c, &h, &p, 0) == RMQ_OUTCOME_COLD) {
         struct rmq_frame_ref none = {RMQ_NONE, RMQ_NONE, 0};
-        return rmq_cold_frame(r, c, &h, frame, length, &none, 0) != RMQ_OUTCOME_STALL;
+        return rmq_cold_frame(&r->cold, c, &h, frame, length, &none, 0) != RMQ_OUTCOME_STALL;
     }
     if (peek && !rmq_pull_peek(r, &p, scanned))
         return 0;

@@ -45,7 +45,7 @@ static int run_frame(struct rmq_reader *r, struct rmq_connection *c, uint8_t *fr
     c->spoke = 1;
     enum rmq_outcome outcome = rmq_frame_process(r, c, frame, length, ref, 0);
     if (outcome == RMQ_OUTCOME_STALL) {
-        stall(r, c, rmq_cold_is_full(r, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
+        stall(r, c, rmq_cold_is_full(&r->cold, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
     c->taken_ms = r->context.now_ms;
@@ -108,7 +108,7 @@ static uint32_t frame_total(struct rmq_reader *r, struct rmq_connection *c, cons
     uint32_t length = rmq_get32(at);
     if (length < 4 || length > r->context.settings->frame_bytes_max - 4) {
         int is_large = length >= 4 && length < ABSURD_BYTES;
-        rmq_junk_close(r, c, at, there, is_large ? RMQ_READ_CLOSED_LARGE : RMQ_READ_CLOSED_FRAME);
+        rmq_junk_close(&r->junk, c, at, there, is_large ? RMQ_READ_CLOSED_LARGE : RMQ_READ_CLOSED_FRAME);
         rmq_closings_settle(r);
         return 0;
     }
@@ -288,9 +288,9 @@ static int must_refuse(const struct rmq_reader *r, const struct rmq_connection *
 static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c, int blocks_came_free)
 {
     int must = must_refuse(r, c);
-    if (!must && c->stall & RMQ_STALL_RING && (r->in_flight >= r->in_flight_max || r->in_flight + r->cold_count >= r->pending_capacity))
+    if (!must && c->stall & RMQ_STALL_RING && (r->pendings.counts[RMQ_PENDING_APPEND] >= r->pendings.appends_max || r->pendings.counts[RMQ_PENDING_APPEND] + r->pendings.counts[RMQ_PENDING_COLD] >= r->pendings.capacity))
         return 0;
-    if (!must && c->stall & RMQ_STALL_COLD && (c->cold_count > rmq_cold_max(r) / 2 || c->cold_bytes > RMQ_COLD_BYTES_MAX / 2))
+    if (!must && c->stall & RMQ_STALL_COLD && !rmq_cold_has_room(&r->cold, c))
         return 0;
     if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(&r->outputs) / 2)
         return 0;
@@ -301,7 +301,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
 {
     int for_room = c->stall & RMQ_STALL_ROOM;
     int64_t since_ms = c->stall_ms;
-    r->refuses = must_refuse(r, c);
+    r->pendings.refuses = must_refuse(r, c);
     c->stall = 0;
     c->waited = for_room != 0;
     if (!for_room) { /* the time for its frame stood still */
@@ -323,7 +323,7 @@ static void resume(struct rmq_reader *r, struct rmq_connection *c)
         if (at == end)
             rmq_span_pop(&r->arena, c);
     }
-    r->refuses = 0;
+    r->pendings.refuses = 0;
     rmq_turn_end(&r->turn);
     if (for_room && c->stall & RMQ_STALL_ROOM)
         c->stall_ms = since_ms; /* it waits on */

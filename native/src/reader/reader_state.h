@@ -13,63 +13,19 @@
 #include "reader/answers.h"
 #include "reader/arena.h"
 #include "reader/closings.h"
+#include "reader/cold.h"
 #include "reader/connections.h"
+#include "reader/junk.h"
 #include "reader/output.h"
+#include "reader/pending.h"
 #include "reader/eviction_rules.h"
 #include "reader/read_context.h"
 #include "reader/reader.h"
 #include "reader/reader_filter.h"
 #include "reader/request_codes.h"
+#include "reader/sends.h"
 #include "reader/slot_counts.h"
 #include "reader/turn.h"
-
-#define RMQ_REDO_MAX 3
-#define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
-
-/* --- connections ------------------------------------------------------------------------------------------ */
-
-/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Control answers in the order of
- * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
- * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
- * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
-#define RMQ_COLD_TOTAL 128u
-#define RMQ_COLD_BYTES_MAX (1u << 20)
-
-/* --- pending: requests that other roles answer -------------------------------------------------------------- */
-
-enum rmq_pending_kind { RMQ_PENDING_FREE, RMQ_PENDING_APPEND, RMQ_PENDING_COLD };
-
-#define RMQ_PENDING_INDEX_BITS 20
-
-struct rmq_pending {
-    uint32_t connection;
-    uint32_t connection_generation;
-    int32_t opaque;
-    int32_t code;
-    uint16_t turn;           /* upper bits of the id: an old verdict must not meet a new request */
-    uint8_t kind;
-    uint8_t serialise : 1, oneway : 1, dead : 1, redone : 5; /* dead: of a send to run again, it is a dead letter */
-    uint32_t next;           /* free list, or the queue of redos */
-    struct rmq_frame_ref ref;
-    uint32_t frame_length;
-    uint64_t frame_at;       /* in the arena */
-    uint8_t answerer;        /* cold */
-    /* append */
-    uint64_t uniq_key_at, batch_at;
-    uint32_t batch_length;
-    uint16_t uniq_key_length;
-    int32_t queue_id;
-    uint32_t topic_id;
-    uint32_t recall_topic_id; /* of a timer message: the topic in its handle; 0: the answer has none */
-    int64_t recall_ms;
-    uint32_t queued_us;      /* it waited for room */
-    int64_t received_ns;
-    /* cold; received_ns, too */
-    uint64_t ask_position;
-    uint32_t cold_bytes;
-    uint32_t answer_length;
-    uint8_t *answer;         /* chunks of the verdict so far */
-};
 
 /* --- held pulls --------------------------------------------------------------------------------------------- */
 
@@ -94,20 +50,15 @@ struct rmq_reader {
     struct rmq_read_context context;
     struct rmq_turn turn;
     struct rmq_role *role;
-    uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
-    int64_t asks_next_ms;
     int starting;
     int stopping, takes_no_sends;
     int64_t stop_deadline_ms;
     int64_t opened_ms;
     uint64_t inbox_barrier;
     uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
-    int64_t junk_since_ms;   /* the second in which junk_reports were made */
-    uint32_t junk_reports;
 
     struct rmq_arena arena;
     int64_t eviction_next_ms;
-    int refuses;             /* sends and requests to control that would wait: their bytes hold the last buffers */
     uint32_t hung_up_next;
     uint32_t no_room_bytes;  /* no block of that size was found in this round */
     uint32_t room_least;     /* bytes of the smallest frame that waits for a block, 0 = none did at the last look */
@@ -115,14 +66,10 @@ struct rmq_reader {
     struct rmq_connections connections;
     struct rmq_outputs outputs;
     struct rmq_answers answers;
+    struct rmq_pendings pendings;
+    struct rmq_cold cold;
+    struct rmq_junk junk;
     uint32_t *stalled, stalled_count;
-
-    /* pending */
-    struct rmq_pending *pending;
-    uint32_t pending_capacity, pending_used, pending_free;
-    uint32_t in_flight, in_flight_max, cold_count;
-    uint32_t asked[RMQ_ANSWERERS_MAX]; /* of cold_count, by answerer */
-    uint32_t redo_head, redo_tail;
 
     /* rings */
     struct rmq_ring *requests;
@@ -161,17 +108,6 @@ struct rmq_reader {
     struct rmq_event events[256];
 };
 
-/* The number of frames that one connection may have at control now, at least 1. */
-static inline uint32_t rmq_cold_max(const struct rmq_reader *r)
-{
-    return r->cold_count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - r->cold_count : 1;
-}
-
-static inline int rmq_cold_is_full(const struct rmq_reader *r, const struct rmq_connection *c)
-{
-    return c->cold_count >= rmq_cold_max(r) || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
-}
-
 /* closings.c */
 static inline void rmq_closings_settle(struct rmq_reader *r)
 {
@@ -195,17 +131,7 @@ int rmq_reader_is_hung(struct rmq_reader *r);
 /* One whole frame. It takes over the parts of `hold` that it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
 enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *ref, uint32_t redone);
-
-/* reader_pending.c */
-int rmq_pendings_open(struct rmq_reader *r);
-void rmq_pendings_close(struct rmq_reader *r);
-struct rmq_pending *rmq_pending_take(struct rmq_reader *r, enum rmq_pending_kind kind, struct rmq_connection *c,
-                                     const struct rmq_frame_header *h);
-/* Bytes of the arena for pairs that the broker adds to a request. They live as long as the entry. */
-uint8_t *rmq_pending_scratch(const struct rmq_reader *r, const struct rmq_pending *p);
-uint32_t rmq_pending_id(const struct rmq_reader *r, const struct rmq_pending *p);
-struct rmq_pending *rmq_pending_find(struct rmq_reader *r, uint32_t id); /* NULL: stale */
-void rmq_pending_release(struct rmq_reader *r, struct rmq_pending *p);
+void rmq_redo_run(struct rmq_reader *r); /* frames that control has approved */
 
 /* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that
  * only ask for its decision do not count. `dead`: it is a dead letter (RMQ_VERDICT_REDO_DEAD). */
@@ -284,18 +210,5 @@ void rmq_park_tick(struct rmq_reader *r);
 /* Long polling was switched off: dispatch rings no reader any more, so a held pull ends as a new one would. */
 void rmq_park_apply_settings(struct rmq_reader *r);
 void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
-
-/* reader_cold.c: asks of answerers, and their answers */
-enum rmq_outcome rmq_cold_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
-                                uint8_t *frame,
-                             uint32_t length, struct rmq_frame_ref *ref, uint32_t redone);
-void rmq_inbox_head(const struct rmq_reader *r, const struct rmq_connection *c, struct rmq_inbox_record *to);
-/* Reports the first bytes to control, then closes. */
-void rmq_junk_close(struct rmq_reader *r, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason);
-int rmq_cold_report_closed(struct rmq_reader *r, struct rmq_connection *c); /* 0 or -ENOBUFS */
-uint32_t rmq_verdicts_drain(struct rmq_reader *r);
-void rmq_redo_run(struct rmq_reader *r);
-int rmq_verdicts_wait(const struct rmq_reader *r);
-void rmq_answerers_watch(struct rmq_reader *r);
 
 #endif

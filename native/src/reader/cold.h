@@ -1,0 +1,109 @@
+/* cold.h: cold frames. They go to the inbox of the answerer that the table of answerers names for their code, which for most codes
+ * is control. The answerer's verdicts come back (verdicts.c). Frames wait for an answerer that is not serving or has not been
+ * started yet, at most RMQ_ASK_TIMEOUT_MS. After that time, or if the answerer dies while it handles a frame, the client is told to
+ * try again.
+ *
+ * Sends and pulls are kept, so that control can answer REDO once the reason is gone (a topic was made, a group is known). Responses
+ * of clients to control's own requests carry the pending id RMQ_NONE, because they get no verdict. Only as many reach control as it
+ * has requested.
+ *
+ * What stays true:
+ * - asked[a] is the number of entries of kind COLD whose answerer is a. Those to run again count for the answerer until they are run.
+ * - cold_count and cold_bytes of an open connection are those of its entries.
+ * - Entries in the queue of redos are of kind COLD and hold their frame; no verdict finds them.
+ */
+#ifndef RMQ_COLD_H
+#define RMQ_COLD_H
+
+#include "plane/asks.h"
+#include "reader/answers.h"
+#include "reader/pending.h"
+
+#define RMQ_REDO_MAX 3
+#define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
+/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Control answers in the order of
+ * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
+ * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
+ * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
+#define RMQ_COLD_TOTAL 128u
+#define RMQ_COLD_BYTES_MAX (1u << 20)
+
+/* The payload of a pending entry of kind COLD. */
+struct rmq_ask {
+    uint64_t position;       /* in the inbox */
+    uint8_t *answer;         /* chunks of the verdict so far */
+    uint32_t answer_length;
+    uint32_t bytes;          /* as it went into the inbox */
+    uint8_t answerer;
+    uint8_t redone : 5;      /* how often the frame has been run again */
+    uint8_t dead : 1;        /* RMQ_VERDICT_REDO_DEAD */
+};
+_Static_assert(sizeof(struct rmq_ask) <= RMQ_PENDING_PAYLOAD_BYTES, "it is a payload");
+
+static inline struct rmq_ask *rmq_ask_of(struct rmq_pending *p) { return (struct rmq_ask *)p->payload; }
+
+struct rmq_cold {
+    struct rmq_read_context *context;
+    struct rmq_arena *arena;
+    struct rmq_connections *connections;
+    struct rmq_outputs *outputs;
+    struct rmq_answers *answers;
+    struct rmq_pendings *pendings;
+    uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
+    uint32_t asked[RMQ_ANSWERERS_MAX];
+    int64_t look_next_ms;              /* at answerers that are asked and do not serve */
+    uint32_t redo_head, redo_tail;
+};
+
+void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings);
+void rmq_cold_close(struct rmq_cold *cold); /* before the pending entries */
+/* `redone`: how often control has said "run it again". DONE or STALL. */
+enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
+                                uint32_t length, struct rmq_frame_ref *ref, uint32_t redone);
+/* SYSTEM_BUSY. `text` holds one %s, for the answerer's name. */
+void rmq_cold_refuse(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
+                     const char *text);
+void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p);
+void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections, const struct rmq_connection *c,
+                    struct rmq_inbox_record *to);
+/* The answerers that have had frames of a closed connection hear of its close. 0 or -ENOBUFS: again later. */
+int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c);
+void rmq_cold_forget(struct rmq_connection *c); /* what control has sent of a frame of its own */
+
+/* The number of frames that one connection may have at control now, at least 1. */
+static inline uint32_t rmq_cold_max(const struct rmq_cold *cold)
+{
+    uint32_t count = cold->pendings->counts[RMQ_PENDING_COLD];
+    return count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - count : 1;
+}
+
+static inline int rmq_cold_is_full(const struct rmq_cold *cold, const struct rmq_connection *c)
+{
+    return c->cold_count >= rmq_cold_max(cold) || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
+}
+
+/* A connection that waited for a full answerer may go on. */
+static inline int rmq_cold_has_room(const struct rmq_cold *cold, const struct rmq_connection *c)
+{
+    return c->cold_count <= rmq_cold_max(cold) / 2 && c->cold_bytes <= RMQ_COLD_BYTES_MAX / 2;
+}
+
+/* Asks whose answerer may be dormant or dead: they have a time. */
+static inline int rmq_cold_has_others(const struct rmq_cold *cold)
+{
+    return cold->pendings->counts[RMQ_PENDING_COLD] != cold->asked[RMQ_CONTROL_ANSWERER];
+}
+
+/* Frames to be run again, the oldest first. A frame that has been run leaves the queue and gives its entry back. */
+void rmq_redo_later(struct rmq_cold *cold, struct rmq_pending *p);
+static inline struct rmq_pending *rmq_redo_first(const struct rmq_cold *cold)
+{
+    return cold->redo_head == RMQ_NONE ? NULL : &cold->pendings->table[cold->redo_head];
+}
+void rmq_redo_done(struct rmq_cold *cold);
+
+/* verdicts.c */
+uint32_t rmq_verdicts_drain(struct rmq_cold *cold);
+int rmq_verdicts_wait(const struct rmq_cold *cold);
+void rmq_answerers_watch(struct rmq_cold *cold);
+#endif

@@ -1,0 +1,203 @@
+/* verdicts.c: what answerers say about cold frames, and the asks of answerers that died or do not serve. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader/cold.h"
+
+#define LOOK_MS 50
+#define GONE "[OVERLOAD]the broker's %s process restarted, try again"
+#define NOT_SERVING "[OVERLOAD]the broker's %s process has not started in time, try again"
+
+/* Joins chunks in private memory; 0 when the last one has come. */
+static int collect(uint8_t **text, uint32_t *length, const uint8_t *chunk, uint32_t chunk_length)
+{
+    uint8_t *grown = realloc(*text, (size_t)*length + chunk_length);
+    if (!grown)
+        return -ENOMEM;
+    memcpy(grown + *length, chunk, chunk_length);
+    *text = grown;
+    *length += chunk_length;
+    return 0;
+}
+
+/* Control sends the client a request, if `frame` needs an answer. */
+static void expect_answer(struct rmq_connection *c, const uint8_t *frame, uint32_t length)
+{
+    struct rmq_frame_header h;
+    if (rmq_frame_header_parse(frame, length, &h) == 0 && !(h.flag & (RMQ_FLAG_ONEWAY | RMQ_FLAG_RESPONSE)))
+        c->answers_due++;
+}
+
+static void send_whole(struct rmq_cold *cold, struct rmq_connection *c, int is_own, const uint8_t *frame, uint32_t length)
+{
+    if (is_own)
+        expect_answer(c, frame, length);
+    rmq_output_bytes(cold->outputs, c, frame, length);
+}
+
+static void send_chunk(struct rmq_cold *cold, struct rmq_connection *c, uint8_t **text, uint32_t *text_length,
+                       const struct rmq_verdict *v)
+{
+    const uint8_t *chunk = (const uint8_t *)(v + 1);
+    uint32_t length = v->length - (uint32_t)sizeof *v;
+    int is_own = text == &c->server_frame;
+    if (v->last && !*text) {
+        send_whole(cold, c, is_own, chunk, length);
+        return;
+    }
+    if (*text_length + (uint64_t)length > cold->context->settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
+        rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_MEMORY);
+        return;
+    }
+    if (v->last) {
+        uint8_t *whole = *text;
+        *text = NULL;
+        send_whole(cold, c, is_own, whole, *text_length);
+        *text_length = 0;
+        free(whole);
+    }
+}
+
+static void answer_pending(struct rmq_cold *cold, struct rmq_connection *c, struct rmq_pending *p, const char *text)
+{
+    struct rmq_frame_header h = {.code = p->code, .opaque = p->opaque, .serialise = p->serialise,
+                                 .flag = p->oneway ? RMQ_FLAG_ONEWAY : 0};
+    rmq_cold_refuse(cold, c, &h, rmq_ask_of(p)->answerer, text);
+}
+
+static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer)
+{
+    struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(cold->pendings, v->pending);
+    struct rmq_ask *ask = p && p->kind == RMQ_PENDING_COLD ? rmq_ask_of(p) : NULL;
+    if (v->asker_generation != cold->context->generation || (v->pending != RMQ_NONE && (!ask || ask->answerer != answerer))) {
+        cold->context->counters[RMQ_READ_STALE]++;
+        return;
+    }
+    struct rmq_connection *c = p ? rmq_pending_connection(cold->pendings, p)
+                                 : rmq_connection_get(cold->connections, v->connection, v->connection_generation);
+    switch (v->type) {
+    case RMQ_VERDICT_SEND:
+        if (c && p && !p->oneway)
+            send_chunk(cold, c, &ask->answer, &ask->answer_length, v);
+        else if (c && !p && answerer == RMQ_CONTROL_ANSWERER) /* chunks of two answerers would mix */
+            send_chunk(cold, c, &c->server_frame, &c->server_frame_length, v);
+        if (p && v->last)
+            rmq_ask_release(cold, p);
+        return;
+    case RMQ_VERDICT_REDO:
+    case RMQ_VERDICT_REDO_DEAD:
+        if (p && c && p->frame_length) {
+            ask->dead = v->type == RMQ_VERDICT_REDO_DEAD;
+            rmq_redo_later(cold, p);
+        } else if (p)
+            rmq_ask_release(cold, p);
+        return;
+    case RMQ_VERDICT_CLOSE:
+        if (c)
+            rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_CONTROL);
+        /* fall through */
+    default: /* DROP */
+        if (p)
+            rmq_ask_release(cold, p);
+    }
+}
+
+static uint32_t drain(struct rmq_cold *cold, uint32_t answerer)
+{
+    struct rmq_ring *ring = &cold->context->header->asks.answerer[answerer].answers[cold->context->role_number];
+    const char *base = cold->context->plane->base + ring->slots_at;
+    uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
+    uint32_t count = 0;
+    while (tail < head) {
+        uint32_t at = (uint32_t)(tail & (ring->capacity - 1));
+        const struct rmq_verdict *v = (const struct rmq_verdict *)(base + at);
+        RMQ_INVARIANT(rmq_verdict_is_whole(v, head - tail, ring->capacity - at), v->length, v->type, at, answerer);
+        if (v->type != RMQ_VERDICT_PAD) {
+            apply_verdict(cold, v, answerer);
+            count++;
+        }
+        tail += RMQ_ALIGN8(v->length);
+    }
+    if (tail != ring->tail) {
+        RMQ_CRASH("reader-verdicts-applied");
+        rmq_store(&ring->tail, tail);
+    }
+    return count;
+}
+
+uint32_t rmq_verdicts_drain(struct rmq_cold *cold)
+{
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < cold->context->header->asks.count; a++)
+        count += drain(cold, a);
+    return count;
+}
+
+int rmq_verdicts_wait(const struct rmq_cold *cold)
+{
+    for (uint32_t a = 0; a < cold->context->header->asks.count; a++)
+        if (rmq_ring_used(&cold->context->header->asks.answerer[a].answers[cold->context->role_number]))
+            return 1;
+    return rmq_load(&cold->context->header->roles[RMQ_ROLE_CONTROL].generation) != cold->begun[RMQ_CONTROL_ANSWERER];
+}
+
+static void give_up(struct rmq_cold *cold, struct rmq_pending *p, const char *text)
+{
+    struct rmq_connection *c = rmq_pending_connection(cold->pendings, p);
+    if (c)
+        answer_pending(cold, c, p, text);
+    rmq_ask_release(cold, p);
+}
+
+/* Control started again: it has none of the frames that the dead control was handling, no group and no lock. */
+static void watch_control(struct rmq_cold *cold)
+{
+    uint32_t generation = rmq_load(&cold->context->header->roles[RMQ_ROLE_CONTROL].generation);
+    if (generation == cold->begun[RMQ_CONTROL_ANSWERER])
+        return;
+    cold->begun[RMQ_CONTROL_ANSWERER] = generation;
+    cold->redo_head = cold->redo_tail = RMQ_NONE;
+    for (uint32_t i = 0; i < cold->pendings->used; i++) {
+        struct rmq_pending *p = &cold->pendings->table[i];
+        if (p->kind == RMQ_PENDING_COLD && rmq_ask_of(p)->answerer == RMQ_CONTROL_ANSWERER)
+            give_up(cold, p, GONE);
+    }
+    for (uint32_t i = 0; i < cold->connections->used; i++) {
+        struct rmq_connection *c = rmq_connection_at(cold->connections, i);
+        rmq_cold_forget(c); /* half a frame of the dead */
+        c->answers_due = 0; /* its questions died with it */
+        if (c->state == RMQ_CONNECTION_OPEN && c->registered)
+            rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_CONTROL);
+    }
+}
+
+/* Any other answerer, while it has asks of this reader: which of them get no answer any more. */
+static void watch_other(struct rmq_cold *cold, uint32_t answerer, int is_due)
+{
+    const struct rmq_answerer *a = &cold->context->header->asks.answerer[answerer];
+    uint32_t begun = rmq_load(&a->start_generation);
+    int serves = rmq_load(&cold->context->header->roles[a->role].state) == 2;
+    if (begun == cold->begun[answerer] && (serves || !is_due))
+        return;
+    cold->begun[answerer] = begun;
+    drain(cold, answerer); /* answers of a dead process count */
+    int64_t now_ns = rmq_mono_ns();
+    for (uint32_t i = 0; i < cold->pendings->used; i++) {
+        struct rmq_pending *p = &cold->pendings->table[i];
+        const struct rmq_ask *ask = rmq_ask_of(p);
+        if (p->kind == RMQ_PENDING_COLD && ask->answerer == answerer &&
+            rmq_ask_is_lost(cold->context->plane, answerer, ask->position, p->received_ns, now_ns))
+            give_up(cold, p, ask->position < rmq_load(&a->start_position) ? GONE : NOT_SERVING);
+    }
+}
+
+void rmq_answerers_watch(struct rmq_cold *cold)
+{
+    int is_due = cold->context->now_ms >= cold->look_next_ms;
+    watch_control(cold);
+    for (uint32_t a = 1; a < cold->context->header->asks.count; a++)
+        if (cold->asked[a])
+            watch_other(cold, a, is_due);
+    if (is_due)
+        cold->look_next_ms = cold->context->now_ms + LOOK_MS;
+}
