@@ -3,7 +3,7 @@ found no message (`PullMessageProcessor.composeResponseHeader`, `DefaultPullMess
 
 Differences from stock: the name servers' answers tell if there is a master (stock's slave assumes one unless it may act
 as master). A slave without one holds a pull where stock answers "again, at once". The read workers do the same in C
-(native/src/reader/reader_pull.c).
+(native/src/reader/pulls.c).
 """
 
 from __future__ import annotations

@@ -148,9 +148,10 @@ static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 }
 
 /* Called by every close. */
-void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c)
+void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c)
 {
-    const struct client *client = &clients[client_of[rmq_connection_index(&reader->connections, c)]];
+    (void)parking;
+    const struct client *client = &clients[client_of[rmq_connection_index(&r.connections, c)]];
     if (client->kind == HONEST && !client->gone)
         broken(client, "it was closed");
 }

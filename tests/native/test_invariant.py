@@ -249,7 +249,7 @@ def test_an_arrival_of_a_queue_that_is_none_ends_the_reader(tmp_path: Path) -> N
 
         status, said = ended(work, kit)
         assert status == lib.RMQ_EXIT_INVARIANT
-        assert re.search(r"reader_park.c:\d+: not slot < .*tables.queue_capacity", said)
+        assert re.search(r"parked_runs.c:\d+: not slot < .*tables.queue_capacity", said)
 
 
 def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -> None:
@@ -262,7 +262,7 @@ def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -
         "write/writer.c",
         "reader/reader_append.c",
         "write/write_plan.c",
-        "reader/reader_park.c",
+        "reader/parking.c",
     }
     bare = re.compile(r"rmq_load(_relaxed)?\(&[^()]*[.>]head\)")
     found = {path for path in SOURCES.rglob("*.[ch]") if bare.search(path.read_text())}

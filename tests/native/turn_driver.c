@@ -64,7 +64,7 @@ int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { re
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
-void rmq_park_forget(struct rmq_reader *reader, struct rmq_connection *c) { (void)reader, (void)c; }
+void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c) { (void)parking, (void)c; }
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, 1000; }
 void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {

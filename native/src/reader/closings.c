@@ -9,7 +9,7 @@ static void give_back(struct rmq_reader *r, struct rmq_connection *c)
 {
     rmq_output_closing(&r->outputs, c);
     rmq_spans_forget(&r->arena, c);
-    rmq_park_forget(r, c);
+    rmq_park_forget(&r->parking, c);
     rmq_cold_forget(c);
 }
 

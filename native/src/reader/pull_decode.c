@@ -1,7 +1,8 @@
 /* pull_decode.c: a pull's fields, and the check that the published tables allow an answer without control. */
 #include "codec/record.h"
 #include "plane/settings_word.h"
-#include "reader/reader_state.h"
+#include "reader/pulls.h"
+#include "reader/request_codes.h"
 
 enum {
     SEEN_GROUP = 1, SEEN_TOPIC = 2, SEEN_QUEUE = 4, SEEN_OFFSET = 8, SEEN_COUNT = 16, SEEN_SYS_FLAG = 32, SEEN_COMMIT = 64,
@@ -108,12 +109,12 @@ static int parse_expression(struct rmq_pull *p)
     return f->tag_count > 0;
 }
 
-static int group_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
+static int group_allows(struct rmq_pulls *pulls, struct rmq_pull *p, int approved)
 {
-    p->group_id = rmq_group_find(r->context.plane, (const char *)p->group, p->group_length);
+    p->group_id = rmq_group_find(pulls->context->plane, (const char *)p->group, p->group_length);
     if (p->group_id == RMQ_NONE)
         return 0;
-    uint64_t config = rmq_load(&rmq_group_at(r->context.plane, p->group_id)->config);
+    uint64_t config = rmq_load(&rmq_group_at(pulls->context->plane, p->group_id)->config);
     if (!(config & RMQ_GROUP_LIVE) || !(config & RMQ_GROUP_CONSUME_ENABLE) || (config & RMQ_GROUP_PULL_COLD && !approved))
         return 0;
     p->group_config = config;
@@ -122,46 +123,46 @@ static int group_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
     return config & RMQ_GROUP_HAS_MEMBERS && (!(config & RMQ_GROUP_BROADCASTING) || config & RMQ_GROUP_BROADCAST_ENABLE);
 }
 
-static int topic_allows(struct rmq_reader *r, struct rmq_pull *p, int approved)
+static int topic_allows(struct rmq_pulls *pulls, struct rmq_pull *p, int approved)
 {
-    p->topic_id = rmq_topic_find(r->context.plane, (const char *)p->topic, p->topic_length);
+    p->topic_id = rmq_topic_find(pulls->context->plane, (const char *)p->topic, p->topic_length);
     if (p->topic_id == RMQ_NONE)
         return 0;
-    uint64_t config = rmq_load(&rmq_topic_at(r->context.plane, p->topic_id)->config);
+    uint64_t config = rmq_load(&rmq_topic_at(pulls->context->plane, p->topic_id)->config);
     uint32_t flags = rmq_topic_flags(config);
     if (!(flags & RMQ_TOPIC_LIVE) || (flags & RMQ_TOPIC_PULL_COLD && !approved) || !(rmq_topic_perm(config) & PERM_READ) ||
         p->queue_id < 0 || (uint32_t)p->queue_id >= rmq_topic_read_queues(config))
         return 0;
-    p->queue_slot = rmq_queue_find(r->context.plane, p->topic_id, (uint32_t)p->queue_id);
+    p->queue_slot = rmq_queue_find(pulls->context->plane, p->topic_id, (uint32_t)p->queue_id);
     return p->queue_slot != RMQ_NONE;
 }
 
 /* Go's JSON writes < and > as escapes. */
-static int unescape_expression(struct rmq_reader *r, struct rmq_pull *p, const struct rmq_ext_entry *e)
+static int unescape_expression(struct rmq_pulls *pulls, struct rmq_pull *p, const struct rmq_ext_entry *e)
 {
-    return !e || rmq_field_text(e, r->filter_text, RMQ_FILTER_TEXT_MAX, &p->expression, &p->expression_length);
+    return !e || rmq_field_text(e, pulls->filters.text, RMQ_FILTER_TEXT_MAX, &p->expression, &p->expression_length);
 }
 
-static int subscription_allows(struct rmq_reader *r, struct rmq_pull *p, const struct seen *seen)
+static int subscription_allows(struct rmq_pulls *pulls, struct rmq_pull *p, const struct seen *seen)
 {
     if (p->sys_flag & RMQ_PULL_SUBSCRIPTION) {
-        if (!unescape_expression(r, p, seen->escaped)) {
+        if (!unescape_expression(pulls, p, seen->escaped)) {
             p->unread = seen->escaped;
             return 0;
         }
         if (seen->is_sql)
-            return rmq_filter_prepare(r, p);
+            return rmq_filter_prepare(&pulls->filters, p);
         return !seen->other_type && parse_expression(p);
     }
-    rmq_subscription_get(r->context.plane, p->group_id, p->topic_id, &p->filter);
+    rmq_subscription_get(pulls->context->plane, p->group_id, p->topic_id, &p->filter);
     if (p->filter.sub_version < p->sub_version)
         return 0;
     if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER)
-        return rmq_filter_prepare(r, p);
+        return rmq_filter_prepare(&pulls->filters, p);
     return p->filter.kind == RMQ_SUBSCRIPTION_ALL || p->filter.kind == RMQ_SUBSCRIPTION_TAGS;
 }
 
-enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
+enum rmq_outcome rmq_pull_decode(struct rmq_pulls *pulls, const struct rmq_connection *c, const struct rmq_frame_header *h,
                               struct rmq_pull *p, int approved)
 {
     struct seen seen = {0};
@@ -170,15 +171,15 @@ enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connecti
     p->is_bulk = 0;
     p->sub_version = 0; /* the one field that control can do without */
     p->unread = NULL;
-    if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !r->context.settings->lite_pull_enable))
+    if (c->listener || h->flag & RMQ_FLAG_ONEWAY || (h->code == RMQ_CODE_LITE_PULL && !pulls->context->settings->lite_pull_enable))
         return RMQ_OUTCOME_COLD;
     for (uint32_t i = 0; i < h->ext_count; i++)
         if (!take_field(&h->ext[i], p, &seen)) {
             p->unread = &h->ext[i];
             return RMQ_OUTCOME_COLD;
         }
-    if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(r, p, approved) || !topic_allows(r, p, approved) ||
-        !subscription_allows(r, p, &seen))
+    if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(pulls, p, approved) || !topic_allows(pulls, p, approved) ||
+        !subscription_allows(pulls, p, &seen))
         return RMQ_OUTCOME_COLD;
     return RMQ_OUTCOME_DONE;
 }

@@ -1,32 +1,16 @@
 /* The units that a queue reader gives -> ranges of mapped log pages: limits and statuses of RocketMQ's
  * DefaultMessageStore.getMessage. */
-#include <stdlib.h>
+#include <errno.h>
 
 #include "codec/record_prefetch.h"
-#include "reader/reader_state.h"
+#include "reader/pulls.h"
+#include "reader/request_codes.h"
 
-#define SEGMENTS_MAPPED 256u
-#define QUEUES_MAPPED 2048u
 #define SCAN_BYTES_MIN 16000 /* maxFilterMessageSize */
 #define UNIT RMQ_CQ_UNIT_BYTES
 #define PREFETCHED_TAIL_BYTES 256
 #define UNITS_AHEAD 8        /* records whose cache lines are prefetched */
 #define BULK_SHARE 4 /* a bulk answer may have the bytes of so many others: it costs its reader as much as a small one */
-
-int rmq_pulls_open(struct rmq_reader *r)
-{
-    r->pull_result = malloc(sizeof *r->pull_result);
-    if (rmq_filters_open(r) < 0)
-        return -ENOMEM;
-    return r->pull_result ? rmq_queue_reader_init(&r->queues, r->context.plane, SEGMENTS_MAPPED, QUEUES_MAPPED) : -ENOMEM;
-}
-
-void rmq_pulls_close(struct rmq_reader *r)
-{
-    free(r->pull_result);
-    rmq_filters_close(r);
-    rmq_queue_reader_fini(&r->queues);
-}
 
 static void add_range(struct rmq_pull_result *out, struct rmq_file_map *map, const uint8_t *at, uint32_t length)
 {
@@ -61,10 +45,10 @@ struct scan {
     uint64_t map_position;     /* position of its file in the log */
 };
 
-static int batch_is_full(const struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_pull_result *out,
+static int batch_is_full(const struct rmq_pulls *pulls, const struct rmq_pull *p, const struct rmq_pull_result *out,
                          const struct scan *scan, const struct rmq_cq_unit *unit)
 {
-    const struct rmq_settings *s = r->context.settings;
+    const struct rmq_settings *s = pulls->context->settings;
     if (!out->messages)
         return 0;
     if ((int64_t)out->messages + 1 > p->count_max || out->range_count == RMQ_PULL_RANGES)
@@ -106,12 +90,12 @@ static void prefetch(const struct scan *scan, const uint8_t *unit_at)
 }
 
 /* One unit whose tags match. */
-static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, struct scan *scan,
+static enum taken take_record(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *out, struct scan *scan,
                               const struct rmq_cq_unit *unit)
 {
-    uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = r->context.settings->segment_bytes;
+    uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = pulls->context->settings->segment_bytes;
     struct rmq_file_map *map;
-    const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, scan->log_min, &map);
+    const uint8_t *at = rmq_queue_reader_log_at(&pulls->queues, position, (uint32_t)unit->size, scan->log_min, &map);
     if (!at && errno != ENOENT)
         return NOT_MAPPED; /* its messages are there: they must not be stepped over */
     if (!at) {
@@ -125,10 +109,10 @@ static enum taken take_record(struct rmq_reader *r, const struct rmq_pull *p, st
     if (p->filter.kind == RMQ_SUBSCRIPTION_FILTER) {
         scan->map = map;
         scan->map_position = position - position % segment_bytes;
-        if (!rmq_is_in_memory(r->context.settings, scan->log_end, position) &&
+        if (!rmq_is_in_memory(pulls->context->settings, scan->log_end, position) &&
             !rmq_filter_is_loaded(&scan->loaded, map, at, (uint32_t)unit->size))
             return ON_DISK;
-        if (!rmq_filter_wants(r, p, at, (uint32_t)unit->size, &out->work)) {
+        if (!rmq_filter_wants(&pulls->filters, p, at, (uint32_t)unit->size, &out->work)) {
             out->filtered++;
             return PASSED_OVER;
         }
@@ -149,7 +133,7 @@ static void end_before(const struct rmq_pull *p, struct rmq_pull_result *out, ui
         settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a commit log file cannot be mapped now, try again later", out->next_offset);
 }
 
-static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at, uint64_t count,
+static void scan_units(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at, uint64_t count,
                        struct scan *scan)
 {
     for (uint64_t i = 0; i < count; i++, at += UNIT) {
@@ -162,7 +146,7 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
             out->next_offset = p->offset + (int64_t)i + 1;
             continue;
         }
-        if ((uint64_t)unit.commit_log_offset + (uint32_t)unit.size > scan->confirm || batch_is_full(r, p, out, scan, &unit))
+        if ((uint64_t)unit.commit_log_offset + (uint32_t)unit.size > scan->confirm || batch_is_full(pulls, p, out, scan, &unit))
             return;
         out->last_position = unit.commit_log_offset;
         out->next_offset = p->offset + (int64_t)i + 1;
@@ -174,7 +158,7 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
             pass_over(out);
             continue;
         }
-        enum taken taken = take_record(r, p, out, scan, &unit);
+        enum taken taken = take_record(pulls, p, out, scan, &unit);
         if (taken == PASSED_OVER)
             pass_over(out);
         if (taken == NOT_MAPPED || taken == ON_DISK) {
@@ -184,11 +168,11 @@ static void scan_units(struct rmq_reader *r, const struct rmq_pull *p, struct rm
     }
 }
 
-static void scan_queue(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out)
+static void scan_queue(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *out)
 {
-    const struct rmq_watermarks *w = r->context.plane->watermarks;
-    uint64_t count = 0, per_file = r->context.settings->queue_file_bytes / UNIT;
-    const uint8_t *at = rmq_queue_reader_units_at(&r->queues, p->queue_slot, p->offset, out->max_offset, &count);
+    const struct rmq_watermarks *w = pulls->context->plane->watermarks;
+    uint64_t count = 0, per_file = pulls->context->settings->queue_file_bytes / UNIT;
+    const uint8_t *at = rmq_queue_reader_units_at(&pulls->queues, p->queue_slot, p->offset, out->max_offset, &count);
     if (!at && errno != ENOENT) {
         settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a consume queue file cannot be mapped now, try again later", p->offset);
         return;
@@ -205,12 +189,12 @@ static void scan_queue(struct rmq_reader *r, const struct rmq_pull *p, struct rm
         .skip_below = INT64_MIN,
     };
     settle(out, RMQ_ANSWER_RETRY, "NO_MATCHED_MESSAGE", p->offset);
-    scan_units(r, p, out, at, count, &scan);
+    scan_units(pulls, p, out, at, count, &scan);
 }
 
-void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pull_result *out)
+void rmq_pull_scan(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *out)
 {
-    const struct rmq_queue *q = rmq_queue_at(r->context.plane, p->queue_slot);
+    const struct rmq_queue *q = rmq_queue_at(pulls->context->plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset), min = (int64_t)rmq_load(&q->min_offset), offset = p->offset;
     out->bytes = out->messages = out->range_count = out->filtered = 0;
     out->work = 0;
@@ -227,39 +211,39 @@ void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *p, struct rmq_pu
     else if (offset > max)
         settle(out, RMQ_ANSWER_MOVED, "OFFSET_OVERFLOW_BADLY", max);
     else
-        scan_queue(r, p, out);
+        scan_queue(pulls, p, out);
 }
 
 /* 1 when the record of a unit is wanted, or cannot be looked at here: then the scan decides. */
-static int may_be_wanted(struct rmq_reader *r, const struct rmq_pull *p, const struct rmq_cq_unit *unit, uint64_t *work)
+static int may_be_wanted(struct rmq_pulls *pulls, const struct rmq_pull *p, const struct rmq_cq_unit *unit, uint64_t *work)
 {
-    const struct rmq_watermarks *w = r->context.plane->watermarks;
+    const struct rmq_watermarks *w = pulls->context->plane->watermarks;
     uint64_t position = (uint64_t)unit->commit_log_offset;
     struct rmq_file_map *map;
     if (p->filter.kind != RMQ_SUBSCRIPTION_FILTER || *work > RMQ_FILTER_WORK_MAX ||
-        !rmq_is_in_memory(r->context.settings, rmq_load(&w->append_offset), position))
+        !rmq_is_in_memory(pulls->context->settings, rmq_load(&w->append_offset), position))
         return 1;
-    const uint8_t *at = rmq_queue_reader_log_at(&r->queues, position, (uint32_t)unit->size, rmq_load(&w->min_offset), &map);
-    return !at || rmq_filter_wants(r, p, at, (uint32_t)unit->size, work);
+    const uint8_t *at = rmq_queue_reader_log_at(&pulls->queues, position, (uint32_t)unit->size, rmq_load(&w->min_offset), &map);
+    return !at || rmq_filter_wants(&pulls->filters, p, at, (uint32_t)unit->size, work);
 }
 
-int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *p, int64_t *from)
+int rmq_pull_peek(struct rmq_pulls *pulls, const struct rmq_pull *p, int64_t *from)
 {
-    const struct rmq_queue *q = rmq_queue_at(r->context.plane, p->queue_slot);
+    const struct rmq_queue *q = rmq_queue_at(pulls->context->plane, p->queue_slot);
     int64_t max = (int64_t)rmq_load(&q->max_offset);
     uint64_t work = 0;
     if (*from > max || *from < (int64_t)rmq_load(&q->min_offset))
         return 1; /* the answer is "moved" */
     while (*from < max) {
         uint64_t count = 0;
-        const uint8_t *at = rmq_queue_reader_units_at(&r->queues, p->queue_slot, *from, max, &count);
+        const uint8_t *at = rmq_queue_reader_units_at(&pulls->queues, p->queue_slot, *from, max, &count);
         if (!at || !count)
             return 1;
         for (uint64_t i = 0; i < count; i++, at += UNIT, ++*from) {
             struct rmq_cq_unit unit;
             if (!rmq_cq_decode(at, &unit))
                 return 0;
-            if (!rmq_cq_is_filler(&unit) && rmq_tags_match(&p->filter, unit.tags_code) && may_be_wanted(r, p, &unit, &work))
+            if (!rmq_cq_is_filler(&unit) && rmq_tags_match(&p->filter, unit.tags_code) && may_be_wanted(pulls, p, &unit, &work))
                 return 1;
         }
     }

@@ -39,9 +39,9 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
     rmq_cold_open(&r->cold, &r->answers, &r->pendings);
     r->junk = (struct rmq_junk){.context = &r->context, .connections = &r->connections};
     if (rc == 0)
-        rc = rmq_pulls_open(r);
+        rc = rmq_parking_open(&r->parking, &r->context, &r->connections);
     if (rc == 0)
-        rc = rmq_park_open(r);
+        rc = rmq_pulls_open(&r->pulls, &r->cold, &r->parking, &r->turn);
     if (rc == 0)
         rc = rmq_append_open(r);
     if (rc < 0)
@@ -97,10 +97,10 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_closings_finish(r);
     rmq_connections_close(&r->connections);
     free(r->stalled);
-    rmq_park_close(r);
+    rmq_parking_close(&r->parking);
     rmq_cold_close(&r->cold);
     rmq_pendings_close(&r->pendings);
-    rmq_pulls_close(r);
+    rmq_pulls_close(&r->pulls);
     rmq_outputs_close(&r->outputs);
     rmq_append_close(r);
     rmq_arena_close(&r->arena);
@@ -156,13 +156,13 @@ static int rings_wait(const struct rmq_reader *r)
 static uint64_t private_bytes(const struct rmq_reader *r)
 {
     return rmq_output_memory(&r->outputs) + (uint64_t)r->connections.used * sizeof *r->connections.table +
-           (uint64_t)r->pendings.used * sizeof *r->pendings.table + (uint64_t)r->parked_used * sizeof *r->parked + r->parked_bytes;
+           (uint64_t)r->pendings.used * sizeof *r->pendings.table + (uint64_t)r->parking.used * sizeof *r->parking.table + r->parking.bytes;
 }
 
 static void publish_counters(struct rmq_reader *r)
 {
-    r->context.counters[RMQ_READ_PARKED] = r->parked_count;
-    rmq_store_relaxed(&r->context.port->awaits, r->parked_count);
+    r->context.counters[RMQ_READ_PARKED] = r->parking.count;
+    rmq_store_relaxed(&r->context.port->awaits, r->parking.count);
     r->context.counters[RMQ_READ_ANSWER_BYTES] = r->outputs.open + r->outputs.closing;
     r->context.counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
     r->context.counters[RMQ_READ_BUFFERS_FREE] = r->arena.buffers_free;
@@ -174,14 +174,14 @@ static void publish_counters(struct rmq_reader *r)
 
 static void tick(struct rmq_reader *r)
 {
-    if (r->context.now_ms >= r->parked_next_ms || r->context.now_ms >= r->scan_next_ms)
-        rmq_park_tick(r);
+    if (r->context.now_ms >= r->parking.next_ms || r->context.now_ms >= r->parking.scan_next_ms)
+        rmq_parked_tick(&r->pulls);
     if (r->context.now_ms >= r->tick_next_ms) {
         rmq_closings_tick(r);
         rmq_overdue_close(r);
         rmq_accept_arm(&r->connections);
-        rmq_park_apply_settings(r);
-        rmq_queue_reader_tick(&r->queues);
+        rmq_park_apply_settings(&r->parking);
+        rmq_queue_reader_tick(&r->pulls.queues);
         rmq_buffers_tick(&r->arena);
         rmq_blocks_tick(&r->arena);
         rmq_outputs_tick(&r->outputs);
@@ -206,7 +206,7 @@ static uint32_t round_once(struct rmq_reader *r)
     rmq_answerers_watch(&r->cold);
     work += rmq_completions_drain(r);
     work += rmq_verdicts_drain(&r->cold);
-    work += rmq_arrivals_drain(r);
+    work += rmq_arrivals_drain(&r->pulls);
     rmq_closings_settle(r);
     if (rmq_redo_first(&r->cold)) {
         rmq_redo_run(r);
@@ -230,9 +230,9 @@ static uint32_t round_once(struct rmq_reader *r)
 
 static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
 {
-    int64_t wake_ms = r->tick_next_ms < r->scan_next_ms ? r->tick_next_ms : r->scan_next_ms;
-    if (r->parked_next_ms < wake_ms)
-        wake_ms = r->parked_next_ms;
+    int64_t wake_ms = r->tick_next_ms < r->parking.scan_next_ms ? r->tick_next_ms : r->parking.scan_next_ms;
+    if (r->parking.next_ms < wake_ms)
+        wake_ms = r->parking.next_ms;
     if (r->stalled_count && r->eviction_next_ms < wake_ms)
         wake_ms = r->eviction_next_ms;
     if (rmq_cold_has_others(&r->cold) && r->cold.look_next_ms < wake_ms)

@@ -57,7 +57,7 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
         else if (rmq_is_send(h.code))
             outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved, dead);
         else if (rmq_is_pull(h.code))
-            outcome = rmq_pull_frame(r, c, &h, frame, length, approved);
+            outcome = rmq_pull_frame(&r->pulls, c, &h, frame, length, approved);
     }
     else if (h.unusual && approved)
         outcome = refuse_form(r, c, &h);

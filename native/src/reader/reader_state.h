@@ -9,7 +9,6 @@
 #include "plane/asks.h"
 #include "plane/port.h"
 #include "plane/ring.h"
-#include "queue/queue_reader.h"
 #include "reader/answers.h"
 #include "reader/arena.h"
 #include "reader/closings.h"
@@ -17,34 +16,18 @@
 #include "reader/connections.h"
 #include "reader/junk.h"
 #include "reader/output.h"
+#include "reader/parking.h"
 #include "reader/pending.h"
+#include "reader/pulls.h"
 #include "reader/eviction_rules.h"
 #include "reader/read_context.h"
 #include "reader/reader.h"
-#include "reader/reader_filter.h"
 #include "reader/request_codes.h"
 #include "reader/sends.h"
 #include "reader/slot_counts.h"
 #include "reader/turn.h"
 
-/* --- held pulls --------------------------------------------------------------------------------------------- */
-
-struct rmq_parked_pull {
-    uint32_t connection, connection_generation;
-    uint32_t queue_slot;
-    uint32_t frame_length;
-    int64_t offset;
-    int64_t scanned;         /* units below do not match */
-    int64_t deadline_ms;
-    uint8_t *frame;          /* private copy; NULL = unused entry */
-    uint32_t slot_next, slot_previous;             /* same queue; index + 1 */
-    uint32_t connection_next, connection_previous; /* same connection */
-    uint32_t next_free;
-};
-
 /* --- the reader ----------------------------------------------------------------------------------------------- */
-
-struct rmq_pull_result;
 
 struct rmq_reader {
     struct rmq_read_context context;
@@ -69,6 +52,8 @@ struct rmq_reader {
     struct rmq_pendings pendings;
     struct rmq_cold cold;
     struct rmq_junk junk;
+    struct rmq_parking parking;
+    struct rmq_pulls pulls;
     uint32_t *stalled, stalled_count;
 
     /* rings */
@@ -88,17 +73,7 @@ struct rmq_reader {
     uint32_t chance_seed;    /* of the refusals of full slots */
     uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
 
-    /* pulls */
-    struct rmq_queue_reader queues;
-    struct rmq_parked_pull *parked;
-    uint32_t parked_capacity, parked_used, parked_free, parked_count, parked_bytes;
-    uint32_t *parked_slots;  /* first parked pull per queue slot, index + 1 */
-    uint8_t *parked_flags;   /* shared, this reader's row */
-    int64_t parked_next_ms, scan_next_ms, tick_next_ms;
-    uint32_t long_polling; /* as the last tick has seen it */
-    struct rmq_pull_result *pull_result;
-    struct rmq_filter_copies *filters;
-    uint8_t *filter_text;    /* expression of the pull at hand that came with JSON escapes */
+    int64_t tick_next_ms;
 
     /* hearing */
     int64_t watchdog_look_ms;
@@ -144,71 +119,5 @@ void rmq_append_close(struct rmq_reader *r);
 
 /* reader_answer.c: completions -> answers; how many */
 uint32_t rmq_completions_drain(struct rmq_reader *r);
-
-/* pull_decode.c: fields and checks against the published tables. DONE = may be answered here, else COLD. */
-struct rmq_pull {
-    const uint8_t *topic, *group, *expression;
-    const struct rmq_ext_entry *unread; /* the field that is not of its type */
-    uint32_t topic_length, group_length, expression_length;
-    uint32_t group_id, topic_id, queue_slot;
-    int32_t queue_id, count_max, sys_flag;
-    int is_bulk; /* ringmqBulk=true, of readers that take much and often: bounded by bytes, not by a count */
-    int64_t offset, commit_offset, suspend_ms, sub_version;
-    uint64_t group_config;
-    struct rmq_subscription_copy filter;
-    const struct rmq_filter_program *program; /* of kind FILTER; until the next pull */
-    uint32_t retry_group_id; /* of kind FILTER: RMQ_NONE, or records have the programs of their original topics */
-    uint8_t topic_text[RMQ_NAME_JSON_MAX], group_text[RMQ_NAME_JSON_MAX]; /* names that came with escapes */
-};
-#define RMQ_PULL_COMMIT 1
-#define RMQ_PULL_SUSPEND 2
-#define RMQ_PULL_SUBSCRIPTION 4
-#define RMQ_PULL_CLASS_FILTER 8
-enum rmq_outcome rmq_pull_decode(struct rmq_reader *r, const struct rmq_connection *c, const struct rmq_frame_header *h,
-                              struct rmq_pull *pull, int approved);
-
-/* pull_scan.c: units -> log pages, the rules of DefaultMessageStore.getMessage */
-#define RMQ_PULL_RANGES 512
-struct rmq_pull_result {
-    int code;
-    const char *status;
-    int64_t next_offset, min_offset, max_offset;
-    int64_t last_position; /* in the log, of the last unit that was looked at; -1 = none was */
-    uint32_t bytes, messages, range_count;
-    uint32_t filtered;     /* records that an SQL92 condition did not want */
-    uint64_t work;         /* of SQL92 conditions; the scan ends at RMQ_FILTER_WORK_MAX */
-    int waits_for_disk;    /* the scan ended before a record that is not in memory */
-    struct {
-        struct rmq_file_map *map;
-        const uint8_t *at;
-        uint32_t length;
-    } ranges[RMQ_PULL_RANGES];
-};
-void rmq_pull_scan(struct rmq_reader *r, const struct rmq_pull *pull, struct rmq_pull_result *out);
-void rmq_pull_release(struct rmq_pull_result *out); /* lets go of the files that its ranges hold */
-/* 1 when a unit of [*from, max) may match; moves *from. */
-int rmq_pull_peek(struct rmq_reader *r, const struct rmq_pull *pull, int64_t *from);
-int rmq_pulls_open(struct rmq_reader *r);
-void rmq_pulls_close(struct rmq_reader *r);
-
-/* reader_pull.c. DONE or COLD. `approved` as for sends. */
-enum rmq_outcome rmq_pull_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
-                                uint8_t *frame,
-                             uint32_t length, int approved);
-/* A held pull once more, without holding. If `peek` says so only when something may match from *scanned on: 1 = answered. */
-int rmq_pull_again(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length, int peek, int64_t *scanned);
-
-/* reader_park.c */
-int rmq_park_open(struct rmq_reader *r);
-void rmq_park_close(struct rmq_reader *r);
-/* 0, or -ENOMEM if no slot is free. The caller checks the queue once more afterwards. */
-int rmq_park(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_pull *pull, const uint8_t *frame, uint32_t length,
-             int64_t hold_ms);
-void rmq_unpark_last(struct rmq_reader *r, struct rmq_connection *c); /* takes back the connection's newest */
-uint32_t rmq_arrivals_drain(struct rmq_reader *r);
-void rmq_park_tick(struct rmq_reader *r);
-/* Long polling was switched off: dispatch rings no reader any more, so a held pull ends as a new one would. */
-void rmq_park_apply_settings(struct rmq_reader *r);
-void rmq_park_forget(struct rmq_reader *r, struct rmq_connection *c);
 
 #endif

@@ -1,8 +1,9 @@
-/* reader_filter.h: SQL92 conditions of pulls. A read worker copies a program once, verifies the copy and keeps it. */
-#ifndef RMQ_READER_FILTER_H
-#define RMQ_READER_FILTER_H
+/* pull_filter.h: SQL92 conditions of pulls. A read worker copies a program once, verifies the copy and keeps it. */
+#ifndef RMQ_PULL_FILTER_H
+#define RMQ_PULL_FILTER_H
 
 #include "filter/filter_program.h"
+#include "reader/read_context.h"
 
 /* Copies of programs, by slot: a later program takes the place of an earlier one. */
 #define RMQ_FILTER_COPIES 256u
@@ -13,24 +14,27 @@
 /* The time for which a pull is held when its records have to come from the disk. The kernel reads them meanwhile. */
 #define RMQ_FILTER_DISK_MS 20
 
-struct rmq_filter_copies {
-    struct {
-        uint32_t slot, version;
-        struct rmq_filter_program *program;
-    } place[RMQ_FILTER_COPIES];
-    void *room; /* RMQ_FILTER_PROGRAM_MAX bytes */
+struct rmq_filter_place {
+    uint32_t slot, version;
+    struct rmq_filter_program *program; /* verified, and this process's own */
 };
 
-struct rmq_reader;
+struct rmq_pull_filters {
+    const struct rmq_read_context *context;
+    struct rmq_filter_place *places; /* RMQ_FILTER_COPIES */
+    void *room;                      /* RMQ_FILTER_PROGRAM_MAX bytes: of a copy that is not verified yet */
+    uint8_t *text;                   /* expression of the pull at hand that came with JSON escapes */
+};
+
 struct rmq_pull;
 struct rmq_file_map;
 
-int rmq_filters_open(struct rmq_reader *r);
-void rmq_filters_close(struct rmq_reader *r);
+int rmq_pull_filters_open(struct rmq_pull_filters *filters, const struct rmq_read_context *context);
+void rmq_pull_filters_close(struct rmq_pull_filters *filters);
 /* Finds the program of the pull's expression, or of its subscription of kind FILTER. 0 = control is asked. */
-int rmq_filter_prepare(struct rmq_reader *r, struct rmq_pull *p);
+int rmq_filter_prepare(struct rmq_pull_filters *filters, struct rmq_pull *p);
 /* 1 when a stored record matches. *work grows. */
-int rmq_filter_wants(struct rmq_reader *r, const struct rmq_pull *p, const uint8_t *record, uint32_t size, uint64_t *work);
+int rmq_filter_wants(struct rmq_pull_filters *filters, const struct rmq_pull *p, const uint8_t *record, uint32_t size, uint64_t *work);
 
 /* Pages of a log file that are known to be in memory. */
 struct rmq_loaded {
