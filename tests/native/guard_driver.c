@@ -156,7 +156,7 @@ void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c)
         broken(client, "it was closed");
 }
 
-/* The keep of reader_append.c in short. */
+/* The keep of send_requests.c in short. */
 static int keep_send(struct rmq_frame_ref *hold, uint32_t length)
 {
     struct rmq_frame_ref kept;

@@ -233,7 +233,7 @@ def test_a_completion_that_nobody_has_asked_for_ends_the_reader(tmp_path: Path) 
         plant_completion(kit)
         status, said = ended(lambda: one_round(kit), kit)
         assert status == lib.RMQ_EXIT_INVARIANT
-        assert re.search(r"reader_answer.c:\d+: not p && p->kind == RMQ_PENDING_APPEND; .* = 12, 0, 1", said)
+        assert re.search(r"completions.c:\d+: not p && p->kind == RMQ_PENDING_APPEND; .* = 12, 0, 1", said)
 
 
 def test_an_arrival_of_a_queue_that_is_none_ends_the_reader(tmp_path: Path) -> None:
@@ -260,7 +260,8 @@ def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -
         "plane/asks.c",
         "reader/reader.c",
         "write/writer.c",
-        "reader/reader_append.c",
+        "reader/send_requests.c",
+        "reader/sends.c",
         "write/write_plan.c",
         "reader/parking.c",
     }

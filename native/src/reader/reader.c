@@ -43,7 +43,7 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
     if (rc == 0)
         rc = rmq_pulls_open(&r->pulls, &r->cold, &r->parking, &r->turn);
     if (rc == 0)
-        rc = rmq_append_open(r);
+        rc = rmq_sends_open(&r->sends, &r->answers, &r->pendings);
     if (rc < 0)
         return rc;
     struct rmq_engine_options options = {
@@ -75,8 +75,6 @@ struct rmq_reader *rmq_reader_open(struct rmq_plane *plane, uint32_t port, int l
     r->role = &r->context.header->roles[r->context.role_number];
     r->context.generation = rmq_load(&r->role->generation);
     rmq_port_claim(plane, port);
-    r->requests = &r->context.port->request;
-    r->request_head = rmq_load(&r->requests->head);
     r->inbox_barrier = rmq_load(&rmq_answerer_at(plane, RMQ_CONTROL_ANSWERER)->inbox.head);
     r->opened_ms = r->context.now_ms = rmq_mono_ms();
     r->tick_next_ms = r->context.now_ms + TICK_MS;
@@ -102,7 +100,7 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_pendings_close(&r->pendings);
     rmq_pulls_close(&r->pulls);
     rmq_outputs_close(&r->outputs);
-    rmq_append_close(r);
+    rmq_sends_close(&r->sends);
     rmq_arena_close(&r->arena);
     free(r);
 }
@@ -111,11 +109,11 @@ void rmq_reader_close(struct rmq_reader *r)
 static int start(struct rmq_reader *r)
 {
     int late = r->context.now_ms - r->opened_ms > PREDECESSOR_MS;
-    if (rmq_ring_used(r->requests) || (rmq_load(&rmq_answerer_at(r->context.plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
+    if (rmq_ring_used(r->sends.requests) || (rmq_load(&rmq_answerer_at(r->context.plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
         return 0;
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
-    r->pendings.appends_max = r->context.generation > 1 ? r->requests->capacity / 2 : r->requests->capacity;
+    r->pendings.appends_max = r->context.generation > 1 ? r->sends.requests->capacity / 2 : r->sends.requests->capacity;
     rmq_buffers_lend(&r->arena);
     rmq_accept_arm(&r->connections);
     RMQ_CRASH("reader-started");
@@ -187,7 +185,7 @@ static void tick(struct rmq_reader *r)
         rmq_outputs_tick(&r->outputs);
         publish_counters(r);
         if (r->context.now_ms - r->opened_ms > PREDECESSOR_MS + r->context.settings->sync_flush_timeout_ms)
-            r->pendings.appends_max = r->requests->capacity;
+            r->pendings.appends_max = r->sends.requests->capacity;
         r->tick_next_ms = r->context.now_ms + TICK_MS;
     }
     if (r->connections.ending && r->tick_next_ms > r->context.now_ms + CLOSING_TICK_MS)
@@ -202,9 +200,9 @@ static uint32_t round_once(struct rmq_reader *r)
     r->turn.waits = 0;
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
-    rmq_append_publish(r);
+    rmq_sends_publish(&r->sends);
     rmq_answerers_watch(&r->cold);
-    work += rmq_completions_drain(r);
+    work += rmq_completions_drain(&r->sends);
     work += rmq_verdicts_drain(&r->cold);
     work += rmq_arrivals_drain(&r->pulls);
     rmq_closings_settle(r);
@@ -220,7 +218,7 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_buffers_lend(&r->arena);
     if (r->connections.starved_count)
         rmq_connections_rearm(&r->connections, r->arena.buffers_lent);
-    rmq_append_publish(r);
+    rmq_sends_publish(&r->sends);
     tick(r);
     rmq_eviction_of_answers(r);
     rmq_output_flush(&r->outputs);
@@ -267,8 +265,8 @@ static int stopped(struct rmq_reader *r, uint32_t work)
         r->stopping = 1;
         r->stop_deadline_ms = r->context.now_ms + STOP_MS;
     }
-    r->takes_no_sends = r->stop_deadline_ms - r->context.now_ms <= STOP_MS - STOP_TOGETHER_MS;
-    if (!r->takes_no_sends)
+    r->sends.takes_none = r->stop_deadline_ms - r->context.now_ms <= STOP_MS - STOP_TOGETHER_MS;
+    if (!r->sends.takes_none)
         return 0;
     int64_t left_ms = r->stop_deadline_ms - r->context.now_ms;
     int quiet = !work && !r->outputs.used;

@@ -1,6 +1,6 @@
 /* reader_frame.c: routes a whole frame of a client.
  *
- *   send (10, 310, 320)         rmq_append_frame puts a request into the port's ring. A slave refuses it with 2.
+ *   send (10, 310, 320)         rmq_send_frame puts a request into the port's ring. A slave refuses it with 2.
  *   pull (11, 361)              rmq_pull_frame answers it, or parks it until messages come.
  *   every other code            cold: rmq_cold_frame brings the frame to the answerer of its code. That is control unless a
  *                               row of ipc/workers.py names the code. Control answers an unknown code with 3.
@@ -55,7 +55,7 @@ enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *
         if (rmq_is_send(h.code) && r->context.settings->broker_role == RMQ_BROKER_SLAVE)
             outcome = refuse_on_slave(r, c, &h);
         else if (rmq_is_send(h.code))
-            outcome = rmq_append_frame(r, c, &h, frame, length, ref, approved, dead);
+            outcome = rmq_send_frame(&r->sends, c, &h, frame, length, ref, approved, dead);
         else if (rmq_is_pull(h.code))
             outcome = rmq_pull_frame(&r->pulls, c, &h, frame, length, approved);
     }

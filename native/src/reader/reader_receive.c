@@ -282,7 +282,7 @@ void rmq_receive_event(struct rmq_reader *r, const struct rmq_event *event)
 /* 1 when the connection's received bytes hold some of the last buffers: a stall for write or control then ends. */
 static int must_refuse(const struct rmq_reader *r, const struct rmq_connection *c)
 {
-    return c->buffers_held && rmq_buffers_last(&r->arena) && !r->takes_no_sends;
+    return c->buffers_held && rmq_buffers_last(&r->arena) && !r->sends.takes_none;
 }
 
 static int may_resume(const struct rmq_reader *r, const struct rmq_connection *c, int blocks_came_free)

@@ -24,7 +24,6 @@
 #include "reader/reader.h"
 #include "reader/request_codes.h"
 #include "reader/sends.h"
-#include "reader/slot_counts.h"
 #include "reader/turn.h"
 
 /* --- the reader ----------------------------------------------------------------------------------------------- */
@@ -34,11 +33,10 @@ struct rmq_reader {
     struct rmq_turn turn;
     struct rmq_role *role;
     int starting;
-    int stopping, takes_no_sends;
+    int stopping;
     int64_t stop_deadline_ms;
     int64_t opened_ms;
     uint64_t inbox_barrier;
-    uint64_t fresh;          /* requests of this round that are not published yet and did not wait for room */
 
     struct rmq_arena arena;
     int64_t eviction_next_ms;
@@ -54,24 +52,8 @@ struct rmq_reader {
     struct rmq_junk junk;
     struct rmq_parking parking;
     struct rmq_pulls pulls;
+    struct rmq_sends sends;
     uint32_t *stalled, stalled_count;
-
-    /* rings */
-    struct rmq_ring *requests;
-    uint64_t request_head;
-    uint32_t round_robin;
-
-    /* sends */
-    char uniq_prefix[64];
-    uint32_t uniq_prefix_length;
-    uint32_t uniq_counter;
-    int64_t uniq_month_ms;
-    struct rmq_admission_rule dead_letters; /* the redirect of REDO_DEAD */
-    struct rmq_admission_rules *rules; /* as published in rules_version, which is looked at when a send asks for them */
-    uint64_t rules_version;
-    struct rmq_slot_counts slot_counts;
-    uint32_t chance_seed;    /* of the refusals of full slots */
-    uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
 
     int64_t tick_next_ms;
 
@@ -107,17 +89,5 @@ int rmq_reader_is_hung(struct rmq_reader *r);
 enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_redo_run(struct rmq_reader *r); /* frames that control has approved */
-
-/* reader_append.c: a send -> request ring. DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that
- * only ask for its decision do not count. `dead`: it is a dead letter (RMQ_VERDICT_REDO_DEAD). */
-enum rmq_outcome rmq_append_frame(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h,
-                                  uint8_t *frame,
-                               uint32_t length, struct rmq_frame_ref *ref, int approved, int dead);
-void rmq_append_publish(struct rmq_reader *r);
-int rmq_append_open(struct rmq_reader *r);
-void rmq_append_close(struct rmq_reader *r);
-
-/* reader_answer.c: completions -> answers; how many */
-uint32_t rmq_completions_drain(struct rmq_reader *r);
 
 #endif

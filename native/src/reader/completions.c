@@ -1,8 +1,10 @@
 /* Completions of write and of the completer -> answers. */
 #include <stdio.h>
+#include <string.h>
 
 #include "metrics/latency.h"
-#include "reader/reader_state.h"
+#include "reader/request_codes.h"
+#include "reader/sends.h"
 
 static const char *element_fault(uint16_t cause)
 {
@@ -19,7 +21,7 @@ static const char *element_fault(uint16_t cause)
 }
 
 /* The remark of a refused send: the cause first, then the text of errno. */
-static void remark_of(const struct rmq_reader *r, const struct rmq_completion *done, char *to, size_t room)
+static void remark_of(const struct rmq_sends *sends, const struct rmq_completion *done, char *to, size_t room)
 {
     const char *system = done->cause_errno ? strerror(done->cause_errno) : "";
     const char *colon = done->cause_errno ? ": " : "";
@@ -48,7 +50,7 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
     case RMQ_CAUSE_BATCH_LATER:
         snprintf(to, room, "the message is illegal, maybe msg body or properties length not matched. msg body length limit %uB, msg "
                            "properties length limit 32KB.%s",
-                 r->context.settings->message_bytes_max, element_fault(done->cause));
+                 sends->context->settings->message_bytes_max, element_fault(done->cause));
         return;
     case RMQ_CAUSE_SEGMENT_LATE:
         snprintf(to, room, "[OVERLOAD]the next commit log file is not ready yet%s%s", colon, system);
@@ -70,12 +72,12 @@ static void remark_of(const struct rmq_reader *r, const struct rmq_completion *d
 
 static int is_stored(int16_t code) { return code == RMQ_ANSWER_SUCCESS || (code >= RMQ_ANSWER_FLUSH_TIMEOUT && code <= 12); }
 
-static void answer(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pending *p, const struct rmq_completion *done)
+static void answer(struct rmq_sends *sends, struct rmq_connection *c, struct rmq_pending *p, const struct rmq_completion *done)
 {
     const struct rmq_send_note *note = rmq_send_note_of(p);
     char remark[384] = "";
     if (!is_stored(done->code))
-        remark_of(r, done, remark, sizeof remark);
+        remark_of(sends, done, remark, sizeof remark);
     struct rmq_answer_head head = {
         .code = done->code,
         .opaque = p->opaque,
@@ -84,17 +86,17 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pe
         .remark_length = (uint32_t)strlen(remark),
     };
     if (!is_stored(done->code)) {
-        uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_error_answer_bound(&head, &r->answers.broker));
+        uint8_t *to = rmq_output_reserve(sends->answers->outputs, c, rmq_error_answer_bound(&head, &sends->answers->broker));
         if (to)
-            rmq_output_commit(&r->outputs, c, rmq_error_answer_put(to, &head, &r->answers.broker));
+            rmq_output_commit(sends->answers->outputs, c, rmq_error_answer_put(to, &head, &sends->answers->broker));
         return;
     }
     struct rmq_send_answer a = {
         .head = head,
-        .broker = &r->answers.broker,
-        .uniq_key = note->uniq_key_at ? r->arena.bytes + note->uniq_key_at : NULL,
+        .broker = &sends->answers->broker,
+        .uniq_key = note->uniq_key_at ? sends->arena->bytes + note->uniq_key_at : NULL,
         .uniq_key_length = note->uniq_key_length,
-        .batch = note->batch_at ? r->arena.bytes + note->batch_at : NULL,
+        .batch = note->batch_at ? sends->arena->bytes + note->batch_at : NULL,
         .batch_length = note->batch_length,
         .queue_id = note->queue_id,
         .queue_offset = (int64_t)done->queue_offset,
@@ -102,26 +104,26 @@ static void answer(struct rmq_reader *r, struct rmq_connection *c, struct rmq_pe
         .recall_ms = note->recall_ms,
     };
     if (note->recall_topic_id) {
-        const struct rmq_topic *topic = rmq_topic_at(r->context.plane, note->recall_topic_id);
+        const struct rmq_topic *topic = rmq_topic_at(sends->context->plane, note->recall_topic_id);
         a.recall_topic = topic->name;
         a.recall_topic_length = topic->name_length;
     }
-    uint8_t *to = rmq_output_reserve(&r->outputs, c, rmq_send_answer_bound(&a));
+    uint8_t *to = rmq_output_reserve(sends->answers->outputs, c, rmq_send_answer_bound(&a));
     if (to)
-        rmq_output_commit(&r->outputs, c, rmq_send_answer_put(to, &a));
+        rmq_output_commit(sends->answers->outputs, c, rmq_send_answer_put(to, &a));
 }
 
 /* Control writes the line. A full ring has more than it may say at once. */
-static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, struct rmq_pending *p,
+static void tell_slow(struct rmq_sends *sends, const struct rmq_connection *c, struct rmq_pending *p,
                       const struct rmq_completion *done, int64_t took_ns)
 {
     const struct rmq_send_note *note = rmq_send_note_of(p);
-    struct rmq_ring *ring = &r->context.port->slow;
+    struct rmq_ring *ring = &sends->context->port->slow;
     if (!rmq_ring_room(ring, ring->head)) {
-        rmq_store_relaxed(&r->context.port->slow_dropped, r->context.port->slow_dropped + 1);
+        rmq_store_relaxed(&sends->context->port->slow_dropped, sends->context->port->slow_dropped + 1);
         return;
     }
-    struct rmq_slow_request *slow = rmq_ring_slot(r->context.plane->base, ring, ring->head);
+    struct rmq_slow_request *slow = rmq_ring_slot(sends->context->plane->base, ring, ring->head);
     *slow = (struct rmq_slow_request){
         .received_wall_ms = rmq_wall_ms() - took_ns / 1000000,
         .topic_id = note->topic_id,
@@ -140,30 +142,30 @@ static void tell_slow(struct rmq_reader *r, const struct rmq_connection *c, stru
     rmq_store(&ring->head, ring->head + 1);
 }
 
-static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
+static uint32_t drain(struct rmq_sends *sends, struct rmq_ring *ring)
 {
-    struct rmq_latency *latency = &r->context.header->latency[r->context.role_number][RMQ_READ_LATENCY_ANSWERED];
+    struct rmq_latency *latency = &sends->context->header->latency[sends->context->role_number][RMQ_READ_LATENCY_ANSWERED];
     struct rmq_latency_run run = {0, 0};
-    int64_t slow_ns = (int64_t)rmq_load_relaxed(&r->context.settings->slow_request_ms) * 1000000;
+    int64_t slow_ns = (int64_t)rmq_load_relaxed(&sends->context->settings->slow_request_ms) * 1000000;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = (uint32_t)(head - tail);
     for (; tail < head; tail++) {
-        const struct rmq_completion *done = rmq_ring_slot(r->context.plane->base, ring, tail);
-        if (done->generation != r->context.generation) { /* of a dead process's request */
-            r->context.counters[RMQ_READ_STALE]++;
+        const struct rmq_completion *done = rmq_ring_slot(sends->context->plane->base, ring, tail);
+        if (done->generation != sends->context->generation) { /* of a dead process's request */
+            sends->context->counters[RMQ_READ_STALE]++;
             continue;
         }
-        struct rmq_pending *p = rmq_pending_find(&r->pendings, (uint32_t)done->token); /* nothing but its completion releases it */
+        struct rmq_pending *p = rmq_pending_find(sends->pendings, (uint32_t)done->token); /* nothing but its completion releases it */
         RMQ_INVARIANT(p && p->kind == RMQ_PENDING_APPEND, done->token, tail, done->generation);
-        struct rmq_connection *c = p->oneway ? NULL : rmq_pending_connection(&r->pendings, p);
+        struct rmq_connection *c = p->oneway ? NULL : rmq_pending_connection(sends->pendings, p);
         if (c)
-            answer(r, c, p, done);
-        rmq_latency_run_add(latency, &run, p->received_ns, r->context.now_ns);
-        if (c && slow_ns && r->context.now_ns - p->received_ns >= slow_ns)
-            tell_slow(r, c, p, done, r->context.now_ns - p->received_ns);
-        rmq_pending_release(&r->pendings, p);
+            answer(sends, c, p, done);
+        rmq_latency_run_add(latency, &run, p->received_ns, sends->context->now_ns);
+        if (c && slow_ns && sends->context->now_ns - p->received_ns >= slow_ns)
+            tell_slow(sends, c, p, done, sends->context->now_ns - p->received_ns);
+        rmq_pending_release(sends->pendings, p);
     }
-    rmq_latency_run_end(latency, &run, r->context.now_ns);
+    rmq_latency_run_end(latency, &run, sends->context->now_ns);
     if (count) {
         RMQ_CRASH("reader-completions-answered");
         rmq_store(&ring->tail, tail);
@@ -171,7 +173,7 @@ static uint32_t drain(struct rmq_reader *r, struct rmq_ring *ring)
     return count;
 }
 
-uint32_t rmq_completions_drain(struct rmq_reader *r)
+uint32_t rmq_completions_drain(struct rmq_sends *sends)
 {
-    return drain(r, &r->context.port->appended) + drain(r, &r->context.port->completed);
+    return drain(sends, &sends->context->port->appended) + drain(sends, &sends->context->port->completed);
 }
