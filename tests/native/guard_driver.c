@@ -10,16 +10,8 @@
 static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 #define poll sim_poll
 
-#include "driver_invariant.h"
-#include "reader/arena.c"
-#include "reader/closings.c"
-#include "reader/connections.c"
-#include "reader/overdue.c"
-#include "reader/reader_receive.c"
-#include "reader/spans.c"
-#include "reader/reader_eviction.c"
-#include "reader/eviction_rules.c"
-#include "reader/turn_rules.c"
+#include "driver_parts.h"
+#include "reader/eviction.c"
 
 enum { CLIENTS = 500, ROUNDS = 4, BULK_MAX = 4, PROMISE_MS = 1000, ADVERSE_MS = 3000, CALM_MS = 1500, BUFFER_BYTES = 4096, FD_FIRST = 1 << 20, UNREAD_MAX = 50 };
 enum kind { HONEST, ANNOUNCER, HALF, LORIS, CHURNER, UNREADING, FLOODER, BULK, KINDS };
@@ -43,7 +35,9 @@ struct kept { /* a send that write has not answered */
     int64_t until_ms;
 };
 
-static struct rmq_reader r;
+static struct parts r;
+static struct rmq_eviction eviction;
+static int64_t tick_next_ms;
 static struct rmq_plane plane;
 static struct rmq_plane_header *header;
 static struct client clients[CLIENTS];
@@ -125,17 +119,8 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
     client_at(tag)->stop = 1;
     return 0;
 }
-int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
-void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
-void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
-void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 uint64_t rmq_outputs_most(const struct rmq_outputs *o) { return (void)o, UINT64_MAX; }
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, UNREAD_MAX; }
-void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
-{
-    (void)bytes, (void)length;
-    rmq_connection_close(junk->connections, c, reason);
-}
 static int sim_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
     (void)timeout_ms;
@@ -177,29 +162,29 @@ static int keep_send(struct rmq_frame_ref *hold, uint32_t length)
     return 1;
 }
 
-enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *hold, uint32_t redone)
 {
     (void)redone;
-    struct client *client = &clients[client_of[rmq_connection_index(&reader->connections, c)]];
+    struct client *client = &clients[client_of[rmq_connection_index(frames->connections, c)]];
     if (rmq_get32(frame) + 4 != length || length != client->total || frame[length - 1] != (length > 4 ? 0x5a : frame[length - 1]))
         broken(client, "a frame is mixed up");
     if (client->kind == FLOODER) {
-        int is_full = rmq_cold_is_full(&reader->cold, c);
-        if (is_full && !reader->pendings.refuses)
+        int is_full = rmq_cold_is_full(frames->cold, c);
+        if (is_full && !frames->pendings->refuses)
             return RMQ_OUTCOME_STALL;
         c->cold_count += !is_full;
         return RMQ_OUTCOME_DONE;
     }
     if (client->kind == UNREADING) {
         if (!c->output) {
-            client->output = (struct rmq_output){.count = 1, .progress_ms = reader->context.now_ms};
+            client->output = (struct rmq_output){.count = 1, .progress_ms = frames->context->now_ms};
             c->output = &client->output;
         }
         c->output->bytes++;
         return RMQ_OUTCOME_DONE;
     }
-    if (reader->context.now_ms < ring_full_until_ms && !reader->pendings.refuses)
+    if (frames->context->now_ms < ring_full_until_ms && !frames->pendings->refuses)
         return RMQ_OUTCOME_STALL;
     keep_send(hold, length); /* kept or refused, the client has its answer soon */
     client->asked_ms = 0;
@@ -218,8 +203,7 @@ static void connect_client(struct client *c)
     c->armed = c->stop = c->gone = 0;
     c->asked_ms = 0;
     struct rmq_event event = {.kind = RMQ_EVENT_ACCEPTED, .result = FD_FIRST + (int)index, .more = 1};
-    rmq_connection_accept(&r.connections, &event);
-    rmq_closings_settle(&r);
+    parts_accept(&r, &event);
     c->connection = most;
     c->generation = rmq_connection_at(&r.connections, most)->generation;
 }
@@ -296,8 +280,7 @@ static void event_of(struct client *c, int result, uint16_t buffer, int more)
     struct rmq_event event = {.tag = (uint64_t)c->connection << 32 | c->generation, .result = result, .buffer = buffer,
                               .kind = RMQ_EVENT_RECEIVED, .more = (uint8_t)more};
     c->armed = more;
-    rmq_receive_event(&r, &event);
-    rmq_closings_end(&r, rmq_connection_at(&r.connections, c->connection));
+    parts_receive(&r, &event);
 }
 
 static void deliver(struct client *c)
@@ -332,9 +315,9 @@ static void deliver(struct client *c)
 static void serve(void)
 {
     r.turn.used = 0;
-    if (r.stalled_count) {
-        rmq_receive_resume(&r);
-        rmq_eviction_poll(&r);
+    if (r.frames.stalled_count) {
+        rmq_stalls_resume(&r.frames);
+        rmq_eviction_poll(&eviction);
     }
     if (r.arena.buffers_lent < r.arena.lend_target)
         rmq_buffers_lend(&r.arena);
@@ -356,7 +339,7 @@ static void round_of(int is_calm)
         if (c->kind == FLOODER && (is_calm || !dice(50)))
             at->cold_count = 0; /* control has answered */
         if (c->gone && at->output)
-            rmq_closings_close(&r, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
+            rmq_closings_close(&r.closings, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
     }
     for (uint32_t i = 0; i < kept_count;) {
         if (kepts[i].until_ms > r.context.now_ms && !(is_calm && ring_full_until_ms < r.context.now_ms)) {
@@ -372,22 +355,15 @@ static void round_of(int is_calm)
             deliver(&clients[(first + i) % client_count]);
         serve();
     }
-    if (r.context.now_ms >= r.tick_next_ms) {
-        rmq_closings_tick(&r);
-        rmq_overdue_close(&r);
+    if (r.context.now_ms >= tick_next_ms) {
+        rmq_closings_tick(&r.closings);
+        rmq_overdue_close(&r.closings);
         rmq_accept_arm(&r.connections);
         rmq_buffers_tick(&r.arena);
-        r.tick_next_ms = r.context.now_ms + (r.connections.ending ? 20 : 1000);
+        tick_next_ms = r.context.now_ms + (r.connections.ending ? 20 : 1000);
     }
-    if (r.connections.ending && r.tick_next_ms > r.context.now_ms + 20)
-        r.tick_next_ms = r.context.now_ms + 20;
-}
-
-static int open_connections(void)
-{
-    r.outputs.dirty = calloc(CLIENTS * 2, sizeof *r.outputs.dirty);
-    r.stalled = calloc(CLIENTS * 2, sizeof *r.stalled);
-    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.outputs.dirty || !r.stalled;
+    if (r.connections.ending && tick_next_ms > r.context.now_ms + 20)
+        tick_next_ms = r.context.now_ms + 20;
 }
 
 static void run(uint32_t pages, uint32_t buffers)
@@ -400,15 +376,14 @@ static void run(uint32_t pages, uint32_t buffers)
     size_t bytes = (size_t)(buffers * BUFFER_BYTES + pages * RMQ_BLOCK_BYTES);
     plane.arenas[0] = calloc(1, bytes);
     plane.arena_bytes[0] = bytes;
-    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = s, .now_ms = 100000}};
-    r.cold.pendings = &r.pendings;
-    r.junk.connections = &r.connections;
-    r.pendings.appends_max = r.pendings.capacity = 1; /* rmq_frame_process says whether the ring is full */
+    r = (struct parts){.context = {.plane = &plane, .header = header, .settings = s, .now_ms = 100000}};
+    tick_next_ms = 0;
     lent = calloc(buffers, sizeof *lent);
     lent_head = lent_count = kept_count = 0;
     ring_full_until_ms = 0;
-    if (rmq_arena_open(&r.arena, &r.context) || open_connections())
+    if (parts_open(&r))
         exit(2);
+    rmq_eviction_open(&eviction, &r.frames);
     rmq_buffers_lend(&r.arena);
     uint32_t bulk = 0, honest = 1 + dice(8), mix = 1 + dice((1u << KINDS) - 1);
     client_count = honest + 5 + dice(dice(2) ? 400 : 60);
@@ -431,11 +406,7 @@ static void run(uint32_t pages, uint32_t buffers)
     }
     if (r.arena.buffers_free != r.arena.buffer_count || r.arena.blocks_free != r.arena.block_pages)
         broken(NULL, "something is still held");
-    rmq_closings_finish(&r);
-    rmq_connections_close(&r.connections);
-    free(r.outputs.dirty);
-    free(r.stalled);
-    rmq_arena_close(&r.arena);
+    parts_close(&r);
     free(plane.arenas[0]);
     free(lent);
 }

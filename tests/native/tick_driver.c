@@ -2,6 +2,7 @@
  * reads from the disk under way. The connection's other parts do nothing. */
 #include <stdio.h>
 
+#include "driver_invariant.h"
 #include "reader/closings.c"
 #include "reader/connections.c"
 #include "reader/eviction_rules.c"
@@ -20,17 +21,19 @@ int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag) { return
 
 static const char *tick(uint32_t reads, int64_t waited_ms)
 {
-    static struct rmq_reader r;
+    static struct rmq_read_context context;
+    static struct rmq_connections connections;
+    static struct rmq_arena arena;
     static struct rmq_output output;
     uint32_t closed;
     struct rmq_settings settings = {.send_stall_timeout_ms = 1000};
     struct rmq_connection c = {.fd = -1, .state = RMQ_CONNECTION_OPEN, .output = &output, .sending = 1};
     output = (struct rmq_output){.count = 1, .reads = reads, .progress_ms = 5000};
-    r = (struct rmq_reader){.context = {.settings = &settings}, .connections = {.table = &c, .used = 1, .closed = &closed}};
-    r.connections.context = &r.context;
-    r.context.now_ms = output.progress_ms + waited_ms;
-    rmq_overdue_close(&r);
-    return c.state == RMQ_CONNECTION_OPEN ? "open" : r.context.counters[RMQ_READ_CLOSED_SLOW] ? "slow" : "closed";
+    context = (struct rmq_read_context){.settings = &settings, .now_ms = output.progress_ms + waited_ms};
+    connections = (struct rmq_connections){.context = &context, .table = &c, .used = 1, .closed = &closed};
+    struct rmq_closings closings = {.context = &context, .arena = &arena, .connections = &connections};
+    rmq_overdue_close(&closings);
+    return c.state == RMQ_CONNECTION_OPEN ? "open" : context.counters[RMQ_READ_CLOSED_SLOW] ? "slow" : "closed";
 }
 
 int main(void)

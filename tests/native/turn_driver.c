@@ -7,14 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "driver_invariant.h"
-#include "reader/arena.c"
-#include "reader/closings.c"
-#include "reader/connections.c"
-#include "reader/reader_receive.c"
-#include "reader/spans.c"
-#include "reader/eviction_rules.c"
-#include "reader/turn_rules.c"
+#include "driver_parts.h"
 
 enum { BUFFERS = 256, BUFFER_BYTES = 16384, PAGES = 4096, CLIENTS = 4000, TURNS = 120, FIRST_TURN = 20, EVENTS = 256, LASTING = 32, SMALL = 100, PAUSE = 3 };
 
@@ -26,7 +19,7 @@ struct client {
     uint64_t order;      /* of its receive */
 };
 
-static struct rmq_reader r;
+static struct parts r;
 static struct rmq_plane plane;
 static struct client clients[CLIENTS];
 static uint32_t lent[BUFFERS], lent_head, lent_count, client_count, honest, turn, frames, heard_turn, asked_turn;
@@ -60,22 +53,13 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
     clients[tag >> 32].stop = 1;
     return 0;
 }
-int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
-void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
-void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
-void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c) { (void)parking, (void)c; }
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, 1000; }
-void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
-{
-    (void)bytes, (void)length;
-    rmq_connection_close(junk->connections, c, reason);
-}
-enum rmq_outcome rmq_frame_process(struct rmq_reader *reader, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+enum rmq_outcome rmq_frame_process(struct rmq_frames *part, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *hold, uint32_t redone)
 {
     (void)frame, (void)hold, (void)redone;
-    uint32_t index = rmq_connection_index(&reader->connections, c);
+    uint32_t index = rmq_connection_index(part->connections, c);
     if (length != clients[index].frame_bytes)
         exit(3);
     frames++;
@@ -148,15 +132,8 @@ static uint32_t connect_client(uint32_t frame_bytes)
     uint32_t index = r.connections.free_count ? r.connections.free_list[r.connections.free_count - 1] : r.connections.used;
     clients[index] = (struct client){.frame_bytes = frame_bytes, .waiting = frame_bytes == SMALL ? 0 : UINT64_MAX};
     client_count = index + 1 > client_count ? index + 1 : client_count;
-    rmq_connection_accept(&r.connections, &(struct rmq_event){.kind = RMQ_EVENT_ACCEPTED, .result = 1 << 20, .more = 1});
+    parts_accept(&r, &(struct rmq_event){.kind = RMQ_EVENT_ACCEPTED, .result = 1 << 20, .more = 1});
     return index;
-}
-
-static int open_connections(void)
-{
-    r.outputs.dirty = calloc(CLIENTS, sizeof *r.outputs.dirty);
-    r.stalled = calloc(CLIENTS, sizeof *r.stalled);
-    return rmq_connections_open(&r.connections, &r.context, -1, -1) || !r.outputs.dirty || !r.stalled;
 }
 
 /* A round of reader.c. */
@@ -166,11 +143,10 @@ static void serve(void)
     frames = r.turn.used = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_event event = queue[queue_head++ % (sizeof queue / sizeof *queue)];
-        rmq_receive_event(&r, &event);
-        rmq_closings_end(&r, rmq_connection_at(&r.connections, (uint32_t)(event.tag >> 32)));
+        parts_receive(&r, &event);
     }
-    if (r.stalled_count)
-        rmq_receive_resume(&r);
+    if (r.frames.stalled_count)
+        rmq_stalls_resume(&r.frames);
     if (r.arena.buffers_lent < r.arena.lend_target)
         rmq_buffers_lend(&r.arena);
     if (r.connections.starved_count)
@@ -187,11 +163,8 @@ int main(int argc, char **argv)
         .host_connections_max = CLIENTS, .partial_frame_timeout_ms = 30000};
     plane.arena_bytes[0] = BUFFERS * BUFFER_BYTES + PAGES * RMQ_BLOCK_BYTES;
     plane.arenas[0] = calloc(1, plane.arena_bytes[0]);
-    r = (struct rmq_reader){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1},
-                            .pendings = {.appends_max = 1, .capacity = 1}};
-    r.cold.pendings = &r.pendings;
-    r.junk.connections = &r.connections;
-    if (rmq_arena_open(&r.arena, &r.context) || open_connections())
+    r = (struct parts){.context = {.plane = &plane, .header = header, .settings = &header->settings, .now_ms = 1}};
+    if (parts_open(&r))
         return 2;
     rmq_buffers_lend(&r.arena);
     for (uint32_t i = 0; i < greedy; i++)
@@ -213,11 +186,7 @@ int main(int argc, char **argv)
             asked_turn = 0;
     }
     printf("%u %u\n", longest, most);
-    rmq_closings_finish(&r);
-    rmq_connections_close(&r.connections);
-    free(r.outputs.dirty);
-    free(r.stalled);
-    rmq_arena_close(&r.arena);
+    parts_close(&r);
     free(plane.arenas[0]);
     free(header);
     return 0;

@@ -1,37 +1,36 @@
 #include "reader/overdue.h"
 
 #include "reader/eviction_rules.h"
-#include "reader/reader_state.h"
 
 /* Closes a half frame whose time is over. A shortage alone does not close a half frame that waits for a block here: eviction.c
  * closes it when another frame needs its memory. */
-static void look_at_half_frame(struct rmq_reader *r, struct rmq_connection *c, uint32_t time_ms)
+static void look_at_half_frame(struct rmq_closings *closings, struct rmq_connection *c, uint32_t time_ms)
 {
     if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
         return;
-    uint32_t there = c->frame_bytes ? c->filled : c->head_length, timeout_ms = r->context.settings->partial_frame_timeout_ms;
-    int lateness = rmq_frame_lateness(timeout_ms, time_ms, there, (uint64_t)(r->context.now_ms - c->partial_ms));
+    uint32_t there = c->frame_bytes ? c->filled : c->head_length, timeout_ms = closings->context->settings->partial_frame_timeout_ms;
+    int lateness = rmq_frame_lateness(timeout_ms, time_ms, there, (uint64_t)(closings->context->now_ms - c->partial_ms));
     if (lateness == RMQ_FRAME_LATE)
-        rmq_closings_close(r, c, RMQ_READ_CLOSED_PARTIAL);
+        rmq_closings_close(closings, c, RMQ_READ_CLOSED_PARTIAL);
     else if (lateness == RMQ_FRAME_SHORT && !c->stall)
-        rmq_closings_evict(r, c, RMQ_READ_CLOSED_SHORTAGE);
+        rmq_closings_evict(closings, c, RMQ_READ_CLOSED_SHORTAGE);
 }
 
-void rmq_overdue_close(struct rmq_reader *r)
+void rmq_overdue_close(struct rmq_closings *closings)
 {
-    const struct rmq_settings *s = r->context.settings;
-    int64_t now_ms = r->context.now_ms;
-    uint32_t time_ms = rmq_frame_time_ms(s->partial_frame_timeout_ms, r->arena.blocks_free, r->arena.block_pages);
-    for (uint32_t i = 0; i < r->connections.used; i++) {
-        struct rmq_connection *c = rmq_connection_at(&r->connections, i);
+    const struct rmq_settings *s = closings->context->settings;
+    int64_t now_ms = closings->context->now_ms;
+    uint32_t time_ms = rmq_frame_time_ms(s->partial_frame_timeout_ms, closings->arena->blocks_free, closings->arena->block_pages);
+    for (uint32_t i = 0; i < closings->connections->used; i++) {
+        struct rmq_connection *c = rmq_connection_at(closings->connections, i);
         if (c->state != RMQ_CONNECTION_OPEN)
             continue;
         if (c->output && c->output->count && !c->output->reads && /* the disk's time is not the client's */
             now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
-            rmq_closings_close(r, c, RMQ_READ_CLOSED_SLOW);
+            rmq_closings_close(closings, c, RMQ_READ_CLOSED_SLOW);
         else if (s->idle_connection_ms && now_ms - c->active_ms > s->idle_connection_ms)
-            rmq_closings_close(r, c, RMQ_READ_CLOSED_IDLE);
+            rmq_closings_close(closings, c, RMQ_READ_CLOSED_IDLE);
         else
-            look_at_half_frame(r, c, time_ms);
+            look_at_half_frame(closings, c, time_ms);
     }
 }

@@ -4,5 +4,5 @@
 
 #include "reader/closings.h"
 
-void rmq_overdue_close(struct rmq_reader *r);
+void rmq_overdue_close(struct rmq_closings *closings);
 #endif

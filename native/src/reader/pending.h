@@ -58,6 +58,13 @@ static inline uint32_t rmq_pending_id(const struct rmq_pendings *pendings, const
     return (uint32_t)(p - pendings->table) | (uint32_t)p->turn << RMQ_PENDING_INDEX_BITS;
 }
 
+/* No further send fits. */
+static inline int rmq_pendings_are_full(const struct rmq_pendings *pendings)
+{
+    uint32_t sends = pendings->counts[RMQ_PENDING_APPEND];
+    return sends >= pendings->appends_max || sends + pendings->counts[RMQ_PENDING_COLD] >= pendings->capacity;
+}
+
 /* Bytes of the arena for pairs that the broker adds to a request. They live as long as the entry. */
 static inline uint8_t *rmq_pending_scratch(const struct rmq_pendings *pendings, const struct rmq_pending *p)
 {

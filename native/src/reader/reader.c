@@ -3,8 +3,11 @@
 
 #include <stdlib.h>
 
+#include "plane/port.h"
+#include "reader/eviction.h"
+#include "reader/frames.h"
 #include "reader/overdue.h"
-#include "reader/reader_state.h"
+#include "reader/watchdog.h"
 
 #define TICK_MS 1000
 #define CLOSING_TICK_MS 20
@@ -15,11 +18,29 @@
 #define PREDECESSOR_MS 5000
 #define ENGINE_ENTRIES 1024u
 
-static int lists_open(struct rmq_reader *r)
-{
-    r->stalled = calloc(r->connections.max, sizeof *r->stalled);
-    return r->stalled ? 0 : -ENOMEM;
-}
+/* Each part holds those in front of it that it needs. No function beside the ones in this file takes the whole reader. */
+struct rmq_reader {
+    struct rmq_read_context context;
+    struct rmq_turn turn;
+    struct rmq_arena arena;
+    struct rmq_connections connections;
+    struct rmq_outputs outputs;
+    struct rmq_answers answers;
+    struct rmq_pendings pendings;
+    struct rmq_cold cold;
+    struct rmq_parking parking;
+    struct rmq_closings closings;
+    struct rmq_pulls pulls;
+    struct rmq_sends sends;
+    struct rmq_frames frames;
+    struct rmq_eviction eviction;
+    struct rmq_watchdog watchdog;
+    struct rmq_role *role;
+    int starting, stopping;
+    int64_t opened_ms, stop_deadline_ms, tick_next_ms;
+    uint64_t inbox_barrier; /* control's inbox is consumed up to here: it has no frame of the predecessor */
+    struct rmq_event events[256];
+};
 
 static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
 {
@@ -30,22 +51,25 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
     if (rc == 0)
         rc = rmq_connections_open(&r->connections, &r->context, listen_fd, vip_listen_fd);
     if (rc == 0)
-        rc = lists_open(r);
-    if (rc == 0)
         rc = rmq_outputs_open(&r->outputs, &r->context, &r->connections);
-    rmq_answers_open(&r->answers, &r->context, &r->outputs);
     if (rc == 0)
         rc = rmq_pendings_open(&r->pendings, &r->arena, &r->connections);
-    rmq_cold_open(&r->cold, &r->answers, &r->pendings);
-    r->junk = (struct rmq_junk){.context = &r->context, .connections = &r->connections};
     if (rc == 0)
         rc = rmq_parking_open(&r->parking, &r->context, &r->connections);
-    if (rc == 0)
-        rc = rmq_pulls_open(&r->pulls, &r->cold, &r->parking, &r->turn);
-    if (rc == 0)
-        rc = rmq_sends_open(&r->sends, &r->answers, &r->pendings);
     if (rc < 0)
         return rc;
+    rmq_answers_open(&r->answers, &r->context, &r->outputs);
+    rmq_cold_open(&r->cold, &r->answers, &r->pendings);
+    rmq_closings_open(&r->closings, &r->cold, &r->parking);
+    r->watchdog = (struct rmq_watchdog){.context = &r->context, .connections = &r->connections};
+    rc = rmq_pulls_open(&r->pulls, &r->cold, &r->parking, &r->turn);
+    if (rc == 0)
+        rc = rmq_sends_open(&r->sends, &r->answers, &r->pendings);
+    if (rc == 0)
+        rc = rmq_frames_open(&r->frames, &r->sends, &r->pulls, &r->closings);
+    if (rc < 0)
+        return rc;
+    rmq_eviction_open(&r->eviction, &r->frames);
     struct rmq_engine_options options = {
         .buffers = r->arena.bytes,
         .buffer_bytes = r->arena.buffer_bytes,
@@ -92,9 +116,10 @@ void rmq_reader_close(struct rmq_reader *r)
     if (!r)
         return;
     rmq_engine_close(r->context.engine); /* first: the kernel lets go of buffers and pages */
-    rmq_closings_finish(r);
+    if (r->context.engine) /* without one there was no connection, and perhaps not every part */
+        rmq_closings_finish(&r->closings);
     rmq_connections_close(&r->connections);
-    free(r->stalled);
+    rmq_frames_close(&r->frames);
     rmq_parking_close(&r->parking);
     rmq_cold_close(&r->cold);
     rmq_pendings_close(&r->pendings);
@@ -125,7 +150,7 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
 {
     switch (event->kind) {
     case RMQ_EVENT_RECEIVED:
-        rmq_receive_event(r, event);
+        rmq_receive_event(&r->frames, event);
         break;
     case RMQ_EVENT_SENT:
         rmq_output_sent(&r->outputs, event);
@@ -135,13 +160,15 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
         break;
     case RMQ_EVENT_ACCEPTED:
         rmq_connection_accept(&r->connections, event);
-        rmq_closings_settle(r);
+        rmq_closings_settle(&r->closings);
         return;
     default:
         return; /* woken: the rings are looked at anyway */
     }
-    rmq_closings_settle(r);
-    rmq_closings_end(r, rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32)));
+    rmq_closings_settle(&r->closings);
+    struct rmq_connection *c = rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32));
+    if (c->state == RMQ_CONNECTION_CLOSING)
+        rmq_closings_end(&r->closings, c);
 }
 
 static int rings_wait(const struct rmq_reader *r)
@@ -175,8 +202,8 @@ static void tick(struct rmq_reader *r)
     if (r->context.now_ms >= r->parking.next_ms || r->context.now_ms >= r->parking.scan_next_ms)
         rmq_parked_tick(&r->pulls);
     if (r->context.now_ms >= r->tick_next_ms) {
-        rmq_closings_tick(r);
-        rmq_overdue_close(r);
+        rmq_closings_tick(&r->closings);
+        rmq_overdue_close(&r->closings);
         rmq_accept_arm(&r->connections);
         rmq_park_apply_settings(&r->parking);
         rmq_queue_reader_tick(&r->pulls.queues);
@@ -205,14 +232,14 @@ static uint32_t round_once(struct rmq_reader *r)
     work += rmq_completions_drain(&r->sends);
     work += rmq_verdicts_drain(&r->cold);
     work += rmq_arrivals_drain(&r->pulls);
-    rmq_closings_settle(r);
+    rmq_closings_settle(&r->closings);
     if (rmq_redo_first(&r->cold)) {
-        rmq_redo_run(r);
-        rmq_closings_settle(r);
+        rmq_redo_run(&r->frames);
+        rmq_closings_settle(&r->closings);
     }
-    if (r->stalled_count) {
-        rmq_receive_resume(r);
-        rmq_eviction_poll(r);
+    if (r->frames.stalled_count) {
+        rmq_stalls_resume(&r->frames);
+        rmq_eviction_poll(&r->eviction);
     }
     if (r->arena.buffers_lent < r->arena.lend_target)
         rmq_buffers_lend(&r->arena);
@@ -220,9 +247,9 @@ static uint32_t round_once(struct rmq_reader *r)
         rmq_connections_rearm(&r->connections, r->arena.buffers_lent);
     rmq_sends_publish(&r->sends);
     tick(r);
-    rmq_eviction_of_answers(r);
+    rmq_eviction_of_answers(&r->eviction);
     rmq_output_flush(&r->outputs);
-    rmq_closings_settle(r);
+    rmq_closings_settle(&r->closings);
     return work;
 }
 
@@ -231,8 +258,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
     int64_t wake_ms = r->tick_next_ms < r->parking.scan_next_ms ? r->tick_next_ms : r->parking.scan_next_ms;
     if (r->parking.next_ms < wake_ms)
         wake_ms = r->parking.next_ms;
-    if (r->stalled_count && r->eviction_next_ms < wake_ms)
-        wake_ms = r->eviction_next_ms;
+    if (r->frames.stalled_count && r->eviction.next_ms < wake_ms)
+        wake_ms = r->eviction.next_ms;
     if (rmq_cold_has_others(&r->cold) && r->cold.look_next_ms < wake_ms)
         wake_ms = r->cold.look_next_ms;
     if (r->stopping && wake_ms > r->context.now_ms + STOP_LOOK_MS)
@@ -291,7 +318,7 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
             else
                 rc = now_ns < deadline_ns ? wait_for_work(r, deadline_ns) : 0;
         }
-        if (rmq_reader_is_hung(r))
+        if (!r->stopping && rmq_reader_is_hung(&r->watchdog))
             return RMQ_RUN_HUNG;
         int stop = rmq_load(&r->context.plane->watermarks->stop_requested) != 0 && stopped(r, work);
         if (rc < 0 && rc != -EINTR)

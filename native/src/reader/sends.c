@@ -240,6 +240,8 @@ int rmq_sends_open(struct rmq_sends *sends, struct rmq_answers *answers, struct 
 
 void rmq_sends_close(struct rmq_sends *sends)
 {
+    if (!sends->context)
+        return; /* it was not opened */
     rmq_slot_counts_close(&sends->slot_counts);
     free(sends->unescaped);
     free(sends->rules);

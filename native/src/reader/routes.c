@@ -1,4 +1,4 @@
-/* reader_frame.c: routes a whole frame of a client.
+/* routes.c: routes a whole frame of a client.
  *
  *   send (10, 310, 320)         rmq_send_frame puts a request into the port's ring. A slave refuses it with 2.
  *   pull (11, 361)              rmq_pull_frame answers it, or parks it until messages come.
@@ -7,7 +7,7 @@
  *   responses, unusual headers  cold, and so are sends and pulls for which the two functions return COLD
  *   an unknown opaque           no answer could name the request, so the connection is closed. Control logs the first bytes.
  *
- * A frame begins with its length in 4 bytes. reader_receive.c finds frames by it in the received bytes and collects them. It
+ * A frame begins with its length in 4 bytes. frames.c finds frames by it in the received bytes and collects them. It
  * closes a connection whose length is below 4 or above frame_bytes_max.
  *
  * `ref` owns the frame's bytes: a receive buffer or a block. A function that keeps the bytes takes them out of `ref`. The
@@ -18,17 +18,18 @@
  */
 #include <stdio.h>
 
-#include "reader/reader_state.h"
+#include "reader/frames.h"
+#include "reader/request_codes.h"
 
 /* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same (request.py). */
-static enum rmq_outcome refuse_on_slave(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+static enum rmq_outcome refuse_on_slave(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
-    rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_BUSY,
+    rmq_answer_error(frames->cold->answers, c, h, RMQ_ANSWER_BUSY,
                      "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master");
     return RMQ_OUTCOME_DONE;
 }
 
-static enum rmq_outcome refuse_form(struct rmq_reader *r, struct rmq_connection *c, const struct rmq_frame_header *h)
+static enum rmq_outcome refuse_form(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
     static const char *const FAULTS[] = {[RMQ_UNUSUAL_FORM] = "is no standard JSON",
                                          [RMQ_UNUSUAL_KEY] = "has a field whose name has escapes",
@@ -36,54 +37,54 @@ static enum rmq_outcome refuse_form(struct rmq_reader *r, struct rmq_connection 
                                          [RMQ_UNUSUAL_COUNT] = "has more fields than the limit of 40"};
     char remark[160];
     snprintf(remark, sizeof remark, "the header of a request with code %d %s", h->code, FAULTS[h->unusual]);
-    rmq_answer_error(&r->answers, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
+    rmq_answer_error(frames->cold->answers, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
     return RMQ_OUTCOME_DONE;
 }
 
-enum rmq_outcome rmq_frame_process(struct rmq_reader *r, struct rmq_connection *c, uint8_t *frame, uint32_t length,
+enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                 struct rmq_frame_ref *ref, uint32_t redone)
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) < 0) {
-        rmq_junk_close(&r->junk, c, frame, length, RMQ_READ_CLOSED_FRAME);
+        rmq_junk_close(&frames->junk, c, frame, length, RMQ_READ_CLOSED_FRAME);
         return RMQ_OUTCOME_CLOSED;
     }
     enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
     int approved = redone > 0, dead = redone & RMQ_REDO_DEAD;
     redone &= ~(uint32_t)RMQ_REDO_DEAD; /* if it goes to control again, control decides again */
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
-        if (rmq_is_send(h.code) && r->context.settings->broker_role == RMQ_BROKER_SLAVE)
-            outcome = refuse_on_slave(r, c, &h);
+        if (rmq_is_send(h.code) && frames->context->settings->broker_role == RMQ_BROKER_SLAVE)
+            outcome = refuse_on_slave(frames, c, &h);
         else if (rmq_is_send(h.code))
-            outcome = rmq_send_frame(&r->sends, c, &h, frame, length, ref, approved, dead);
+            outcome = rmq_send_frame(frames->sends, c, &h, frame, length, ref, approved, dead);
         else if (rmq_is_pull(h.code))
-            outcome = rmq_pull_frame(&r->pulls, c, &h, frame, length, approved);
+            outcome = rmq_pull_frame(frames->pulls, c, &h, frame, length, approved);
     }
     else if (h.unusual && approved)
-        outcome = refuse_form(r, c, &h);
+        outcome = refuse_form(frames, c, &h);
     if (outcome == RMQ_OUTCOME_COLD)
-        outcome = rmq_cold_frame(&r->cold, c, &h, frame, length, ref, redone);
+        outcome = rmq_cold_frame(frames->cold, c, &h, frame, length, ref, redone);
     if (outcome != RMQ_OUTCOME_STALL)
-        r->context.counters[RMQ_READ_FRAMES]++;
+        frames->context->counters[RMQ_READ_FRAMES]++;
     return c->state == RMQ_CONNECTION_OPEN ? outcome : RMQ_OUTCOME_CLOSED;
 }
 
-void rmq_redo_run(struct rmq_reader *r)
+void rmq_redo_run(struct rmq_frames *frames)
 {
-    for (struct rmq_pending *p; (p = rmq_redo_first(&r->cold)) != NULL; rmq_redo_done(&r->cold)) {
-        struct rmq_connection *c = rmq_pending_connection(&r->pendings, p);
+    for (struct rmq_pending *p; (p = rmq_redo_first(frames->cold)) != NULL; rmq_redo_done(frames->cold)) {
+        struct rmq_connection *c = rmq_pending_connection(frames->pendings, p);
         const struct rmq_ask *ask = rmq_ask_of(p);
         if (!c)
             continue;
         struct rmq_frame_ref ref = p->ref;
         p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
-        enum rmq_outcome outcome = rmq_frame_process(r, c, r->arena.bytes + p->frame_at, p->frame_length, &ref,
+        enum rmq_outcome outcome = rmq_frame_process(frames, c, frames->arena->bytes + p->frame_at, p->frame_length, &ref,
                                                      (ask->redone + 1u) | (ask->dead ? RMQ_REDO_DEAD : 0));
         if (outcome == RMQ_OUTCOME_STALL) {
             p->ref = ref;
             return;
         }
         c->stalled_ns = 0;
-        rmq_frame_ref_release(&r->arena, &ref);
+        rmq_frame_ref_release(frames->arena, &ref);
     }
 }

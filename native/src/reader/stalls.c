@@ -1,0 +1,104 @@
+/* stalls.c: connections that wait to go on. */
+#include <stdlib.h>
+
+#include "reader/frames.h"
+#include "reader/spans.h"
+
+/* 1 when the connection's received bytes hold some of the last buffers: a stall for write or control then ends. */
+static int must_refuse(const struct rmq_frames *frames, const struct rmq_connection *c)
+{
+    return c->buffers_held && rmq_buffers_last(frames->arena) && !frames->sends->takes_none;
+}
+
+static int may_resume(const struct rmq_frames *frames, const struct rmq_connection *c, int blocks_came_free)
+{
+    int must = must_refuse(frames, c);
+    if (!must && c->stall & RMQ_STALL_RING && rmq_pendings_are_full(frames->pendings))
+        return 0;
+    if (!must && c->stall & RMQ_STALL_COLD && !rmq_cold_has_room(frames->cold, c))
+        return 0;
+    if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(frames->outputs) / 2)
+        return 0;
+    return !(c->stall & RMQ_STALL_ROOM) || (blocks_came_free && c->room_bytes < frames->no_room_bytes);
+}
+
+static void resume(struct rmq_frames *frames, struct rmq_connection *c)
+{
+    int for_room = c->stall & RMQ_STALL_ROOM;
+    int64_t since_ms = c->stall_ms;
+    frames->pendings->refuses = must_refuse(frames, c);
+    c->stall = 0;
+    c->waited = for_room != 0;
+    if (!for_room) { /* the time for its frame stood still */
+        c->partial_ms += frames->context->now_ms - since_ms;
+        c->active_ms = frames->context->now_ms;
+    }
+    rmq_turn_begin(frames->turn);
+    if (c->frame_bytes && c->filled == c->frame_bytes)
+        rmq_frames_run_block(frames, c);
+    while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
+        struct rmq_span *span = &c->spans[c->span_head];
+        uint32_t end = span->at + span->length;
+        uint32_t at = rmq_frames_parse(frames, c, &span->ref, span->copy, span->at, end);
+        if (c->state != RMQ_CONNECTION_OPEN)
+            break; /* its spans are forgotten */
+        span = &c->spans[c->span_head];
+        span->at = at;
+        span->length = end - at;
+        if (at == end)
+            rmq_span_pop(frames->arena, c);
+    }
+    frames->pendings->refuses = 0;
+    rmq_turn_end(frames->turn);
+    if (for_room && c->stall & RMQ_STALL_ROOM)
+        c->stall_ms = since_ms; /* it waits on */
+    if (!c->stall)
+        rmq_connection_receive_again(frames->connections, c);
+}
+
+static void resume_some(struct rmq_frames *frames, int blocks_came_free, uint64_t room_most)
+{
+    uint32_t count = frames->stalled_count;
+    frames->stalled_count = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        struct rmq_connection *c = rmq_connection_at(frames->connections, frames->stalled[i]);
+        int is_left = room_most != UINT64_MAX && (!(c->stall & RMQ_STALL_ROOM) || c->room_bytes > room_most);
+        if (c->state != RMQ_CONNECTION_OPEN || !c->stall) {
+            c->in_stalled = 0;
+        } else if (is_left || !may_resume(frames, c, blocks_came_free)) {
+            frames->stalled[frames->stalled_count++] = rmq_connection_index(frames->connections, c);
+        } else {
+            c->in_stalled = 0;
+            resume(frames, c); /* may put it back */
+        }
+    }
+}
+
+/* Small frames get a block before large ones that wait longer. Each try searches all blocks. So after a failed search no other
+ * one of that size or above is made in this round. */
+void rmq_stalls_resume(struct rmq_frames *frames)
+{
+    int blocks_came_free = frames->arena->blocks_came_free;
+    frames->arena->blocks_came_free = 0; /* blocks that the resumed connections give back are for the next round */
+    frames->no_room_bytes = UINT32_MAX;
+    if (blocks_came_free && frames->room_least)
+        resume_some(frames, 1, 2 * (uint64_t)frames->room_least);
+    resume_some(frames, blocks_came_free, UINT64_MAX);
+}
+
+struct rmq_connection *rmq_stalls_first_waiting(struct rmq_frames *frames, struct rmq_connection **least)
+{
+    struct rmq_connection *first = NULL;
+    *least = NULL;
+    for (uint32_t i = 0; i < frames->stalled_count; i++) {
+        struct rmq_connection *c = rmq_connection_at(frames->connections, frames->stalled[i]);
+        if (c->state != RMQ_CONNECTION_OPEN || !(c->stall & RMQ_STALL_ROOM))
+            continue;
+        if (!first || c->stall_ms < first->stall_ms)
+            first = c;
+        if (!*least || c->room_bytes < (*least)->room_bytes)
+            *least = c;
+    }
+    frames->room_least = *least ? (*least)->room_bytes : 0;
+    return first;
+}
