@@ -20,7 +20,7 @@ FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further det
 """The tail of stock's remarks about missing set-up by an operator."""
 REJECTED = "[REJECTREQUEST]system busy, start flow control for a while: this broker is a slave, send to its master"
 """Remark of a slave that refuses a send or a send-back. The part in front of the colon is stock's. Read workers answer
-the same (native/src/reader/reader_frame.c)."""
+the same (native/src/reader/routes.c)."""
 
 
 class Connection(NamedTuple):

@@ -249,7 +249,7 @@ def test_an_arrival_of_a_queue_that_is_none_ends_the_reader(tmp_path: Path) -> N
 
         status, said = ended(work, kit)
         assert status == lib.RMQ_EXIT_INVARIANT
-        assert re.search(r"parked_runs.c:\d+: not slot < .*tables.queue_capacity", said)
+        assert re.search(r"parked_runs.c:\d+: not slot < slots", said)
 
 
 def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -> None:

@@ -55,7 +55,8 @@ void rmq_answer_field(struct rmq_answers *answers, struct rmq_connection *c, con
                       uint32_t length)
 {
     char remark[160];
-    snprintf(remark, sizeof remark, "the field %.*s of a request with code %d cannot be read: a number needs decimal digits, text quotes",
+    snprintf(remark, sizeof remark,
+             "the field %.*s of a request with code %d cannot be read: a number needs decimal digits, text quotes",
              (int)(length < 32 ? length : 32), (const char *)name, h->code);
     rmq_answer_error(answers, c, h, RMQ_ANSWER_SYSTEM_ERROR, remark);
 }

@@ -10,7 +10,8 @@
 #define ZONE_WINDOW_MS 30000u
 #define GIVEN_PAGES_MAX 1024u /* of a zone, a second; 4 MiB take some 0.2 ms */
 
-/* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small frames. */
+/* Large frames stay out of the first quarter: clients that claim much and send little must not stop everybody's small
+ * frames. */
 static uint32_t large_from(const struct rmq_arena *a) { return a->block_pages / 4; }
 
 /* Number of the pages [at, at + pages) in the first quarter. */

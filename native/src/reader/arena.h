@@ -1,5 +1,5 @@
-/* arena.h: the memory that a read worker shares with write: counted receive buffers, then blocks of pages for frames that straddle
- * buffers or must be kept, then the scratch of requests under way.
+/* arena.h: the memory that a read worker shares with write: counted receive buffers, then blocks of pages for frames that
+ * straddle buffers or must be kept, then the scratch of requests under way.
  *
  * What stays true:
  * - A buffer is lent to the kernel, or has references, or is on the stack. buffers_free counts the lent ones and the stack.
@@ -72,7 +72,8 @@ static inline uint8_t *rmq_block_at(const struct rmq_arena *a, uint32_t block)
 /* The kernel gives a lent buffer back, with bytes. */
 static inline void rmq_buffer_received(struct rmq_arena *a, uint32_t buffer)
 {
-    RMQ_INVARIANT(buffer < a->buffer_count && a->buffers_lent && !a->buffer_references[buffer], buffer, a->buffer_count, a->buffers_lent);
+    RMQ_INVARIANT(buffer < a->buffer_count && a->buffers_lent && !a->buffer_references[buffer], buffer, a->buffer_count,
+                  a->buffers_lent);
     a->buffers_free--;
     a->buffers_lent--;
     a->buffer_references[buffer] = 1;

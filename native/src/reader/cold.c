@@ -49,8 +49,8 @@ static int is_response(const struct rmq_frame_header *h) { return (h->flag & RMQ
 
 static int is_kept(const struct rmq_frame_header *h) { return !is_response(h) && (rmq_is_send(h->code) || rmq_is_pull(h->code)); }
 
-void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections, const struct rmq_connection *c,
-                    struct rmq_inbox_record *to)
+void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections,
+                    const struct rmq_connection *c, struct rmq_inbox_record *to)
 {
     memset(to, 0, sizeof *to);
     to->role = (uint16_t)context->role_number;

@@ -1,14 +1,15 @@
-/* cold.h: cold frames. They go to the inbox of the answerer that the table of answerers names for their code, which for most codes
- * is control. The answerer's verdicts come back (verdicts.c). Frames wait for an answerer that is not serving or has not been
- * started yet, at most RMQ_ASK_TIMEOUT_MS. After that time, or if the answerer dies while it handles a frame, the client is told to
- * try again.
+/* cold.h: cold frames. They go to the inbox of the answerer that the table of answerers names for their code, which for most
+ * codes is control. The answerer's verdicts come back (verdicts.c). Frames wait for an answerer that is not serving or has
+ * not been started yet, at most RMQ_ASK_TIMEOUT_MS. After that time, or if the answerer dies while it handles a frame, the
+ * client is told to try again.
  *
- * Sends and pulls are kept, so that control can answer REDO once the reason is gone (a topic was made, a group is known). Responses
- * of clients to control's own requests carry the pending id RMQ_NONE, because they get no verdict. Only as many reach control as it
- * has requested.
+ * Sends and pulls are kept, so that control can answer REDO once the reason is gone (a topic was made, a group is known).
+ * Responses of clients to control's own requests carry the pending id RMQ_NONE, because they get no verdict. Only as many
+ * reach control as it has requested.
  *
  * What stays true:
- * - asked[a] is the number of entries of kind COLD whose answerer is a. Those to run again count for the answerer until they are run.
+ * - asked[a] is the number of entries of kind COLD whose answerer is a. Those to run again count for the answerer until they
+ *   are run.
  * - cold_count and cold_bytes of an open connection are those of its entries.
  * - Entries in the queue of redos are of kind COLD and hold their frame; no verdict finds them.
  */
@@ -64,8 +65,8 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
 void rmq_cold_refuse(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint32_t answerer,
                      const char *text);
 void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p);
-void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections, const struct rmq_connection *c,
-                    struct rmq_inbox_record *to);
+void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_connections *connections,
+                    const struct rmq_connection *c, struct rmq_inbox_record *to);
 /* The answerers that have had frames of a closed connection hear of its close. 0 or -ENOBUFS: again later. */
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c);
 void rmq_cold_forget(struct rmq_connection *c); /* what control has sent of a frame of its own */

@@ -66,8 +66,8 @@ void rmq_accept_arm(struct rmq_connections *all)
     if (all->accepts_no_more)
         return;
     for (int i = 0; i < 2; i++)
-        if (all->listen_fds[i] >= 0 && !all->accepting[i] && rmq_engine_accept(all->context->engine, all->listen_fds[i], (uint64_t)i) == 0)
-            all->accepting[i] = 1;
+        if (all->listen_fds[i] >= 0 && !all->accepting[i])
+            all->accepting[i] = rmq_engine_accept(all->context->engine, all->listen_fds[i], (uint64_t)i) == 0;
 }
 
 void rmq_accept_stop(struct rmq_connections *all)
@@ -82,7 +82,8 @@ void rmq_connection_receive(struct rmq_connections *all, struct rmq_connection *
 {
     if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_receive_disabled(all->context->generation))
         return;
-    if ((c->took_full ? rmq_engine_receive_once : rmq_engine_receive)(all->context->engine, c->fd, rmq_connection_tag(all, c)) == 0) {
+    int (*receive)(struct rmq_engine *, int, uint64_t) = c->took_full ? rmq_engine_receive_once : rmq_engine_receive;
+    if (receive(all->context->engine, c->fd, rmq_connection_tag(all, c)) == 0) {
         c->receiving = 1;
         c->stopping = 0;
     } else {
@@ -162,7 +163,8 @@ static void room_make(struct rmq_connections *all)
         all->room_hand = all->room_hand + 1 < all->used ? all->room_hand + 1 : 0;
         struct rmq_connection *c = rmq_connection_at(all, all->room_hand);
         int64_t idle_ms = all->context->now_ms - c->active_ms;
-        if (c->state != RMQ_CONNECTION_OPEN || c->parked_count || c->cold_count || idle_ms < (c->spoke ? ROOM_IDLE_MS : ROOM_SILENT_MS))
+        if (c->state != RMQ_CONNECTION_OPEN || c->parked_count || c->cold_count ||
+            idle_ms < (c->spoke ? ROOM_IDLE_MS : ROOM_SILENT_MS))
             continue;
         if (!victim || c->spoke < victim->spoke || (c->spoke == victim->spoke && c->active_ms < victim->active_ms))
             victim = c;

@@ -1,8 +1,8 @@
 /* connections.h: the table of a read worker's connections: accept, receive, close.
  *
- * A close is a mark at first: the connection takes and gives nothing any more, but keeps what it holds (bytes, answers, parked
- * pulls). closings.h gives that back, in the same turn, when no caller is at work on the connection. The place in the table is free
- * again when the kernel has given back every operation.
+ * A close is a mark at first: the connection takes and gives nothing any more, but keeps what it holds (bytes, answers,
+ * parked pulls). closings.h gives that back, in the same turn, when no caller is at work on the connection. The place in the
+ * table is free again when the kernel has given back every operation.
  *
  * What stays true:
  * - A place is free, open, closing, or waits for room for its CLOSED record. Places from `used` on have never been taken.

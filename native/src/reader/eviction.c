@@ -25,6 +25,11 @@ void rmq_eviction_open(struct rmq_eviction *eviction, struct rmq_frames *frames)
     };
 }
 
+static void evict(struct rmq_eviction *eviction, const struct victim *victim, uint32_t reason)
+{
+    rmq_closings_evict(eviction->closings, rmq_connection_at(eviction->connections, victim->connection), reason);
+}
+
 static uint32_t weight(const struct rmq_eviction *eviction, const struct rmq_connection *c)
 {
     uint32_t wanted = c->frame_bytes ? c->frame_bytes : c->room_bytes;
@@ -39,7 +44,8 @@ static uint64_t buffer_rank(const struct rmq_eviction *eviction, const struct rm
         return 0;
     int reads_not = (c->stall & RMQ_STALL_OUTPUT) != 0 && c->output;
     int64_t since_ms = reads_not ? c->output->progress_ms : c->stall_ms;
-    return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(eviction, c), (uint64_t)(eviction->context->now_ms - since_ms));
+    uint64_t idle_ms = (uint64_t)(eviction->context->now_ms - since_ms);
+    return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(eviction, c), idle_ms);
 }
 
 /* Closes connections until the last buffers are free. `least`: the lowest rank that is closed. Connections that wait
@@ -59,7 +65,8 @@ static void free_buffers(struct rmq_eviction *eviction, uint64_t least)
         }
         if (!worst)
             return;
-        rmq_closings_evict(eviction->closings, worst, worst->stall & RMQ_STALL_OUTPUT ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
+        int reads_not = (worst->stall & RMQ_STALL_OUTPUT) != 0;
+        rmq_closings_evict(eviction->closings, worst, reads_not ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
     }
 }
 
@@ -94,7 +101,8 @@ static uint64_t block_rank(const struct rmq_eviction *eviction, const struct rmq
         int is_stuck = eviction->context->now_ms - eviction->arena->block_freed_ms > RMQ_FRAME_FLOOR_MS;
         if (!is_stuck && !(rmq_block_is_large(c->frame_bytes) && !rmq_block_is_large(wanted)))
             return 0;
-        return rmq_waiting_victim_rank(weight(eviction, c), (uint64_t)(eviction->context->now_ms - c->stall_ms), rmq_block_run(eviction->arena, &c->block, wanted, &crumb));
+        uint64_t waited_ms = (uint64_t)(eviction->context->now_ms - c->stall_ms);
+        return rmq_waiting_victim_rank(weight(eviction, c), waited_ms, rmq_block_run(eviction->arena, &c->block, wanted, &crumb));
     }
     uint32_t behind = rmq_frame_behind(c->frame_bytes, c->filled, (uint64_t)(eviction->context->now_ms - c->partial_ms));
     if (!behind)
@@ -125,7 +133,7 @@ static void make_room(struct rmq_eviction *eviction, const struct rmq_connection
     struct victim victims[VICTIMS_MAX];
     uint32_t count = rmq_block_fits(eviction->arena, waiting->room_bytes) ? 0 : victims_of(eviction, waiting, victims);
     for (uint32_t i = 0; i < count && !rmq_block_fits(eviction->arena, waiting->room_bytes); i++)
-        rmq_closings_evict(eviction->closings, rmq_connection_at(eviction->connections, victims[i].connection), RMQ_READ_CLOSED_SHORTAGE);
+        evict(eviction, &victims[i], RMQ_READ_CLOSED_SHORTAGE);
 }
 
 static void free_blocks(struct rmq_eviction *eviction)
@@ -177,5 +185,5 @@ void rmq_eviction_of_answers(struct rmq_eviction *eviction)
     }
     uint64_t most = rmq_outputs_most(eviction->outputs);
     for (uint32_t i = 0; i < count && eviction->outputs->open > most - most / 8; i++)
-        rmq_closings_evict(eviction->closings, rmq_connection_at(eviction->connections, victims[i].connection), RMQ_READ_CLOSED_ANSWERS);
+        evict(eviction, &victims[i], RMQ_READ_CLOSED_ANSWERS);
 }

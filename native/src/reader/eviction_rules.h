@@ -1,5 +1,5 @@
 /* eviction_rules.h: the memory and time of half frames, and the order in which connections are closed when a reader's
- * receive buffers or blocks run short. Rules without state or clock; reader_eviction.c applies them.
+ * receive buffers or blocks run short. Rules without state or clock; eviction.c applies them.
  * Twin: tests/native/eviction_twin.py. */
 #ifndef RMQ_EVICTION_RULES_H
 #define RMQ_EVICTION_RULES_H

@@ -205,8 +205,7 @@ static int fill_block(struct rmq_frames *frames, struct rmq_connection *c, const
 }
 
 uint32_t rmq_frames_parse(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_ref *from, uint8_t *copy,
-                      uint32_t at,
-                      uint32_t end)
+                          uint32_t at, uint32_t end)
 {
     int waited = from->buffer == RMQ_NONE;
     uint8_t *bytes = copy     ? copy

@@ -1,13 +1,15 @@
 /* frames.h: received bytes -> whole frames -> the part that serves them.
  *
- * A frame that ends inside its buffer is used in place. A frame that crosses its end goes to a block at once, so that a slow client
- * never pins a shared buffer. A connection that cannot go on (no block, request ring full, its own answers unread) stalls: its bytes
- * wait in spans, its receive is stopped. A connection that has used its share of a turn waits for the next turn.
+ * A frame that ends inside its buffer is used in place. A frame that crosses its end goes to a block at once, so that a slow
+ * client never pins a shared buffer. A connection that cannot go on (no block, request ring full, its own answers unread)
+ * stalls: its bytes wait in spans, its receive is stopped. A connection that has used its share of a turn waits for the next
+ * turn.
  *
  * What stays true:
- * - A connection with `stall` is named once in `stalled`, and is not parsed. Its bytes keep their order: the frame in the making, then
- *   the spans.
- * - A frame in the making has `frame_bytes` and a block for `filled` of them, or its first `head_length` bytes are in `head` and `early`.
+ * - A connection with `stall` is named once in `stalled`, and is not parsed. Its bytes keep their order: the frame in the
+ *   making, then the spans.
+ * - A frame in the making has `frame_bytes` and a block for `filled` of them, or its first `head_length` bytes are in `head`
+ *   and `early`.
  * - No byte of a frame is given to two parts: a part that keeps the frame takes it out of the frame_ref.
  */
 #ifndef RMQ_FRAMES_H
@@ -40,12 +42,13 @@ void rmq_frames_close(struct rmq_frames *frames);
 void rmq_receive_event(struct rmq_frames *frames, const struct rmq_event *event);
 /* The connection's block is complete. 1 = the connection may go on. */
 int rmq_frames_run_block(struct rmq_frames *frames, struct rmq_connection *c);
-/* Bytes [at, end) of a buffer, or of a block or copy where they waited: frames are taken out of these, as if they straddled. Returns
- * how far it came: less than `end` when the connection stalled. */
+/* Bytes [at, end) of a buffer, or of a block or copy where they waited: frames are taken out of these, as if they straddled.
+ * Returns how far it came: less than `end` when the connection stalled. */
 uint32_t rmq_frames_parse(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_ref *from, uint8_t *copy,
                           uint32_t at, uint32_t end);
 
-/* routes.c: one whole frame. It takes over the parts of `ref` that it keeps. DONE, STALL (nothing happened: again later) or CLOSED. */
+/* routes.c: one whole frame. It takes over the parts of `ref` that it keeps. DONE, STALL (nothing happened: again later) or
+ * CLOSED. */
 enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
                                    struct rmq_frame_ref *ref, uint32_t redone);
 void rmq_redo_run(struct rmq_frames *frames); /* frames that control has approved */

@@ -1,5 +1,5 @@
-/* junk.h: a connection that does not speak the protocol. Peers can cause this at any rate. So a reader reports a few a second, and
- * none while the inbox is filling. It counts the others.
+/* junk.h: a connection that does not speak the protocol. Peers can cause this at any rate. So a reader reports a few a
+ * second, and none while the inbox is filling. It counts the others.
  */
 #ifndef RMQ_JUNK_H
 #define RMQ_JUNK_H

@@ -4,7 +4,8 @@
  * - A chunk has one reference of each piece that lies in it, and one while it is being filled.
  * - `bytes` of an output is the length of its pieces; `memory` counts its structure, the room for pieces and its chunks.
  * - `open` and `closing` are the sums of `memory` over the outputs of open and of closed connections.
- * - An open connection with pieces is sending or dirty. Its kernel operations use the pieces at the front, which stay meanwhile.
+ * - An open connection with pieces is sending or dirty. Its kernel operations use the pieces at the front, which stay
+ *   meanwhile.
  */
 #ifndef RMQ_OUTPUT_H
 #define RMQ_OUTPUT_H
@@ -67,8 +68,8 @@ struct rmq_outputs {
 int rmq_outputs_open(struct rmq_outputs *o, struct rmq_read_context *context, struct rmq_connections *connections);
 void rmq_outputs_close(struct rmq_outputs *o); /* when every connection has forgotten its output */
 
-/* Room for `bytes` of an answer; NULL: no memory, c is closed. commit: so many of them are the answer. map: the next bytes of the
- * answer are pages of a log file. */
+/* Room for `bytes` of an answer; NULL: no memory, c is closed. commit: so many of them are the answer. map: the next bytes
+ * of the answer are pages of a log file. */
 uint8_t *rmq_output_reserve(struct rmq_outputs *o, struct rmq_connection *c, size_t bytes);
 void rmq_output_commit(struct rmq_outputs *o, struct rmq_connection *c, size_t bytes);
 void rmq_output_map(struct rmq_outputs *o, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,

@@ -8,7 +8,8 @@ static void look_at_half_frame(struct rmq_closings *closings, struct rmq_connect
 {
     if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
         return;
-    uint32_t there = c->frame_bytes ? c->filled : c->head_length, timeout_ms = closings->context->settings->partial_frame_timeout_ms;
+    uint32_t there = c->frame_bytes ? c->filled : c->head_length;
+    uint32_t timeout_ms = closings->context->settings->partial_frame_timeout_ms;
     int lateness = rmq_frame_lateness(timeout_ms, time_ms, there, (uint64_t)(closings->context->now_ms - c->partial_ms));
     if (lateness == RMQ_FRAME_LATE)
         rmq_closings_close(closings, c, RMQ_READ_CLOSED_PARTIAL);

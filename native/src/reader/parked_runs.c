@@ -38,14 +38,14 @@ uint32_t rmq_arrivals_drain(struct rmq_pulls *pulls)
     struct rmq_parking *parking = pulls->parking;
     struct rmq_ring *ring = &pulls->context->port->arrived;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
-    uint32_t count = (uint32_t)(head - tail);
+    uint32_t count = (uint32_t)(head - tail), slots = pulls->context->header->tables.queue_capacity;
     if (!count)
         return 0;
     if (count == ring->capacity)
         parking->scan_next_ms = pulls->context->now_ms; /* some may not have fitted */
     for (; tail < head; tail++) {
         uint32_t slot = *(const uint32_t *)rmq_ring_slot(pulls->context->plane->base, ring, tail);
-        RMQ_INVARIANT(slot < pulls->context->header->tables.queue_capacity, slot, pulls->context->header->tables.queue_capacity, tail);
+        RMQ_INVARIANT(slot < slots, slot, slots, tail);
         if (parking->slots[slot])
             run_slot(pulls, slot);
     }

@@ -114,7 +114,10 @@ void rmq_unpark(struct rmq_parking *parking, struct rmq_parked_pull *p)
     parking->bytes -= p->frame_length;
 }
 
-void rmq_unpark_last(struct rmq_parking *parking, struct rmq_connection *c) { rmq_unpark(parking, rmq_parked_at(parking, c->parked)); }
+void rmq_unpark_last(struct rmq_parking *parking, struct rmq_connection *c)
+{
+    rmq_unpark(parking, rmq_parked_at(parking, c->parked));
+}
 
 void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c)
 {

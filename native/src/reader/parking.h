@@ -1,6 +1,6 @@
-/* parking.h: pulls that wait for messages, with copies of their frames. Dispatch sees the flag byte of (reader, queue slot) and
- * pushes the slot when its queue grows. A scan every 5 s finds pulls that would otherwise be held for ever, because of a lost wake-up
- * or a filter. Stock does the same, without a check of tags. parked_runs.c runs the pulls.
+/* parking.h: pulls that wait for messages, with copies of their frames. Dispatch sees the flag byte of (reader, queue slot)
+ * and pushes the slot when its queue grows. A scan every 5 s finds pulls that would otherwise be held for ever, because of a
+ * lost wake-up or a filter. Stock does the same, without a check of tags. parked_runs.c runs the pulls.
  *
  * What stays true:
  * - An entry with a frame is in the list of its queue slot and in that of its connection; others are free.

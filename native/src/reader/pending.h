@@ -1,5 +1,5 @@
-/* pending.h: requests under way, of which another role has the next word: a send that write will complete, an ask that an answerer
- * will answer. What only one kind needs is in the payload, which that kind's file knows (sends.h, cold.h).
+/* pending.h: requests under way, of which another role has the next word: a send that write will complete, an ask that an
+ * answerer will answer. What only one kind needs is in the payload, which that kind's file knows (sends.h, cold.h).
  *
  * What stays true:
  * - An entry is free, or of one kind. counts[kind] is the number of entries of a kind.

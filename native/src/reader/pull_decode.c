@@ -163,7 +163,7 @@ static int subscription_allows(struct rmq_pulls *pulls, struct rmq_pull *p, cons
 }
 
 enum rmq_outcome rmq_pull_decode(struct rmq_pulls *pulls, const struct rmq_connection *c, const struct rmq_frame_header *h,
-                              struct rmq_pull *p, int approved)
+                                 struct rmq_pull *p, int approved)
 {
     struct seen seen = {0};
     p->expression = NULL;
@@ -178,8 +178,8 @@ enum rmq_outcome rmq_pull_decode(struct rmq_pulls *pulls, const struct rmq_conne
             p->unread = &h->ext[i];
             return RMQ_OUTCOME_COLD;
         }
-    if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(pulls, p, approved) || !topic_allows(pulls, p, approved) ||
-        !subscription_allows(pulls, p, &seen))
+    if (seen.fields != SEEN_ALL || p->sys_flag & RMQ_PULL_CLASS_FILTER || !group_allows(pulls, p, approved) ||
+        !topic_allows(pulls, p, approved) || !subscription_allows(pulls, p, &seen))
         return RMQ_OUTCOME_COLD;
     return RMQ_OUTCOME_DONE;
 }

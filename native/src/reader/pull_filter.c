@@ -50,7 +50,8 @@ static const struct rmq_filter_program *program_of(struct rmq_pull_filters *filt
     return program;
 }
 
-static const struct rmq_filter_program *program_of_subscription(struct rmq_pull_filters *filters, const struct rmq_subscription_copy *s)
+static const struct rmq_filter_program *program_of_subscription(struct rmq_pull_filters *filters,
+                                                                const struct rmq_subscription_copy *s)
 {
     return program_of(filters, (uint32_t)s->tags[0], (uint32_t)s->tags[1]);
 }
@@ -66,7 +67,8 @@ static uint32_t retry_group(const struct rmq_pull_filters *filters, const struct
 {
     if (!rmq_load(&filters->context->settings->filter_support_retry) || !rmq_is_retry_topic(p->topic, p->topic_length))
         return RMQ_NONE;
-    return rmq_group_find(filters->context->plane, (const char *)p->topic + RMQ_RETRY_PREFIX_LENGTH, p->topic_length - RMQ_RETRY_PREFIX_LENGTH);
+    const char *group = (const char *)p->topic + RMQ_RETRY_PREFIX_LENGTH;
+    return rmq_group_find(filters->context->plane, group, p->topic_length - RMQ_RETRY_PREFIX_LENGTH);
 }
 
 int rmq_filter_prepare(struct rmq_pull_filters *filters, struct rmq_pull *p)
@@ -80,8 +82,8 @@ int rmq_filter_prepare(struct rmq_pull_filters *filters, struct rmq_pull *p)
 }
 
 /* The program of the group's subscription to the record's original topic. NULL = none: the record matches. */
-static const struct rmq_filter_program *program_of_original(struct rmq_pull_filters *filters, uint32_t group_id, const uint8_t *properties,
-                                                            uint32_t length)
+static const struct rmq_filter_program *program_of_original(struct rmq_pull_filters *filters, uint32_t group_id,
+                                                            const uint8_t *properties, uint32_t length)
 {
     struct rmq_subscription_copy subscription;
     struct rmq_pair pair;
@@ -97,7 +99,8 @@ static const struct rmq_filter_program *program_of_original(struct rmq_pull_filt
     return subscription.kind == RMQ_SUBSCRIPTION_FILTER ? program_of_subscription(filters, &subscription) : NULL;
 }
 
-int rmq_filter_wants(struct rmq_pull_filters *filters, const struct rmq_pull *p, const uint8_t *record, uint32_t size, uint64_t *work)
+int rmq_filter_wants(struct rmq_pull_filters *filters, const struct rmq_pull *p, const uint8_t *record, uint32_t size,
+                     uint64_t *work)
 {
     const struct rmq_filter_program *program = p->program;
     const uint8_t *properties;

@@ -34,7 +34,8 @@ void rmq_pull_filters_close(struct rmq_pull_filters *filters);
 /* Finds the program of the pull's expression, or of its subscription of kind FILTER. 0 = control is asked. */
 int rmq_filter_prepare(struct rmq_pull_filters *filters, struct rmq_pull *p);
 /* 1 when a stored record matches. *work grows. */
-int rmq_filter_wants(struct rmq_pull_filters *filters, const struct rmq_pull *p, const uint8_t *record, uint32_t size, uint64_t *work);
+int rmq_filter_wants(struct rmq_pull_filters *filters, const struct rmq_pull *p, const uint8_t *record, uint32_t size,
+                     uint64_t *work);
 
 /* Pages of a log file that are known to be in memory. */
 struct rmq_loaded {

@@ -133,8 +133,8 @@ static void end_before(const struct rmq_pull *p, struct rmq_pull_result *out, ui
         settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a commit log file cannot be mapped now, try again later", out->next_offset);
 }
 
-static void scan_units(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at, uint64_t count,
-                       struct scan *scan)
+static void scan_units(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_pull_result *out, const uint8_t *at,
+                       uint64_t count, struct scan *scan)
 {
     for (uint64_t i = 0; i < count; i++, at += UNIT) {
         struct rmq_cq_unit unit;

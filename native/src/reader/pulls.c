@@ -99,8 +99,9 @@ static void look(struct rmq_pulls *pulls, const struct rmq_pull *p, struct rmq_p
 
 static void count(struct rmq_pulls *pulls, const struct rmq_pull *p, const struct rmq_pull_result *result)
 {
-    rmq_pull_stats_add(pulls->context->plane, pulls->context->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
-                     (uint64_t)result->next_offset, pulls->context->now_ms);
+    const struct rmq_read_context *context = pulls->context;
+    rmq_pull_stats_add(context->plane, context->port_number, p->group_id, p->queue_slot, result->messages, result->bytes,
+                       (uint64_t)result->next_offset, context->now_ms);
 }
 
 static void answer(struct rmq_pulls *pulls, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_pull *p,
@@ -136,12 +137,12 @@ static void answer(struct rmq_pulls *pulls, struct rmq_connection *c, const stru
 
 static int64_t hold_ms(const struct rmq_pulls *pulls, const struct rmq_pull *p)
 {
-    return rmq_load(&pulls->context->settings->long_polling_enable) ? p->suspend_ms : rmq_load(&pulls->context->settings->short_polling_ms);
+    const struct rmq_settings *s = pulls->context->settings;
+    return rmq_load(&s->long_polling_enable) ? p->suspend_ms : rmq_load(&s->short_polling_ms);
 }
 
 enum rmq_outcome rmq_pull_frame(struct rmq_pulls *pulls, struct rmq_connection *c, const struct rmq_frame_header *h,
-                                uint8_t *frame,
-                             uint32_t length, int approved)
+                                uint8_t *frame, uint32_t length, int approved)
 {
     pulls->turn->units -= RMQ_TURN_PULL - RMQ_TURN_FRAME;
     struct rmq_pull p;

@@ -134,7 +134,8 @@ void rmq_reader_close(struct rmq_reader *r)
 static int start(struct rmq_reader *r)
 {
     int late = r->context.now_ms - r->opened_ms > PREDECESSOR_MS;
-    if (rmq_ring_used(r->sends.requests) || (rmq_load(&rmq_answerer_at(r->context.plane, RMQ_CONTROL_ANSWERER)->inbox.tail) < r->inbox_barrier && !late))
+    uint64_t taken = rmq_load(&rmq_answerer_at(r->context.plane, RMQ_CONTROL_ANSWERER)->inbox.tail);
+    if (rmq_ring_used(r->sends.requests) || (taken < r->inbox_barrier && !late))
         return 0;
     r->starting = 0;
     /* the rings of completions have as many slots as that of requests; a predecessor's may still come for a while */
@@ -174,14 +175,16 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
 static int rings_wait(const struct rmq_reader *r)
 {
     const struct rmq_port *port = r->context.port;
-    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) || rmq_verdicts_wait(&r->cold);
+    return rmq_ring_used(&port->appended) || rmq_ring_used(&port->completed) || rmq_ring_used(&port->arrived) ||
+           rmq_verdicts_wait(&r->cold);
 }
 
 /* Memory of this process that grows with its clients. */
 static uint64_t private_bytes(const struct rmq_reader *r)
 {
     return rmq_output_memory(&r->outputs) + (uint64_t)r->connections.used * sizeof *r->connections.table +
-           (uint64_t)r->pendings.used * sizeof *r->pendings.table + (uint64_t)r->parking.used * sizeof *r->parking.table + r->parking.bytes;
+           (uint64_t)r->pendings.used * sizeof *r->pendings.table + (uint64_t)r->parking.used * sizeof *r->parking.table +
+           r->parking.bytes;
 }
 
 static void publish_counters(struct rmq_reader *r)
@@ -276,7 +279,8 @@ static int wait_for_work(struct rmq_reader *r, int64_t deadline_ns)
         rmq_pause();
     }
     rmq_role_arm(r->context.plane, r->context.role_number);
-    int rc = rmq_engine_wait(r->context.engine, rings_wait(r) || r->outputs.dirty_count || r->turn.waits ? 0 : sleep_ns(r, deadline_ns));
+    int has_work = rings_wait(r) || r->outputs.dirty_count || r->turn.waits;
+    int rc = rmq_engine_wait(r->context.engine, has_work ? 0 : sleep_ns(r, deadline_ns));
     rmq_role_disarm(r->context.plane, r->context.role_number);
     return rc;
 }

@@ -1,9 +1,10 @@
 /* reader.h: the read role. Sockets -> frames -> requests to write, pulls from mapped files, answers.
  *
- * Way of a frame: engine event -> reader_receive (split, straddling frames into blocks) -> reader_frame (which way) ->
- *   send:  send_decode -> admission -> reader_append -> request ring ... completion rings -> reader_answer -> reader_output
- *   pull:  reader_pull (consume queue, tag filter, log pages) -> reader_output; reader_park holds it when nothing is there
- *   other: reader_cold -> inbox of an answerer ... its answers -> reader_output
+ * Way of a frame: engine event -> frames (split, straddling frames into blocks) -> routes (which way) ->
+ *   send:  send_decode -> admission -> sends -> request ring ... completion rings -> completions -> output
+ *   pull:  pulls (consume queue, tag filter, log pages) -> output; parking holds it when nothing is there
+ *   other: cold -> inbox of an answerer ... its answers -> verdicts -> output
+ * Each part is a struct with a header that says what must stay true of it. reader.c wires the parts and runs their rounds.
  * The arena (shared, mapped by write too) is receive_buffer_count provided buffers, then reassembly_bytes_max of blocks, then
  * the scratch: RMQ_SCRATCH_BYTES for each request that may be under way, for the pairs that the broker adds to it.
  */
@@ -35,7 +36,7 @@
 #define RMQ_READ_STALLS 18            /* times a connection had to wait for memory, the request ring or its reader */
 #define RMQ_READ_STALE 19             /* completions and verdicts for closed connections, answers of clients without a waiting
                                        * request */
-#define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (reader_eviction.c) */
+#define RMQ_READ_CLOSED_SHORTAGE 20   /* it held receive buffers or blocks that others waited for (eviction.c) */
 #define RMQ_READ_CLOSED_LARGE 21      /* a frame larger than frame_bytes_max or than the arena's room for one */
 #define RMQ_READ_CLOSED_FULL 22       /* accepted beyond connections_max, or silent when places ran short */
 #define RMQ_READ_SHORT_MS 23          /* monotonic: the latest close of reason SHORTAGE or ANSWERS; 0 = never */

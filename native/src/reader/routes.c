@@ -7,8 +7,8 @@
  *   responses, unusual headers  cold, and so are sends and pulls for which the two functions return COLD
  *   an unknown opaque           no answer could name the request, so the connection is closed. Control logs the first bytes.
  *
- * A frame begins with its length in 4 bytes. frames.c finds frames by it in the received bytes and collects them. It
- * closes a connection whose length is below 4 or above frame_bytes_max.
+ * A frame begins with its length in 4 bytes. frames.c finds frames by it in the received bytes and collects them. It closes a
+ * connection whose length is below 4 or above frame_bytes_max.
  *
  * `ref` owns the frame's bytes: a receive buffer or a block. A function that keeps the bytes takes them out of `ref`. The
  * caller releases the rest. Without room in the request ring or at the answerer the outcome is STALL: nothing has happened, the
@@ -21,7 +21,8 @@
 #include "reader/frames.h"
 #include "reader/request_codes.h"
 
-/* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same (request.py). */
+/* Code and first part of the remark as stock's (`SendMessageProcessor.rejectRequest`). Control answers the same
+ * (request.py). */
 static enum rmq_outcome refuse_on_slave(struct rmq_frames *frames, struct rmq_connection *c, const struct rmq_frame_header *h)
 {
     rmq_answer_error(frames->cold->answers, c, h, RMQ_ANSWER_BUSY,
@@ -42,7 +43,7 @@ static enum rmq_outcome refuse_form(struct rmq_frames *frames, struct rmq_connec
 }
 
 enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_frame_ref *ref, uint32_t redone)
+                                   struct rmq_frame_ref *ref, uint32_t redone)
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) < 0) {

@@ -42,7 +42,8 @@ static int keep(struct rmq_sends *sends, struct rmq_send *s, uint8_t **frame, ui
 {
     if (ref->buffer != RMQ_NONE && rmq_buffers_few(sends->arena)) {
         uint8_t *old = *frame;
-        uint8_t *to = length <= sends->arena->buffer_bytes / 4 || rmq_blocks_many(sends->arena) ? rmq_block_take(sends->arena, length, kept) : NULL;
+        int may = length <= sends->arena->buffer_bytes / 4 || rmq_blocks_many(sends->arena);
+        uint8_t *to = may ? rmq_block_take(sends->arena, length, kept) : NULL;
         if (to) {
             memcpy(to, old, length);
             *frame = to;
@@ -84,8 +85,8 @@ static uint32_t add_uniq_pair(struct rmq_sends *sends, struct rmq_send *s, uint8
     return length;
 }
 
-/* The handle by which the message can be recalled (SendMessageProcessor.attachRecallHandle): one ms behind TIMER_OUT_MS. None of a
- * batch, and none of a message that waits for a retry. */
+/* The handle by which the message can be recalled (SendMessageProcessor.attachRecallHandle): one ms behind TIMER_OUT_MS.
+ * None of a batch, and none of a message that waits for a retry. */
 static void note_recall(const struct rmq_sends *sends, const struct rmq_send *s, const struct rmq_send_target *target,
                         struct rmq_send_note *note)
 {
@@ -99,8 +100,9 @@ static void note_recall(const struct rmq_sends *sends, const struct rmq_send *s,
     note->recall_ms = target->out_ms + 1;
 }
 
-const char *rmq_send_push(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h, struct rmq_send *s,
-                                  const struct rmq_send_target *target, uint8_t *frame, uint32_t length, struct rmq_frame_ref *ref)
+const char *rmq_send_push(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h,
+                          struct rmq_send *s, const struct rmq_send_target *target, uint8_t *frame, uint32_t length,
+                          struct rmq_frame_ref *ref)
 {
     struct rmq_frame_ref kept;
     if (!keep(sends, s, &frame, length, ref, &kept))

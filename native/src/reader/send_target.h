@@ -1,4 +1,5 @@
-/* send_target.h: the topic and queue that a rule of admission chooses for a send, and the properties that are stored with it there. */
+/* send_target.h: the topic and queue that a rule of admission chooses for a send, and the properties that are stored with it
+ * there. */
 #ifndef RMQ_SEND_TARGET_H
 #define RMQ_SEND_TARGET_H
 

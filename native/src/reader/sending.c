@@ -1,5 +1,5 @@
-/* Sending: one send in flight per connection takes all there is. Old log pages are brought into memory first, by a helper thread of
- * the kernel's: a send copies from them in this thread, and with the socket locked. */
+/* Sending: one send in flight per connection takes all there is. Old log pages are brought into memory first, by a helper
+ * thread of the kernel's: a send copies from them in this thread, and with the socket locked. */
 #include "reader/output.h"
 #include "reader/turn_rules.h"
 

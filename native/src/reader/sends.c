@@ -40,7 +40,8 @@ static int resolve(struct rmq_sends *sends, struct rmq_connection *c, struct rmq
 
 static struct rmq_admission_limits limits_of(const struct rmq_sends *sends)
 {
-    return (struct rmq_admission_limits){sends->context->settings->message_bytes_max, sends->context->settings->additions_length, rmq_uniq_pair_length(&sends->uniq_keys)};
+    const struct rmq_settings *s = sends->context->settings;
+    return (struct rmq_admission_limits){s->message_bytes_max, s->additions_length, rmq_uniq_pair_length(&sends->uniq_keys)};
 }
 
 static int asks_for_rules(const struct rmq_send *s) { return s->reserved_count || s->sys_flag & RMQ_SYS_TRANSACTION_MASK; }
@@ -56,8 +57,8 @@ static int find_target(struct rmq_sends *sends, const struct rmq_admitted *a, st
     return target->queue_slot != RMQ_NONE;
 }
 
-/* The redirect of a send to a retry topic that is a dead letter: SendMessageProcessor.handleRetryAndDLQ stores DELAY = -1. Queue 0 of
- * the group's dead letter topic; 0 = it is gone, or the pair has no room. */
+/* The redirect of a send to a retry topic that is a dead letter: SendMessageProcessor.handleRetryAndDLQ stores DELAY = -1.
+ * Queue 0 of the group's dead letter topic; 0 = it is gone, or the pair has no room. */
 static int find_dead_letters(struct rmq_sends *sends, const struct rmq_send *s, const struct rmq_admission_limits *limits,
                              struct rmq_send_target *target)
 {
@@ -85,8 +86,9 @@ static void check_slot(struct rmq_sends *sends, const struct rmq_admission_rule 
     if (rule->slot_messages_max == INT32_MAX)
         return;
     sends->chance_seed = sends->chance_seed * 1664525u + 1013904223u;
-    rmq_admit_slot(rule, rmq_slot_count(&sends->slot_counts, sends->context->settings->store_path, a->out_ms, rule->precision_ms, now_ms),
-                   (sends->chance_seed >> 8) % RMQ_CHANCES, a);
+    const char *path = sends->context->settings->store_path;
+    int64_t count = rmq_slot_count(&sends->slot_counts, path, a->out_ms, rule->precision_ms, now_ms);
+    rmq_admit_slot(rule, count, (sends->chance_seed >> 8) % RMQ_CHANCES, a);
 }
 
 /* Checks everything and leaves the frame as it is: of escaped properties s has a copy in sends->unescaped. */
@@ -127,8 +129,8 @@ static enum rmq_outcome refuse_properties(struct rmq_sends *sends, struct rmq_co
     return refuse_field(sends, c, h, (const uint8_t *)name, (uint32_t)strlen(name));
 }
 
-static void refuse_by_rule(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h, const struct rmq_send *s,
-                           const struct rmq_admitted *a)
+static void refuse_by_rule(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h,
+                           const struct rmq_send *s, const struct rmq_admitted *a)
 {
     const struct rmq_admission_rule *rule = &sends->rules->rules[a->rule];
     char remark[RMQ_TIME_REMARK_MAX];
@@ -148,14 +150,15 @@ static uint32_t full_share(struct rmq_sends *sends, const struct rmq_connection 
         return RMQ_HALF_FITS;
     uint32_t slot = rmq_queue_find(sends->context->plane, rule->half_topic_id, 0), full;
     uint64_t end = slot == RMQ_NONE ? 0 : rmq_load(&rmq_queue_at(sends->context->plane, slot)->max_offset), found;
-    struct rmq_half_keys keys = rmq_half_keys_of(sends->context->header->name_secret, c->host, c->v6, s->properties, s->properties_length);
-    if ((full = rmq_half_room(&sends->context->header->half_shares, rule, end, keys, &found)) != RMQ_HALF_FITS)
+    struct rmq_plane_header *header = sends->context->header;
+    struct rmq_half_keys keys = rmq_half_keys_of(header->name_secret, c->host, c->v6, s->properties, s->properties_length);
+    if ((full = rmq_half_room(&header->half_shares, rule, end, keys, &found)) != RMQ_HALF_FITS)
         rmq_half_remark(remark, full, rule, found);
     return full;
 }
 
-/* 1 if each message of a redirected batch has room for the pairs that it gets until its delivery. Write checks those that are stored
- * now, and refuses broken elements. */
+/* 1 if each message of a redirected batch has room for the pairs that it gets until its delivery. Write checks those that
+ * are stored now, and refuses broken elements. */
 static int elements_fit(const uint8_t *at, uint32_t left, uint32_t pairs_bytes)
 {
     for (uint32_t size; (size = rmq_batch_element_bytes(at, left)); at += size, left -= size) {
@@ -175,8 +178,7 @@ static enum rmq_outcome refuse_elements(struct rmq_sends *sends, struct rmq_conn
 }
 
 enum rmq_outcome rmq_send_frame(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h,
-                                  uint8_t *frame,
-                               uint32_t length, struct rmq_frame_ref *ref, int approved, int dead)
+                                uint8_t *frame, uint32_t length, struct rmq_frame_ref *ref, int approved, int dead)
 {
     struct rmq_send s;
     struct rmq_admitted a;

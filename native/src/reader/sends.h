@@ -1,8 +1,9 @@
-/* sends.h: sends of clients: an admitted one (admission.h) becomes a slot of the request ring, and its completion an answer. A send
- * that needs control's decision goes cold, unchanged.
+/* sends.h: sends of clients: an admitted one (admission.h) becomes a slot of the request ring, and its completion an answer.
+ * A send that needs control's decision goes cold, unchanged.
  *
  * What stays true:
- * - request_head is at least the published head, and the slots between them are filled. reader.c publishes at least once a round.
+ * - request_head is at least the published head, and the slots between them are filled. reader.c publishes at least once a
+ *   round.
  * - Each request that is filled has a pending entry of kind APPEND, which its completion alone releases.
  * - A send that stalls or goes cold has left its frame as it was.
  */
@@ -52,8 +53,8 @@ struct rmq_sends {
 
 int rmq_sends_open(struct rmq_sends *sends, struct rmq_answers *answers, struct rmq_pendings *pendings);
 void rmq_sends_close(struct rmq_sends *sends);
-/* DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that only ask for its decision do not count. `dead`: it
- * is a dead letter (RMQ_VERDICT_REDO_DEAD). */
+/* DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that only ask for its decision do not count.
+ * `dead`: it is a dead letter (RMQ_VERDICT_REDO_DEAD). */
 enum rmq_outcome rmq_send_frame(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                                 uint32_t length, struct rmq_frame_ref *ref, int approved, int dead);
 

@@ -1,5 +1,5 @@
-/* spans.h: received bytes of a stalled connection, in the order of their arrival. Each span keeps a receive buffer, a block of the
- * arena, or a copy of its own; the connection's buffers_held counts the first kind.
+/* spans.h: received bytes of a stalled connection, in the order of their arrival. Each span keeps a receive buffer, a block
+ * of the arena, or a copy of its own; the connection's buffers_held counts the first kind.
  */
 #ifndef RMQ_SPANS_H
 #define RMQ_SPANS_H

@@ -1,5 +1,5 @@
 /* turn_rules.h: the share of one connection in a reader's turn. The rules keep a turn short, and a client with a small request
- * waits for one turn only. Rules without state or clock; reader_receive.c and reader_output.c apply them. Twin:
+ * waits for one turn only. Rules without state or clock; frames.c and sending.c apply them. Twin:
  * tests/native/turn_twin.py.
  */
 #ifndef RMQ_TURN_RULES_H

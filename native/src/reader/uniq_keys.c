@@ -29,7 +29,8 @@ void rmq_uniq_keys_open(struct rmq_uniq_keys *keys, const struct rmq_read_contex
 void rmq_uniq_pair_put(struct rmq_uniq_keys *keys, uint8_t *to)
 {
     uint32_t ms = (uint32_t)(rmq_wall_ms() - keys->month_ms), count = keys->counter++;
-    uint8_t raw[6] = {(uint8_t)(ms >> 24), (uint8_t)(ms >> 16), (uint8_t)(ms >> 8), (uint8_t)ms, (uint8_t)(count >> 8), (uint8_t)count};
+    uint8_t raw[6] = {(uint8_t)(ms >> 24), (uint8_t)(ms >> 16),    (uint8_t)(ms >> 8),
+                      (uint8_t)ms,         (uint8_t)(count >> 8), (uint8_t)count};
     memcpy(to, keys->prefix, keys->prefix_length);
     rmq_hex_put(to + keys->prefix_length, raw, 6);
     to[keys->prefix_length + 12] = 2;

@@ -1,5 +1,5 @@
-/* uniq_keys.h: UNIQ_KEY pairs for messages whose client sends none: address, pid, a number of this process, ms since the month began,
- * a counter; upper-case hex.
+/* uniq_keys.h: UNIQ_KEY pairs for messages whose client sends none: address, pid, a number of this process, ms since the
+ * month began, a counter; upper-case hex.
  */
 #ifndef RMQ_UNIQ_KEYS_H
 #define RMQ_UNIQ_KEYS_H

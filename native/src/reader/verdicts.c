@@ -45,7 +45,8 @@ static void send_chunk(struct rmq_cold *cold, struct rmq_connection *c, uint8_t 
         send_whole(cold, c, is_own, chunk, length);
         return;
     }
-    if (*text_length + (uint64_t)length > cold->context->settings->send_queue_bytes_max || collect(text, text_length, chunk, length) < 0) {
+    uint64_t most = cold->context->settings->send_queue_bytes_max;
+    if (*text_length + (uint64_t)length > most || collect(text, text_length, chunk, length) < 0) {
         rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
