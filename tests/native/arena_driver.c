@@ -1,4 +1,5 @@
-/* The reassembly area of a reader over shared memory: prints how many of its pages have memory while frames come and go. */
+/* The reassembly area of a reader over shared memory: prints how many of its pages have memory while frames come and go.
+ * `driver FILE buffer` drops a buffer twice, `driver FILE block` frees a block twice. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -43,13 +44,28 @@ static void pass(int seconds)
     }
 }
 
+/* What two owners of the same bytes would do. */
+static void release_twice(int is_buffer)
+{
+    struct rmq_frame_ref first = {.buffer = 0, .block = RMQ_NONE}, second;
+    if (is_buffer) {
+        rmq_buffers_lend(&a);
+        rmq_buffer_received(&a, 0);
+    } else {
+        rmq_block_take(&a, 100, &first);
+    }
+    second = first;
+    rmq_frame_ref_release(&a, &first);
+    rmq_frame_ref_release(&a, &second);
+}
+
 int main(int argc, char **argv)
 {
     static struct rmq_frame_ref small[10000], large[4];
     struct rmq_settings settings = {
         .receive_buffer_bytes = BUFFER_BYTES, .receive_buffer_count = BUFFERS, .reassembly_bytes_max = PAGES * RMQ_BLOCK_BYTES};
     size_t bytes = (size_t)BUFFERS * BUFFER_BYTES + (size_t)PAGES * RMQ_BLOCK_BYTES;
-    file = argc == 2 ? open(argv[1], O_RDWR | O_CREAT | O_EXCL, 0600) : -1;
+    file = argc > 1 ? open(argv[1], O_RDWR | O_CREAT | O_EXCL, 0600) : -1;
     if (file < 0 || ftruncate(file, (off_t)bytes) < 0)
         return 1;
     void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -59,6 +75,11 @@ int main(int argc, char **argv)
     context = (struct rmq_read_context){.settings = &settings, .plane = &plane, .now_ms = 1000};
     if (rmq_arena_open(&a, &context))
         return 1;
+    if (argc > 2) {
+        unlink(argv[1]);
+        release_twice(!strcmp(argv[2], "buffer"));
+        return 0;
+    }
     take(small, 10000, RMQ_BLOCK_BYTES); /* a stall: more than the first quarter */
     take(large, 4, 300 * RMQ_BLOCK_BYTES);
     printf("%lu ", with_memory());

@@ -3,15 +3,19 @@
 import os
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from plane_kit import Kit
-from reader_kit import ReaderKit
+from reader_kit import ReaderKit, send_frame
+from test_admission import TIMER
 
+from ringmq.ipc.admission import publish_rules
 from ringmq.native import ffi, lib
 
 FLUSH = lib.RMQ_ROLE_FLUSH
@@ -250,6 +254,40 @@ def test_an_arrival_of_a_queue_that_is_none_ends_the_reader(tmp_path: Path) -> N
         status, said = ended(work, kit)
         assert status == lib.RMQ_EXIT_INVARIANT
         assert re.search(r"parked_runs.c:\d+: not slot < slots", said)
+
+
+@pytest.mark.parametrize(
+    ("count", "role", "line"),
+    [(9, 1, r"not header->asks.count <= RMQ_ANSWERERS_MAX; .* = 9"), (1, 99, r"not role < RMQ_ROLES_MAX; .* = 0, 99")],
+    ids=["more answerers than rows", "a role that is none"],
+)
+def test_answerers_that_cannot_be_end_the_reader(tmp_path: Path, count: int, role: int, line: str) -> None:
+    with reading(tmp_path / "store") as kit:
+        kit.header.asks.count, kit.header.asks.answerer[0].role = count, role
+        status, said = ended(lambda: one_round(kit), kit)
+        assert status == lib.RMQ_EXIT_INVARIANT
+        assert re.search(r"cold.c:\d+: " + line, said)
+
+
+def test_a_rule_that_names_a_topic_beyond_the_table_ends_the_reader(tmp_path: Path) -> None:
+    """The answer would tell the client the name of a topic that is none."""
+    with reading(tmp_path / "store") as kit:
+        kit.wide_topic(b"TopicA")
+        wheel = kit.wide_topic(b"rmq_sys_wheel_timer")
+        publish_rules(kit.plane, [structs.replace(TIMER, topic_id=wheel, recall_topic_id=1 << 20)])
+
+        def work() -> None:
+            error = ffi.new("int *")
+            main, vip = (listener.fileno() for listener in kit.listeners)
+            reader = lib.rmq_reader_open(kit.plane, 0, main, vip, error)
+            with socket.create_connection(kit.listeners[0].getsockname()) as client:
+                client.sendall(send_frame("TopicA", b"later", "TIMER_DELAY_MS\x015000\x02"))
+                for _ in range(5000):  # it ends when it has received the frame
+                    lib.rmq_reader_run(reader, 1_000_000)
+
+        status, said = ended(work, kit)
+        assert status == lib.RMQ_EXIT_INVARIANT
+        assert re.search(r"send_requests.c:\d+: not named <= topics; .* = 1048576, 2, 1", said)
 
 
 def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -> None:

@@ -42,7 +42,7 @@ struct rmq_arena {
     uint64_t scratch_at;     /* offset of what is behind them */
     uint32_t block_pages, blocks_free, block_hint;
     uint32_t small_free;     /* of blocks_free, in the quarter that large frames do not get */
-    uint8_t blocks_came_free; /* since the last check of connections that wait for some */
+    uint8_t blocks_came_free; /* since rmq_blocks_came_free was asked */
     int64_t block_freed_ms;  /* a block came free last */
     struct rmq_zone block_zones[2]; /* for small frames alone; the rest */
     int64_t zones_next_ms, given_next_ms;
@@ -102,6 +102,13 @@ int rmq_block_fits(const struct rmq_arena *a, uint32_t bytes); /* a block of tha
  * count, and no more than it needs. 0 = no help for the frame. `crumb`: too few to help a large frame alone. */
 uint32_t rmq_block_run(const struct rmq_arena *a, const struct rmq_frame_ref *ref, uint32_t bytes, int *crumb);
 uint32_t rmq_block_pages_max(const struct rmq_arena *a); /* of one frame */
+/* 1 if a block came free since the last call. */
+static inline int rmq_blocks_came_free(struct rmq_arena *a)
+{
+    int came_free = a->blocks_came_free;
+    a->blocks_came_free = 0;
+    return came_free;
+}
 void rmq_blocks_tick(struct rmq_arena *a);
 int rmq_blocks_for_control(const struct rmq_arena *a); /* enough of them that control may be given another frame */
 static inline int rmq_blocks_many(const struct rmq_arena *a) { return a->blocks_free > a->block_pages / 2; }

@@ -24,6 +24,10 @@ void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rm
 {
     const struct rmq_plane_header *header = answers->context->header;
     RMQ_INVARIANT(header->asks.count <= RMQ_ANSWERERS_MAX, header->asks.count);
+    for (uint32_t a = 0; a < header->asks.count; a++) {
+        uint32_t role = header->asks.answerer[a].role;
+        RMQ_INVARIANT(role < RMQ_ROLES_MAX, a, role);
+    }
     *cold = (struct rmq_cold){
         .context = answers->context,
         .arena = pendings->arena,

@@ -1,5 +1,5 @@
-/* connection.h: one connection of a read worker. Each group of fields belongs to the part that is named in front of it:
- * other parts read them, and change them by its functions.
+/* connection.h: one connection of a read worker. Each group of fields belongs to the part that is named in front of it, and
+ * other parts only read them, but for the times: a part that sees progress, or the end of a wait, notes it.
  */
 #ifndef RMQ_CONNECTION_H
 #define RMQ_CONNECTION_H

@@ -78,8 +78,7 @@ static void resume_some(struct rmq_frames *frames, int blocks_came_free, uint64_
  * one of that size or above is made in this round. */
 void rmq_stalls_resume(struct rmq_frames *frames)
 {
-    int blocks_came_free = frames->arena->blocks_came_free;
-    frames->arena->blocks_came_free = 0; /* blocks that the resumed connections give back are for the next round */
+    int blocks_came_free = rmq_blocks_came_free(frames->arena); /* those that resumed connections free are for the next round */
     frames->no_room_bytes = UINT32_MAX;
     if (blocks_came_free && frames->room_least)
         resume_some(frames, 1, 2 * (uint64_t)frames->room_least);
