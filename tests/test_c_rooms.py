@@ -30,6 +30,8 @@ MAY_INCLUDE = {
     "spark": {"base", "codec", "queue"},
 }
 """Each room stands below those that include it."""
+READER_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
 
 
 def sources() -> Iterator[tuple[str, str, str]]:
@@ -93,6 +95,30 @@ def test_the_table_of_rooms_lists_the_arrows() -> None:
 def test_files_have_no_circles() -> None:
     """A function of a file calls none of a file that needs it."""
     assert not circles(calls())
+
+
+def test_only_the_reader_itself_takes_the_whole_reader() -> None:
+    """A part's functions take the part. What holds several parts is wired in reader.c."""
+    takers = {name for _, name, text in sources() if re.search(r"\bstruct rmq_reader\b", text)}
+    assert takers == {"reader/reader.c", "reader/reader.h"}
+
+
+def test_files_of_the_reader_stay_small() -> None:
+    lines = {name: len((SOURCES / name).read_text().splitlines()) for room, name, _ in sources() if room == "reader"}
+    assert {name: count for name, count in lines.items() if count > READER_LINES_MAX} == {}
+
+
+def test_no_function_is_too_long() -> None:
+    """From the line of its name to its last brace."""
+    long = []
+    for path in sorted(SOURCES.rglob("*.[ch]")):
+        first, lines = 0, path.read_text().splitlines()
+        for number, line in enumerate(lines, 1):
+            if re.match(r"[a-z].*\(", line) and not line.endswith(";"):
+                first = number
+            if line == "}" and first and number - first >= FUNCTION_LINES_MAX:
+                long.append(f"{path.name}: {lines[first - 1]}")
+    assert not long
 
 
 @pytest.mark.parametrize(
