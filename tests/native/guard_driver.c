@@ -71,7 +71,7 @@ static void broken(const struct client *c, const char *what)
             continue;
         count[kind][at->stall ? 1 : at->in_starved ? 2 : 0]++;
         pages[kind][at->stall != 0] += at->block.block != RMQ_NONE ? at->block.block_pages : 0;
-        held[kind] += at->buffers_held;
+        held[kind] += at->spans.buffers_held;
     }
     for (int i = 0; i < KINDS; i++)
         printf("  %s: %u + %u stalled + %u starved, pages %u + %u stalled, buffers %u\n", kind_names[i], count[i][0], count[i][1],
@@ -80,7 +80,7 @@ static void broken(const struct client *c, const char *what)
     if (c && c->connection != RMQ_NONE) {
         const struct rmq_connection *at = rmq_connection_at(&r.connections, c->connection);
         printf("  state %u stall %u receiving %u starved %u, frame %u of %u there, wants %u, held buffers %u, socket %llu, starved %u\n",
-               at->state, at->stall, at->receiving, at->in_starved, at->filled, c->total, at->room_bytes, at->buffers_held,
+               at->state, at->stall, at->receiving, at->in_starved, at->filled, c->total, at->room_bytes, at->spans.buffers_held,
                (unsigned long long)(c->sent - c->taken), r.connections.starved_count);
     }
     fflush(stdout);

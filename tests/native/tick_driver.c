@@ -12,7 +12,8 @@ int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { re
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
-void rmq_spans_forget(struct rmq_arena *a, struct rmq_connection *c) { (void)a, (void)c; }
+void rmq_spans_forget(struct rmq_arena *a, struct rmq_spans *spans) { (void)a, (void)spans; }
+void rmq_frame_ref_release(struct rmq_arena *a, struct rmq_frame_ref *ref) { (void)a, (void)ref; }
 void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c) { (void)parking, (void)c; }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }

@@ -1,5 +1,6 @@
 #include "reader/closings.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "reader/spans.h"
@@ -16,10 +17,21 @@ void rmq_closings_open(struct rmq_closings *closings, struct rmq_cold *cold, str
     };
 }
 
+/* Its spans, and the frame in the making. */
+static void forget_input(struct rmq_arena *a, struct rmq_connection *c)
+{
+    rmq_spans_forget(a, &c->spans);
+    free(c->early);
+    c->early = NULL;
+    rmq_frame_ref_release(a, &c->block);
+    c->frame_bytes = c->filled = c->head_length = 0;
+    c->stall = 0;
+}
+
 static void give_back(struct rmq_closings *closings, struct rmq_connection *c)
 {
     rmq_output_closing(closings->outputs, c);
-    rmq_spans_forget(closings->arena, c);
+    forget_input(closings->arena, c);
     rmq_park_forget(closings->parking, c);
     rmq_cold_forget(c);
 }
@@ -86,7 +98,7 @@ void rmq_closings_finish(struct rmq_closings *closings)
             close(c->fd);
         rmq_output_forget(closings->outputs, c);
         if (c->state != RMQ_CONNECTION_FREE)
-            rmq_spans_forget(closings->arena, c);
+            forget_input(closings->arena, c);
         rmq_cold_forget(c);
     }
 }

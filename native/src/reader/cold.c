@@ -265,7 +265,6 @@ void rmq_cold_forget(struct rmq_connection *c)
 {
     free(c->server_frame);
     c->server_frame = NULL;
-    c->server_frame_length = 0;
 }
 
 /* --- frames to be run again ----------------------------------------------------------------------------------- */

@@ -32,8 +32,7 @@
 /* The payload of a pending entry of kind COLD. */
 struct rmq_ask {
     uint64_t position;       /* in the inbox */
-    uint8_t *answer;         /* chunks of the verdict so far */
-    uint32_t answer_length;
+    struct rmq_joined *answer; /* chunks of the verdict so far */
     uint32_t bytes;          /* as it went into the inbox */
     uint8_t answerer;
     uint8_t redone : 5;      /* how often the frame has been run again */

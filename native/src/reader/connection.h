@@ -4,15 +4,14 @@
 #ifndef RMQ_CONNECTION_H
 #define RMQ_CONNECTION_H
 
-#include "reader/arena.h"
+#include "reader/spans.h"
 
 struct rmq_output;
 
-/* Received bytes that wait for a stall to end. */
-struct rmq_span {
-    struct rmq_frame_ref ref;
-    uint8_t *copy;         /* a few bytes: they hold nothing */
-    uint32_t at, length;   /* in the held buffer or block, or in the copy */
+/* Chunks that an answerer has sent, joined. */
+struct rmq_joined {
+    uint32_t length;
+    uint8_t bytes[];
 };
 
 enum rmq_connection_state { RMQ_CONNECTION_FREE, RMQ_CONNECTION_OPEN, RMQ_CONNECTION_CLOSING, RMQ_CONNECTION_REPORT };
@@ -52,9 +51,7 @@ struct rmq_connection {
     uint32_t room_bytes;     /* of the frame that waits for a block, in RMQ_STALL_ROOM */
     struct rmq_frame_ref block;
     int64_t partial_ms;
-    struct rmq_span *spans;
-    uint32_t span_head, span_count, span_capacity;
-    uint32_t buffers_held;   /* by spans */
+    struct rmq_spans spans;
     int64_t taken_ms;        /* a whole frame was taken last, 0 = none was */
     int64_t stall_ms;        /* since when it is stalled or starved */
     /* parking.c */
@@ -66,8 +63,7 @@ struct rmq_connection {
     uint32_t cold_count;     /* requests that answerers hold */
     uint32_t cold_bytes;     /* as they went into their inboxes */
     uint32_t answers_due;    /* of the client, to requests of control */
-    uint8_t *server_frame;   /* chunks of a frame that control sends on its own */
-    uint32_t server_frame_length;
+    struct rmq_joined *server_frame; /* the part that has come of a frame that control sends on its own */
     /* sends.c */
     uint32_t topic_id;       /* of the last send: most clients repeat it */
     int64_t stalled_ns;      /* since when its next send waits for room, 0 = does not */

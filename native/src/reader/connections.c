@@ -210,7 +210,7 @@ void rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *
     c->head_length = c->frame_bytes = c->filled = 0;
     c->block = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
     c->active_ms = c->stall_ms = all->context->now_ms;
-    c->span_head = c->span_count = c->buffers_held = 0;
+    rmq_spans_begin(&c->spans);
     c->taken_ms = 0;
     c->waited = 0;
     c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;

@@ -45,7 +45,7 @@ static uint64_t buffer_rank(const struct rmq_eviction *eviction, const struct rm
     int reads_not = (c->stall & RMQ_STALL_OUTPUT) != 0 && c->output;
     int64_t since_ms = reads_not ? c->output->progress_ms : c->stall_ms;
     uint64_t idle_ms = (uint64_t)(eviction->context->now_ms - since_ms);
-    return rmq_buffer_victim_rank(c->buffers_held, reads_not ? 0 : weight(eviction, c), idle_ms);
+    return rmq_buffer_victim_rank(rmq_spans_buffers(&c->spans), reads_not ? 0 : weight(eviction, c), idle_ms);
 }
 
 /* Closes connections until the last buffers are free. `least`: the lowest rank that is closed. Connections that wait

@@ -259,7 +259,7 @@ static void received(struct rmq_frames *frames, struct rmq_connection *c, uint32
     c->took_full = length == frames->arena->buffer_bytes;
     if (c->state != RMQ_CONNECTION_OPEN || (!c->stall && !c->took_full))
         return;
-    if (at < length && rmq_span_push(frames->arena, c, buffer, at, length) < 0)
+    if (at < length && rmq_span_push(frames->arena, &c->spans, buffer, at, length) < 0)
         rmq_closings_close(frames->closings, c, RMQ_READ_CLOSED_MEMORY);
     if (c->state == RMQ_CONNECTION_OPEN && c->receiving && !c->stopping && (c->took_full || c->stall & ~RMQ_STALL_TURN) &&
         rmq_engine_receive_stop(frames->context->engine, rmq_connection_tag(frames->connections, c)) == 0)

@@ -3,22 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct rmq_span *span_add(struct rmq_connection *c)
+static struct rmq_span *span_add(struct rmq_spans *spans)
 {
-    if (c->span_head + c->span_count == c->span_capacity) {
-        if (c->span_head) {
-            memmove(c->spans, c->spans + c->span_head, c->span_count * sizeof *c->spans);
-            c->span_head = 0;
+    if (spans->head + spans->count == spans->capacity) {
+        if (spans->head) {
+            memmove(spans->list, spans->list + spans->head, spans->count * sizeof *spans->list);
+            spans->head = 0;
         } else {
-            uint32_t capacity = c->span_capacity ? c->span_capacity * 2 : 8;
-            struct rmq_span *spans = realloc(c->spans, capacity * sizeof *spans);
-            if (!spans)
+            uint32_t capacity = spans->capacity ? spans->capacity * 2 : 8;
+            struct rmq_span *list = realloc(spans->list, capacity * sizeof *list);
+            if (!list)
                 return NULL;
-            c->spans = spans;
-            c->span_capacity = capacity;
+            spans->list = list;
+            spans->capacity = capacity;
         }
     }
-    return &c->spans[c->span_head + c->span_count++];
+    return &spans->list[spans->head + spans->count++];
 }
 
 /* The block for bytes of a stalled connection, NULL when they stay in their receive buffer. Few bytes move because they
@@ -31,9 +31,9 @@ static uint8_t *span_block(struct rmq_arena *a, uint32_t bytes, struct rmq_frame
     return may ? rmq_block_take(a, bytes, ref) : NULL;
 }
 
-int rmq_span_push(struct rmq_arena *a, struct rmq_connection *c, uint32_t buffer, uint32_t at, uint32_t end)
+int rmq_span_push(struct rmq_arena *a, struct rmq_spans *spans, uint32_t buffer, uint32_t at, uint32_t end)
 {
-    struct rmq_span *span = span_add(c);
+    struct rmq_span *span = span_add(spans);
     if (!span)
         return -ENOMEM;
     const uint8_t *bytes = rmq_buffer_at(a, buffer) + at;
@@ -47,32 +47,27 @@ int rmq_span_push(struct rmq_arena *a, struct rmq_connection *c, uint32_t buffer
     span->ref = (struct rmq_frame_ref){.buffer = buffer, .block = RMQ_NONE};
     span->at = at;
     rmq_buffer_retain(a, buffer);
-    c->buffers_held++;
+    spans->buffers_held++;
     return 0;
 }
 
-void rmq_span_pop(struct rmq_arena *a, struct rmq_connection *c)
+void rmq_span_pop(struct rmq_arena *a, struct rmq_spans *spans)
 {
-    struct rmq_span *first = &c->spans[c->span_head];
-    c->buffers_held -= first->ref.buffer != RMQ_NONE;
+    struct rmq_span *first = &spans->list[spans->head];
+    spans->buffers_held -= first->ref.buffer != RMQ_NONE;
     rmq_frame_ref_release(a, &first->ref);
     free(first->copy);
-    c->span_head++;
-    c->span_count--;
-    if (!c->span_count)
-        c->span_head = 0;
+    spans->head++;
+    spans->count--;
+    if (!spans->count)
+        spans->head = 0;
 }
 
-void rmq_spans_forget(struct rmq_arena *a, struct rmq_connection *c)
+void rmq_spans_forget(struct rmq_arena *a, struct rmq_spans *spans)
 {
-    while (c->span_count)
-        rmq_span_pop(a, c);
-    free(c->early);
-    c->early = NULL;
-    free(c->spans);
-    c->spans = NULL;
-    c->span_head = c->span_capacity = 0;
-    rmq_frame_ref_release(a, &c->block);
-    c->frame_bytes = c->filled = c->head_length = 0;
-    c->stall = 0;
+    while (spans->count)
+        rmq_span_pop(a, spans);
+    free(spans->list);
+    spans->list = NULL;
+    spans->head = spans->capacity = 0;
 }

@@ -7,7 +7,7 @@
 /* 1 when the connection's received bytes hold some of the last buffers: a stall for write or control then ends. */
 static int must_refuse(const struct rmq_frames *frames, const struct rmq_connection *c)
 {
-    return c->buffers_held && rmq_buffers_last(frames->arena) && !frames->sends->takes_none;
+    return rmq_spans_buffers(&c->spans) && rmq_buffers_last(frames->arena) && !frames->sends->takes_none;
 }
 
 static int may_resume(const struct rmq_frames *frames, const struct rmq_connection *c, int blocks_came_free)
@@ -36,17 +36,17 @@ static void resume(struct rmq_frames *frames, struct rmq_connection *c)
     rmq_turn_begin(frames->turn);
     if (c->frame_bytes && c->filled == c->frame_bytes)
         rmq_frames_run_block(frames, c);
-    while (c->state == RMQ_CONNECTION_OPEN && !c->stall && c->span_count) {
-        struct rmq_span *span = &c->spans[c->span_head];
+    struct rmq_span *span;
+    while (c->state == RMQ_CONNECTION_OPEN && !c->stall && (span = rmq_span_first(&c->spans)) != NULL) {
         uint32_t end = span->at + span->length;
         uint32_t at = rmq_frames_parse(frames, c, &span->ref, span->copy, span->at, end);
         if (c->state != RMQ_CONNECTION_OPEN)
             break; /* its spans are forgotten */
-        span = &c->spans[c->span_head];
+        span = rmq_span_first(&c->spans);
         span->at = at;
         span->length = end - at;
         if (at == end)
-            rmq_span_pop(frames->arena, c);
+            rmq_span_pop(frames->arena, &c->spans);
     }
     frames->pendings->refuses = 0;
     rmq_turn_end(frames->turn);

@@ -8,15 +8,16 @@
 #define GONE "[OVERLOAD]the broker's %s process restarted, try again"
 #define NOT_SERVING "[OVERLOAD]the broker's %s process has not started in time, try again"
 
-/* Joins chunks in private memory; 0 when the last one has come. */
-static int collect(uint8_t **text, uint32_t *length, const uint8_t *chunk, uint32_t chunk_length)
+/* Joins chunks in private memory, up to `most` bytes. 0 or -ENOMEM. */
+static int collect(struct rmq_joined **text, const uint8_t *chunk, uint32_t length, uint64_t most)
 {
-    uint8_t *grown = realloc(*text, (size_t)*length + chunk_length);
+    uint32_t had = *text ? (*text)->length : 0;
+    struct rmq_joined *grown = had + (uint64_t)length > most ? NULL : realloc(*text, sizeof *grown + had + length);
     if (!grown)
         return -ENOMEM;
-    memcpy(grown + *length, chunk, chunk_length);
+    memcpy(grown->bytes + had, chunk, length);
+    grown->length = had + length;
     *text = grown;
-    *length += chunk_length;
     return 0;
 }
 
@@ -35,8 +36,7 @@ static void send_whole(struct rmq_cold *cold, struct rmq_connection *c, int is_o
     rmq_output_bytes(cold->outputs, c, frame, length);
 }
 
-static void send_chunk(struct rmq_cold *cold, struct rmq_connection *c, uint8_t **text, uint32_t *text_length,
-                       const struct rmq_verdict *v)
+static void send_chunk(struct rmq_cold *cold, struct rmq_connection *c, struct rmq_joined **text, const struct rmq_verdict *v)
 {
     const uint8_t *chunk = (const uint8_t *)(v + 1);
     uint32_t length = v->length - (uint32_t)sizeof *v;
@@ -45,16 +45,14 @@ static void send_chunk(struct rmq_cold *cold, struct rmq_connection *c, uint8_t 
         send_whole(cold, c, is_own, chunk, length);
         return;
     }
-    uint64_t most = cold->context->settings->send_queue_bytes_max;
-    if (*text_length + (uint64_t)length > most || collect(text, text_length, chunk, length) < 0) {
+    if (collect(text, chunk, length, cold->context->settings->send_queue_bytes_max) < 0) {
         rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_MEMORY);
         return;
     }
     if (v->last) {
-        uint8_t *whole = *text;
+        struct rmq_joined *whole = *text;
         *text = NULL;
-        send_whole(cold, c, is_own, whole, *text_length);
-        *text_length = 0;
+        send_whole(cold, c, is_own, whole->bytes, whole->length);
         free(whole);
     }
 }
@@ -79,9 +77,9 @@ static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, ui
     switch (v->type) {
     case RMQ_VERDICT_SEND:
         if (c && p && !p->oneway)
-            send_chunk(cold, c, &ask->answer, &ask->answer_length, v);
+            send_chunk(cold, c, &ask->answer, v);
         else if (c && !p && answerer == RMQ_CONTROL_ANSWERER) /* chunks of two answerers would mix */
-            send_chunk(cold, c, &c->server_frame, &c->server_frame_length, v);
+            send_chunk(cold, c, &c->server_frame, v);
         if (p && v->last)
             rmq_ask_release(cold, p);
         return;
