@@ -32,6 +32,14 @@ MAY_INCLUDE = {
 """Each room stands below those that include it."""
 READER_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
+CONNECTION_OWNERS = {
+    "output": {"connection_output.h", "output.h", "output.c", "sending.c"},
+    "sends": {"connection_sends.h", "sends.h", "sends.c", "send_requests.c"},
+    "input": {"input.h", "input.c", "frames.c", "stalls.c"},
+    "parked": {"connection_parked.h", "parking.h", "parking.c"},
+    "cold": {"connection_cold.h", "cold.h", "cold.c", "verdicts.c"},
+}
+"""For each part's struct in a connection, the files that may touch it. Others hand it to functions of these."""
 
 
 def sources() -> Iterator[tuple[str, str, str]]:
@@ -101,6 +109,30 @@ def test_only_the_reader_itself_takes_the_whole_reader() -> None:
     """A part's functions take the part. What holds several parts is wired in reader.c."""
     takers = {name for _, name, text in sources() if re.search(r"\bstruct rmq_reader\b", text)}
     assert takers == {"reader/reader.c", "reader/reader.h"}
+
+
+def test_no_part_touches_what_another_keeps_of_a_connection() -> None:
+    touched = {
+        (member, name.removeprefix("reader/"))
+        for room, name, text in sources()
+        if room == "reader"
+        for member in re.findall(r"(?<!\br)(?:->|\.)(output|sends|input|parked|cold)\.\w", text)
+    }
+    assert {(member, name) for member, name in touched if name not in CONNECTION_OWNERS[member]} == set()
+    assert {member for member, _ in touched} == set(CONNECTION_OWNERS)
+
+
+def test_connections_alone_changes_its_own_fields_of_a_connection() -> None:
+    """Others may read which connection it is, whether it is open, and since when it waits."""
+    header = (SOURCES / "reader" / "connection.h").read_text()
+    body = re.search(r"struct rmq_connection \{\n(.*?)\n\};", header, re.DOTALL)
+    assert body
+    own = re.findall(r"\bu?int\d*(?:_t)? (\w+)", body[1])
+    assert {"state", "host", "waits_since_ms"} <= set(own)
+    of = r"\b(?:c|worst|victim|first|least|waiting)"
+    change = re.compile(rf"{of}->({'|'.join(own)})(?:\[[^]]*\])? *(?:[-+|&]?=(?!=)|\+\+|--)")
+    files = {name for room, name, text in sources() if room == "reader" and change.search(text)}
+    assert files == {"reader/connection.h", "reader/connections.c"}
 
 
 def test_files_of_the_reader_stay_small() -> None:

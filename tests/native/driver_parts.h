@@ -7,6 +7,7 @@
 #include "reader/connections.c"
 #include "reader/eviction_rules.c"
 #include "reader/frames.c"
+#include "reader/input.c"
 #include "reader/overdue.c"
 #include "reader/spans.c"
 #include "reader/stalls.c"
@@ -67,7 +68,7 @@ static void parts_accept(struct parts *r, const struct rmq_event *event)
 
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
-void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output = NULL; }
+void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, c->output.queue = NULL; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_junk_close(struct rmq_junk *junk, struct rmq_connection *c, const uint8_t *bytes, uint32_t length, uint32_t reason)
 {

@@ -69,9 +69,9 @@ static void broken(const struct client *c, const char *what)
         enum kind kind = clients[client_of[i]].kind;
         if (at->state != RMQ_CONNECTION_OPEN)
             continue;
-        count[kind][at->stall ? 1 : at->in_starved ? 2 : 0]++;
-        pages[kind][at->stall != 0] += at->block.block != RMQ_NONE ? at->block.block_pages : 0;
-        held[kind] += at->spans.buffers_held;
+        count[kind][at->input.stall ? 1 : at->in_starved ? 2 : 0]++;
+        pages[kind][at->input.stall != 0] += at->input.block.block != RMQ_NONE ? at->input.block.block_pages : 0;
+        held[kind] += at->input.spans.buffers_held;
     }
     for (int i = 0; i < KINDS; i++)
         printf("  %s: %u + %u stalled + %u starved, pages %u + %u stalled, buffers %u\n", kind_names[i], count[i][0], count[i][1],
@@ -80,7 +80,7 @@ static void broken(const struct client *c, const char *what)
     if (c && c->connection != RMQ_NONE) {
         const struct rmq_connection *at = rmq_connection_at(&r.connections, c->connection);
         printf("  state %u stall %u receiving %u starved %u, frame %u of %u there, wants %u, held buffers %u, socket %llu, starved %u\n",
-               at->state, at->stall, at->receiving, at->in_starved, at->filled, c->total, at->room_bytes, at->spans.buffers_held,
+               at->state, at->input.stall, at->receiving, at->in_starved, at->input.filled, c->total, at->input.room_bytes, at->input.spans.buffers_held,
                (unsigned long long)(c->sent - c->taken), r.connections.starved_count);
     }
     fflush(stdout);
@@ -173,15 +173,15 @@ enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connect
         int is_full = rmq_cold_is_full(frames->cold, c);
         if (is_full && !frames->pendings->refuses)
             return RMQ_OUTCOME_STALL;
-        c->cold_count += !is_full;
+        c->cold.count += !is_full;
         return RMQ_OUTCOME_DONE;
     }
     if (client->kind == UNREADING) {
-        if (!c->output) {
+        if (!c->output.queue) {
             client->output = (struct rmq_output){.count = 1, .progress_ms = frames->context->now_ms};
-            c->output = &client->output;
+            c->output.queue = &client->output;
         }
-        c->output->bytes++;
+        c->output.queue->bytes++;
         return RMQ_OUTCOME_DONE;
     }
     if (frames->context->now_ms < ring_full_until_ms && !frames->pendings->refuses)
@@ -322,7 +322,7 @@ static void serve(void)
     if (r.arena.buffers_lent < r.arena.lend_target)
         rmq_buffers_lend(&r.arena);
     if (r.connections.starved_count)
-        rmq_connections_rearm(&r.connections, r.arena.buffers_lent);
+        rmq_starved_resume(&r.frames);
 }
 
 static void round_of(int is_calm)
@@ -337,8 +337,8 @@ static void round_of(int is_calm)
             continue;
         struct rmq_connection *at = rmq_connection_at(&r.connections, c->connection);
         if (c->kind == FLOODER && (is_calm || !dice(50)))
-            at->cold_count = 0; /* control has answered */
-        if (c->gone && at->output)
+            at->cold.count = 0; /* control has answered */
+        if (c->gone && at->output.queue)
             rmq_closings_close(&r.closings, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
     }
     for (uint32_t i = 0; i < kept_count;) {

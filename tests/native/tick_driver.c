@@ -12,11 +12,15 @@ int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { re
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }
-void rmq_spans_forget(struct rmq_arena *a, struct rmq_spans *spans) { (void)a, (void)spans; }
-void rmq_frame_ref_release(struct rmq_arena *a, struct rmq_frame_ref *ref) { (void)a, (void)ref; }
+void rmq_input_forget(struct rmq_arena *a, struct rmq_input *input) { (void)a, (void)input; }
+int rmq_input_lateness(const struct rmq_input *input, uint32_t timeout_ms, uint32_t time_ms, int64_t now_ms)
+{
+    return (void)input, (void)timeout_ms, (void)time_ms, (void)now_ms, RMQ_FRAME_ON_TIME;
+}
 void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c) { (void)parking, (void)c; }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
+int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
 int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
 
@@ -28,7 +32,7 @@ static const char *tick(uint32_t reads, int64_t waited_ms)
     static struct rmq_output output;
     uint32_t closed;
     struct rmq_settings settings = {.send_stall_timeout_ms = 1000};
-    struct rmq_connection c = {.fd = -1, .state = RMQ_CONNECTION_OPEN, .output = &output, .sending = 1};
+    struct rmq_connection c = {.fd = -1, .state = RMQ_CONNECTION_OPEN, .output = {.queue = &output, .sending = 1}};
     output = (struct rmq_output){.count = 1, .reads = reads, .progress_ms = 5000};
     context = (struct rmq_read_context){.settings = &settings, .now_ms = output.progress_ms + waited_ms};
     connections = (struct rmq_connections){.context = &context, .table = &c, .used = 1, .closed = &closed};

@@ -150,7 +150,7 @@ static void serve(void)
     if (r.arena.buffers_lent < r.arena.lend_target)
         rmq_buffers_lend(&r.arena);
     if (r.connections.starved_count)
-        rmq_connections_rearm(&r.connections, r.arena.buffers_lent);
+        rmq_starved_resume(&r.frames);
 }
 
 int main(int argc, char **argv)

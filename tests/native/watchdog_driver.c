@@ -14,7 +14,7 @@ static void look(int situation)
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) || (situation != SILENT && write(pair[1], "x", 1) != 1))
         return;
     struct rmq_connection connections[3] = {{.state = RMQ_CONNECTION_FREE},
-        {.state = RMQ_CONNECTION_OPEN, .fd = pair[0], .stall = situation == STALLED ? RMQ_STALL_RING : 0}, {.fd = -1}};
+        {.state = RMQ_CONNECTION_OPEN, .fd = pair[0], .input.stall = situation == STALLED ? RMQ_STALL_RING : 0}, {.fd = -1}};
     const struct rmq_connections all = {.table = connections, .used = 3};
     struct rmq_watchdog watchdog = {.context = &context, .connections = &all};
     context = (struct rmq_read_context){.now_ms = 50000};

@@ -1,9 +1,6 @@
 #include "reader/closings.h"
 
-#include <stdlib.h>
 #include <unistd.h>
-
-#include "reader/spans.h"
 
 void rmq_closings_open(struct rmq_closings *closings, struct rmq_cold *cold, struct rmq_parking *parking)
 {
@@ -17,21 +14,10 @@ void rmq_closings_open(struct rmq_closings *closings, struct rmq_cold *cold, str
     };
 }
 
-/* Its spans, and the frame in the making. */
-static void forget_input(struct rmq_arena *a, struct rmq_connection *c)
-{
-    rmq_spans_forget(a, &c->spans);
-    free(c->early);
-    c->early = NULL;
-    rmq_frame_ref_release(a, &c->block);
-    c->frame_bytes = c->filled = c->head_length = 0;
-    c->stall = 0;
-}
-
 static void give_back(struct rmq_closings *closings, struct rmq_connection *c)
 {
     rmq_output_closing(closings->outputs, c);
-    forget_input(closings->arena, c);
+    rmq_input_forget(closings->arena, &c->input);
     rmq_park_forget(closings->parking, c);
     rmq_cold_forget(c);
 }
@@ -58,14 +44,13 @@ void rmq_closings_evict(struct rmq_closings *closings, struct rmq_connection *c,
 
 void rmq_closings_end(struct rmq_closings *closings, struct rmq_connection *c)
 {
-    if (c->state != RMQ_CONNECTION_CLOSING || c->receiving || c->sending)
+    if (c->state != RMQ_CONNECTION_CLOSING || c->receiving || rmq_output_is_sending(c))
         return;
     rmq_closings_settle(closings);
     rmq_output_forget(closings->outputs, c);
     rmq_connection_hang_up(closings->connections, c);
-    if (c->asked && rmq_cold_report_closed(closings->cold, c) < 0) {
-        c->state = RMQ_CONNECTION_REPORT;
-        closings->connections->ending++;
+    if (rmq_cold_report_closed(closings->cold, c) < 0) {
+        rmq_connection_wait_for_report(closings->connections, c);
         return;
     }
     rmq_connection_release(closings->connections, c);
@@ -98,7 +83,7 @@ void rmq_closings_finish(struct rmq_closings *closings)
             close(c->fd);
         rmq_output_forget(closings->outputs, c);
         if (c->state != RMQ_CONNECTION_FREE)
-            forget_input(closings->arena, c);
+            rmq_input_forget(closings->arena, &c->input);
         rmq_cold_forget(c);
     }
 }

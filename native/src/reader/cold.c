@@ -92,8 +92,8 @@ void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p)
     struct rmq_connection *c = rmq_connection_at(cold->connections, p->connection);
     cold->asked[ask->answerer]--;
     if (c->generation == p->connection_generation) {
-        c->cold_count--;
-        c->cold_bytes -= ask->bytes;
+        c->cold.count--;
+        c->cold.bytes -= ask->bytes;
     }
     free(ask->answer);
     rmq_pending_release(cold->pendings, p);
@@ -125,7 +125,7 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
     }
     *rmq_ask_of(p) = (struct rmq_ask){.answerer = (uint8_t)f->answerer, .redone = f->redone & 31};
     cold->asked[f->answerer]++;
-    f->c->cold_count++;
+    f->c->cold.count++;
     p->ref = ref;
     p->frame_at = kept ? rmq_arena_offset(cold->arena, at) : 0;
     p->frame_length = kept ? f->length : 0;
@@ -159,7 +159,7 @@ static int put(struct rmq_cold *cold, const struct cold_frame *f)
         rmq_ask_of(p)->position = position;
         rmq_ask_of(p)->bytes = f->payload;
         p->received_ns = (int64_t)record.received_mono_ns;
-        f->c->cold_bytes += f->payload;
+        f->c->cold.bytes += f->payload;
     }
     return 0;
 }
@@ -171,8 +171,8 @@ static int may_ask(struct rmq_cold *cold, const struct cold_frame *f, enum rmq_o
 {
     *outcome = RMQ_OUTCOME_DONE;
     if (is_response(f->h)) {
-        int is_due = f->c->answers_due > 0;
-        f->c->answers_due -= (uint32_t)is_due;
+        int is_due = f->c->cold.answers_due > 0;
+        f->c->cold.answers_due -= (uint32_t)is_due;
         cold->context->counters[RMQ_READ_STALE] += !is_due;
         return is_due;
     }
@@ -231,9 +231,9 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
         rmq_cold_refuse(cold, c, h, f.answerer, OVERLOAD);
         return RMQ_OUTCOME_DONE;
     }
-    c->asked |= (uint8_t)(1u << f.answerer);
+    c->cold.asked |= (uint8_t)(1u << f.answerer);
     if (h->code == RMQ_CODE_HEARTBEAT || h->code == RMQ_CODE_LOCK)
-        c->registered = 1;
+        c->cold.registered = 1;
     cold->context->counters[RMQ_READ_COLD]++;
     return RMQ_OUTCOME_DONE;
 }
@@ -250,21 +250,24 @@ static int knows_nothing(const struct rmq_cold *cold, uint32_t answerer)
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c)
 {
     const struct rmq_read_context *context = cold->context;
+    if (!c->cold.asked)
+        return 0;
     struct rmq_inbox_record record;
     rmq_inbox_head(context, cold->connections, c, &record);
     record.type = RMQ_INBOX_CLOSED;
     for (uint32_t a = 0; a < context->header->asks.count; a++) {
-        if (!(c->asked >> a & 1) || (!knows_nothing(cold, a) && rmq_inbox_put(context->plane, a, &record, NULL, 0, NULL) < 0))
+        if (!(c->cold.asked >> a & 1) ||
+            (!knows_nothing(cold, a) && rmq_inbox_put(context->plane, a, &record, NULL, 0, NULL) < 0))
             continue;
-        c->asked &= (uint8_t)~(1u << a);
+        c->cold.asked &= (uint8_t)~(1u << a);
     }
-    return c->asked ? -ENOBUFS : 0;
+    return c->cold.asked ? -ENOBUFS : 0;
 }
 
 void rmq_cold_forget(struct rmq_connection *c)
 {
-    free(c->server_frame);
-    c->server_frame = NULL;
+    free(c->cold.frame);
+    c->cold.frame = NULL;
 }
 
 /* --- frames to be run again ----------------------------------------------------------------------------------- */

@@ -70,6 +70,8 @@ void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_con
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c);
 void rmq_cold_forget(struct rmq_connection *c); /* what control has sent of a frame of its own */
 
+static inline uint32_t rmq_cold_count(const struct rmq_connection *c) { return c->cold.count; }
+
 /* The number of frames that one connection may have at control now, at least 1. */
 static inline uint32_t rmq_cold_max(const struct rmq_cold *cold)
 {
@@ -79,13 +81,13 @@ static inline uint32_t rmq_cold_max(const struct rmq_cold *cold)
 
 static inline int rmq_cold_is_full(const struct rmq_cold *cold, const struct rmq_connection *c)
 {
-    return c->cold_count >= rmq_cold_max(cold) || c->cold_bytes >= RMQ_COLD_BYTES_MAX;
+    return c->cold.count >= rmq_cold_max(cold) || c->cold.bytes >= RMQ_COLD_BYTES_MAX;
 }
 
 /* A connection that waited for a full answerer may go on. */
 static inline int rmq_cold_has_room(const struct rmq_cold *cold, const struct rmq_connection *c)
 {
-    return c->cold_count <= rmq_cold_max(cold) / 2 && c->cold_bytes <= RMQ_COLD_BYTES_MAX / 2;
+    return c->cold.count <= rmq_cold_max(cold) / 2 && c->cold.bytes <= RMQ_COLD_BYTES_MAX / 2;
 }
 
 /* Asks whose answerer may be dormant or dead: they have a time. */

@@ -12,13 +12,6 @@
 
 #define HOST_COUNTS 65536u
 
-enum {
-    ROOM_PART = 16,
-    ROOM_LOOKS = 16,
-    ROOM_SILENT_MS = 100,
-    ROOM_IDLE_MS = 40000, /* clients send a heartbeat every 30 s */
-};
-
 static const uint8_t v4_in_v6[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 /* Sockets beside mapped files and the process's own; beyond the hard limit accepts fail and are asked again. */
@@ -105,7 +98,7 @@ void rmq_connection_starve(struct rmq_connections *all, struct rmq_connection *c
     if (c->in_starved)
         return;
     c->in_starved = 1;
-    c->stall_ms = all->context->now_ms;
+    rmq_connection_note_wait(c, all->context->now_ms);
     all->starved[all->starved_count++] = rmq_connection_index(all, c);
 }
 
@@ -130,6 +123,12 @@ static void read_peer(struct rmq_connection *c)
     }
 }
 
+void rmq_connection_receive_stop(struct rmq_connections *all, struct rmq_connection *c)
+{
+    if (c->receiving && !c->stopping && rmq_engine_receive_stop(all->context->engine, rmq_connection_tag(all, c)) == 0)
+        c->stopping = 1;
+}
+
 /* Counts connections by host. Two hosts may share a count: at limits of thousands that is of no weight. The secret keeps
  * peers from choosing the host that they share a count with. */
 static uint32_t *host_count(struct rmq_connections *all, const struct rmq_connection *c)
@@ -152,39 +151,18 @@ static struct rmq_connection *take(struct rmq_connections *all)
     return NULL;
 }
 
-/* The last slots of the table go to clients that send. The reader closes one connection that has never sent a frame, or one
- * that has been idle for longer than clients pause between heartbeats. So a flood of connections closes its own. */
-static void room_make(struct rmq_connections *all)
-{
-    struct rmq_connection *victim = NULL;
-    if (all->context->counters[RMQ_READ_CONNECTIONS] < all->max - all->max / ROOM_PART)
-        return;
-    for (uint32_t looks = 0; looks < ROOM_LOOKS; looks++) {
-        all->room_hand = all->room_hand + 1 < all->used ? all->room_hand + 1 : 0;
-        struct rmq_connection *c = rmq_connection_at(all, all->room_hand);
-        int64_t idle_ms = all->context->now_ms - c->active_ms;
-        if (c->state != RMQ_CONNECTION_OPEN || c->parked_count || c->cold_count ||
-            idle_ms < (c->spoke ? ROOM_IDLE_MS : ROOM_SILENT_MS))
-            continue;
-        if (!victim || c->spoke < victim->spoke || (c->spoke == victim->spoke && c->active_ms < victim->active_ms))
-            victim = c;
-    }
-    if (victim)
-        rmq_connection_close(all, victim, RMQ_READ_CLOSED_FULL);
-}
-
-void rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *event)
+int rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *event)
 {
     if (!event->more)
         all->accepting[event->tag & 1] = 0;
     if (event->result < 0)
-        return; /* EMFILE and the like: asked again at the next tick */
+        return 0; /* EMFILE and the like: asked again at the next tick */
     int is_near = rmq_load(&all->context->header->memory.level) != 0; /* ringmqMemoryMax */
     struct rmq_connection *c = is_near ? NULL : take(all);
     if (!c) {
         all->context->counters[is_near ? RMQ_READ_CLOSED_MEMORY : RMQ_READ_CLOSED_FULL]++;
         close(event->result);
-        return;
+        return 0;
     }
     c->fd = event->result;
     read_peer(c);
@@ -193,31 +171,26 @@ void rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *
         close(c->fd);
         c->fd = -1;
         rmq_connection_release(all, c);
-        return;
+        return 0;
     }
     ++*host_count(all, c);
     int one = 1;
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     c->generation++;
     c->state = RMQ_CONNECTION_OPEN;
-    c->receiving = c->stopping = c->sending = c->stall = 0;
+    c->receiving = c->stopping = 0;
     c->took_full = 1; /* until it has taken less */
-    c->spoke = c->registered = c->asked = 0; /* list memberships (dirty, in_*) outlive the connection */
     c->listener = (uint8_t)(event->tag & 1);
-    c->topic_id = 0;
-    c->stalled_ns = 0;
-    c->output = NULL;
-    c->head_length = c->frame_bytes = c->filled = 0;
-    c->block = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
-    c->active_ms = c->stall_ms = all->context->now_ms;
-    rmq_spans_begin(&c->spans);
-    c->taken_ms = 0;
-    c->waited = 0;
-    c->parked = c->parked_count = c->cold_count = c->cold_bytes = c->answers_due = 0;
+    c->active_ms = c->waits_since_ms = all->context->now_ms; /* in_starved outlives a connection, as the list does */
+    rmq_connection_output_begin(&c->output);
+    rmq_connection_sends_begin(&c->sends);
+    rmq_input_begin(&c->input);
+    rmq_connection_parked_begin(&c->parked);
+    rmq_connection_cold_begin(&c->cold);
     all->context->counters[RMQ_READ_ACCEPTED]++;
     all->context->counters[RMQ_READ_CONNECTIONS]++;
     rmq_connection_receive(all, c);
-    room_make(all);
+    return 1;
 }
 
 void rmq_connection_hang_up(struct rmq_connections *all, struct rmq_connection *c)
@@ -226,6 +199,12 @@ void rmq_connection_hang_up(struct rmq_connections *all, struct rmq_connection *
     c->fd = -1;
     --*host_count(all, c);
     all->context->counters[RMQ_READ_CONNECTIONS]--;
+}
+
+void rmq_connection_wait_for_report(struct rmq_connections *all, struct rmq_connection *c)
+{
+    c->state = RMQ_CONNECTION_REPORT;
+    all->ending++;
 }
 
 void rmq_connection_close(struct rmq_connections *all, struct rmq_connection *c, uint32_t reason)
@@ -240,22 +219,13 @@ void rmq_connection_close(struct rmq_connections *all, struct rmq_connection *c,
     all->ending++;
 }
 
-void rmq_connections_rearm(struct rmq_connections *all, uint32_t buffers_lent)
+uint32_t rmq_connections_starved(struct rmq_connections *all, uint32_t *first, uint32_t most)
 {
-    if (!all->starved_count || !buffers_lent)
-        return;
-    uint32_t count = all->starved_count, most = buffers_lent - buffers_lent / 4, turn = count < most ? count : most;
-    uint32_t waiting[256]; /* the first ones: a place for each buffer, the others keep theirs in the queue */
-    turn = turn < 256 ? turn : 256;
-    memcpy(waiting, all->starved, turn * sizeof *waiting);
-    memmove(all->starved, all->starved + turn, (count - turn) * sizeof *all->starved);
-    all->starved_count = count - turn;
-    for (uint32_t i = 0; i < turn; i++) {
-        struct rmq_connection *c = rmq_connection_at(all, waiting[i]);
-        c->in_starved = 0;
-        if (c->stall || c->receiving)
-            continue;
-        c->partial_ms += all->context->now_ms - c->stall_ms; /* the time for its frame stood still */
-        rmq_connection_receive(all, c);
-    }
+    uint32_t count = all->starved_count < most ? all->starved_count : most;
+    memcpy(first, all->starved, count * sizeof *first);
+    memmove(all->starved, all->starved + count, (all->starved_count - count) * sizeof *all->starved);
+    all->starved_count -= count;
+    for (uint32_t i = 0; i < count; i++)
+        rmq_connection_at(all, first[i])->in_starved = 0;
+    return count;
 }

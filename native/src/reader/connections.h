@@ -24,7 +24,6 @@ struct rmq_connections {
     uint32_t *starved, starved_count;      /* receive ended for want of buffers */
     uint32_t *host_counts;                 /* connections by the hash of their host */
     uint32_t ending;                       /* closing ones, and those whose CLOSED record does not fit into an inbox yet */
-    uint32_t room_hand;                    /* next connection that is looked at when places run short */
     int listen_fds[2], accepting[2], accepts_no_more;
 };
 
@@ -58,19 +57,21 @@ static inline struct rmq_connection *rmq_connection_get(const struct rmq_connect
 
 void rmq_accept_arm(struct rmq_connections *all);
 void rmq_accept_stop(struct rmq_connections *all);
-void rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *event);
+int rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *event); /* 1 = there is one more */
 
 void rmq_connection_receive(struct rmq_connections *all, struct rmq_connection *c);
 /* After it has received: behind those that have found no buffer, if it takes whole ones. */
 void rmq_connection_receive_again(struct rmq_connections *all, struct rmq_connection *c);
 void rmq_connection_starve(struct rmq_connections *all, struct rmq_connection *c); /* it receives when there are buffers again */
-/* Receives that ended for want of buffers start again once some are there, as many as three quarters of these suffice for: a
- * connection that has not waited finds one of the others. */
-void rmq_connections_rearm(struct rmq_connections *all, uint32_t buffers_lent);
+void rmq_connection_receive_stop(struct rmq_connections *all, struct rmq_connection *c); /* its bytes have no place now */
+/* Takes the first starved ones, `most` at most, out of their list; how many. */
+uint32_t rmq_connections_starved(struct rmq_connections *all, uint32_t *first, uint32_t most);
 
 /* Marks it as closed. `reason`: the counter. */
 void rmq_connection_close(struct rmq_connections *all, struct rmq_connection *c, uint32_t reason);
 /* Closes the socket of a connection without operations in the kernel. */
 void rmq_connection_hang_up(struct rmq_connections *all, struct rmq_connection *c);
+/* It has no socket any more, and its CLOSED record finds no room yet. */
+void rmq_connection_wait_for_report(struct rmq_connections *all, struct rmq_connection *c);
 void rmq_connection_release(struct rmq_connections *all, struct rmq_connection *c); /* its place */
 #endif

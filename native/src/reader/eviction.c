@@ -8,6 +8,13 @@
 #define VICTIMS_MAX 64  /* of one poll of the blocks */
 #define HUNG_UP_MAX 256 /* sockets that one poll asks */
 
+enum {
+    ROOM_PART = 16,
+    ROOM_LOOKS = 16,
+    ROOM_SILENT_MS = 100,
+    ROOM_IDLE_MS = 40000, /* clients send a heartbeat every 30 s */
+};
+
 struct victim {
     uint64_t rank;
     uint32_t connection;
@@ -30,22 +37,14 @@ static void evict(struct rmq_eviction *eviction, const struct victim *victim, ui
     rmq_closings_evict(eviction->closings, rmq_connection_at(eviction->connections, victim->connection), reason);
 }
 
-static uint32_t weight(const struct rmq_eviction *eviction, const struct rmq_connection *c)
-{
-    uint32_t wanted = c->frame_bytes ? c->frame_bytes : c->room_bytes;
-    return rmq_waiting_weight(wanted, c->taken_ms != 0, (uint64_t)(eviction->context->now_ms - c->taken_ms));
-}
-
 /* --- receive buffers -------------------------------------------------------------------------------------- */
 
 static uint64_t buffer_rank(const struct rmq_eviction *eviction, const struct rmq_connection *c)
 {
-    if (c->state != RMQ_CONNECTION_OPEN || !(c->stall & (RMQ_STALL_OUTPUT | RMQ_STALL_ROOM)))
+    if (c->state != RMQ_CONNECTION_OPEN)
         return 0;
-    int reads_not = (c->stall & RMQ_STALL_OUTPUT) != 0 && c->output;
-    int64_t since_ms = reads_not ? c->output->progress_ms : c->stall_ms;
-    uint64_t idle_ms = (uint64_t)(eviction->context->now_ms - since_ms);
-    return rmq_buffer_victim_rank(rmq_spans_buffers(&c->spans), reads_not ? 0 : weight(eviction, c), idle_ms);
+    int64_t now_ms = eviction->context->now_ms, unread_ms = rmq_output_is_empty(c) ? -1 : rmq_output_unread_ms(c, now_ms);
+    return rmq_input_buffer_rank(&c->input, unread_ms, c->waits_since_ms, now_ms);
 }
 
 /* Closes connections until the last buffers are free. `least`: the lowest rank that is closed. Connections that wait
@@ -65,7 +64,7 @@ static void free_buffers(struct rmq_eviction *eviction, uint64_t least)
         }
         if (!worst)
             return;
-        int reads_not = (worst->stall & RMQ_STALL_OUTPUT) != 0;
+        int reads_not = rmq_input_waits(&worst->input, RMQ_STALL_OUTPUT);
         rmq_closings_evict(eviction->closings, worst, reads_not ? RMQ_READ_CLOSED_SLOW : RMQ_READ_CLOSED_SHORTAGE);
     }
 }
@@ -80,7 +79,7 @@ static void close_hung_up(struct rmq_eviction *eviction)
     for (uint32_t i = 0; i < eviction->frames->stalled_count && count < HUNG_UP_MAX; i++) {
         eviction->hung_up_next = eviction->hung_up_next + 1 < eviction->frames->stalled_count ? eviction->hung_up_next + 1 : 0;
         const struct rmq_connection *c = rmq_connection_at(eviction->connections, eviction->frames->stalled[eviction->hung_up_next]);
-        if (c->state != RMQ_CONNECTION_OPEN || !(c->stall & RMQ_STALL_ROOM))
+        if (c->state != RMQ_CONNECTION_OPEN || !rmq_input_waits(&c->input, RMQ_STALL_ROOM))
             continue;
         fds[count] = (struct pollfd){.fd = c->fd, .events = POLLRDHUP};
         connections[count++] = eviction->frames->stalled[eviction->hung_up_next];
@@ -94,21 +93,9 @@ static void close_hung_up(struct rmq_eviction *eviction)
 
 static uint64_t block_rank(const struct rmq_eviction *eviction, const struct rmq_connection *c, uint32_t wanted)
 {
-    if (c->state != RMQ_CONNECTION_OPEN || !c->frame_bytes || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
+    if (c->state != RMQ_CONNECTION_OPEN || c->in_starved)
         return 0;
-    int crumb;
-    if (c->stall) { /* a frame that waits, too: when nothing comes free by itself, and large ones for small ones */
-        int is_stuck = eviction->context->now_ms - eviction->arena->block_freed_ms > RMQ_FRAME_FLOOR_MS;
-        if (!is_stuck && !(rmq_block_is_large(c->frame_bytes) && !rmq_block_is_large(wanted)))
-            return 0;
-        uint64_t waited_ms = (uint64_t)(eviction->context->now_ms - c->stall_ms);
-        return rmq_waiting_victim_rank(weight(eviction, c), waited_ms, rmq_block_run(eviction->arena, &c->block, wanted, &crumb));
-    }
-    uint32_t behind = rmq_frame_behind(c->frame_bytes, c->filled, (uint64_t)(eviction->context->now_ms - c->partial_ms));
-    if (!behind)
-        return 0;
-    uint32_t run = rmq_block_run(eviction->arena, &c->block, wanted, &crumb);
-    return rmq_block_victim_rank(behind, run, crumb);
+    return rmq_input_block_rank(&c->input, eviction->arena, wanted, c->waits_since_ms, eviction->context->now_ms);
 }
 
 /* The worst ones, worst first; how many. */
@@ -117,7 +104,7 @@ static uint32_t victims_of(struct rmq_eviction *eviction, const struct rmq_conne
     uint32_t count = 0;
     for (uint32_t i = 0; i < eviction->connections->used; i++) {
         const struct rmq_connection *c = rmq_connection_at(eviction->connections, i);
-        uint64_t rank = c == waiting ? 0 : block_rank(eviction, c, waiting->room_bytes);
+        uint64_t rank = c == waiting ? 0 : block_rank(eviction, c, rmq_input_room_bytes(&waiting->input));
         if (!rank || (count == VICTIMS_MAX && rank <= victims[count - 1].rank))
             continue;
         uint32_t at = count < VICTIMS_MAX ? count++ : count - 1;
@@ -131,8 +118,9 @@ static uint32_t victims_of(struct rmq_eviction *eviction, const struct rmq_conne
 static void make_room(struct rmq_eviction *eviction, const struct rmq_connection *waiting)
 {
     struct victim victims[VICTIMS_MAX];
-    uint32_t count = rmq_block_fits(eviction->arena, waiting->room_bytes) ? 0 : victims_of(eviction, waiting, victims);
-    for (uint32_t i = 0; i < count && !rmq_block_fits(eviction->arena, waiting->room_bytes); i++)
+    uint32_t wanted = rmq_input_room_bytes(&waiting->input);
+    uint32_t count = rmq_block_fits(eviction->arena, wanted) ? 0 : victims_of(eviction, waiting, victims);
+    for (uint32_t i = 0; i < count && !rmq_block_fits(eviction->arena, wanted); i++)
         evict(eviction, &victims[i], RMQ_READ_CLOSED_SHORTAGE);
 }
 
@@ -173,9 +161,10 @@ void rmq_eviction_of_answers(struct rmq_eviction *eviction)
     uint32_t count = 0;
     for (uint32_t i = 0; i < eviction->connections->used; i++) {
         const struct rmq_connection *c = rmq_connection_at(eviction->connections, i);
-        if (c->state != RMQ_CONNECTION_OPEN || !c->output)
+        if (c->state != RMQ_CONNECTION_OPEN || rmq_output_is_empty(c))
             continue;
-        uint64_t rank = rmq_answer_victim_rank(c->output->memory, (uint64_t)(eviction->context->now_ms - c->output->progress_ms));
+        uint64_t unread_ms = (uint64_t)rmq_output_unread_ms(c, eviction->context->now_ms);
+        uint64_t rank = rmq_answer_victim_rank(rmq_output_memory_of(c), unread_ms);
         if (count == VICTIMS_MAX && rank <= victims[count - 1].rank)
             continue;
         uint32_t at = count < VICTIMS_MAX ? count++ : count - 1;
@@ -186,4 +175,38 @@ void rmq_eviction_of_answers(struct rmq_eviction *eviction)
     uint64_t most = rmq_outputs_most(eviction->outputs);
     for (uint32_t i = 0; i < count && eviction->outputs->open > most - most / 8; i++)
         evict(eviction, &victims[i], RMQ_READ_CLOSED_ANSWERS);
+}
+
+/* --- places --------------------------------------------------------------------------------------------------- */
+
+/* 1 = no other part waits for anything of it. `has_spoken`: it has sent a frame. */
+static int is_idle(const struct rmq_eviction *eviction, const struct rmq_connection *c, int has_spoken)
+{
+    int64_t idle_ms = eviction->context->now_ms - c->active_ms;
+    return c->state == RMQ_CONNECTION_OPEN && !rmq_parked_count(c) && !rmq_cold_count(c) &&
+           idle_ms >= (has_spoken ? ROOM_IDLE_MS : ROOM_SILENT_MS);
+}
+
+/* The last places of the table go to clients that send. The reader closes one connection that has never sent a frame, or one
+ * that has been idle for longer than clients pause between heartbeats. So a flood of connections closes its own. */
+void rmq_eviction_of_places(struct rmq_eviction *eviction)
+{
+    const struct rmq_connections *all = eviction->connections;
+    struct rmq_connection *victim = NULL;
+    int victim_has_spoken = 0;
+    if (eviction->context->counters[RMQ_READ_CONNECTIONS] < all->max - all->max / ROOM_PART)
+        return;
+    for (uint32_t looks = 0; looks < ROOM_LOOKS; looks++) {
+        eviction->place_next = eviction->place_next + 1 < all->used ? eviction->place_next + 1 : 0;
+        struct rmq_connection *c = rmq_connection_at(all, eviction->place_next);
+        int has_spoken = rmq_input_spoke(&c->input);
+        if (!is_idle(eviction, c, has_spoken))
+            continue;
+        if (!victim || has_spoken < victim_has_spoken || (has_spoken == victim_has_spoken && c->active_ms < victim->active_ms)) {
+            victim = c;
+            victim_has_spoken = has_spoken;
+        }
+    }
+    if (victim)
+        rmq_closings_close(eviction->closings, victim, RMQ_READ_CLOSED_FULL);
 }

@@ -6,10 +6,7 @@
  * turn.
  *
  * What stays true:
- * - A connection with `stall` is named once in `stalled`, and is not parsed. Its bytes keep their order: the frame in the
- *   making, then the spans.
- * - A frame in the making has `frame_bytes` and a block for `filled` of them, or its first `head_length` bytes are in `head`
- *   and `early`.
+ * - A connection that is stalled is named once in `stalled`, and is not parsed.
  * - No byte of a frame is given to two parts: a part that keeps the frame takes it out of the frame_ref.
  */
 #ifndef RMQ_FRAMES_H
@@ -55,6 +52,7 @@ void rmq_redo_run(struct rmq_frames *frames); /* frames that control has approve
 
 /* stalls.c */
 void rmq_stalls_resume(struct rmq_frames *frames); /* connections whose reason is gone */
+void rmq_starved_resume(struct rmq_frames *frames); /* connections that have found no buffer */
 /* The connection that has waited longest for a block; `least` gets the one that wants least. NULL = none waits. */
 struct rmq_connection *rmq_stalls_first_waiting(struct rmq_frames *frames, struct rmq_connection **least);
 #endif

@@ -25,7 +25,7 @@ static void account(struct rmq_outputs *o, struct rmq_output *out, int64_t bytes
 
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c)
 {
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     if (!out || out->is_closing)
         return;
     out->is_closing = 1;
@@ -89,7 +89,7 @@ static void chunk_drop(struct rmq_outputs *o, struct rmq_output *out, struct rmq
 
 static struct rmq_output *output_of(struct rmq_outputs *o, struct rmq_connection *c)
 {
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     if (out)
         return out;
     out = o->output_free;
@@ -114,7 +114,7 @@ static struct rmq_output *output_of(struct rmq_outputs *o, struct rmq_connection
     account(o, out, (int64_t)(sizeof *out + out->capacity * sizeof *out->pieces));
     out->progress_ms = o->context->now_ms;
     o->used++;
-    return c->output = out;
+    return c->output.queue = out;
 }
 
 static void piece_release(struct rmq_outputs *o, struct rmq_output *out, struct rmq_piece *piece)
@@ -127,7 +127,7 @@ static void piece_release(struct rmq_outputs *o, struct rmq_output *out, struct 
 
 static void output_release(struct rmq_outputs *o, struct rmq_connection *c)
 {
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     for (uint32_t i = 0; i < out->count; i++)
         piece_release(o, out, rmq_output_piece(out, i));
     if (out->fill)
@@ -135,7 +135,7 @@ static void output_release(struct rmq_outputs *o, struct rmq_connection *c)
     out->fill = NULL;
     account(o, out, -(int64_t)out->memory);
     o->used--;
-    c->output = NULL;
+    c->output.queue = NULL;
     if (o->output_free_count >= OUTPUTS_KEPT || out->capacity != PIECES_FIRST) {
         free(out->pieces);
         free(out);
@@ -187,7 +187,7 @@ uint8_t *rmq_output_reserve(struct rmq_outputs *o, struct rmq_connection *c, siz
 
 void rmq_output_commit(struct rmq_outputs *o, struct rmq_connection *c, size_t bytes)
 {
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     struct rmq_chunk *chunk = out->fill;
     const uint8_t *at = chunk->data + chunk->used;
     struct rmq_piece *last = last_piece(out);
@@ -210,7 +210,7 @@ void rmq_output_commit(struct rmq_outputs *o, struct rmq_connection *c, size_t b
 void rmq_output_map(struct rmq_outputs *o, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
                     int on_disk)
 {
-    struct rmq_output *out = c->output; /* the answer's header came first */
+    struct rmq_output *out = c->output.queue; /* the answer's header came first */
     struct rmq_piece *last = last_piece(out);
     out->bytes += bytes;
     if (last && last->map == map && last->at + last->length == at && last->length <= INT32_MAX - bytes &&
@@ -272,7 +272,7 @@ void rmq_output_consume(struct rmq_outputs *o, struct rmq_output *out, uint64_t 
 
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c)
 {
-    if (c->output)
+    if (c->output.queue)
         output_release(o, c);
 }
 

@@ -87,9 +87,9 @@ static inline struct rmq_piece *rmq_output_piece(struct rmq_output *out, uint32_
 
 static inline void rmq_output_mark(struct rmq_outputs *o, struct rmq_connection *c)
 {
-    if (c->dirty)
+    if (c->output.dirty)
         return;
-    c->dirty = 1;
+    c->output.dirty = 1;
     o->dirty[o->dirty_count++] = rmq_connection_index(o->connections, c);
 }
 
@@ -99,7 +99,27 @@ uint64_t rmq_outputs_most(const struct rmq_outputs *o);
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o);
 static inline int rmq_output_is_full(const struct rmq_outputs *o, const struct rmq_connection *c)
 {
-    return c->output && c->output->bytes > rmq_output_soft_limit(o);
+    return c->output.queue && c->output.queue->bytes > rmq_output_soft_limit(o);
+}
+/* It was full, and has room for more answers by now. */
+static inline int rmq_output_has_room(const struct rmq_outputs *o, const struct rmq_connection *c)
+{
+    return !c->output.queue || c->output.queue->bytes <= rmq_output_soft_limit(o) / 2;
+}
+static inline int rmq_output_is_empty(const struct rmq_connection *c) { return !c->output.queue; }
+/* Operations of the kernel use it. */
+static inline int rmq_output_is_sending(const struct rmq_connection *c) { return c->output.sending; }
+/* Of a connection whose output is not empty: its memory; the time since its client has taken bytes. */
+static inline uint64_t rmq_output_memory_of(const struct rmq_connection *c) { return c->output.queue->memory; }
+static inline int64_t rmq_output_unread_ms(const struct rmq_connection *c, int64_t now_ms)
+{
+    return now_ms - c->output.queue->progress_ms;
+}
+/* Its client has taken nothing for longer than `most_ms`. The time of the disk is not the client's. */
+static inline int rmq_output_is_stuck(const struct rmq_connection *c, int64_t now_ms, uint32_t most_ms)
+{
+    const struct rmq_output *out = c->output.queue;
+    return out && out->count && !out->reads && now_ms - out->progress_ms > most_ms;
 }
 uint64_t rmq_output_memory(const struct rmq_outputs *o); /* private bytes of all answers, kept ones included */
 void rmq_outputs_tick(struct rmq_outputs *o);            /* gives memory back */

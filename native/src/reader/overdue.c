@@ -6,14 +6,13 @@
  * closes it when another frame needs its memory. */
 static void look_at_half_frame(struct rmq_closings *closings, struct rmq_connection *c, uint32_t time_ms)
 {
-    if ((!c->head_length && !c->frame_bytes) || c->stall & ~RMQ_STALL_ROOM || c->in_starved)
+    if (c->in_starved)
         return;
-    uint32_t there = c->frame_bytes ? c->filled : c->head_length;
     uint32_t timeout_ms = closings->context->settings->partial_frame_timeout_ms;
-    int lateness = rmq_frame_lateness(timeout_ms, time_ms, there, (uint64_t)(closings->context->now_ms - c->partial_ms));
+    int lateness = rmq_input_lateness(&c->input, timeout_ms, time_ms, closings->context->now_ms);
     if (lateness == RMQ_FRAME_LATE)
         rmq_closings_close(closings, c, RMQ_READ_CLOSED_PARTIAL);
-    else if (lateness == RMQ_FRAME_SHORT && !c->stall)
+    else if (lateness == RMQ_FRAME_SHORT && !rmq_input_is_stalled(&c->input))
         rmq_closings_evict(closings, c, RMQ_READ_CLOSED_SHORTAGE);
 }
 
@@ -26,8 +25,7 @@ void rmq_overdue_close(struct rmq_closings *closings)
         struct rmq_connection *c = rmq_connection_at(closings->connections, i);
         if (c->state != RMQ_CONNECTION_OPEN)
             continue;
-        if (c->output && c->output->count && !c->output->reads && /* the disk's time is not the client's */
-            now_ms - c->output->progress_ms > s->send_stall_timeout_ms)
+        if (rmq_output_is_stuck(c, now_ms, s->send_stall_timeout_ms))
             rmq_closings_close(closings, c, RMQ_READ_CLOSED_SLOW);
         else if (s->idle_connection_ms && now_ms - c->active_ms > s->idle_connection_ms)
             rmq_closings_close(closings, c, RMQ_READ_CLOSED_IDLE);

@@ -43,7 +43,7 @@ int rmq_park(struct rmq_parking *parking, struct rmq_connection *c, uint32_t que
     uint32_t index = parking->free, slots = parking->context->header->tables.queue_capacity;
     RMQ_INVARIANT(queue_slot < slots, queue_slot, slots); /* control's tables named it */
     if ((index == RMQ_NONE && parking->used == parking->capacity) || length > PARKED_BYTES_MAX - parking->bytes ||
-        c->parked_count >= PARKED_PER_CONNECTION_MAX)
+        c->parked.count >= PARKED_PER_CONNECTION_MAX)
         return -ENOMEM;
     uint8_t *copy = malloc(length);
     if (!copy)
@@ -69,15 +69,15 @@ int rmq_park(struct rmq_parking *parking, struct rmq_connection *c, uint32_t que
         .scanned = offset,
         .deadline_ms = parking->context->now_ms + hold_ms,
         .slot_next = *slot,
-        .connection_next = c->parked,
+        .connection_next = c->parked.first,
     };
     if (*slot)
         rmq_parked_at(parking, *slot)->slot_previous = name;
-    if (c->parked)
-        rmq_parked_at(parking, c->parked)->connection_previous = name;
-    *slot = c->parked = name;
+    if (c->parked.first)
+        rmq_parked_at(parking, c->parked.first)->connection_previous = name;
+    *slot = c->parked.first = name;
     parking->count++;
-    c->parked_count++;
+    c->parked.count++;
     parking->bytes += length;
     if (p->deadline_ms < parking->next_ms)
         parking->next_ms = p->deadline_ms;
@@ -99,7 +99,7 @@ void rmq_unpark(struct rmq_parking *parking, struct rmq_parked_pull *p)
     if (p->connection_previous)
         rmq_parked_at(parking, p->connection_previous)->connection_next = p->connection_next;
     else
-        c->parked = p->connection_next;
+        c->parked.first = p->connection_next;
     if (p->connection_next)
         rmq_parked_at(parking, p->connection_next)->connection_previous = p->connection_previous;
     if (!parking->slots[p->queue_slot])
@@ -110,19 +110,19 @@ void rmq_unpark(struct rmq_parking *parking, struct rmq_parked_pull *p)
     p->next_free = parking->free;
     parking->free = (uint32_t)(p - parking->table);
     parking->count--;
-    c->parked_count--;
+    c->parked.count--;
     parking->bytes -= p->frame_length;
 }
 
 void rmq_unpark_last(struct rmq_parking *parking, struct rmq_connection *c)
 {
-    rmq_unpark(parking, rmq_parked_at(parking, c->parked));
+    rmq_unpark(parking, rmq_parked_at(parking, c->parked.first));
 }
 
 void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c)
 {
-    while (c->parked)
-        rmq_unpark(parking, rmq_parked_at(parking, c->parked));
+    while (c->parked.first)
+        rmq_unpark(parking, rmq_parked_at(parking, c->parked.first));
 }
 
 void rmq_park_postpone(struct rmq_parking *parking, struct rmq_parked_pull *p)

@@ -48,6 +48,8 @@ static inline struct rmq_parked_pull *rmq_parked_at(const struct rmq_parking *pa
     return &parking->table[name - 1];
 }
 
+static inline uint32_t rmq_parked_count(const struct rmq_connection *c) { return c->parked.count; }
+
 /* 0, or -ENOMEM if no entry is free. The caller looks at the queue once more afterwards. */
 int rmq_park(struct rmq_parking *parking, struct rmq_connection *c, uint32_t queue_slot, int64_t offset, const uint8_t *frame,
              uint32_t length, int64_t hold_ms);

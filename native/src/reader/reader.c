@@ -160,7 +160,8 @@ static void handle(struct rmq_reader *r, const struct rmq_event *event)
         rmq_output_read(&r->outputs, event);
         break;
     case RMQ_EVENT_ACCEPTED:
-        rmq_connection_accept(&r->connections, event);
+        if (rmq_connection_accept(&r->connections, event))
+            rmq_eviction_of_places(&r->eviction);
         rmq_closings_settle(&r->closings);
         return;
     default:
@@ -247,7 +248,7 @@ static uint32_t round_once(struct rmq_reader *r)
     if (r->arena.buffers_lent < r->arena.lend_target)
         rmq_buffers_lend(&r->arena);
     if (r->connections.starved_count)
-        rmq_connections_rearm(&r->connections, r->arena.buffers_lent);
+        rmq_starved_resume(&r->frames);
     rmq_sends_publish(&r->sends);
     tick(r);
     rmq_eviction_of_answers(&r->eviction);

@@ -85,7 +85,7 @@ void rmq_redo_run(struct rmq_frames *frames)
             p->ref = ref;
             return;
         }
-        c->stalled_ns = 0;
+        rmq_send_waits_no_more(c);
         rmq_frame_ref_release(frames->arena, &ref);
     }
 }

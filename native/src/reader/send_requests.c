@@ -66,13 +66,13 @@ static struct rmq_latency *latency_queued(const struct rmq_read_context *context
 /* Stores the time of its receipt: the beginning of this round, or of the round in which no slot was free. */
 static void stamp(struct rmq_sends *sends, struct rmq_connection *c, struct rmq_pending *p)
 {
-    p->received_ns = c->stalled_ns ? c->stalled_ns : sends->context->now_ns;
+    p->received_ns = c->sends.stalled_ns ? c->sends.stalled_ns : sends->context->now_ns;
     rmq_send_note_of(p)->queued_us = rmq_latency_us(sends->context->now_ns - p->received_ns);
-    if (c->stalled_ns)
-        rmq_latency_count(latency_queued(sends->context), sends->context->now_ns - c->stalled_ns, 1);
+    if (c->sends.stalled_ns)
+        rmq_latency_count(latency_queued(sends->context), sends->context->now_ns - c->sends.stalled_ns, 1);
     else
         sends->fresh++;
-    c->stalled_ns = 0;
+    c->sends.stalled_ns = 0;
 }
 
 /* A pair that the client did not send; its bytes. */

@@ -8,7 +8,7 @@
 /* The cold pieces at the front, `count` at most, come into memory; nothing is sent meanwhile. */
 static void read_next(struct rmq_outputs *o, struct rmq_connection *c, uint32_t count, uint64_t tag)
 {
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     uint32_t i = 0;
     while (i < count && rmq_output_piece(out, i)->on_disk) {
         const struct rmq_piece *first = rmq_output_piece(out, i);
@@ -26,7 +26,7 @@ static void read_next(struct rmq_outputs *o, struct rmq_connection *c, uint32_t 
         i = next;
     }
     out->reading = i;
-    c->sending = i != 0;
+    c->output.sending = i != 0;
     if (!i)
         rmq_output_mark(o, c);
 }
@@ -34,7 +34,7 @@ static void read_next(struct rmq_outputs *o, struct rmq_connection *c, uint32_t 
 /* Hands `bytes` at most to the kernel. */
 static void send_next(struct rmq_outputs *o, struct rmq_connection *c, uint64_t bytes)
 {
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     uint32_t most = out->count < RMQ_SEND_PIECES ? out->count : RMQ_SEND_PIECES, count;
     uint64_t tag = rmq_connection_tag(o->connections, c);
     for (count = 0; count < most && bytes; count++) {
@@ -54,7 +54,7 @@ static void send_next(struct rmq_outputs *o, struct rmq_connection *c, uint64_t 
         rmq_output_mark(o, c);
         return;
     }
-    c->sending = 1;
+    c->output.sending = 1;
 }
 
 void rmq_output_flush(struct rmq_outputs *o)
@@ -66,16 +66,16 @@ void rmq_output_flush(struct rmq_outputs *o)
     o->dirty_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_connection *c = rmq_connection_at(o->connections, o->dirty[i]);
-        c->dirty = 0;
-        if (c->state != RMQ_CONNECTION_OPEN || !c->output || !c->output->count)
+        c->output.dirty = 0;
+        if (c->state != RMQ_CONNECTION_OPEN || !c->output.queue || !c->output.queue->count)
             continue;
-        if (c->output->bytes > o->context->settings->send_queue_bytes_max) {
+        if (c->output.queue->bytes > o->context->settings->send_queue_bytes_max) {
             rmq_connection_close(o->connections, c, RMQ_READ_CLOSED_SLOW);
             continue;
         }
-        if (c->sending)
+        if (c->output.sending)
             continue;
-        uint64_t bytes = rmq_turn_send_bytes(c->output->bytes, handed);
+        uint64_t bytes = rmq_turn_send_bytes(c->output.queue->bytes, handed);
         if (bytes)
             send_next(o, c, bytes);
         else
@@ -89,17 +89,18 @@ void rmq_output_sent(struct rmq_outputs *o, const struct rmq_event *event)
     struct rmq_connection *c = rmq_connection_at(o->connections, (uint32_t)(event->tag >> 32));
     if (c->generation != (uint32_t)event->tag)
         return;
-    c->sending = 0;
+    c->output.sending = 0;
     if (c->state != RMQ_CONNECTION_OPEN)
         return;
     if (event->result <= 0 && event->result != -EINTR && event->result != -EAGAIN) {
         rmq_connection_close(o->connections, c, RMQ_READ_CLOSED_PEER);
         return;
     }
-    struct rmq_output *out = c->output;
+    struct rmq_output *out = c->output.queue;
     if (event->result > 0) {
         o->context->counters[RMQ_READ_BYTES_OUT] += (uint64_t)event->result;
-        out->progress_ms = c->active_ms = o->context->now_ms;
+        out->progress_ms = o->context->now_ms;
+        rmq_connection_note_active(c, o->context->now_ms);
         rmq_output_consume(o, out, (uint64_t)event->result);
     }
     if (out->count)
@@ -112,10 +113,10 @@ void rmq_output_sent(struct rmq_outputs *o, const struct rmq_event *event)
 void rmq_output_read(struct rmq_outputs *o, const struct rmq_event *event)
 {
     struct rmq_connection *c = rmq_connection_at(o->connections, (uint32_t)(event->tag >> 32));
-    struct rmq_output *out = c->output; /* stays as long as `sending` is set */
+    struct rmq_output *out = c->output.queue; /* stays as long as `sending` is set */
     if (--out->reads)
         return;
-    c->sending = 0;
+    c->output.sending = 0;
     if (c->state != RMQ_CONNECTION_OPEN)
         return;
     for (uint32_t i = 0; i < out->reading; i++)

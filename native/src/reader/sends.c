@@ -17,17 +17,17 @@ static int resolve(struct rmq_sends *sends, struct rmq_connection *c, struct rmq
 {
     if (s->topic_length > RMQ_NAME_MAX)
         return 0;
-    struct rmq_topic *topic = rmq_topic_at(sends->context->plane, c->topic_id);
-    uint64_t config = c->topic_id ? rmq_load(&topic->config) : 0;
+    struct rmq_topic *topic = rmq_topic_at(sends->context->plane, c->sends.topic_id);
+    uint64_t config = c->sends.topic_id ? rmq_load(&topic->config) : 0;
     if (!rmq_topic_is_live(config) || topic->name_length != s->topic_length ||
         memcmp(topic->name, s->topic, s->topic_length)) {
         uint32_t id = rmq_topic_find(sends->context->plane, (const char *)s->topic, s->topic_length);
         if (id == RMQ_NONE)
             return 0;
-        c->topic_id = id;
+        c->sends.topic_id = id;
         config = rmq_load(&rmq_topic_at(sends->context->plane, id)->config);
     }
-    s->topic_id = c->topic_id;
+    s->topic_id = c->sends.topic_id;
     int chooses = s->queue_id < 0;
     if (rmq_admit_target(s, config, sends->round_robin, approved))
         return 0;
@@ -193,7 +193,7 @@ enum rmq_outcome rmq_send_frame(struct rmq_sends *sends, struct rmq_connection *
     if (!rmq_sends_have_room(sends)) {
         if (sends->pendings->refuses)
             return refuse(sends, c, h, "[OVERLOAD]too many requests under way, try again later");
-        c->stalled_ns = c->stalled_ns ? c->stalled_ns : sends->context->now_ns;
+        c->sends.stalled_ns = c->sends.stalled_ns ? c->sends.stalled_ns : sends->context->now_ns;
         return RMQ_OUTCOME_STALL;
     }
     uint8_t *home = s.properties;

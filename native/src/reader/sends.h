@@ -51,6 +51,9 @@ struct rmq_sends {
     uint8_t *unescaped;      /* properties of the send at hand that came with JSON escapes */
 };
 
+/* The frame that the connection's send waited with is done. */
+static inline void rmq_send_waits_no_more(struct rmq_connection *c) { c->sends.stalled_ns = 0; }
+
 int rmq_sends_open(struct rmq_sends *sends, struct rmq_answers *answers, struct rmq_pendings *pendings);
 void rmq_sends_close(struct rmq_sends *sends);
 /* DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that only ask for its decision do not count.

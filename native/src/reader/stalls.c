@@ -2,57 +2,57 @@
 #include <stdlib.h>
 
 #include "reader/frames.h"
-#include "reader/spans.h"
 
 /* 1 when the connection's received bytes hold some of the last buffers: a stall for write or control then ends. */
 static int must_refuse(const struct rmq_frames *frames, const struct rmq_connection *c)
 {
-    return rmq_spans_buffers(&c->spans) && rmq_buffers_last(frames->arena) && !frames->sends->takes_none;
+    return rmq_spans_buffers(&c->input.spans) && rmq_buffers_last(frames->arena) && !frames->sends->takes_none;
 }
 
 static int may_resume(const struct rmq_frames *frames, const struct rmq_connection *c, int blocks_came_free)
 {
     int must = must_refuse(frames, c);
-    if (!must && c->stall & RMQ_STALL_RING && rmq_pendings_are_full(frames->pendings))
+    if (!must && c->input.stall & RMQ_STALL_RING && rmq_pendings_are_full(frames->pendings))
         return 0;
-    if (!must && c->stall & RMQ_STALL_COLD && !rmq_cold_has_room(frames->cold, c))
+    if (!must && c->input.stall & RMQ_STALL_COLD && !rmq_cold_has_room(frames->cold, c))
         return 0;
-    if (c->stall & RMQ_STALL_OUTPUT && c->output && c->output->bytes > rmq_output_soft_limit(frames->outputs) / 2)
+    if (c->input.stall & RMQ_STALL_OUTPUT && !rmq_output_has_room(frames->outputs, c))
         return 0;
-    return !(c->stall & RMQ_STALL_ROOM) || (blocks_came_free && c->room_bytes < frames->no_room_bytes);
+    return !(c->input.stall & RMQ_STALL_ROOM) || (blocks_came_free && c->input.room_bytes < frames->no_room_bytes);
 }
 
 static void resume(struct rmq_frames *frames, struct rmq_connection *c)
 {
-    int for_room = c->stall & RMQ_STALL_ROOM;
-    int64_t since_ms = c->stall_ms;
+    struct rmq_input *input = &c->input;
+    int for_room = input->stall & RMQ_STALL_ROOM;
+    int64_t since_ms = c->waits_since_ms;
     frames->pendings->refuses = must_refuse(frames, c);
-    c->stall = 0;
-    c->waited = for_room != 0;
+    input->stall = 0;
+    input->waited = for_room != 0;
     if (!for_room) { /* the time for its frame stood still */
-        c->partial_ms += frames->context->now_ms - since_ms;
-        c->active_ms = frames->context->now_ms;
+        rmq_input_stood_still(input, frames->context->now_ms - since_ms);
+        rmq_connection_note_active(c, frames->context->now_ms);
     }
     rmq_turn_begin(frames->turn);
-    if (c->frame_bytes && c->filled == c->frame_bytes)
+    if (input->frame_bytes && input->filled == input->frame_bytes)
         rmq_frames_run_block(frames, c);
     struct rmq_span *span;
-    while (c->state == RMQ_CONNECTION_OPEN && !c->stall && (span = rmq_span_first(&c->spans)) != NULL) {
+    while (c->state == RMQ_CONNECTION_OPEN && !input->stall && (span = rmq_span_first(&input->spans)) != NULL) {
         uint32_t end = span->at + span->length;
         uint32_t at = rmq_frames_parse(frames, c, &span->ref, span->copy, span->at, end);
         if (c->state != RMQ_CONNECTION_OPEN)
             break; /* its spans are forgotten */
-        span = rmq_span_first(&c->spans);
+        span = rmq_span_first(&input->spans);
         span->at = at;
         span->length = end - at;
         if (at == end)
-            rmq_span_pop(frames->arena, &c->spans);
+            rmq_span_pop(frames->arena, &input->spans);
     }
     frames->pendings->refuses = 0;
     rmq_turn_end(frames->turn);
-    if (for_room && c->stall & RMQ_STALL_ROOM)
-        c->stall_ms = since_ms; /* it waits on */
-    if (!c->stall)
+    if (for_room && input->stall & RMQ_STALL_ROOM)
+        rmq_connection_note_wait(c, since_ms); /* it waits on */
+    if (!input->stall)
         rmq_connection_receive_again(frames->connections, c);
 }
 
@@ -62,13 +62,13 @@ static void resume_some(struct rmq_frames *frames, int blocks_came_free, uint64_
     frames->stalled_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct rmq_connection *c = rmq_connection_at(frames->connections, frames->stalled[i]);
-        int is_left = room_most != UINT64_MAX && (!(c->stall & RMQ_STALL_ROOM) || c->room_bytes > room_most);
-        if (c->state != RMQ_CONNECTION_OPEN || !c->stall) {
-            c->in_stalled = 0;
+        int is_left = room_most != UINT64_MAX && (!(c->input.stall & RMQ_STALL_ROOM) || c->input.room_bytes > room_most);
+        if (c->state != RMQ_CONNECTION_OPEN || !c->input.stall) {
+            c->input.in_stalled = 0;
         } else if (is_left || !may_resume(frames, c, blocks_came_free)) {
             frames->stalled[frames->stalled_count++] = rmq_connection_index(frames->connections, c);
         } else {
-            c->in_stalled = 0;
+            c->input.in_stalled = 0;
             resume(frames, c); /* may put it back */
         }
     }
@@ -91,13 +91,28 @@ struct rmq_connection *rmq_stalls_first_waiting(struct rmq_frames *frames, struc
     *least = NULL;
     for (uint32_t i = 0; i < frames->stalled_count; i++) {
         struct rmq_connection *c = rmq_connection_at(frames->connections, frames->stalled[i]);
-        if (c->state != RMQ_CONNECTION_OPEN || !(c->stall & RMQ_STALL_ROOM))
+        if (c->state != RMQ_CONNECTION_OPEN || !(c->input.stall & RMQ_STALL_ROOM))
             continue;
-        if (!first || c->stall_ms < first->stall_ms)
+        if (!first || c->waits_since_ms < first->waits_since_ms)
             first = c;
-        if (!*least || c->room_bytes < (*least)->room_bytes)
+        if (!*least || c->input.room_bytes < (*least)->input.room_bytes)
             *least = c;
     }
-    frames->room_least = *least ? (*least)->room_bytes : 0;
+    frames->room_least = *least ? (*least)->input.room_bytes : 0;
     return first;
+}
+
+/* Receives that ended for want of buffers start again once some are there, as many as three quarters of these suffice for: a
+ * connection that has not waited finds one of the others. */
+void rmq_starved_resume(struct rmq_frames *frames)
+{
+    uint32_t waiting[256], lent = frames->arena->buffers_lent, most = lent - lent / 4;
+    uint32_t count = rmq_connections_starved(frames->connections, waiting, most < 256 ? most : 256);
+    for (uint32_t i = 0; i < count; i++) {
+        struct rmq_connection *c = rmq_connection_at(frames->connections, waiting[i]);
+        if (c->input.stall || c->receiving)
+            continue;
+        rmq_input_stood_still(&c->input, frames->context->now_ms - c->waits_since_ms);
+        rmq_connection_receive(frames->connections, c);
+    }
 }

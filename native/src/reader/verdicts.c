@@ -26,7 +26,7 @@ static void expect_answer(struct rmq_connection *c, const uint8_t *frame, uint32
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) == 0 && !(h.flag & (RMQ_FLAG_ONEWAY | RMQ_FLAG_RESPONSE)))
-        c->answers_due++;
+        c->cold.answers_due++;
 }
 
 static void send_whole(struct rmq_cold *cold, struct rmq_connection *c, int is_own, const uint8_t *frame, uint32_t length)
@@ -40,7 +40,7 @@ static void send_chunk(struct rmq_cold *cold, struct rmq_connection *c, struct r
 {
     const uint8_t *chunk = (const uint8_t *)(v + 1);
     uint32_t length = v->length - (uint32_t)sizeof *v;
-    int is_own = text == &c->server_frame;
+    int is_own = text == &c->cold.frame;
     if (v->last && !*text) {
         send_whole(cold, c, is_own, chunk, length);
         return;
@@ -79,7 +79,7 @@ static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, ui
         if (c && p && !p->oneway)
             send_chunk(cold, c, &ask->answer, v);
         else if (c && !p && answerer == RMQ_CONTROL_ANSWERER) /* chunks of two answerers would mix */
-            send_chunk(cold, c, &c->server_frame, v);
+            send_chunk(cold, c, &c->cold.frame, v);
         if (p && v->last)
             rmq_ask_release(cold, p);
         return;
@@ -164,8 +164,8 @@ static void watch_control(struct rmq_cold *cold)
     for (uint32_t i = 0; i < cold->connections->used; i++) {
         struct rmq_connection *c = rmq_connection_at(cold->connections, i);
         rmq_cold_forget(c); /* half a frame of the dead */
-        c->answers_due = 0; /* its questions died with it */
-        if (c->state == RMQ_CONNECTION_OPEN && c->registered)
+        c->cold.answers_due = 0; /* its questions died with it */
+        if (c->state == RMQ_CONNECTION_OPEN && c->cold.registered)
             rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_CONTROL);
     }
 }

@@ -13,7 +13,8 @@ static int bytes_wait(struct rmq_watchdog *watchdog)
         watchdog->next = watchdog->next + 1 < watchdog->connections->used ? watchdog->next + 1 : 0;
         const struct rmq_connection *c = rmq_connection_at(watchdog->connections, watchdog->next);
         int waiting = 0;
-        if (c->state == RMQ_CONNECTION_OPEN && !c->stall && ioctl(c->fd, FIONREAD, &waiting) == 0 && waiting > 0)
+        if (c->state == RMQ_CONNECTION_OPEN && !rmq_input_is_stalled(&c->input) && ioctl(c->fd, FIONREAD, &waiting) == 0 &&
+            waiting > 0)
             return 1;
     }
     return 0;
