@@ -95,6 +95,10 @@ HEALING: dict[str, tuple[int, Callable[[Plane], None], Callable[[Plane], None], 
         lib.RMQ_ROLE_WRITE, lambda plane: _add(plane, 1 << 40), lambda plane: _add(plane, -(1 << 40)),
         r"CRITICAL write broken invariant, ring.h:\d+: not waiting <= r->capacity",
     ),
+    "dispatched set back": (
+        lib.RMQ_ROLE_DISPATCH, lambda plane: setattr(plane.watermarks, "dispatched_offset", 0), lambda plane: None,
+        r"CRITICAL dispatch broken invariant, dispatcher.c:\d+: not done == d->dispatched",
+    ),
 }  # fmt: skip
 """(role, what breaks it, what mends it as its writer would, its line)."""
 
@@ -120,7 +124,7 @@ def test_a_worker_that_meets_it_once_is_replaced(broken: Broken, name: str) -> N
     assert re.search(line, log)
     assert "has met a broken invariant (the line before names it); starting it again" in log
     assert "opened with a new plane" not in log and broken.broker.process.pid == process
-    worker = "read-0" if role == lib.RMQ_ROLE_READ else "write"
+    worker = ffi.string(broken.plane.role(role).name).decode()
     with urllib.request.urlopen(broken.broker.metrics_url + "/metrics", timeout=20) as page:
         assert value(page.read().decode(), "ringmq_worker_impossible_states_total", worker=worker) == 1
 

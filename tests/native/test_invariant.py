@@ -115,6 +115,14 @@ def plant_commit(kit: Kit, group: int, slot: int) -> None:
     ring.head = 1
 
 
+def plant_far_queue(kit: Kit) -> None:
+    """The last of the table's queues is beyond its end."""
+    topic = kit.topic(b"Far", queues=3)
+    kit.request(topic, 2, b"x")
+    write(kit)
+    kit.header.tables.queue_capacity = 3
+
+
 Plant = Callable[[Kit], object]
 STATES: dict[str, tuple[Plant, Plant, str]] = {
     "a parked entry of a port that is none": (
@@ -142,6 +150,18 @@ STATES: dict[str, tuple[Plant, Plant, str]] = {
     ),
     "dispatched beyond the log": (
         lambda kit: setattr(kit.marks, "dispatched_offset", 1 << 40), dispatch, "dispatcher.c:.* not done <= end &&",
+    ),
+    "a record of a queue beyond the table": (
+        lambda kit: plant_far_queue(kit), dispatch,
+        r"dispatch_batch.c:.* not slot == RMQ_NONE \|\| slot < d->queue_capacity; .* = 3, 3, 2, 2",
+    ),
+    "more ports than rows": (
+        lambda kit: setattr(kit.header.ports, "count", 99), dispatch,
+        "dispatcher.c:.* not ports <= RMQ_PORTS_MAX; .* = 99",
+    ),
+    "a port of a role that is none": (
+        lambda kit: setattr(kit.header.ports.port[1], "role", 99), dispatch,
+        "dispatcher.c:.* not role < RMQ_ROLES_MAX; .* = 1, 99",
     ),
     "answers of a port beyond its ring": (
         lambda kit: setattr(kit.header.ports.port[0].completed, "head", 1 << 33), answers, "ring.h:.* not waiting <= r",
@@ -179,7 +199,7 @@ def test_each_planted_state_ends_the_process_at_its_line(kit: Kit, name: str) ->
     assert (made.invariant_line, made.invariant_failures) == (first, 2), "the same line has the same number"
 
 
-@pytest.mark.parametrize("work", {work for _, work, _ in STATES.values()})
+@pytest.mark.parametrize("work", dict.fromkeys(work for _, work, _ in STATES.values()))
 def test_what_is_sound_ends_nobody(kit: Kit, work: Plant) -> None:
     assert ended(lambda: work(kit), kit) == (0, "")
 

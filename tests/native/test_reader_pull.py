@@ -25,10 +25,10 @@ def kit(make_kit: MakeKit) -> ReaderKit:
     return started(make_kit())
 
 
-def started(kit: ReaderKit) -> ReaderKit:
+def started(kit: ReaderKit, *roles: str) -> ReaderKit:
     """With a group that reads the topic, and its roles."""
     kit.subscribe(kit.group(b"GROUP"), 1)
-    for role in ("write", "dispatch", "read"):
+    for role in roles or ("write", "dispatch", "read"):
         kit.start(role)
     return kit
 
@@ -412,8 +412,13 @@ def test_commit_offset_travels_by_ring(kit: ReaderKit) -> None:
         assert lib.rmq_offset_drain(kit.plane) == 64
 
 
-def test_pull_memory_is_bounded_by_the_confirm_offset(kit: ReaderKit) -> None:
-    fill(kit, 4)
+def test_pull_memory_is_bounded_by_the_confirm_offset(make_kit: MakeKit) -> None:
+    kit = started(make_kit(), "write", "read")
+    with connected(kit) as client:
+        for n in range(4):
+            assert client.ask(send_frame("TopicA", b"x", f"UNIQ_KEY\x01{n}\x02")).code == 0
+    with kit.dispatcher() as dispatch:
+        dispatch()
     kit.marks.confirm_policy = lib.RMQ_CONFIRM_FLUSHED
     kit.marks.flushed_offset = kit.marks.dispatched_offset = kit.records()[2][0]  # the third record is not durable yet
     with connected(kit) as client:

@@ -4,6 +4,9 @@
  * entry (RMQ_INBOX_QUEUE), and waits in front of the record until the entry is there. Control's answer rings. If control has
  * not made the entry within 10 s (its tables are full), dispatch leaves out records of unknown queues for a minute. A master
  * leaves out records of deleted topics in the same way. Otherwise all other queues would wait.
+ *
+ * What stays true: an open question is about the record in front of which dispatch waits, and no answer counts but the entry.
+ * So what another process writes can make dispatch wait or leave out, and no more.
  */
 #ifndef RMQ_DISPATCH_ASK_H
 #define RMQ_DISPATCH_ASK_H

@@ -32,7 +32,9 @@ static uint32_t slot_of(struct rmq_dispatcher *d, const uint8_t *name, const str
     }
     if (d->queue_slot == RMQ_NONE || d->queue_id != (uint32_t)view->queue_id) {
         d->queue_id = (uint32_t)view->queue_id;
-        d->queue_slot = rmq_queue_find(d->plane, d->topic_id, d->queue_id);
+        uint32_t slot = rmq_queue_find(d->plane, d->topic_id, d->queue_id);
+        RMQ_INVARIANT(slot == RMQ_NONE || slot < d->queue_capacity, slot, d->queue_capacity, d->topic_id, d->queue_id);
+        d->queue_slot = slot;
     }
     return d->queue_slot;
 }
@@ -377,7 +379,7 @@ static void publish_queue(struct rmq_dispatcher *d, uint32_t slot)
 static void keep_unsent(struct rmq_dispatcher *d, uint32_t port, uint32_t slot)
 {
     if (!d->unsent[port])
-        d->unsent[port] = calloc(d->header->tables.queue_capacity, 1);
+        d->unsent[port] = calloc(d->queue_capacity, 1);
     if (!d->unsent[port] || d->unsent[port][slot])
         return;
     d->unsent[port][slot] = 1;
@@ -429,14 +431,16 @@ static void tell_port(struct rmq_dispatcher *d, uint32_t number)
 
 void rmq_dispatch_resend(struct rmq_dispatcher *d)
 {
+    uint32_t queues = rmq_load(&d->header->tables.queue_count);
+    RMQ_INVARIANT(queues <= d->queue_capacity, queues, d->queue_capacity);
     for (uint32_t p = 0; p < d->header->ports.count; p++) {
         struct rmq_ring *ring = &d->header->ports.port[p].arrived;
         uint64_t head = ring->head;
         if (d->unsent_count[p] && is_dormant(d, &d->header->ports.port[p])) {
-            memset(d->unsent[p], 0, d->header->tables.queue_capacity); /* its next process checks its queues first */
+            memset(d->unsent[p], 0, d->queue_capacity); /* its next process checks its queues first */
             d->unsent_count[p] = 0;
         }
-        for (uint32_t slot = 0; d->unsent_count[p] && slot < d->header->tables.queue_count; slot++) {
+        for (uint32_t slot = 0; d->unsent_count[p] && slot < queues; slot++) {
             if (!d->unsent[p][slot] || !rmq_ring_room(ring, head))
                 continue;
             *(uint32_t *)rmq_ring_slot(d->plane->base, ring, head++) = slot;
@@ -466,6 +470,7 @@ void rmq_dispatch_publish(struct rmq_dispatcher *d)
     counters[RMQ_DISPATCH_OPEN_FILES] = d->queues.open_count;
     counters[RMQ_DISPATCH_QUEUE_WRITES] = d->queues.writes;
     d->newest_store_time_ms = d->batch_store_time_ms;
+    d->dispatched = d->position;
     rmq_store(&d->marks->dispatched_offset, d->position);
     RMQ_CRASH("dispatch-dispatched-offset");
     rmq_dispatch_forget(d);

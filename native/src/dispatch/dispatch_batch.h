@@ -1,4 +1,14 @@
-/* dispatch_batch.h: the dispatch role's private state and the steps of a batch. C only. */
+/* dispatch_batch.h: the dispatch role's private state and the steps of a batch. C only.
+ *
+ * What stays true:
+ * - This process alone moves dispatched_offset, and `dispatched` is what it has moved it to. A batch reads from there, and
+ *   `position` is at most the confirm offset at its begin.
+ * - Every queue slot is below `queue_capacity`, which is the length of `touches` and of each row of `unsent`.
+ * - touches[slot].first is set for the slots in `touched` alone, each of which is named once. The rows of a queue are a list
+ *   from `first` to `last`, in the order of the log.
+ * - unsent_count[p] is the number of slots in unsent[p].
+ * - Nothing of a batch is published before all of its units are written.
+ */
 #ifndef RMQ_DISPATCH_BATCH_H
 #define RMQ_DISPATCH_BATCH_H
 
@@ -54,6 +64,8 @@ struct rmq_dispatcher {
     struct rmq_batch_queues batch_queues;
     struct rmq_index_files index;
     struct rmq_segment segment;      /* of the record being looked at */
+    uint64_t dispatched;             /* dispatched_offset, as this process has stored it */
+    uint32_t queue_capacity;         /* as the table had it when the arrays below were made */
 
     uint64_t position;               /* end of the part of the log that the batch has read */
     struct rmq_dispatch_row rows[RMQ_DISPATCH_ROWS];

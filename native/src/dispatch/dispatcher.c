@@ -106,7 +106,15 @@ static int open_parts(struct rmq_dispatcher *d, uint32_t open_files_max)
     const struct rmq_settings *settings = &d->header->settings;
     if (!settings->segment_bytes)
         return -EINVAL;
-    d->touches = calloc(d->header->tables.queue_capacity, sizeof *d->touches);
+    uint32_t ports = d->header->ports.count;
+    RMQ_INVARIANT(ports <= RMQ_PORTS_MAX, ports);
+    for (uint32_t p = 0; p < ports; p++) {
+        uint32_t role = d->header->ports.port[p].role;
+        RMQ_INVARIANT(role < RMQ_ROLES_MAX, p, role);
+    }
+    d->dispatched = d->marks->dispatched_offset;
+    d->queue_capacity = d->header->tables.queue_capacity;
+    d->touches = calloc(d->queue_capacity, sizeof *d->touches);
     if (!d->touches)
         return -ENOMEM;
     int rc = rmq_background_sync_open(&d->sync, settings->store_path, fault_word(d));
@@ -209,7 +217,9 @@ static int64_t step(struct rmq_dispatcher *d)
 {
     uint64_t end = rmq_confirm_offset(d->marks), done = d->marks->dispatched_offset, low = rmq_load(&d->marks->min_offset);
     uint64_t appended = rmq_load(&d->marks->append_offset); /* read last: it only grows, and the others follow it */
+    uint32_t ports = d->header->ports.count;
     RMQ_INVARIANT(done <= end && end <= appended && low <= appended, done, end, appended, low);
+    RMQ_INVARIANT(done == d->dispatched && ports <= RMQ_PORTS_MAX, done, d->dispatched, ports);
     if (end <= done || !may_work(d))
         return 0;
     int64_t bytes = rmq_dispatch_read(d, end);

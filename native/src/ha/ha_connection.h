@@ -1,4 +1,13 @@
-/* ha_connection.h: one slave's connection to the HA writer: reports in, frames of the log out. Private to ha_*.c. */
+/* ha_connection.h: one slave's connection to the HA writer: reports in, frames of the log out. Private to ha_*.c.
+ *
+ * What stays true:
+ * - A row of `peers` is FREE exactly as long as its connection has no socket. This process alone writes the rows.
+ * - In TRANSFER: reported <= sent <= append_offset, received <= sent. A report that says otherwise is the slave's lie, and ends
+ *   its connection before it is stored. So no slave can break a row, and a row that is broken is not believed.
+ * - append_offset only grows, and `next_offset` is at most this.
+ * - `partial` with done != 0 is the frame in front of next_offset.
+ * - There are at most RMQ_HA_EVENTS_MAX events: all of them are taken before the next turn.
+ */
 #ifndef RMQ_HA_CONNECTION_H
 #define RMQ_HA_CONNECTION_H
 
@@ -6,7 +15,8 @@
 #include "ha/ha_log.h"
 #include "ha/ha_sender.h"
 
-#define RMQ_HA_EVENTS_MAX (4 * RMQ_HA_PEERS_MAX) /* one turn: each peer may come, report, go and be ordered away; FULL in its place */
+/* One turn: each peer may come, report, go and be ordered away; FULL in its place. */
+#define RMQ_HA_EVENTS_MAX (4 * RMQ_HA_PEERS_MAX)
 
 struct rmq_ha_connection {
     int fd;                      /* -1 = none */

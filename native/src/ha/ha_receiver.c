@@ -85,6 +85,7 @@ static int zero_file(struct rmq_receiver *r, uint64_t start, uint64_t from, uint
 static int wipe(struct rmq_receiver *r)
 {
     uint64_t *intent_high = &r->header->ports.journal.intent_high, from = r->append, high = rmq_load(intent_high);
+    RMQ_INVARIANT(r->received <= high, r->received, high, from);
     r->received = r->append;
     while (from < high) {
         uint64_t start = from - from % r->segment_bytes, end = start + r->segment_bytes;
@@ -105,7 +106,8 @@ static int wipe(struct rmq_receiver *r)
 static int open_parts(struct rmq_receiver *r)
 {
     const struct rmq_journal *journal = &r->header->ports.journal;
-    uint64_t generation = rmq_load(&journal->generation);
+    uint64_t generation = rmq_load(&journal->generation), entered = journal->entry[generation & 1].generation;
+    RMQ_INVARIANT(!generation || entered == generation, entered, generation);
     r->segment_bytes = r->header->settings.segment_bytes;
     if (!r->segment_bytes)
         return -EINVAL;
@@ -253,6 +255,7 @@ static int pass_record(struct rmq_receiver *r)
 static void publish(struct rmq_receiver *r)
 {
     uint64_t before = r->marks->append_offset;
+    RMQ_INVARIANT(before == r->append, before, r->append);
     r->needs_segment = 0;
     while (r->append < r->received && pass_record(r))
         ;
@@ -398,6 +401,7 @@ static int receive(struct rmq_receiver *r, int64_t now_ms)
 static uint64_t reportable(const struct rmq_receiver *r)
 {
     uint64_t flushed = rmq_load(&r->marks->flushed_offset);
+    RMQ_INVARIANT(flushed <= r->append, flushed, r->append);
     return r->header->settings.sync_flush && flushed < r->append ? flushed : r->append;
 }
 

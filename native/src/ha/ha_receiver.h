@@ -9,6 +9,12 @@
  * crosses a file end. Slave -> master i64. A violation of these rules ends the connection and leaves append_offset unchanged;
  * their plain twin is ringmq.ha.stream_reader. The kernel stores the bytes into pages, so a missing page is an error code and
  * not a SIGBUS.
+ *
+ * What stays true (struct rmq_receiver):
+ * - append <= received <= intent_high: a successor finds every byte that this process may have put behind the log.
+ * - `append` is append_offset but while records are passed. This process alone moves that word, and the journal.
+ * - flushed_offset is at most `append`: no report says more than the log has.
+ * - No byte of a master changes these. Its lies end the connection (RMQ_LINK_*).
  */
 #ifndef RMQ_HA_RECEIVER_H
 #define RMQ_HA_RECEIVER_H

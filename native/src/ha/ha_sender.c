@@ -117,6 +117,29 @@ static void publish(struct rmq_ha_sender *s)
         rmq_role_wake(s->plane, RMQ_ROLE_DISPATCH);
 }
 
+/* --- what must stay true ------------------------------------------------------------------------------- */
+
+/* The end of the log, as of now. */
+static void see_append(struct rmq_ha_sender *s)
+{
+    uint64_t append = rmq_load(&s->marks->append_offset);
+    RMQ_INVARIANT(append >= s->append_offset, append, s->append_offset);
+    s->append_offset = append;
+}
+
+/* Once a turn, before a row counts as a replica: nothing but this process has written the rows. */
+static void check_peers(struct rmq_ha_sender *s)
+{
+    for (uint32_t peer = 0; peer < RMQ_HA_PEERS_MAX; peer++) {
+        const struct rmq_ha_peer *row = rmq_ha_row(s, peer);
+        uint64_t sent = row->sent_offset, reported = row->reported_offset, received = row->received_offset;
+        int fd = s->connections[peer].fd;
+        RMQ_INVARIANT(row->state <= RMQ_HA_TRANSFER && (row->state == RMQ_HA_FREE) == (fd < 0), peer, row->state, fd);
+        RMQ_INVARIANT(row->state != RMQ_HA_TRANSFER || (reported <= sent && received <= sent && sent <= s->append_offset), peer,
+                      reported, received, sent, s->append_offset);
+    }
+}
+
 /* --- one turn ------------------------------------------------------------------------------------------ */
 
 static int fill_poll(struct rmq_ha_sender *s, struct pollfd *set)
@@ -199,7 +222,7 @@ static void tick(struct rmq_ha_sender *s, int64_t *next_tick_ms)
 
 static int can_send(struct rmq_ha_sender *s)
 {
-    s->append_offset = rmq_load(&s->marks->append_offset);
+    see_append(s);
     for (uint32_t peer = 0; peer < RMQ_HA_PEERS_MAX; peer++)
         if (rmq_ha_connection_has_work(s, peer))
             return 1;
@@ -271,7 +294,8 @@ int rmq_ha_sender_run(struct rmq_ha_sender *s, int64_t budget_ns)
     int worked = 0;
     for (;;) {
         rmq_store_relaxed(&s->role->progress, s->role->progress + 1);
-        s->append_offset = rmq_load(&s->marks->append_offset);
+        see_append(s);
+        check_peers(s);
         worked |= send_out(s) > 0;
         int received_pending = (wants_received(&s->answer) || wants_received(&s->confirm)) && update_received(s);
         publish(s);
