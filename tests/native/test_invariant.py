@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from plane_kit import Kit
-from reader_kit import ReaderKit, send_frame
+from reader_kit import ReaderKit, pull_frame, send_frame
 from test_admission import TIMER
 
 from ringmq.ipc.admission import publish_rules
@@ -308,6 +308,43 @@ def test_a_rule_that_names_a_topic_beyond_the_table_ends_the_reader(tmp_path: Pa
         status, said = ended(work, kit)
         assert status == lib.RMQ_EXIT_INVARIANT
         assert re.search(r"send_requests.c:\d+: not named <= topics; .* = 1048576, 2, 1", said)
+
+
+FAR = r"parking.c:\d+: not queue_slot < parking->slot_count; .* = 3, 2"
+LOST = r"parking.c:\d+: not flag == 1; .* = 0, 3, 1"
+
+
+@pytest.mark.parametrize("line", [FAR, LOST], ids=["a queue beyond the table", "a flag that somebody has taken back"])
+def test_a_parked_pull_that_dispatch_would_not_find_ends_the_reader(tmp_path: Path, line: str) -> None:
+    """Else it would write behind its list of slots, or hold the pull although messages have come."""
+    with reading(tmp_path / "store") as kit:
+        topic = kit.wide_topic(b"TopicA")
+        kit.subscribe(kit.group(b"GROUP"), topic)
+        tables, flags = (
+            kit.header.tables,
+            ffi.cast("uint8_t *", kit.plane.base + kit.header.ports.port[0].parked_flags_at),
+        )
+
+        def work(*, broken: bool) -> None:
+            error = ffi.new("int *")
+            main, vip = (listener.fileno() for listener in kit.listeners)
+            if broken and line is FAR:
+                tables.queue_count = tables.queue_capacity = 2
+            reader = lib.rmq_reader_open(kit.plane, 0, main, vip, error)
+            with socket.create_connection(kit.listeners[0].getsockname()) as client:
+                client.sendall(pull_frame("TopicA", "GROUP", 0, queue=3, sys_flag=2))
+                while not flags[3]:
+                    lib.rmq_reader_run(reader, 1_000_000)
+            flags[3] = 0 if broken else 1
+            for _ in range(5000):  # until it has seen that the client is gone
+                lib.rmq_reader_run(reader, 1_000_000)
+                if not flags[3] and not broken:
+                    return
+
+        assert ended(lambda: work(broken=False), kit) == (0, "")
+        status, said = ended(lambda: work(broken=True), kit)
+        assert status == lib.RMQ_EXIT_INVARIANT, said
+        assert re.search(line, said), said
 
 
 def test_consumers_look_at_positions_of_rings_by_the_checked_functions_alone() -> None:

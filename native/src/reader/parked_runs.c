@@ -38,7 +38,7 @@ uint32_t rmq_arrivals_drain(struct rmq_pulls *pulls)
     struct rmq_parking *parking = pulls->parking;
     struct rmq_ring *ring = &pulls->context->port->arrived;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
-    uint32_t count = (uint32_t)(head - tail), slots = pulls->context->header->tables.queue_capacity;
+    uint32_t count = (uint32_t)(head - tail), slots = parking->slot_count;
     if (!count)
         return 0;
     if (count == ring->capacity)

@@ -13,13 +13,16 @@ int rmq_parking_open(struct rmq_parking *parking, struct rmq_read_context *conte
     parking->connections = connections;
     parking->capacity = PARKED_MAX;
     parking->table = calloc(parking->capacity, sizeof *parking->table); /* touched as far as used */
-    parking->slots = calloc(parking->context->header->tables.queue_capacity, sizeof *parking->slots);
+    parking->slot_count = parking->context->header->tables.queue_capacity;
+    parking->slots = calloc(parking->slot_count, sizeof *parking->slots);
     parking->flags = (uint8_t *)parking->context->plane->base + parking->context->port->parked_flags_at;
     parking->free = RMQ_NONE;
     parking->long_polling = rmq_load(&parking->context->settings->long_polling_enable);
     if (!parking->table || !parking->slots)
         return -ENOMEM;
-    for (uint32_t i = 0; i < rmq_load(&parking->context->header->tables.queue_count); i++)
+    uint32_t queues = rmq_load(&parking->context->header->tables.queue_count);
+    RMQ_INVARIANT(queues <= parking->slot_count, queues, parking->slot_count);
+    for (uint32_t i = 0; i < queues; i++)
         if (parking->flags[i])
             rmq_store_relaxed(&parking->flags[i], 0); /* of the dead process */
     struct rmq_ring *arrived = &parking->context->port->arrived;
@@ -40,8 +43,8 @@ void rmq_parking_close(struct rmq_parking *parking)
 int rmq_park(struct rmq_parking *parking, struct rmq_connection *c, uint32_t queue_slot, int64_t offset, const uint8_t *frame,
              uint32_t length, int64_t hold_ms)
 {
-    uint32_t index = parking->free, slots = parking->context->header->tables.queue_capacity;
-    RMQ_INVARIANT(queue_slot < slots, queue_slot, slots); /* control's tables named it */
+    uint32_t index = parking->free;
+    RMQ_INVARIANT(queue_slot < parking->slot_count, queue_slot, parking->slot_count); /* control's tables named it */
     if ((index == RMQ_NONE && parking->used == parking->capacity) || length > PARKED_BYTES_MAX - parking->bytes ||
         c->parked.count >= PARKED_PER_CONNECTION_MAX)
         return -ENOMEM;
@@ -90,6 +93,8 @@ int rmq_park(struct rmq_parking *parking, struct rmq_connection *c, uint32_t que
 void rmq_unpark(struct rmq_parking *parking, struct rmq_parked_pull *p)
 {
     struct rmq_connection *c = rmq_connection_at(parking->connections, p->connection);
+    uint8_t flag = rmq_load_relaxed(&parking->flags[p->queue_slot]);
+    RMQ_INVARIANT(flag == 1, flag, p->queue_slot, parking->count); /* without it dispatch tells nobody */
     if (p->slot_previous)
         rmq_parked_at(parking, p->slot_previous)->slot_next = p->slot_next;
     else

@@ -4,9 +4,10 @@
  *
  * What stays true:
  * - An entry with a frame is in the list of its queue slot and in that of its connection; others are free.
+ * - Every queue slot is below `slot_count`, whatever the tables of control say later.
  * - The flag of a slot is set exactly as long as its list has entries. Dispatch reads it, this reader alone writes it.
  * - `count` and `bytes` are those of the entries with a frame, parked_count of a connection of its own.
- * - No deadline is before next_ms.
+ * - The next look at deadlines is at next_ms: no later than the earliest of them, or 20 ms ahead.
  */
 #ifndef RMQ_PARKING_H
 #define RMQ_PARKING_H
@@ -35,6 +36,7 @@ struct rmq_parking {
     struct rmq_parked_pull *table;
     uint32_t capacity, used, free, count, bytes;
     uint32_t *slots;         /* first parked pull per queue slot, index + 1 */
+    uint32_t slot_count;     /* as the table of queues had it when they were made */
     uint8_t *flags;          /* shared, this reader's row */
     int64_t next_ms, scan_next_ms;
     uint32_t long_polling;   /* as the last tick has seen it */
