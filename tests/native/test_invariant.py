@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from plane_kit import Kit
-from reader_kit import ReaderKit, pull_frame, send_frame
+from reader_kit import ReaderKit, pull_frame, request, send_frame
 from test_admission import TIMER
 
 from ringmq.ipc.admission import publish_rules
@@ -278,7 +278,10 @@ def test_an_arrival_of_a_queue_that_is_none_ends_the_reader(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("count", "role", "line"),
-    [(9, 1, r"not header->asks.count <= RMQ_ANSWERERS_MAX; .* = 9"), (1, 99, r"not role < RMQ_ROLES_MAX; .* = 0, 99")],
+    [
+        (9, 1, r"not answerer_count && answerer_count <= RMQ_ANSWERERS_MAX; .* = 9"),
+        (1, 99, r"not role < RMQ_ROLES_MAX; .* = 0, 99"),
+    ],
     ids=["more answerers than rows", "a role that is none"],
 )
 def test_answerers_that_cannot_be_end_the_reader(tmp_path: Path, count: int, role: int, line: str) -> None:
@@ -287,6 +290,30 @@ def test_answerers_that_cannot_be_end_the_reader(tmp_path: Path, count: int, rol
         status, said = ended(lambda: one_round(kit), kit)
         assert status == lib.RMQ_EXIT_INVARIANT
         assert re.search(r"cold.c:\d+: " + line, said)
+
+
+def test_a_request_for_an_answerer_beyond_the_table_ends_the_reader(tmp_path: Path) -> None:
+    """It would count the ask behind its counts."""
+    with reading(tmp_path / "store") as kit:
+
+        def work() -> None:
+            error = ffi.new("int *")
+            main, vip = (listener.fileno() for listener in kit.listeners)
+            reader = lib.rmq_reader_open(kit.plane, 0, main, vip, error)
+            asks = kit.header.asks
+            asks.answerer[asks.count].code_count, asks.answerer[asks.count].codes[0] = 1, 4711
+            asks.count += 1
+            with socket.create_connection(kit.listeners[0].getsockname()) as client:
+                client.sendall(request(4711, {}))
+                for _ in range(5000):
+                    lib.rmq_reader_run(reader, 1_000_000)
+
+        number = int(kit.header.asks.count)
+        status, said = ended(work, kit)
+        assert status == lib.RMQ_EXIT_INVARIANT
+        assert re.search(rf"cold.c:\d+: not f.answerer < cold->answerer_count; .* = {number}, {number}, 4711", said), (
+            said
+        )
 
 
 def test_a_rule_that_names_a_topic_beyond_the_table_ends_the_reader(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-/* ha_frames.h: the log cut into RocketMQ's HA frames: i64 offset, i32 length, body (`DefaultHAConnection`). No IO. */
+/* ha_frames.h: the log cut into RocketMQ's HA frames: i64 offset, i32 length, body (`DefaultHAConnection`). No IO.
+ *
+ * What stays true: a frame lies in one file of the log, and `done` is at most its header and body.
+ */
 #ifndef RMQ_HA_FRAMES_H
 #define RMQ_HA_FRAMES_H
 

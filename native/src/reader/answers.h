@@ -1,4 +1,8 @@
-/* answers.h: answers that read workers make without another role, and what all answers tell about the broker. */
+/* answers.h: answers that read workers make without another role, and what all answers tell about the broker.
+ *
+ * What stays true: `broker` points into the settings and into host_hex, which live as long as the part. Only a request gets an
+ * answer: a response and a one-way request get none.
+ */
 #ifndef RMQ_ANSWERS_H
 #define RMQ_ANSWERS_H
 

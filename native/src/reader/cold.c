@@ -23,8 +23,9 @@ struct cold_frame {
 void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings)
 {
     const struct rmq_plane_header *header = answers->context->header;
-    RMQ_INVARIANT(header->asks.count <= RMQ_ANSWERERS_MAX, header->asks.count);
-    for (uint32_t a = 0; a < header->asks.count; a++) {
+    uint32_t answerer_count = header->asks.count;
+    RMQ_INVARIANT(answerer_count && answerer_count <= RMQ_ANSWERERS_MAX, answerer_count);
+    for (uint32_t a = 0; a < answerer_count; a++) {
         uint32_t role = header->asks.answerer[a].role;
         RMQ_INVARIANT(role < RMQ_ROLES_MAX, a, role);
     }
@@ -35,6 +36,7 @@ void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rm
         .outputs = answers->outputs,
         .answers = answers,
         .pendings = pendings,
+        .answerer_count = answerer_count,
         .redo_head = RMQ_NONE,
         .redo_tail = RMQ_NONE,
     };
@@ -225,6 +227,7 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
         .redone = redone,
     };
     enum rmq_outcome outcome;
+    RMQ_INVARIANT(f.answerer < cold->answerer_count, f.answerer, cold->answerer_count, h->code);
     if (!may_ask(cold, &f, &outcome) || !has_size(cold, &f))
         return outcome;
     if (put(cold, &f) < 0) {
@@ -255,7 +258,7 @@ int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c)
     struct rmq_inbox_record record;
     rmq_inbox_head(context, cold->connections, c, &record);
     record.type = RMQ_INBOX_CLOSED;
-    for (uint32_t a = 0; a < context->header->asks.count; a++) {
+    for (uint32_t a = 0; a < cold->answerer_count; a++) {
         if (!(c->cold.asked >> a & 1) ||
             (!knows_nothing(cold, a) && rmq_inbox_put(context->plane, a, &record, NULL, 0, NULL) < 0))
             continue;

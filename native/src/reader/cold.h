@@ -8,6 +8,7 @@
  * reach control as it has requested.
  *
  * What stays true:
+ * - The table of answerers stays as it was at the start: every answerer is below answerer_count.
  * - asked[a] is the number of entries of kind COLD whose answerer is a. Those to run again count for the answerer until they
  *   are run.
  * - cold_count and cold_bytes of an open connection are those of its entries.
@@ -31,12 +32,12 @@
 
 /* The payload of a pending entry of kind COLD. */
 struct rmq_ask {
-    uint64_t position;       /* in the inbox */
+    uint64_t position;         /* in the inbox */
     struct rmq_joined *answer; /* chunks of the verdict so far */
-    uint32_t bytes;          /* as it went into the inbox */
+    uint32_t bytes;            /* as it went into the inbox */
     uint8_t answerer;
-    uint8_t redone : 5;      /* how often the frame has been run again */
-    uint8_t dead : 1;        /* RMQ_VERDICT_REDO_DEAD */
+    uint8_t redone : 5;        /* how often the frame has been run again */
+    uint8_t dead : 1;          /* RMQ_VERDICT_REDO_DEAD */
 };
 _Static_assert(sizeof(struct rmq_ask) <= RMQ_PENDING_PAYLOAD_BYTES, "it is a payload");
 
@@ -49,6 +50,7 @@ struct rmq_cold {
     struct rmq_outputs *outputs;
     struct rmq_answers *answers;
     struct rmq_pendings *pendings;
+    uint32_t answerer_count;
     uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
     uint32_t asked[RMQ_ANSWERERS_MAX];
     int64_t look_next_ms;              /* at answerers that are asked and do not serve */

@@ -37,7 +37,7 @@ struct rmq_connection {
     struct rmq_connection_parked parked;
     struct rmq_connection_cold cold;
 };
-_Static_assert(sizeof(struct rmq_connection) <= 200, "a reader may have hundreds of thousands of these");
+_Static_assert(sizeof(struct rmq_connection) <= 200, "a reader has one for each client, and a frame uses little of it");
 _Static_assert(offsetof(struct rmq_connection, input.begun_ms) <= 128, "a frame's fields are near each other");
 
 static inline void rmq_connection_note_active(struct rmq_connection *c, int64_t now_ms) { c->active_ms = now_ms; }

@@ -16,11 +16,11 @@ struct rmq_joined {
 };
 
 struct rmq_connection_cold {
-    uint8_t asked;          /* bit a: answerer a has had frames of it, and gets the notice of its close */
-    uint8_t registered;     /* it has sent a heartbeat or a lock: a new control has to hear these again */
-    uint32_t count;         /* requests that answerers hold */
-    uint32_t bytes;         /* as they went into their inboxes */
-    uint32_t answers_due;   /* of the client, to requests of control */
+    uint8_t asked;            /* bit a: answerer a has had frames of it, and gets the notice of its close */
+    uint8_t registered;       /* it has sent a heartbeat or a lock: a new control has to hear these again */
+    uint32_t count;           /* requests that answerers hold */
+    uint32_t bytes;           /* as they went into their inboxes */
+    uint32_t answers_due;     /* of the client, to requests of control */
     struct rmq_joined *frame; /* the part that has come of a frame that control sends on its own */
 };
 

@@ -6,6 +6,9 @@
  * Places of the table: silent and idle connections make room for the next one.
  *
  * The order of victims is a rule (eviction_rules.h).
+ *
+ * What stays true: a connection that this part closes is settled at once, so its memory is free behind the call. The two places
+ * are where a look goes on; any value of theirs is sound.
  */
 #ifndef RMQ_EVICTION_H
 #define RMQ_EVICTION_H

@@ -1,5 +1,7 @@
 /* junk.h: a connection that does not speak the protocol. Peers can cause this at any rate. So a reader reports a few a
  * second, and none while the inbox is filling. It counts the others.
+ *
+ * What stays true: at most 8 reports were made in the second that began at since_ms.
  */
 #ifndef RMQ_JUNK_H
 #define RMQ_JUNK_H

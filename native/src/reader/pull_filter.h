@@ -1,4 +1,7 @@
-/* pull_filter.h: SQL92 conditions of pulls. A read worker copies a program once, verifies the copy and keeps it. */
+/* pull_filter.h: SQL92 conditions of pulls. A read worker copies a program once, verifies the copy and keeps it.
+ *
+ * What stays true: a program in `places` is whole, verified and this process's own, and of the slot and version beside it.
+ */
 #ifndef RMQ_PULL_FILTER_H
 #define RMQ_PULL_FILTER_H
 

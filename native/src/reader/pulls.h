@@ -1,4 +1,10 @@
-/* pulls.h: pulls of clients: decode, scan, answer with a header and slices of log pages; or park it, or leave it to control. */
+/* pulls.h: pulls of clients: decode, scan, answer with a header and slices of log pages; or park it, or leave it to control.
+ *
+ * What stays true:
+ * - A pull that was decoded names a queue of the tables. Its texts lie in the frame, or in its own rooms.
+ * - Each range of a result holds its file until the result is released, and `bytes` is the length of all of them. A result
+ *   without an answer to send has no range.
+ */
 #ifndef RMQ_PULLS_H
 #define RMQ_PULLS_H
 

@@ -1,5 +1,7 @@
 /* read_context.h: what every part of a read worker sees: its place in the shared memory, its engine, the time of the round, its
  * counters. reader.c fills it. The parts change the counters alone.
+ *
+ * What stays true: now_ms is now_ns in whole milliseconds, and both stay for a round. The generation is that of the process.
  */
 #ifndef RMQ_READ_CONTEXT_H
 #define RMQ_READ_CONTEXT_H

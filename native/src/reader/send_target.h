@@ -1,5 +1,8 @@
 /* send_target.h: the topic and queue that a rule of admission chooses for a send, and the properties that are stored with it
- * there. */
+ * there.
+ *
+ * What stays true: a target with a rule has a queue of the tables, and is used before the rules are taken again.
+ */
 #ifndef RMQ_SEND_TARGET_H
 #define RMQ_SEND_TARGET_H
 

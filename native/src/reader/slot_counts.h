@@ -2,6 +2,8 @@
  *
  * The timer worker keeps the file (timer/timer_wheel.py has its format). It may not run, or may replace the file, so the file is
  * opened again once a second while counts are asked for. A count may be stale by as long as the worker delays its stores.
+ *
+ * What stays true: the descriptor is at most a second old, and what the file says is a count, never a place in memory.
  */
 #ifndef RMQ_SLOT_COUNTS_H
 #define RMQ_SLOT_COUNTS_H

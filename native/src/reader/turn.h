@@ -1,5 +1,8 @@
 /* turn.h: the work of a round of the reader, and the share of it that the connection at hand may still use. The sizes of shares
  * are rules (turn_rules.h).
+ *
+ * What stays true: outside of a share `used` is the work of the round. `units` means something between begin and end alone, and
+ * may fall below 0: the last frame is run whole.
  */
 #ifndef RMQ_TURN_H
 #define RMQ_TURN_H

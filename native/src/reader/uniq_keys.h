@@ -1,5 +1,8 @@
 /* uniq_keys.h: UNIQ_KEY pairs for messages whose client sends none: address, pid, a number of this process, ms since the
  * month began, a counter; upper-case hex.
+ *
+ * What stays true: every key of this process has a number of its own within a millisecond, and the prefix is that of no other
+ * process of the broker.
  */
 #ifndef RMQ_UNIQ_KEYS_H
 #define RMQ_UNIQ_KEYS_H

@@ -127,14 +127,14 @@ static uint32_t drain(struct rmq_cold *cold, uint32_t answerer)
 uint32_t rmq_verdicts_drain(struct rmq_cold *cold)
 {
     uint32_t count = 0;
-    for (uint32_t a = 0; a < cold->context->header->asks.count; a++)
+    for (uint32_t a = 0; a < cold->answerer_count; a++)
         count += drain(cold, a);
     return count;
 }
 
 int rmq_verdicts_wait(const struct rmq_cold *cold)
 {
-    for (uint32_t a = 0; a < cold->context->header->asks.count; a++)
+    for (uint32_t a = 0; a < cold->answerer_count; a++)
         if (rmq_ring_used(&cold->context->header->asks.answerer[a].answers[cold->context->role_number]))
             return 1;
     return rmq_load(&cold->context->header->roles[RMQ_ROLE_CONTROL].generation) != cold->begun[RMQ_CONTROL_ANSWERER];
@@ -194,7 +194,7 @@ void rmq_answerers_watch(struct rmq_cold *cold)
 {
     int is_due = cold->context->now_ms >= cold->look_next_ms;
     watch_control(cold);
-    for (uint32_t a = 1; a < cold->context->header->asks.count; a++)
+    for (uint32_t a = 1; a < cold->answerer_count; a++)
         if (cold->asked[a])
             watch_other(cold, a, is_due);
     if (is_due)

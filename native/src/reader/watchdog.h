@@ -1,5 +1,7 @@
 /* watchdog.h: detects a hung reader: bytes wait on sockets that are not stalled, and the reader has received none for 5
  * seconds. The process cannot repair such a state of the kernel's, so the reader ends with RMQ_RUN_HUNG and is replaced.
+ *
+ * What stays true: the last `looks` looks have found waiting bytes, and none has found more received ones than `seen`.
  */
 #ifndef RMQ_WATCHDOG_H
 #define RMQ_WATCHDOG_H
