@@ -64,6 +64,11 @@ def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
     return sorted((set(group) for group in groups if len(group) > 1), key=min)
 
 
+def below(room: str) -> set[str]:
+    """All rooms that it includes, directly or not."""
+    return MAY_INCLUDE[room].union(*(below(other) for other in MAY_INCLUDE[room]))
+
+
 def calls() -> dict[str, set[str]]:
     """For each C file, without its ending, the files whose functions it calls."""
     defined = re.compile(r"^(?!static\b)\w[^\n;={}()]*?\b(rmq_\w+)\([^;{]*\)\s*\{", re.MULTILINE)
@@ -98,6 +103,22 @@ def test_the_table_of_rooms_lists_the_arrows() -> None:
         if row := re.fullmatch(r"\| `native/src/(\w+)/` \| .* \| ([^|]*) \|", line):
             listed[row[1]] = set(re.findall(r"\w+", row[2])) - {"nothing"}
     assert listed == MAY_INCLUDE
+
+
+def test_the_drawing_of_rooms_shows_the_nearest_arrows() -> None:
+    """Each room once, above all that it includes, with the rooms that it includes through no other one."""
+    row, rows, nearest = 0, {}, {}
+    for line in (ROOT / "ARCHITECTURE.md").read_text().splitlines():
+        if not re.match(r" {2}(?:\d| ) {3}\w+ \(", line):
+            continue
+        row = int(line[2]) if line[2] != " " else row
+        for room, names in re.findall(r"(\w+) \(([\w ]*)\)", line):
+            assert room not in rows
+            rows[room], nearest[room] = row, set(names.split())
+    assert set(rows) == set(MAY_INCLUDE)
+    for room, included in MAY_INCLUDE.items():
+        assert all(rows[other] < rows[room] for other in included)
+        assert nearest[room] == included - set().union(*(below(other) for other in included)), room
 
 
 def test_files_have_no_circles() -> None:
