@@ -8,7 +8,7 @@ import pytest
 HERE = Path(__file__).parent
 SOURCES = [
     "codec/record.c", "index/index.c", "queue/consume_queue.c", "recovery/log_recovery.c", "recovery/log_table.c",
-    "codec/record_values.c", "utf8.c",
+    "codec/record_values.c", "base/utf8.c",
 ]  # fmt: skip
 
 
