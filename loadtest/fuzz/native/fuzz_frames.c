@@ -1,9 +1,10 @@
 /* Frames against the whole read role, under sanitizers: GOLDEN SEED INPUTS. Each input is one frame, damaged or made.
  *
- * reader_*.c run as they are, over a fake engine (fake_engine.h) and a clock of the driver's own. The driver also plays
- * write and control: it answers requests and cold frames with random codes and verdicts, late ones too. Beside that each
- * frame goes through the header parser in memory of exactly its size. At the end every connection is closed; then no
- * receive buffer and no block may be missing.
+ * native/src/reader runs as it is, over a fake engine (fake_engine.h) and a clock of the driver's own. The driver also plays
+ * write, control and dispatch: it answers requests and cold frames with random codes and verdicts, late ones too, and pulls
+ * wait for queues that grow. Limits change, and some allocations of the reader fail (fuzz_memory.h). Beside that each frame
+ * goes through the header parser in memory of exactly its size. At the end every connection is closed; then no receive
+ * buffer and no block may be missing.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,13 +20,14 @@
 #include "codec/json_text.h"
 #include "fake_engine.h"
 #include "fuzz.h"
+#include "fuzz_memory.h"
 #include "plane/asks.h"
 #include "plane/ring.h"
 #include "reader/reader.h"
 
 enum {
     CONNECTIONS = 48, BUFFER_BYTES = 4096, BUFFERS = 32, BLOCKS_BYTES = 4 << 20, FRAME_MAX = 1 << 20,
-    STREAM_MAX = 1 << 18, WAITING_MAX = 512, TOPICS = 200, GROUPS = 200, QUEUES = 8, INPUT_MAX = 1 << 17,
+    STREAM_MAX = 1 << 18, WAITING_MAX = 512, TOPICS = 200, GROUPS = 200, QUEUES = 8, OFFSETS = 8, INPUT_MAX = 1 << 17,
     OTHER_ROLE = 24, OTHER_CODE = 41, HEARTBEAT = 34, ANSWERERS = 2,
 };
 
@@ -48,7 +50,7 @@ static int peer;
 static int64_t clock_ns = 1000000000000;
 static uint32_t *hot, hot_count; /* golden sends and pulls */
 static uint32_t write_sleeps, control_sleeps, client_sleeps;
-static uint64_t headers_read, requests_seen, cold_seen, redirects_seen;
+static uint64_t headers_read, requests_seen, cold_seen, redirects_seen, arrivals;
 static uint32_t system_topic;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *out);
@@ -230,7 +232,8 @@ static void answer_requests(void)
 
 static void give_verdict(const struct waiting *w)
 {
-    static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_REDO, RMQ_VERDICT_DROP};
+    static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_REDO,
+                                     RMQ_VERDICT_REDO_DEAD, RMQ_VERDICT_DROP};
     const struct fuzz_input *answer = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
     uint16_t type = fuzz_dice(200) ? types[fuzz_dice(sizeof types / sizeof *types)] : RMQ_VERDICT_CLOSE;
     struct rmq_verdict v = {.type = type, .last = fuzz_dice(8) > 0, .connection = w->connection, .pending = w->pending,
@@ -319,6 +322,33 @@ static void publish_rules(void)
     fuzz_must(rmq_rules_publish(&plane, &rules) == 0, "the rules are sound");
 }
 
+/* A message for a queue, if possible one that pulls wait for. Now and then the queue begins anew. */
+static void play_dispatch(void)
+{
+    struct rmq_plane_header *h = rmq_header(&plane);
+    uint32_t queues = h->tables.queue_count, slot = (uint32_t)fuzz_dice(queues);
+    const uint8_t *flags = (const uint8_t *)plane.base + h->ports.port[0].parked_flags_at;
+    for (uint32_t i = 0; i < queues && !flags[slot]; i++)
+        slot = (slot + 1) % queues;
+    struct rmq_queue *queue = rmq_queue_at(&plane, slot);
+    struct rmq_ring *ring = &h->ports.port[0].arrived;
+    rmq_store(&queue->max_offset, fuzz_dice(20) ? queue->max_offset + 1 : fuzz_dice(OFFSETS));
+    if (flags[slot] && rmq_ring_room(ring, ring->head)) {
+        *(uint32_t *)rmq_ring_slot(plane.base, ring, ring->head) = slot;
+        rmq_store(&ring->head, ++arrivals);
+    }
+}
+
+static void change_limits(void)
+{
+    static const uint32_t answers[] = {32 << 10, 200 << 10, 1 << 20, 4 << 20}, queues[] = {16 << 10, 200 << 10, 1 << 20};
+    struct rmq_plane_header *h = rmq_header(&plane);
+    h->settings.long_polling_enable = fuzz_dice(4) > 0;
+    h->settings.answer_bytes_max = answers[fuzz_dice(sizeof answers / sizeof *answers)];
+    h->settings.send_queue_bytes_max = queues[fuzz_dice(sizeof queues / sizeof *queues)];
+    rmq_store(&h->memory.level, fuzz_dice(4) ? 0 : (uint32_t)fuzz_dice(RMQ_MEMORY_FULL + 1));
+}
+
 /* --- connections ------------------------------------------------------------------------------------------- */
 
 static struct stream *stream_of(uint64_t tag)
@@ -341,7 +371,13 @@ static void run_reader(void)
     clock_ns += (int64_t)fuzz_dice(fuzz_dice(50) ? 200000 : 400000000);
     if (!fuzz_dice(300))
         publish_rules();
+    if (!fuzz_dice(300))
+        change_limits();
+    if (!fuzz_dice(20))
+        play_dispatch();
+    fuzz_memory_fails(1);
     fuzz_must(rmq_reader_run(reader, 0) >= 0, "the reader runs");
+    fuzz_memory_fails(0);
     if (!sleeps(&write_sleeps))
         answer_requests();
     if (!sleeps(&control_sleeps))
@@ -432,6 +468,12 @@ static void add_names(void)
     system_topic = rmq_topic_add(&plane, "System", 6, 6 | QUEUES << 8 | QUEUES << 24 | (uint64_t)RMQ_TOPIC_LIVE << 40);
     for (uint32_t queue = 0; queue < QUEUES; queue++)
         rmq_queue_add(&plane, system_topic, queue, 0, 0, 0);
+    for (uint32_t slot = 0; slot < rmq_header(&plane)->tables.queue_count; slot++)
+        rmq_queue_at(&plane, slot)->max_offset = fuzz_dice(OFFSETS);
+    for (uint32_t group = 1; group <= groups; group++) /* of the others control is asked */
+        for (uint32_t topic = 1; topic <= topics; topic++)
+            if (fuzz_dice(8))
+                rmq_subscription_set(&plane, group, topic, RMQ_SUBSCRIPTION_ALL, INT64_MAX, NULL, 0);
 }
 
 static void set_settings(struct rmq_settings *s)
@@ -476,7 +518,7 @@ static int connected_socket(void)
 
 static void set_up(void)
 {
-    struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 256, .offsets = 4096,
+    struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 65536, .offsets = 4096,
                                           .parked_slots = 256, .commit_slots = 4096, .arrived_slots = 64, .port_count = 1, .answerer_count = 2};
     capacity.answerers[0] = (struct rmq_answerer_plan){.role = RMQ_ROLE_CONTROL, .inbox_bytes = 1 << 20, .answer_bytes = 1 << 18,
                                                        .askers = 1u << RMQ_ROLE_READ};
@@ -546,10 +588,12 @@ int main(int argc, char **argv)
     const uint64_t *counters = rmq_header(&plane)->roles[RMQ_ROLE_READ].counters;
     close_down();
     printf("{\"inputs\": %lld, \"headers\": %llu, \"frames\": %llu, \"appends\": %llu, \"pulls\": %llu, \"cold\": %llu, "
-           "\"redirected\": %llu, \"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu}\n",
+           "\"redirected\": %llu, \"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu, \"arrivals\": %llu, "
+           "\"faults\": %llu}\n",
            inputs, (unsigned long long)headers_read, (unsigned long long)counters[RMQ_READ_FRAMES],
            (unsigned long long)counters[RMQ_READ_APPENDS], (unsigned long long)counters[RMQ_READ_PULLS],
            (unsigned long long)cold_seen, (unsigned long long)redirects_seen, (unsigned long long)counters[RMQ_READ_ACCEPTED],
-           (unsigned long long)counters[RMQ_READ_STALLS], (unsigned long long)fake_sent_bytes());
+           (unsigned long long)counters[RMQ_READ_STALLS], (unsigned long long)fake_sent_bytes(), (unsigned long long)arrivals,
+           (unsigned long long)fuzz_memory_faults());
     return 0;
 }
