@@ -30,6 +30,14 @@ MAY_INCLUDE = {
     "spark": {"base", "codec", "queue"},
 }
 """Each room stands below those that include it."""
+PART_OF = {
+    "parked_runs": "pulls", "pull_decode": "pulls", "pull_filter": "pulls", "pull_scan": "pulls",
+    "completions": "sends", "send_requests": "sends", "send_target": "sends", "slot_counts": "sends",
+    "uniq_keys": "sends", "routes": "frames", "stalls": "frames", "verdicts": "cold",
+    "sending": "output", "spans": "input",
+}  # fmt: skip
+"""The part of each other file of the reader. Files of one part may call one another."""
+ROW_COLUMNS = 40
 READER_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 CONNECTION_OWNERS = {
@@ -70,13 +78,41 @@ def below(room: str) -> set[str]:
 
 
 def calls() -> dict[str, set[str]]:
-    """For each C file, without its ending, the files whose functions it calls."""
-    defined = re.compile(r"^(?!static\b)\w[^\n;={}()]*?\b(rmq_\w+)\([^;{]*\)\s*\{", re.MULTILINE)
-    files = {name.removesuffix(".c"): text for _, name, text in sources() if name.endswith(".c")}
-    home = {function: name for name, text in files.items() for function in defined.findall(text)}
-    assert len(home) > 500
-    called = {name: set(re.findall(r"\brmq_\w+(?=\()", text)) for name, text in files.items()}
-    return {name: {home[f] for f in functions if f in home} - {name} for name, functions in called.items()}
+    """For each C file, without its ending, the files whose functions it names, by inline functions too."""
+    home, inline = functions()
+    assert len(home) > 500 and len(inline) > 90
+    graph = {}
+    for _, name, text in sources():
+        if name.endswith(".c"):
+            named, seen = set(re.findall(r"\brmq_\w+", text)), set()
+            while more := named - seen:
+                seen |= more
+                named = named.union(*(inline.get(function, set()) for function in more))
+            file = name.removesuffix(".c")
+            graph[file] = {home[function] for function in named if function in home} - {file}
+    return graph
+
+
+def functions() -> tuple[dict[str, str], dict[str, set[str]]]:
+    """The file that defines each function of the core, and the names that each inline function of a header holds."""
+    defined = re.compile(r"^(?!static (?!inline\b))\w[^\n;={}()]*?\b(rmq_\w+)\([^;{]*\)\s*\{", re.MULTILINE)
+    home, inline = {}, {}
+    for _, name, text in sources():
+        for match in defined.finditer(text):
+            if name.endswith(".c"):
+                home[match[1]] = name.removesuffix(".c")
+            else:
+                inline[match[1]] = set(re.findall(r"\brmq_\w+", text[match.end() : end_of(text, match.end())]))
+    return home, inline
+
+
+def end_of(text: str, at: int) -> int:
+    """The place behind the brace that closes the one before `at`."""
+    depth = 1
+    while depth:
+        at = min(place for place in (text.find("{", at), text.find("}", at)) if place >= 0) + 1
+        depth += 1 if text[at - 1] == "{" else -1
+    return at
 
 
 def test_every_file_is_in_a_room() -> None:
@@ -124,6 +160,23 @@ def test_the_drawing_of_rooms_shows_the_nearest_arrows() -> None:
 def test_files_have_no_circles() -> None:
     """A function of a file calls none of a file that needs it."""
     assert not circles(calls())
+
+
+def test_parts_of_the_reader_call_parts_of_lower_rows() -> None:
+    """The rows of ARCHITECTURE.md, the highest first. Rules without state are below all."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    drawing = page.partition("## The parts of a read worker")[2].split("```")[1].strip("\n")
+    rows = [line[:ROW_COLUMNS].split() for line in drawing.splitlines()]
+    row_of = {PART_OF.get(name, name): row for row, names in enumerate(rows) for name in names}
+    needs: dict[str, set[str]] = {}
+    for name, needed in calls().items():
+        room, _, file = name.rpartition("/")
+        if room == "reader" and not file.endswith("_rules"):
+            below = {other.removeprefix("reader/") for other in needed if other.startswith("reader/")}
+            parts = {PART_OF.get(other, other) for other in below if not other.endswith("_rules")}
+            needs.setdefault(PART_OF.get(file, file), set()).update(parts)
+    assert set(needs) == set(row_of) - {"context"}
+    assert not [(part, other) for part in needs for other in needs[part] - {part} if row_of[other] <= row_of[part]]
 
 
 def test_only_the_reader_itself_takes_the_whole_reader() -> None:
