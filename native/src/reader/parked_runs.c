@@ -16,7 +16,7 @@ static void run(struct rmq_pulls *pulls, struct rmq_parked_pull *p, int look)
     }
     int done = rmq_pull_again(pulls, c, p->frame, p->frame_length, look, &p->scanned);
     if (c->state != RMQ_CONNECTION_OPEN)
-        return; /* its entries go when the close is settled, none of them in this run */
+        return; /* its entry goes when the close is settled: the caller may hold it */
     if (done)
         rmq_unpark(parking, p);
     else if (!look)
