@@ -57,6 +57,7 @@ static void parts_close(struct parts *r)
 static void parts_receive(struct parts *r, const struct rmq_event *event)
 {
     rmq_receive_event(&r->frames, event);
+    rmq_closings_settle(&r->closings);
     rmq_closings_end(&r->closings, rmq_connection_at(&r->connections, (uint32_t)(event->tag >> 32)));
 }
 
