@@ -80,6 +80,24 @@ def test_control_speaks_first(kit: ReaderKit) -> None:
     wait_until(lambda: kit.counter(lib.RMQ_READ_STALE) == 1, "what nobody asked for is counted")
 
 
+def test_half_a_frame_of_control_ends_with_its_connection(kit: ReaderKit) -> None:
+    """The next connection of the same place hears nothing of it."""
+    old, notice = (request(40, {"consumerGroup": group}, flag=2) for group in ("OLD", "NEW"))
+    with connected(kit) as client:
+        client.send(request(ROUTE, {}, opaque=1))
+        gone, _ = kit.take()
+        kit.verdict(gone, SEND, old[:50], last=0, pending=lib.RMQ_NONE)
+        kit.verdict(gone, SEND, answer_frame(1))
+        assert client.answer().opaque == 1
+    assert kit.take()[0].type == lib.RMQ_INBOX_CLOSED
+    with connected(kit) as client:
+        client.send(request(ROUTE, {}))
+        record, _ = kit.take()
+        assert (record.connection, record.connection_generation) == (gone.connection, gone.connection_generation + 1)
+        kit.verdict(record, SEND, notice, pending=lib.RMQ_NONE)
+        assert client.read_frame() == notice
+
+
 @pytest.mark.parametrize("serialise", BOTH)
 def test_redo_after_the_topic_was_made(kit: ReaderKit, serialise: SerializeType) -> None:
     with connected(kit) as client:
