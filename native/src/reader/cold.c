@@ -129,7 +129,7 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
     cold->asked[f->answerer]++;
     f->c->cold.count++;
     p->ref = ref;
-    p->frame_at = kept ? rmq_arena_offset(cold->arena, at) : 0;
+    rmq_ask_of(p)->frame_at = kept ? rmq_arena_offset(cold->arena, at) : 0;
     p->frame_length = kept ? f->length : 0;
     return p;
 }
@@ -150,7 +150,7 @@ static int put(struct rmq_cold *cold, const struct cold_frame *f)
         return -ENOBUFS;
     if (p)
         record.pending = rmq_pending_id(cold->pendings, p);
-    const uint8_t *from = p && p->frame_length ? cold->arena->bytes + p->frame_at : f->bytes;
+    const uint8_t *from = p && p->frame_length ? cold->arena->bytes + rmq_ask_of(p)->frame_at : f->bytes;
     uint64_t position = 0;
     if (rmq_inbox_put(context->plane, f->answerer, &record, from, f->payload, &position) < 0) {
         if (p)

@@ -33,6 +33,7 @@
 /* The payload of a pending entry of kind COLD. */
 struct rmq_ask {
     uint64_t position;         /* in the inbox */
+    uint64_t frame_at;         /* in the arena, of a frame that is kept */
     struct rmq_joined *answer; /* chunks of the verdict so far */
     uint32_t bytes;            /* as it went into the inbox */
     uint8_t answerer;

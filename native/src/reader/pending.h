@@ -29,7 +29,6 @@ struct rmq_pending {
     uint32_t next;           /* free list, or a queue of its kind */
     struct rmq_frame_ref ref;
     uint32_t frame_length;
-    uint64_t frame_at;       /* in the arena */
     int64_t received_ns;
     uint64_t payload[RMQ_PENDING_PAYLOAD_BYTES / 8];
 };

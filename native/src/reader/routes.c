@@ -79,7 +79,7 @@ void rmq_redo_run(struct rmq_frames *frames)
             continue;
         struct rmq_frame_ref ref = p->ref;
         p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
-        enum rmq_outcome outcome = rmq_frame_process(frames, c, frames->arena->bytes + p->frame_at, p->frame_length, &ref,
+        enum rmq_outcome outcome = rmq_frame_process(frames, c, frames->arena->bytes + ask->frame_at, p->frame_length, &ref,
                                                      (ask->redone + 1u) | (ask->dead ? RMQ_REDO_DEAD : 0));
         if (outcome == RMQ_OUTCOME_STALL) {
             p->ref = ref;
