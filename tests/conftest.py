@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ringmq.loadtest.load.program import fork_programs
-from tests.suite.groups import SHARING_GROUP, group_of
+from tests.suite.groups import group_of
 
 if TYPE_CHECKING:
     from tests.server_pool import ServerPool
@@ -71,12 +71,13 @@ def shared_servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """After the folders that share servers no test needs them: later tests measure time and memory."""
+    """After a group that shares servers no test needs them: later tests measure time and memory."""
     root = item.config.rootpath
     try:
         yield
     finally:
-        if POOL in item.session.stash and (nextitem is None or group_of(nextitem.path, root) != SHARING_GROUP):
+        ends = nextitem is None or group_of(nextitem.path, root) != group_of(item.path, root)
+        if ends and POOL in item.session.stash:
             item.session.stash[POOL].close()
 
 

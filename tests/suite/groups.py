@@ -1,14 +1,21 @@
 """Groups of test files: one worker runs a group from its first test to its last.
 
-A file is a group. The folders that share servers (`tests/server_pool.py`) are one group together.
+A file is a group. The folders that share servers (`tests/server_pool.py`) are two groups together: what uses shared
+brokers, and what starts brokers of its own and shares the stock client.
 """
 
 from pathlib import Path
 
 SHARING_FOLDERS = ("client", "conformance")
-SHARING_GROUP = "servers"
+SHARING_GROUP, PAIRS_GROUP = "servers", "pairs of servers"
+PAIRS = frozenset(
+    f"conformance/test_{name}.py"
+    for name in ("disk_both_ways", "halves_both_ways", "name_servers", "replication", "slave_reads", "take_over")
+)
+"""Two workers take less time than one, and cost one more start of the stock client."""
 LONGEST_FIRST = (
     SHARING_GROUP,
+    PAIRS_GROUP,
     "spark_bridge/test_stream_drill.py",
     "loadtest/test_spark_bench.py",
     "spark_bridge/test_sink.py",
@@ -24,4 +31,6 @@ def group_of(path: Path, root: Path) -> str:
     if tests not in path.parents:
         return path.as_posix()
     relative = path.relative_to(tests)
-    return SHARING_GROUP if relative.parts[0] in SHARING_FOLDERS else relative.as_posix()
+    if relative.parts[0] not in SHARING_FOLDERS:
+        return relative.as_posix()
+    return PAIRS_GROUP if relative.as_posix() in PAIRS else SHARING_GROUP

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.suite.groups import SHARING_GROUP, group_of
+from tests.suite.groups import PAIRS, PAIRS_GROUP, SHARING_GROUP, group_of
 from tests.suite.inner import Inner
 
 TEST = """
@@ -32,6 +32,8 @@ def test_files_that_share_servers_are_one_group(tmp_path: Path) -> None:
     names = {group_of(tmp_path / "tests" / folder / "test_x.py", tmp_path) for folder in ("client", "conformance")}
     assert names == {SHARING_GROUP}
     assert group_of(tmp_path / "tests" / "ha" / "test_x.py", tmp_path) == str(Path("ha", "test_x.py"))
+    assert {group_of(tmp_path / "tests" / name, tmp_path) for name in PAIRS} == {PAIRS_GROUP}
+    assert all((Path(__file__).parents[1] / name).is_file() for name in PAIRS)
 
 
 def test_a_group_is_run_by_one_worker(inner: Inner) -> None:
