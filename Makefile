@@ -27,7 +27,8 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "lint" $(MAKE) --no-print-directory lint
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
-	@.ci/stage "tests" $(BIN)/python -m tests.suite $(if $(filter-out 0,$(STRICT)),--strict) --seed $(SEED) --workers $(PYTEST_WORKERS) -- $(PYTEST_ARGS)
+	@export JDK_JAVA_OPTIONS="$$JDK_JAVA_OPTIONS $$(.ci/spark-classes options)" && \
+		.ci/stage "tests" $(BIN)/python -m tests.suite $(if $(filter-out 0,$(STRICT)),--strict) --seed $(SEED) --workers $(PYTEST_WORKERS) -- $(PYTEST_ARGS)
 
 .PHONY: install-service
 install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=

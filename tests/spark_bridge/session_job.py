@@ -35,7 +35,12 @@ def main(store: str) -> None:
         print(f"batches: {len(list(Path(checkpoint, 'commits').glob('[0-9]*')))}")
 
     rows = spark.range(8).repartition(4).selectExpr("cast(id AS string) AS value")
-    writer = rows.write.format("ringmq").option("bootstrap", "127.0.0.1:1").option("topic", "T")
+    writer = (
+        rows.write.format("ringmq")
+        .option("bootstrap", "127.0.0.1:1")
+        .option("topic", "T")
+        .option("sendTimeoutMs", 1000)
+    )
     show_error("default mode", writer.save)
     show_error("overwrite", writer.mode("overwrite").save)
     show_error("append", writer.mode("append").option("kafka.acks", "all").save)
