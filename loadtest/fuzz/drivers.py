@@ -1,5 +1,6 @@
 """The C drivers: built with address and undefined-behaviour sanitizers, run seed after seed."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -13,7 +14,7 @@ from ringmq.loadtest.fuzz.golden import filters, frames, records, send_backs, ti
 
 NATIVE = Path(__file__).parent / "native"
 FLAGS = (
-    "-std=gnu11", "-D_GNU_SOURCE", "-g", "-O2", "-Wall", "-Wextra", "-Werror",
+    "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
 )  # fmt: skip
 LIBRARIES = ("-ldeflate", "-luring", "-lpthread")
@@ -58,27 +59,44 @@ DRIVERS = (
 )
 
 
-def build(driver: Driver, sources: Path, folder: Path) -> Path:
-    """Compile the driver and the C core in `sources`, as far as files are newer than their objects.
+def build(driver: Driver, sources: Path, folder: Path, objects: Path | None = None, level: str = "-O2") -> Path:
+    """Compile the driver and the C core in `sources` into `folder` at a level of optimization. Return the program.
 
-    Return the program.
+    Objects are kept in `objects`, by default in `folder`, under the digests of what they are made of.
     """
-    objects = folder / "objects"
+    objects = objects or folder / "objects"
     objects.mkdir(parents=True, exist_ok=True)
-    headers = max(path.stat().st_mtime for path in (*sources.rglob("*.h"), *NATIVE.glob("*.h")))
     files = [path for path in sorted(sources.rglob("*.c")) if path.name != NOT_LINKED]
     files += [NATIVE / name for name in (*SHARED, f"fuzz_{driver.name}.c")]
-    made = []
-    for source in files:
-        target = objects / f"{source.stem}.o"
-        if not target.exists() or target.stat().st_mtime < max(source.stat().st_mtime, headers):
-            _run(["gcc", *FLAGS, f"-I{sources}", f"-I{NATIVE}", "-c", "-o", str(target), str(source)])
-        made.append(target)
+    common = _common_digest(sources, level)
+    flags = [level, f"-I{sources}", f"-I{NATIVE}"]
+    made = [_compiled(source, common.copy(), flags, objects) for source in files]
     program, library = folder / f"fuzz_{driver.name}", folder / "core.a"
     library.unlink(missing_ok=True)
     _run(["ar", "rcs", str(library), *map(str, made[:-1])])  # the linker takes only needed objects of a library
     _run(["gcc", *FLAGS, *driver.link_flags, "-o", str(program), str(made[-1]), str(library), *LIBRARIES])
     return program
+
+
+def _common_digest(sources: Path, level: str) -> "hashlib._Hash":
+    """Of what goes into each object: compiler, flags and all headers."""
+    compiler = subprocess.run(["gcc", "--version"], capture_output=True, timeout=BUILD_TIMEOUT_S, check=True).stdout
+    digest = hashlib.sha256(compiler + " ".join((*FLAGS, level)).encode())
+    for path in (*sorted(sources.rglob("*.h")), *sorted(NATIVE.glob("*.h"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest
+
+
+def _compiled(source: Path, digest: "hashlib._Hash", flags: list[str], objects: Path) -> Path:
+    digest.update(source.read_bytes())
+    target = objects / f"{source.stem}.{digest.hexdigest()[:16]}.o"
+    if not target.exists():
+        for old in objects.glob(f"{source.stem}.*.o"):
+            old.unlink(missing_ok=True)
+        part = target.with_suffix(f".{os.getpid()}.part")
+        _run(["gcc", *FLAGS, *flags, "-c", "-o", str(part), str(source)])
+        part.rename(target)
+    return target
 
 
 def _run(command: list[str]) -> None:
