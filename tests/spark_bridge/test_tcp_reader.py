@@ -97,13 +97,20 @@ def test_a_connection_that_breaks_costs_no_row(every: int) -> None:
 
 @pytest.mark.parametrize("code", [2, 215, 1, 1500])
 def test_a_busy_or_leaving_broker_is_asked_again(code: int) -> None:
-    log = ScriptedLog(1000)
+    """No offset is refused twice. If it could be, a broker that meets many pulls at once might refuse the first one of
+    each connection, and the reader would rightly give up."""
+    log, refused = ScriptedLog(1000), set[str]()
 
     def pull(request: RemotingCommand) -> bytes:
-        return pull_answer(request, code, 0) if len(broker.requests) % 5 == 0 else log.pull(request)
+        offset = request.ext_fields["queueOffset"]
+        if len(broker.requests) % 5 or offset in refused:
+            return log.pull(request)
+        refused.add(offset)
+        return pull_answer(request, code, 0)
 
     with ScriptedBroker(pull) as broker:
         assert rows_of(log.slice(broker.address)) == expected(log)
+    assert len(refused) > 1
 
 
 def test_a_broker_that_is_never_there_is_given_up() -> None:
