@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-POLL_S = 0.005
+POLL_S, POLL_MAX_S = 0.005, 0.02
+"""Between looks: what comes soon is seen soon, and a look that asks a broker takes little of a CPU in a long wait."""
+POLL_SHARE = 0.02
+"""Of the time that has been waited, up to the longest pause."""
 TIMEOUT_S = 60.0
 """Far beyond what a busy machine needs: a test that holds never waits so long."""
 
@@ -17,11 +20,17 @@ def wait_until(
     condition: Callable[[], T], what: str, timeout_s: float = TIMEOUT_S, *, state: Callable[[], object] = str
 ) -> T:
     """Return the first true value of `condition()`; AssertionError naming `what` and `state()` after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what} {state()}"
-        time.sleep(POLL_S)  # poll
+        waited_s = time.monotonic() - began
+        assert waited_s < timeout_s, f"not within {timeout_s:g} s: {what} {state()}"
+        time.sleep(pause_s(waited_s))  # poll
     return value
+
+
+def pause_s(waited_s: float) -> float:
+    """The pause before the next look."""
+    return min(max(POLL_S, waited_s * POLL_SHARE), POLL_MAX_S)
 
 
 async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s: float = TIMEOUT_S) -> T:
@@ -29,6 +38,7 @@ async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s:
 
     AssertionError naming `what` after `timeout_s`; a condition that does not return in time is cancelled.
     """
+    began = time.monotonic()
     try:
         async with asyncio.timeout(timeout_s) as limit:
             while True:
@@ -36,7 +46,7 @@ async def until(condition: Callable[[], T | Awaitable[T]], what: str, timeout_s:
                 value: T = await found if inspect.isawaitable(found) else found  # type: ignore[assignment]
                 if value:
                     return value
-                await asyncio.sleep(POLL_S)  # poll
+                await asyncio.sleep(pause_s(time.monotonic() - began))  # poll
     except TimeoutError:
         if not limit.expired():
             raise
