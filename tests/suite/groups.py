@@ -16,12 +16,18 @@ PAIRS = frozenset(
 LONGEST_FIRST = (
     SHARING_GROUP,
     PAIRS_GROUP,
-    "spark_bridge/test_stream_drill.py",
-    "loadtest/test_spark_bench.py",
+    "service/test_boot.py",
+    "drill/test_crash_points.py",
     "spark_bridge/test_sink.py",
     "test_spark_examples.py",
-    "drill/test_crash_points.py",
-    "ha/test_policies.py",
+    "packaging/test_distributions.py",
+    "native/test_crash_points.py",
+    "spark_bridge/test_jvm_source.py",
+    "spark_bridge/test_jvm_made_stores.py",
+    "store/test_store_task.py",
+    "loadtest/test_fuzz.py",
+    "spark_bridge/test_stream_drill.py",
+    "loadtest/test_spark_bench.py",
 )
 
 
