@@ -65,7 +65,7 @@ def read_config(text: str) -> Any:
         value = None if _IS_ODD.search(text) else json.loads(text)
     except (ValueError, RecursionError):
         value = None
-    return _read(_ConfigReader(text)) if value is None or is_nested_deeper(value) else value
+    return _read(_ConfigReader(text)) if value is None or is_nested_deeper(value, DEPTH_MAX - 1) else value
 
 
 def is_nested_deeper(value: Any, levels: int = DEPTH_MAX) -> bool:
