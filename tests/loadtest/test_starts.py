@@ -12,10 +12,10 @@ from ringmq.loadtest.starts.main import ENTRIES, Imported, Started, imported, ta
 NOWHERE = "email http numpy secrets random difflib bz2 lzma importlib.metadata multiprocessing urllib.request argparse"
 """For errors, for rare work, or for one worker of ten."""
 SERVER_PARTS = "ringmq.broker ringmq.ha ringmq.ipc ringmq.namesrv ringmq.services ringmq.store ringmq.timer"
-SERVERS_ONLY = f"orjson cffi _cffi_backend lark psutil h11 rich ringmq.native {SERVER_PARTS}"
+SERVERS_ONLY = f"orjson cffi _cffi_backend lark msgspec psutil h11 rich ringmq.native {SERVER_PARTS}"
 NO_SQL = "ringmq.filters.compiler"
 OTHER_WORKERS = "ringmq.broker.exporter ringmq.timer.worker ringmq.services.worker ringmq.services.republisher"
-HOT = f"asyncio ssl subprocess socket uuid tempfile orjson click {OTHER_WORKERS} {NO_SQL}"
+HOT = f"asyncio ssl subprocess socket tempfile orjson click {OTHER_WORKERS} {NO_SQL}"
 NOT_HOT = f"{HOT} ringmq.broker.control ringmq.remoting.command ringmq.store.recovery ringmq.ipc.supervisor_core"
 FLUSH_OR_DISPATCH = NOT_HOT.replace("socket ", "")
 IMAGE = "image of the workers"
@@ -30,8 +30,8 @@ STATEMENTS = {
 UNWANTED = {
     "`ringmq --help`": f"asyncio json logging socket dataclasses ringmq.client ringmq.cli.serve {SERVERS_ONLY}",
     "SDK: `import ringmq.client`": f"asyncio ssl subprocess inspect dataclasses socket click pathlib {SERVERS_ONLY}",
-    "SDK: `ringmq.client.Producer`": f"click lark h11 rich {SERVER_PARTS} {NO_SQL}",
-    "SDK: `ringmq.client.blocking`": f"click lark h11 rich {SERVER_PARTS} {NO_SQL}",
+    "SDK: `ringmq.client.Producer`": f"click lark msgspec h11 rich {SERVER_PARTS} {NO_SQL}",
+    "SDK: `ringmq.client.blocking`": f"click lark msgspec h11 rich {SERVER_PARTS} {NO_SQL}",
     "`ringmq serve`, `ringmq broker`": (
         f"asyncio ssl hashlib tempfile ringmq.broker.control ringmq.broker.tables.consumers ringmq.client.producer "
         f"ringmq.remoting.client_headers {OTHER_WORKERS} {NO_SQL}"
