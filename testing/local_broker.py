@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TOPIC_QUEUES = 4
-NEEDED = ("ringmq.native._native", "psutil")
+NEEDED = ("ringmq.native._native", "msgspec", "psutil")
 SETTINGS: Mapping[str, object] = {
     "mappedFileSizeCommitLog": 16 << 20,  # small files: nothing but a few pages of them is ever written
     "mappedFileSizeConsumeQueue": 60_000,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 EXTRAS = (
-    "cffi", "_cffi_backend", "numpy", "orjson", "h11", "psutil", "rich", "numba", "locust", "matplotlib",
-    "pyarrow", "pyspark", "tqdm", "pandas", "polars", "opentelemetry", "prometheus_client",
+    "cffi", "_cffi_backend", "lark", "msgspec", "numpy", "orjson", "h11", "psutil", "rich", "numba", "locust",
+    "matplotlib", "pyarrow", "pyspark", "tqdm", "pandas", "polars", "opentelemetry", "prometheus_client",
 )  # fmt: skip
 
 
@@ -39,12 +39,15 @@ def store(tmp_path: Path) -> Path:
 )  # fmt: skip
 def test_a_command_names_the_module_and_its_extra(words: list[str], store: Path) -> None:
     (said,) = command_without(EXTRAS, [str(store) if word == "STORE" else word for word in words]).splitlines()
-    assert any(f" {module}" in said for module in ("cffi", "numpy", "psutil", "rich"))
+    assert any(f" {module}" in said for module in ("cffi", "msgspec", "numpy", "psutil", "rich"))
     assert "install ringmq[broker]" in said
     assert "pip install '.[broker]'" in said
 
 
-@pytest.mark.parametrize(("module", "words"), [("psutil", ["doctor"]), ("numpy", ["store", "verify", "STORE"])])
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("psutil", ["doctor"]), ("numpy", ["store", "verify", "STORE"]), ("msgspec", ["serve"]), ("msgspec", ["namesrv"])],
+)
 def test_a_broker_part_that_is_missing_alone_is_named(module: str, words: list[str], store: Path) -> None:
     said = command_without((module,), [str(store) if word == "STORE" else word for word in words])
     assert f"needs {module}, which is not installed; install ringmq[broker]" in said
