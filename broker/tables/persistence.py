@@ -47,7 +47,7 @@ class HoldOnWrites(Protocol):
 
     @property
     def divergences(self) -> Mapping[Any, Any]:
-        """The slaves for which writes are held. The values are dataclasses with the fields of `HeldFor`."""
+        """The slaves for which writes are held. The values are structs with the fields of `HeldFor`."""
 
 
 class Saved(Struct, frozen=True):
