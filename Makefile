@@ -166,7 +166,7 @@ jar: ## the JVM source of Spark, into the installed package (needs a JDK)
 .PHONY: crash
 crash: ## the C core with named crash points, a test build, in build/crash
 	@mkdir -p build
-	RINGMQ_CRASH_POINTS=1 RINGMQ_REQUIRE_NATIVE=1 flock build/.lock $(BIN)/python setup.py -q build_ext \
+	RINGMQ_CRASH_POINTS=1 RINGMQ_REQUIRE_NATIVE=1 flock build/.lock $(BIN)/python setup.py -q build_ext --force \
 		--build-lib build/crash --build-temp build/crash/temp
 
 .PHONY: dev

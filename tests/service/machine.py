@@ -43,13 +43,20 @@ def why_not_here() -> str:
     return ""
 
 
+def sources() -> list[Path]:
+    """What the installed service is made of: nobody else removes it when one of them changes."""
+    packages = sorted(path.parent for path in ROOT.glob("*/__init__.py"))
+    folders = [ROOT / "systemd", ROOT / "packaging" / "ringmq", *packages]
+    files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    made = (".so", ".pyc", ".o", ".jar")
+    found = [path for path in files if path.suffix not in made and path.name != "_native.c"]
+    return [ROOT / "pyproject.toml", ROOT / "setup.py", *found]
+
+
 def installed() -> Path:
     """A folder with RingMQ's service as `make install-service` stages it, made again when a source has changed."""
-    folders = ("systemd", "native", "ipc", "remoting", "store", "ha", "broker", "namesrv", "client", "cli")
-    files = [path for folder in folders for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
-    sources = [path for path in files if path.suffix not in (".so", ".pyc", ".o") and path.name != "_native.c"]
     digest = hashlib.sha256()
-    for path in (ROOT / "pyproject.toml", ROOT / "setup.py", *sources):
+    for path in sources():
         digest.update(path.read_bytes())
     stamp = INSTALLED / ".digest"
     if not stamp.exists() or stamp.read_text() != digest.hexdigest():
