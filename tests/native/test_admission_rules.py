@@ -209,12 +209,12 @@ def test_a_reader_never_takes_half_a_set(kit: ReaderKit) -> None:
     rule = delay_rule(kit)
     sets = [tuple(structs.replace(rule, code=size, remark="r" * size) for _ in range(size)) for size in (16, 1, 9)]
     publish_rules(kit.plane, sets[0])
-    structs = [rules_struct(rules) for rules in sets]
+    made = [rules_struct(rules) for rules in sets]
     child = os.fork()
     if not child:
         die_with_parent()
         for number in range(60_000):
-            lib.rmq_rules_publish(kit.plane, structs[number % len(structs)])
+            lib.rmq_rules_publish(kit.plane, made[number % len(made)])
         os._exit(0)
     seen = set()
     while os.waitpid(child, os.WNOHANG) == (0, 0):
