@@ -109,7 +109,7 @@ class ServeOptions(Struct, frozen=True):
 def probe_engine() -> None:
     """Raise StartError if the engine is refused. The message names the refused call and the setting that allows it."""
     why = ffi.new("char[512]")
-    if lib.rmq_engine_probe(why, len(why)) < 0:
+    if lib.rmq_uring_probe(why, len(why)) < 0:
         raise StartError(ffi.string(why).decode(), status=EXIT_ENGINE_REFUSED)
 
 

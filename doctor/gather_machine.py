@@ -57,7 +57,7 @@ def gather_sysctls(names: Iterable[str] = SYSCTLS) -> dict[str, str]:
 def gather_engine() -> EngineFacts:
     """Return facts about io_uring as this process gets it. Makes a ring or two and closes them."""
     why = ffi.new("char[512]")
-    refused = lib.rmq_engine_probe(why, len(why)) < 0
+    refused = lib.rmq_uring_probe(why, len(why)) < 0
     disabled = read_text("/proc/sys/kernel/io_uring_disabled")
     ring = survey_ring()
     return EngineFacts(

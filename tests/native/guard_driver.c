@@ -98,7 +98,8 @@ void rmq_engine_lend(struct rmq_engine *engine, const uint32_t *buffers, uint32_
         lent[(lent_head + lent_count++) % r.arena.buffer_count] = buffers[i];
 }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
-int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
+int rmq_engine_accept_stop(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
+void rmq_engine_hang_up(struct rmq_engine *engine, int fd) { (void)engine, close(fd); }
 static struct client *client_at(uint64_t tag) { return &clients[client_of[tag >> 32]]; }
 int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag)
 {
@@ -113,9 +114,9 @@ int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag)
     client_at(tag)->armed = client_at(tag)->once = 1;
     return 0;
 }
-int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
+int rmq_engine_receive_stop(struct rmq_engine *engine, int fd, uint64_t tag)
 {
-    (void)engine;
+    (void)engine, (void)fd;
     client_at(tag)->stop = 1;
     return 0;
 }

@@ -44,12 +44,13 @@ static int arm(uint64_t tag, int once)
     return 0;
 }
 int rmq_engine_accept(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
-int rmq_engine_accept_stop(struct rmq_engine *engine, uint64_t tag) { return (void)engine, (void)tag, 0; }
+int rmq_engine_accept_stop(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, (void)tag, 0; }
+void rmq_engine_hang_up(struct rmq_engine *engine, int fd) { (void)engine, close(fd); }
 int rmq_engine_receive(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, arm(tag, 0); }
 int rmq_engine_receive_once(struct rmq_engine *engine, int fd, uint64_t tag) { return (void)engine, (void)fd, arm(tag, 1); }
-int rmq_engine_receive_stop(struct rmq_engine *engine, uint64_t tag)
+int rmq_engine_receive_stop(struct rmq_engine *engine, int fd, uint64_t tag)
 {
-    (void)engine;
+    (void)engine, (void)fd;
     clients[tag >> 32].stop = 1;
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sanitizer/asan_interface.h>
+#include <unistd.h>
 
 #include "fuzz.h"
 
@@ -57,9 +58,9 @@ int rmq_engine_accept(struct rmq_engine *e, int fd, uint64_t tag)
     return 0;
 }
 
-int rmq_engine_accept_stop(struct rmq_engine *e, uint64_t tag)
+int rmq_engine_accept_stop(struct rmq_engine *e, int fd, uint64_t tag)
 {
-    (void)e;
+    (void)e, (void)fd;
     accepts[tag] = 0;
     push((struct rmq_event){.tag = tag, .result = -ECANCELED, .buffer = RMQ_NO_BUFFER, .kind = RMQ_EVENT_ACCEPTED});
     return 0;
@@ -85,9 +86,9 @@ static void forget_receiver(uint32_t number)
     receives_once[number] = receives_once[receiver_count];
 }
 
-int rmq_engine_receive_stop(struct rmq_engine *e, uint64_t tag)
+int rmq_engine_receive_stop(struct rmq_engine *e, int fd, uint64_t tag)
 {
-    (void)e;
+    (void)e, (void)fd;
     for (uint32_t i = 0; i < receiver_count; i++)
         if (receivers[i] == tag) {
             forget_receiver(i);
@@ -111,6 +112,8 @@ int rmq_engine_send(struct rmq_engine *e, int fd, const struct msghdr *message, 
     sends[send_count++] = s;
     return 0;
 }
+
+void rmq_engine_hang_up(struct rmq_engine *e, int fd) { (void)e, close(fd); }
 
 int rmq_engine_read_mapped(struct rmq_engine *e, const void *at, uint32_t bytes, uint64_t tag)
 {

@@ -20,6 +20,9 @@ struct rmq_memory {
     uint64_t max_bytes;          /* ringmqMemoryMax; set once */
 };
 
+/* engine: how read workers wait for sockets, and flush for the disk (engine/engine.h). */
+#define RMQ_ENGINE_IO_URING 0
+
 /* Settings every worker needs; written by the supervisor before any worker starts. Those of live properties control
  * writes again while workers run, a word at a time (broker/live_settings.py). */
 struct rmq_settings {
@@ -44,7 +47,7 @@ struct rmq_settings {
     uint32_t pull_disk_bytes_max;      /* 65536 */
     uint32_t pull_disk_count_max;      /* 8 */
     uint64_t memory_window_bytes;      /* 40 % of RAM: bytes that count as in memory */
-    uint32_t reserved3;
+    uint32_t engine;                   /* RMQ_ENGINE_*: of read workers and flush */
     uint32_t spin_pauses;              /* before parking; 0 where CPUs are shared */
     uint32_t store_host_bytes;         /* 4 or 16 */
     uint32_t store_port;

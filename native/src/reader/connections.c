@@ -68,7 +68,7 @@ void rmq_accept_stop(struct rmq_connections *all)
     all->accepts_no_more = 1;
     for (int i = 0; i < 2; i++)
         if (all->accepting[i])
-            rmq_engine_accept_stop(all->context->engine, (uint64_t)i);
+            rmq_engine_accept_stop(all->context->engine, all->listen_fds[i], (uint64_t)i);
 }
 
 void rmq_connection_receive(struct rmq_connections *all, struct rmq_connection *c)
@@ -125,7 +125,7 @@ static void read_peer(struct rmq_connection *c)
 
 void rmq_connection_receive_stop(struct rmq_connections *all, struct rmq_connection *c)
 {
-    if (c->receiving && !c->stopping && rmq_engine_receive_stop(all->context->engine, rmq_connection_tag(all, c)) == 0)
+    if (c->receiving && !c->stopping && rmq_engine_receive_stop(all->context->engine, c->fd, rmq_connection_tag(all, c)) == 0)
         c->stopping = 1;
 }
 
@@ -195,7 +195,7 @@ int rmq_connection_accept(struct rmq_connections *all, const struct rmq_event *e
 
 void rmq_connection_hang_up(struct rmq_connections *all, struct rmq_connection *c)
 {
-    close(c->fd);
+    rmq_engine_hang_up(all->context->engine, c->fd);
     c->fd = -1;
     --*host_count(all, c);
     all->context->counters[RMQ_READ_CONNECTIONS]--;

@@ -71,6 +71,7 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
         return rc;
     rmq_eviction_open(&r->eviction, &r->frames);
     struct rmq_engine_options options = {
+        .kind = s->engine,
         .buffers = r->arena.bytes,
         .buffer_bytes = r->arena.buffer_bytes,
         .buffer_count = r->arena.buffer_count,
