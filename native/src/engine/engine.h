@@ -1,4 +1,5 @@
-/* engine.h: the event engine: accept, receive, send, sleep. uring.c makes it of io_uring; callers do not see that.
+/* engine.h: the event engine: accept, receive, send, sleep. There are two, over io_uring (uring.c) and over epoll (epoll.h says
+ * what differs inside). The caller chooses one when it opens its engine, and does not see which one runs.
  *
  * One engine belongs to one thread. All calls are asynchronous: a call asks for work, rmq_engine_wait has the kernel do it or
  * waits until it can be done, rmq_engine_take returns the results. A result carries the caller's 56-bit tag. Received bytes are
@@ -41,7 +42,7 @@ struct rmq_event {
 };
 
 struct rmq_engine_options {
-    uint32_t kind;          /* RMQ_ENGINE_IO_URING */
+    uint32_t kind;          /* RMQ_ENGINE_IO_URING, RMQ_ENGINE_EPOLL */
     uint8_t *buffers;       /* NULL: no receiving */
     uint32_t buffer_bytes;
     uint32_t buffer_count;  /* power of two, at most 32768; none is lent at first */

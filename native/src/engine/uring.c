@@ -2,6 +2,7 @@
 #include "engine/uring.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -124,6 +125,9 @@ void rmq_uring_close(struct rmq_uring *engine)
 
 int rmq_uring_accept(struct rmq_uring *engine, int listen_fd, uint64_t tag)
 {
+    int flags = fcntl(listen_fd, F_GETFL);
+    if (flags >= 0 && flags & O_NONBLOCK) /* left by the epoll engine: a listener outlives brokers (ipc/fd_store.py) */
+        fcntl(listen_fd, F_SETFL, flags & ~O_NONBLOCK);
     struct io_uring_sqe *sqe = next_sqe(engine);
     if (!sqe)
         return -EBUSY;

@@ -22,6 +22,7 @@ struct rmq_memory {
 
 /* engine: how read workers wait for sockets, and flush for the disk (engine/engine.h). */
 #define RMQ_ENGINE_IO_URING 0
+#define RMQ_ENGINE_EPOLL 1
 
 /* Settings every worker needs; written by the supervisor before any worker starts. Those of live properties control
  * writes again while workers run, a word at a time (broker/live_settings.py). */
