@@ -28,6 +28,8 @@ SHORT_SLICE_NS = 1_000_000
 """For loops around slices: a role that has nothing left to do sleeps to the end of its slice."""
 FLUSH_TIMEOUT_MS = 50_000
 """Longer than any stall of the machine: a test that needs a late entry sets the time when it was parked."""
+ENGINE = lib.RMQ_ENGINE_EPOLL if os.environ.get("RINGMQ_ENGINE") == "epoll" else lib.RMQ_ENGINE_IO_URING
+"""Of kits, by the variable that brokers obey, too."""
 SLICES_MAX = 10
 """Of a run to rest. A stall of the machine takes one of them whole."""
 
@@ -106,6 +108,7 @@ class Kit:
 
     def _settings(self, segment_bytes: int, sync: bool, queue_file_bytes: int, index: bool, slots: int) -> None:
         settings = self.header.settings
+        settings.engine = ENGINE
         settings.segment_bytes, settings.queue_file_bytes = segment_bytes, queue_file_bytes
         settings.index_slot_count, settings.index_entry_count = slots, 400
         settings.message_index_enable = int(index)

@@ -1,0 +1,17 @@
+"""Both event engines over real sockets and files: scenes of engine_driver.c, each under sanitizers."""
+
+from pathlib import Path
+
+import pytest
+from sanitized import ENGINES, build_driver, play_scene, scenes_of
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_driver("engine_driver.c", tmp_path_factory.mktemp("engine"), "-luring", "-lpthread")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("scene", scenes_of("engine_driver.c"))
+def test_engine(driver: Path, engine: str, scene: str) -> None:
+    play_scene(driver, engine, scene)
