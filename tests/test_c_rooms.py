@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "reader": {"base", "plane", "metrics", "codec", "engine", "log", "queue", "filter", "admission"},
     "dispatch": {"base", "plane", "codec", "engine", "log", "queue", "index"},
     "write": {"base", "plane", "metrics", "codec", "log", "dispatch"},
-    "flush": {"plane", "metrics", "log"},
+    "flush": {"plane", "metrics", "engine", "log"},
     "ha": {"base", "plane", "codec", "log"},
     "services": {"base", "plane", "metrics", "codec", "queue", "admission"},
     "timer": {"base", "plane", "metrics", "codec", "log", "queue", "index", "services"},

@@ -4,7 +4,8 @@
  * they come in either order. A sync takes milliseconds, on a sick disk seconds. Meanwhile slaves report, a slave is
  * lost, deadlines pass. The plain way is to call fdatasync and to look at everything behind it. Then a send that waits
  * for replicas alone would wait for every sync in the background, and a lost slave would be noticed behind a slow
- * disk. So the sync goes through io_uring, and the thread goes on answering until it has ended.
+ * disk. So the sync runs beside this thread (file_sync.h: in the kernel or in a helper thread), which goes on answering
+ * until it has ended.
  *
  * A wake-up for every event is no better, because it costs the ringing role a system call and this thread a turn. Under
  * SYNC_FLUSH the oldest entry mostly waits for the disk, and so do all later ones. No report can answer any of them before
@@ -27,8 +28,6 @@
  * What must stay true.
  * - The order is arm, look once more, wait. A mark that moves before the arming is seen by that look, one that moves
  *   later rings.
- * - The poll of the bell stays in the ring from one sync to the next. There is one at a time (bell_watched): a poll
- *   for each wait would fill the ring.
  * - Only the end of all syncs of a round moves flushed_offset. Answers given meanwhile go by the marks alone.
  * - Answers keep the order of the log: all entries wait for the same kinds of marks, so the oldest decides for all.
  * - Every wait ends by itself, at the latest after SYNC_WAIT_MS: a lost wake-up costs time, not an answer.
@@ -37,13 +36,13 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <liburing.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "engine/file_sync.h"
 #include "flush/completer.h"
 #include "log/segment.h"
 #include "plane/ring.h"
@@ -54,7 +53,6 @@ enum {
     POLL_MS = 20,       /* and the state of replication, while ha does not ring */
     SYNCS_AT_ONCE = 8,
     PAGE = 4096,
-    SYNC = 0, BELL = 1, /* data of a completion */
 };
 
 struct open_file {
@@ -68,14 +66,12 @@ struct rmq_flusher {
     struct rmq_plane_header *header;
     struct rmq_watermarks *marks;
     struct rmq_role *role;
-    struct io_uring ring;
-    int ring_open;
+    struct rmq_file_sync *sync;
     struct open_file files[SYNCS_AT_ONCE];
     int64_t last_thorough_ms;
     int64_t last_flush_ms;
     int64_t flushed_store_time_ms;
     struct rmq_completer completer;
-    int bell_watched;         /* the ring holds a poll of this role's bell */
     uint32_t fault_told;      /* fault that run has returned for */
     uint64_t missing_told;    /* segment that run has asked for */
 };
@@ -192,59 +188,26 @@ static int test_switch(struct rmq_flusher *f, int result, int with_folder)
     return result;
 }
 
-/* The ring has a completion when this role's bell was rung. */
-static int watch_bell(struct rmq_flusher *f)
+/* Waits for the end of a sync (RMQ_SYNC_DONE). Anything else but an error: there may be something to answer meanwhile.
+ * Slaves may report, or be lost, while the disk is slow: their bell ends this wait, too, unless a report would change
+ * nothing before the sync's end. Then a loss is seen at the next look: a bell per report would cost more. */
+static int next_synced(struct rmq_flusher *f, int *result)
 {
-    if (f->bell_watched)
-        return 0;
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
-    io_uring_prep_poll_add(sqe, f->plane->event_fds[RMQ_ROLE_FLUSH], POLLIN);
-    io_uring_sqe_set_data64(sqe, BELL);
-    int rc = io_uring_submit(&f->ring);
-    f->bell_watched = rc == 1;
-    return rc < 0 ? rc : rc == 1 ? 0 : -EIO;
-}
-
-static void forget_bell(struct rmq_flusher *f)
-{
-    uint64_t count;
-    ssize_t n = read(f->plane->event_fds[RMQ_ROLE_FLUSH], &count, sizeof count);
-    (void)n; /* nothing to read: rung and taken before this sync */
-    f->bell_watched = 0;
-}
-
-/* Next completion of a sync; -ETIME when there may be something to answer meanwhile, or -errno. Slaves may report, or be
- * lost, while the disk is slow: their bell ends this wait, too, unless a report would change nothing before the sync's
- * end. Then a loss is seen at the next look: a bell per report would cost more. */
-static int next_synced(struct rmq_flusher *f, struct io_uring_cqe **cqe)
-{
-    int rc = 0, listens = rmq_completer_awaits_slaves(&f->completer);
+    int rc = 0, listens = rmq_completer_awaits_slaves(&f->completer), answers = 0;
     int polls = f->header->settings.sync_replication && !listens;
     int64_t wait_ms = rmq_completer_wait_ms(&f->completer, polls ? POLL_MS : SYNC_WAIT_MS);
-    struct __kernel_timespec limit = {.tv_sec = wait_ms / 1000, .tv_nsec = wait_ms % 1000 * 1000000};
-    if (listens && !(rc = watch_bell(f))) {
+    if (listens && !(rc = rmq_file_sync_listen(f->sync))) {
         rmq_bell_arm_as(&f->role->bell, RMQ_BELL_AT_DISK);
-        rc = rmq_completer_has_work(&f->completer) ? -ETIME : 0;
+        answers = rmq_completer_has_work(&f->completer);
     }
-    if (!rc)
-        rc = io_uring_wait_cqe_timeout(&f->ring, cqe, &limit);
+    if (!rc && !answers)
+        rc = rmq_file_sync_wait(f->sync, wait_ms, result);
     if (listens)
         rmq_bell_disarm(&f->role->bell);
-    if (rc < 0 || io_uring_cqe_get_data64(*cqe) != BELL)
-        return rc;
-    io_uring_cqe_seen(&f->ring, *cqe);
-    forget_bell(f);
-    return -ETIME;
+    return rc == -EINTR ? RMQ_SYNC_TIME : rc;
 }
 
-static void put_sync(struct rmq_flusher *f, int fd, unsigned flags)
-{
-    struct io_uring_sqe *sqe = io_uring_get_sqe(&f->ring);
-    io_uring_prep_fsync(sqe, fd, flags);
-    io_uring_sqe_set_data64(sqe, SYNC);
-}
-
-/* Submits syncs of the files, and of their folder while the name of one may not be on disk (`*folder`, -1 = none).
+/* Puts syncs of the files, and of their folder while the name of one may not be on disk (`*folder`, -1 = none).
  * The number of syncs; the first file that cannot be opened is the error of *result. */
 static unsigned put_syncs(struct rmq_flusher *f, uint64_t first, uint64_t last, int *folder, int *result)
 {
@@ -257,7 +220,7 @@ static unsigned put_syncs(struct rmq_flusher *f, uint64_t first, uint64_t last, 
             continue;
         }
         named = named && place_of(f, number)->named;
-        put_sync(f, fd, IORING_FSYNC_DATASYNC);
+        rmq_file_sync_put(f->sync, fd, 1);
         waiting++;
     }
     if (named)
@@ -267,40 +230,31 @@ static unsigned put_syncs(struct rmq_flusher *f, uint64_t first, uint64_t last, 
         *result = -errno;
         return waiting;
     }
-    put_sync(f, *folder, 0);
+    rmq_file_sync_put(f->sync, *folder, 0);
     return waiting + 1;
 }
 
-/* Waits for that many syncs and returns the first error; goes on answering meanwhile. */
+/* Starts that many syncs, waits for them and returns the first error; goes on answering meanwhile. */
 static int await_syncs(struct rmq_flusher *f, unsigned waiting, int result, int *fatal)
 {
-    int rc = waiting ? io_uring_submit(&f->ring) : 0;
-    if (rc < 0 || (unsigned)rc != waiting) {
-        *fatal = rc < 0 ? rc : -EIO;
-        return 0;
-    }
-    while (waiting) {
-        struct io_uring_cqe *cqe;
-        rc = next_synced(f, &cqe);
-        if (rc == -ETIME || rc == -EINTR) {
-            rmq_completer_run(&f->completer);
-            rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
-            continue;
-        }
+    *fatal = rmq_file_sync_submit(f->sync);
+    while (waiting && !*fatal) {
+        int synced = 0, rc = next_synced(f, &synced);
         if (rc < 0) {
             *fatal = rc;
-            return 0;
+        } else if (rc == RMQ_SYNC_DONE) {
+            result = synced < 0 && !result ? synced : result;
+            waiting--;
+        } else {
+            rmq_completer_run(&f->completer);
+            rmq_store_relaxed(&f->role->progress, f->role->progress + 1);
         }
-        if (cqe->res < 0 && !result)
-            result = cqe->res;
-        io_uring_cqe_seen(&f->ring, cqe);
-        waiting--;
     }
-    return result;
+    return *fatal ? 0 : result;
 }
 
 /* Syncs up to SYNCS_AT_ONCE files, and their names, and returns the first error.
- * The second kind of error is the caller's to report as fatal: the ring itself is broken. */
+ * The second kind of error is the caller's to report as fatal: the syncs themselves cannot run. */
 static int sync_files(struct rmq_flusher *f, uint64_t first, uint64_t last, int *fatal)
 {
     int folder = -1, result = 0;
@@ -407,8 +361,10 @@ struct rmq_flusher *rmq_flusher_open(struct rmq_plane *plane, int *error)
     f->role = &f->header->roles[RMQ_ROLE_FLUSH];
     rmq_completer_open(&f->completer, plane);
     f->last_thorough_ms = f->last_flush_ms = rmq_mono_ms();
-    *error = f->header->settings.segment_bytes ? io_uring_queue_init(2 * SYNCS_AT_ONCE, &f->ring, 0) : -EINVAL;
-    f->ring_open = *error == 0;
+    const struct rmq_settings *settings = &f->header->settings;
+    *error = -EINVAL;
+    if (settings->segment_bytes)
+        *error = rmq_file_sync_open(&f->sync, settings->engine, SYNCS_AT_ONCE + 1, plane->event_fds[RMQ_ROLE_FLUSH]);
     if (*error < 0) {
         rmq_flusher_close(f);
         return NULL;
@@ -422,11 +378,10 @@ void rmq_flusher_close(struct rmq_flusher *f)
 {
     if (!f)
         return;
+    rmq_file_sync_close(f->sync); /* first: its syncs use the files */
     for (int i = 0; i < SYNCS_AT_ONCE; i++)
         if (f->files[i].number)
             close(f->files[i].fd);
-    if (f->ring_open)
-        io_uring_queue_exit(&f->ring);
     free(f);
 }
 

@@ -35,7 +35,7 @@ struct rmq_flush_state {
 
 struct rmq_flusher;
 
-/* -ENOSYS, -EPERM: io_uring refused. */
+/* -ENOSYS, -EPERM: io_uring refused, where it is the engine. */
 struct rmq_flusher *rmq_flusher_open(struct rmq_plane *plane, int *error);
 /* RMQ_RUN_BUDGET, RMQ_RUN_STOPPED (everything flushed and answered), RMQ_RUN_ROLLED, RMQ_RUN_FAULT, or -errno. */
 int rmq_flusher_run(struct rmq_flusher *flusher, int64_t budget_ns);
