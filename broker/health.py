@@ -16,6 +16,7 @@ from msgspec import Struct, field
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.control_report import ControlReport, read_report
+from ringmq.broker.engine_choice import engine_of
 from ringmq.broker.reader_watch import short_readers
 from ringmq.broker.replication.view import HOLD_WORDS, REPLICATION_WORDS
 from ringmq.ha.replica_policy import ReplicaPolicy
@@ -187,7 +188,7 @@ class Heartbeats(Struct):
 
 def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
     """The body of /health: `alive`, `degraded` (a replaced package, readers short of memory, faulty optional
-    workers), and each worker's state.
+    workers), the engine and why it was chosen, and each worker's state.
 
     An optional worker never changes `alive`.
     """
@@ -210,7 +211,13 @@ def liveness(plane: Plane, beats: Heartbeats, now_ms: int) -> dict[str, Any]:
         *_optional_workers(plane),
         *_silent_optional(plane, silent),
     ]
-    return {"alive": alive, "degraded": degraded, "workers": rows}
+    engine = engine_of(plane)
+    return {
+        "alive": alive,
+        "degraded": degraded,
+        "engine": {"name": engine.name, "why": engine.why},
+        "workers": rows,
+    }
 
 
 def _optional_workers(plane: Plane) -> list[str]:

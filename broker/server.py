@@ -25,6 +25,7 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import read_run_config, run_config_path, store_config, write_run_config
 from ringmq.broker.dispatch_shell import leave_failed_marker
+from ringmq.broker.engine_choice import EngineChoice, choose_engine, engine_line, fill_engine
 from ringmq.broker.listening import (
     METRICS_PORT,
     ListenRequest,
@@ -53,7 +54,6 @@ from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.exit_status import (
     EXIT_CLEAN,
     EXIT_CRASH_LOOP,
-    EXIT_ENGINE_REFUSED,
     EXIT_PACKAGE_REPLACED,
     EXIT_STORE_REFUSED,
     EXIT_UNCLEAN_STOP,
@@ -68,7 +68,7 @@ from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.workers import WORKERS, WorkerRow, read_name
-from ringmq.native import ffi, lib
+from ringmq.native import lib
 from ringmq.remoting.endpoints import Endpoint, public_endpoints
 from ringmq.store import layout, markers, store_task
 from ringmq.store.broker_name import write_broker_name
@@ -104,13 +104,6 @@ class ServeOptions(Struct, frozen=True):
     connections_given: bool = False
     """True if ringmqConnectionsMax was set, so that a start with fewer connections is logged."""
     announce: Callable[[str], None] = print
-
-
-def probe_engine() -> None:
-    """Raise StartError if the engine is refused. The message names the refused call and the setting that allows it."""
-    why = ffi.new("char[512]")
-    if lib.rmq_uring_probe(why, len(why)) < 0:
-        raise StartError(ffi.string(why).decode(), status=EXIT_ENGINE_REFUSED)
 
 
 def check_stock_store(config: BrokerConfig) -> None:
@@ -319,6 +312,7 @@ class BrokerContext(Struct, frozen=True):
     """Worker -> its own listener, if it has one."""
     endpoints: list[Endpoint]
     """The open doors."""
+    engine: EngineChoice
     namesrv_properties: Mapping[str, str]
 
     @property
@@ -352,7 +346,10 @@ class BrokerContext(Struct, frozen=True):
 
 
 def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
-    """Take the lock, open the listeners, plan the workers. Raises StartError before any permanent change."""
+    """Choose the engine, take the lock, open the listeners, plan the workers. Raises StartError before any permanent
+    change."""
+    engine = choose_engine(options.config.engine)
+    log.log(logging.WARNING if engine.is_fallback else logging.INFO, "%s", engine_line(engine))
     config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
         log.warning("%s", too_few_files)
@@ -394,7 +391,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     readers = placement.readers
     listeners = listener_per_reader(main, readers, fd_store), listener_per_reader(vip, readers, fd_store)
     context = BrokerContext(
-        config, root, lock, placement, store_host, listeners, own, endpoints, options.namesrv_properties
+        config, root, lock, placement, store_host, listeners, own, endpoints, engine, options.namesrv_properties
     )
     for address in fd_store.close_rest():
         text = "a listener on %s, kept by the service manager, is closed: the configuration does not name it"
@@ -423,6 +420,7 @@ def open_store(context: BrokerContext, tell: Callable[[str], None]) -> tuple[Pla
     ensure_first_segments(config, root, recovered.append_offset)
     with no_segments_left(plane_name(root)):
         plane = make_plane(config, root, recovered, context.rows, context.placement, context.store_host)
+        fill_engine(plane, context.engine)
         dormant = dormant_at_start(context.rows, config, root, log.warning)
         config_path = write_run_config(plane.name, config)
         specs = worker_specs(
@@ -522,7 +520,6 @@ def serve(options: ServeOptions) -> int:
 
 def serve_from(image: WorkerImage | None, options: ServeOptions, manager: ServiceManager, fd_store: FdStore) -> int:
     """`serve` with an image of the workers."""
-    probe_engine()
     with manager.extended_timeouts():  # the store of a killed stock broker is read as a whole
         context = open_context(options, fd_store)
     report = ServiceReport(manager, context.config, address_to_ask(context.listeners[0][0]), context.addresses)

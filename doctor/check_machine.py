@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ringmq.doctor.facts import ClockFacts, CpuFacts, EngineFacts, LimitFacts
 from ringmq.doctor.finding import FAIL, OK, WARN, Finding, graded, ok
@@ -21,10 +22,39 @@ DIRTY_MAX_BYTES = 4 << 30
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies")
 
 
-def check_engine(facts: EngineFacts) -> Iterator[Finding]:
-    """Check io_uring: the kernel, the settings that forbid it, each operation and flag in use, a whole trial."""
+def check_engine(facts: EngineFacts, wanted: str = "auto") -> Iterator[Finding]:
+    """Check the engine of the running broker, or of the next one with ringmqEngine = `wanted`, and what io_uring needs.
+
+    Without io_uring the broker runs on epoll, unless it must not.
+    """
+    yield _engine(facts, wanted)
+    if wanted == "epoll":
+        return
+    for finding in check_io_uring(facts):
+        lowered = finding.level == FAIL and wanted == "auto"
+        yield replace(finding, level=WARN) if lowered else finding
+
+
+def _engine(facts: EngineFacts, wanted: str) -> Finding:
+    if facts.running:
+        value, is_slow = f"{facts.running}: {facts.running_why}", facts.running_is_fallback
+    else:
+        is_slow = bool(facts.refusal) and wanted == "auto"
+        value = f"{'epoll' if is_slow or wanted == 'epoll' else 'io_uring'} at the next start (ringmqEngine = {wanted})"
+    return graded(
+        "engine",
+        "in use" if facts.running else "to be used",
+        WARN if is_slow else OK,
+        value,
+        "epoll runs everywhere and is slower than io_uring (docs/operating.md, Engines)",
+        "allow io_uring, see the lines below, or set ringmqEngine=epoll",
+    )
+
+
+def check_io_uring(facts: EngineFacts) -> Iterator[Finding]:
+    """Check the kernel, the settings that forbid io_uring, each operation and flag in use, a whole trial."""
     area = "io_uring"
-    yield ok(area, "kernel", facts.kernel, "RingMQ needs Linux 6.0 or later")
+    yield ok(area, "kernel", facts.kernel, "io_uring needs Linux 6.0 or later")
     yield graded(
         area,
         "io_uring_disabled",
@@ -43,7 +73,7 @@ def check_engine(facts: EngineFacts) -> Iterator[Finding]:
     )
     if facts.setup_errno:
         yield Finding(
-            area, "ring", FAIL, os.strerror(facts.setup_errno), "no ring can be made: the broker will not start",
+            area, "ring", FAIL, os.strerror(facts.setup_errno), "no ring can be made",
             "see the lines above; ENOMEM: raise the locked-memory limit (LimitMEMLOCK=)",
         )  # fmt: skip
         return

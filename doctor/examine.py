@@ -44,7 +44,7 @@ def gather(config: BrokerConfig, cpus: tuple[int, ...] = (), *, measure_disk: bo
     store = store_config(config)
     broker = running_broker(store.root)
     return Facts(
-        engine=gather_engine(),
+        engine=gather_engine(store.root if broker else None),
         limits=gather_limits(broker),
         sysctls=gather_sysctls(),
         cpus=gather_cpus(config, cpus),
@@ -68,7 +68,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
     """Return every finding, in the order in which an operator would look."""
     tail = facts.store.tail
     return [
-        *check_engine(facts.engine),
+        *check_engine(facts.engine, config.engine),
         *check_limits(facts.limits),
         *check_memory_max(memory_max_of(config, facts.cpus), facts.limits.memory_bytes),
         *check_sysctls(facts.sysctls, facts.limits.memory_bytes),

@@ -25,6 +25,10 @@ class EngineFacts:
     """Error of the engine's own trial, empty if it succeeds."""
     seccomp: int = 0
     """Seccomp mode of the process, 2 for a filter."""
+    running: str = ""
+    """Engine of the running broker, empty without one."""
+    running_why: str = ""
+    running_is_fallback: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,12 @@ import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
+from ringmq.broker.engine_choice import EngineChoice, engine_of, probe_io_uring
 from ringmq.doctor.facts import ClockFacts, CpuFacts, EngineFacts, LimitFacts
 from ringmq.doctor.uring import survey_ring
 from ringmq.ipc.placement import place
-from ringmq.native import ffi, lib
+from ringmq.ipc.plane import Plane
+from ringmq.ipc.segment import plane_name
 
 SYSCTLS = (
     "kernel.io_uring_disabled",
@@ -54,21 +56,34 @@ def gather_sysctls(names: Iterable[str] = SYSCTLS) -> dict[str, str]:
     return {name: text for name, text in texts.items() if text}
 
 
-def gather_engine() -> EngineFacts:
-    """Return facts about io_uring as this process gets it. Makes a ring or two and closes them."""
-    why = ffi.new("char[512]")
-    refused = lib.rmq_uring_probe(why, len(why)) < 0
+def gather_engine(store_root: Path | None = None) -> EngineFacts:
+    """Return facts about io_uring as this process gets it, and the engine of the broker that runs on `store_root`.
+
+    Makes a ring or two and closes them.
+    """
     disabled = read_text("/proc/sys/kernel/io_uring_disabled")
     ring = survey_ring()
+    running = _running_engine(store_root) if store_root else None
     return EngineFacts(
         kernel=platform.release(),
         disabled=int(disabled) if disabled.isdigit() else None,
         setup_errno=ring.setup_errno,
         missing_flags=ring.missing_flags,
         missing_operations=ring.missing_operations,
-        refusal=ffi.string(why).decode("utf-8", "replace") if refused else "",
+        refusal=probe_io_uring(),
         seccomp=_status_number("Seccomp"),
+        running=running.name if running else "",
+        running_why=running.why if running else "",
+        running_is_fallback=running is not None and running.is_fallback,
     )
+
+
+def _running_engine(root: Path) -> EngineChoice | None:
+    try:
+        plane = Plane.open(plane_name(root))
+    except (OSError, ValueError):
+        return None
+    return engine_of(plane)
 
 
 def _status_number(name: str) -> int:

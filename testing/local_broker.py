@@ -67,8 +67,6 @@ class LocalBroker:
         try:
             running = RunningBroker(folder / "store", {**SETTINGS, **(settings or {})})
         except RuntimeError as error:
-            if "io_uring is refused" in str(error):
-                raise BrokerMissingError(f"the kernel or a container's profile refuses io_uring: {error}") from error
             raise BrokerFailedError(str(error)) from error
         return cls(running.namesrv, running.address, running)
 

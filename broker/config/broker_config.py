@@ -271,6 +271,8 @@ class BrokerConfig:
     enable_controller_mode: bool = switch("enableControllerMode", False, only=False, why="the controller is " + _LATER)
 
     # RingMQ's own
+    engine: str = choice("ringmqEngine", "auto", ("auto", "io_uring", "epoll"))
+    """Engine of read workers and flush. auto = io_uring, or epoll where io_uring is refused."""
     readers: int = number("ringmqReaders", 0, 0, 16)
     """Number of read workers. 0 = by the number of CPUs."""
     connections_max: int = number("ringmqConnectionsMax", 65_536, 16, 1_048_576)

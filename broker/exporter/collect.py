@@ -78,6 +78,7 @@ class Collector:
         ages_ms = self._beats.ages_ms(time.monotonic_ns() // 1_000_000)
         engine.add_name_server(page, plane)
         engine.add_workers(page, list(workers(plane)), ages_ms, readiness(plane, config))
+        engine.add_engine(page, plane)
         engine.add_memory(page, plane)
         engine.add_listeners(page, self._http)
         page.add("ringmq_series_left_out", [({"metric": name}, count) for name, count in page.left_out.items()])

@@ -12,6 +12,7 @@ import psutil
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.control_report import ControlReport
+from ringmq.broker.engine_choice import engine_of
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.exporter.labels import is_system_group, java_bool
 from ringmq.broker.exporter.tables import Tables, live_groups, live_topics
@@ -294,6 +295,12 @@ def add_workers(page: Page, workers: list[Worker], ages_ms: dict[str, int], read
     used = list(_process_use(started))
     page.add("ringmq_worker_cpu_seconds_total", [({"worker": name}, seconds) for name, seconds, _ in used])
     page.add("ringmq_worker_resident_bytes", [({"worker": name}, size) for name, _, size in used])
+
+
+def add_engine(page: Page, plane: Plane) -> None:
+    """Add the event engine."""
+    engine = engine_of(plane)
+    page.add("ringmq_engine", [({"engine": engine.name, "fallback": java_bool(engine.is_fallback)}, 1)])
 
 
 def add_memory(page: Page, plane: Plane) -> None:

@@ -217,6 +217,12 @@ METRICS = {
         Metric("ringmq_memory_max_bytes", GAUGE, "ringmqMemoryMax"),
         Metric("ringmq_memory_level", GAUGE, "0 below, 1 near, 2 at ringmqMemoryMax"),
         Metric(
+            "ringmq_engine",
+            GAUGE,
+            "1: the engine of this broker; fallback = true: io_uring is refused",
+            ("engine", "fallback"),
+        ),
+        Metric(
             "ringmq_open_doors",
             GAUGE,
             "1: every network may use the listener",

@@ -16,7 +16,6 @@ from ringmq.ipc.segment import SHM_DIR, plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.loadtest.load.running import RunningBroker, wait_ended
 from ringmq.remoting.codes import RequestCode
-from tests.broker.seccomp import IO_URING_SETUP, refusing
 from tests.descriptors import descriptors_of
 from tests.raw_client import RawClient, pull_fields
 from tests.waiting import wait_until
@@ -142,17 +141,6 @@ def test_a_taken_port_is_named(broker: RunningBroker, tmp_path: Path) -> None:
     assert third.returncode != 0
     assert f"cannot listen on 127.0.0.1:{broker.port}" in third.stderr
     assert "set haListenPort to a free port" in third.stderr
-
-
-def test_refused_io_uring_is_one_clear_line(tmp_path: Path) -> None:
-    refused = subprocess.run(
-        serve_command(tmp_path / "store"), capture_output=True, text=True, timeout=90, check=False,
-        preexec_fn=refusing(IO_URING_SETUP),
-    )  # fmt: skip
-    assert refused.returncode == 69
-    lines = [line for line in refused.stderr.splitlines() if "io_uring_setup" in line]
-    assert len(lines) == 1
-    assert "kernel.io_uring_disabled" in lines[0] or "seccomp" in lines[0]
 
 
 @pytest.mark.parametrize(

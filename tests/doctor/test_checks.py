@@ -98,7 +98,33 @@ def test_everything_is_well_where_it_is() -> None:
     ],
 )
 def test_engine(changes: dict[str, Any], name: str, expected: str) -> None:
-    assert level(check_engine(dataclasses.replace(ENGINE, **changes)), name) == expected
+    facts = dataclasses.replace(ENGINE, **changes)
+    assert level(check_engine(facts, "io_uring"), name) == expected
+    assert level(check_engine(facts, "auto"), name) == (WARN if expected == FAIL else expected), "it runs on epoll"
+    assert [finding.level for finding in check_engine(facts, "epoll")] == [OK]
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted", "expected"),
+    [
+        ({}, "auto", (OK, "to be used", "io_uring at the next start (ringmqEngine = auto)")),
+        ({}, "epoll", (OK, "to be used", "epoll at the next start (ringmqEngine = epoll)")),
+        (
+            {"refusal": "io_uring is refused"},
+            "auto",
+            (WARN, "to be used", "epoll at the next start (ringmqEngine = auto)"),
+        ),
+        ({"running": "io_uring", "running_why": "because"}, "auto", (OK, "in use", "io_uring: because")),
+        (
+            {"running": "epoll", "running_why": "because", "running_is_fallback": True},
+            "auto",
+            (WARN, "in use", "epoll: because"),
+        ),
+    ],
+)
+def test_the_engine_is_named(changes: dict[str, Any], wanted: str, expected: tuple[str, str, str]) -> None:
+    found, *_ = check_engine(dataclasses.replace(ENGINE, **changes), wanted)
+    assert (found.level, found.name, found.value) == expected
 
 
 @pytest.mark.parametrize(

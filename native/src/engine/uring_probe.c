@@ -6,6 +6,8 @@
 
 #include "engine/uring.h"
 
+#define PROBE_ENTRIES 1024u /* a reader's ring */
+
 static const char *advice(int error, const char *call)
 {
     if (error == -EPERM || error == -EACCES)
@@ -19,6 +21,10 @@ static const char *advice(int error, const char *call)
                "io_uring_setup, io_uring_enter and io_uring_register";
     if (error == -ENOMEM)
         return "raise the locked-memory limit (ulimit -l, LimitMEMLOCK=)";
+    if (error == -EMFILE)
+        return "raise the limit of open files (ulimit -n, LimitNOFILE=)";
+    if (error == -ENFILE)
+        return "raise the machine's limit of open files (sysctl fs.file-max)";
     return "Linux 6.0 or later is needed";
 }
 
@@ -50,7 +56,7 @@ static int probe_receive(struct rmq_uring *engine, const char **call)
 int rmq_uring_probe(char *why, size_t why_bytes)
 {
     static uint8_t buffers[8 * 64];
-    struct rmq_engine_options options = {.buffers = buffers, .buffer_bytes = 64, .buffer_count = 8, .entries = 8, .wake_fd = -1};
+    struct rmq_engine_options options = {.buffers = buffers, .buffer_bytes = 64, .buffer_count = 8, .entries = PROBE_ENTRIES, .wake_fd = -1};
     struct rmq_uring *engine;
     const char *call = "";
     int rc = rmq_uring_open(&engine, &options, &call);
@@ -59,6 +65,7 @@ int rmq_uring_probe(char *why, size_t why_bytes)
         rmq_uring_close(engine);
     }
     if (rc < 0 && why_bytes)
-        snprintf(why, why_bytes, "io_uring is refused: %s answered %s; %s", call, strerror(-rc), advice(rc, call));
+        snprintf(why, why_bytes, "io_uring is refused: %s answered %s (%s); %s", call, strerrorname_np(-rc), strerror(-rc),
+                 advice(rc, call));
     return rc;
 }

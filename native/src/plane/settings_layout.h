@@ -23,6 +23,7 @@ struct rmq_memory {
 /* engine: how read workers wait for sockets, and flush for the disk (engine/engine.h). */
 #define RMQ_ENGINE_IO_URING 0
 #define RMQ_ENGINE_EPOLL 1
+#define RMQ_ENGINE_WHY_MAX 512 /* one sentence */
 
 /* Settings every worker needs; written by the supervisor before any worker starts. Those of live properties control
  * writes again while workers run, a word at a time (broker/live_settings.py). */
@@ -61,7 +62,7 @@ struct rmq_settings {
     char store_path[RMQ_PATH_MAX];     /* storePathRootDir */
     char commit_log_path[RMQ_PATH_MAX];
     uint32_t trace_on;
-    uint32_t reserved1;
+    uint32_t engine_is_fallback;       /* 1: ringmqEngine = auto, and io_uring is refused */
     uint32_t slave_read_enable;
     uint32_t reassembly_bytes_max;     /* frame blocks per reader arena */
     uint32_t receive_buffer_bytes;     /* one provided buffer */
@@ -86,6 +87,7 @@ struct rmq_settings {
     uint32_t host_connections_max;     /* of one host, per reader */
     uint32_t property_filter_enable;   /* enablePropertyFilter: pulls may filter by SQL92 */
     uint32_t filter_support_retry;     /* records of retry topics are filtered as those of their original topics */
+    char engine_why[RMQ_ENGINE_WHY_MAX];
     char broker_name[128];             /* brokerName, in recall handles */
     uint32_t log_level;                /* logLevel: lowest level of log lines, a number of Python's logging; live */
     uint32_t log_json;                 /* logFormat: 1 = json */
