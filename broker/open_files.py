@@ -1,4 +1,4 @@
-"""The number of connections that fit into the open files of a process. Pure."""
+"""The open files of a process: those that a start needs, and the connections that fit into them. Pure."""
 
 from dataclasses import replace
 
@@ -6,8 +6,22 @@ from ringmq.broker.config.broker_config import BrokerConfig
 
 FILES_BESIDE = 4096
 """Descriptors of a read worker beside its connections: mapped files while they are opened, and its own."""
+FILES_OF_START, FILES_OF_READER = 64, 4
+"""Descriptors of the main process, with those that a recovery opens for a while: 31 and 4 for each reader stay."""
 FEW_CONNECTIONS = 4096
 """A start with fewer connections per reader is logged, although nobody has set ringmqConnectionsMax."""
+
+
+def too_few_files(config: BrokerConfig, soft_limit: int) -> str:
+    """The error of a start whose main process could not open its files ("" = they fit). `soft_limit` below 0: there is
+    none."""
+    needed = FILES_OF_START + FILES_OF_READER * max(config.readers, 1)
+    if soft_limit < 0 or soft_limit >= needed:
+        return ""
+    return (
+        f"the limit of open files is {soft_limit}, a broker needs {needed} to start and one for each connection: "
+        "raise it (ulimit -n, LimitNOFILE)"
+    )
 
 
 def fit_connections(config: BrokerConfig, hard_limit: int) -> tuple[BrokerConfig, str]:

@@ -36,7 +36,7 @@ from ringmq.broker.listening import (
     unregistered_note,
 )
 from ringmq.broker.memory_watch import MemoryWatch
-from ringmq.broker.open_files import FEW_CONNECTIONS, fit_connections
+from ringmq.broker.open_files import FEW_CONNECTIONS, fit_connections, too_few_files
 from ringmq.broker.queue_ends import leave_queue_ends
 from ringmq.broker.reader_watch import ReaderWatch
 from ringmq.broker.replication.adopted_tables import take_tables
@@ -161,7 +161,8 @@ def no_segments_left(name: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        remove_segments(name)
+        with contextlib.suppress(OSError):  # without descriptors no folder can be listed; the next start removes them
+            remove_segments(name)
         match error:
             case ConfigFileError():
                 raise unusable_config(error) from error
@@ -348,11 +349,14 @@ class BrokerContext(Struct, frozen=True):
 def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     """Choose the engine, take the lock, open the listeners, plan the workers. Raises StartError before any permanent
     change."""
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if why := too_few_files(options.config, soft_limit):
+        raise StartError(why)
     engine = choose_engine(options.config.engine)
     log.log(logging.WARNING if engine.is_fallback else logging.INFO, "%s", engine_line(engine))
-    config, too_few_files = fit_connections(options.config, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    if too_few_files and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
-        log.warning("%s", too_few_files)
+    config, fewer_note = fit_connections(options.config, hard_limit)
+    if fewer_note and (options.connections_given or config.connections_max < FEW_CONNECTIONS):
+        log.warning("%s", fewer_note)
     root = Path(config.store_path_root_dir)
     check_store_owner(store_config(config))
     lock = take_lock(root)

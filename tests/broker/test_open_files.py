@@ -3,13 +3,15 @@
 import contextlib
 import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.open_files import FILES_BESIDE, fit_connections
+from ringmq.broker.open_files import FILES_BESIDE, fit_connections, too_few_files
 from ringmq.cli.main import main
 from ringmq.loadtest.load.running import RunningBroker
 
@@ -34,6 +36,30 @@ def test_connections_fit_into_open_files(wanted: int, hard_limit: int, fits: int
         assert f"ringmqConnectionsMax = {wanted}" in said
         assert f"room for {fits} connections" in said
         assert str(wanted + FILES_BESIDE) in said
+
+
+@pytest.mark.parametrize(("readers", "least"), [(0, 68), (1, 68), (16, 128)])
+def test_a_start_needs_open_files(readers: int, least: int) -> None:
+    config = BrokerConfig(readers=readers)
+    assert not too_few_files(config, least)
+    assert not too_few_files(config, -1)
+    assert too_few_files(config, least - 1) == (
+        f"the limit of open files is {least - 1}, a broker needs {least} to start and one for each connection: "
+        "raise it (ulimit -n, LimitNOFILE)"
+    )
+
+
+@pytest.mark.parametrize("files", [20, 40])
+def test_a_start_without_open_files_is_one_clear_line(tmp_path: Path, files: int) -> None:
+    command = [
+        "prlimit", f"--nofile={files}:{files}", sys.executable, "-m", "ringmq.cli.main", "broker", "--namesrv", "",
+        "--store", str(tmp_path / "store"), "--port", "0",
+    ]  # fmt: skip
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stderr
+    assert len([line for line in refused.stderr.splitlines() if f"the limit of open files is {files}" in line]) == 1
+    assert not (tmp_path / "store").exists() or not [*(tmp_path / "store").iterdir()]
 
 
 def test_connections_beyond_the_open_files_are_closed_at_once(tmp_path: Path) -> None:
