@@ -1,21 +1,25 @@
 """Refuse system calls to a child process, as container runtimes do with io_uring by default.
 
 As a program: `python seccomp.py io_uring_setup=EPERM,io_uring_enter=KILL COMMAND...` runs a command under a filter.
-`io_uring=EPERM` stands for all three calls.
+`io_uring=EPERM` stands for all three calls. A file in the place of the refusals is a profile of container tools.
 """
 
 import ctypes
 import errno
+import json
 import os
+import re
 import struct
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 MADVISE, IO_URING_SETUP, IO_URING_ENTER, IO_URING_REGISTER = 28, 425, 426, 427
 IO_URING = (IO_URING_SETUP, IO_URING_ENTER, IO_URING_REGISTER)
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
-_LOAD, _JUMP_EQUAL, _RETURN = 0x20, 0x15, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 KILL = 0
 """In the place of an error: the call ends the process by SIGSYS."""
@@ -48,7 +52,37 @@ class _Program(ctypes.Structure):
 def refusing(*refusals: Refusal) -> Callable[[], None]:
     """A `preexec_fn` after which these calls fail, in this process and its children."""
     code = [instruction for refusal in refusals for instruction in refusal.code()]
-    code.append((_RETURN, 0, 0, _ALLOW))
+    return filtered([*code, (_RETURN, 0, 0, _ALLOW)])
+
+
+def call_numbers() -> dict[str, int]:
+    """The numbers of this machine's system calls, from the headers of the kernel."""
+    listed = subprocess.run(
+        ["gcc", "-E", "-dM", "-include", "asm/unistd.h", "-"], input="", capture_output=True, text=True, check=True
+    )
+    return {name: int(number) for name, number in re.findall(r"#define __NR_(\w+) (\d+)\n", listed.stdout)}
+
+
+def allowing(profile: Path) -> Callable[[], None]:
+    """A `preexec_fn` after which the calls that this profile does not name fail as it says."""
+    told, numbers = json.loads(profile.read_text()), call_numbers()
+    code = [(_LOAD, 0, 0, _NUMBER_AT)]
+    refused = (_RETURN, 0, 0, _ERRNO | told["defaultErrnoRet"])
+    for rule in told["syscalls"]:
+        assert rule["action"] == "SCMP_ACT_ALLOW"
+        answer = [(_RETURN, 0, 0, _ALLOW)]
+        for masked in rule.get("args", ()):
+            assert masked["op"] == "SCMP_CMP_MASKED_EQ"
+            at = _ARGUMENTS_AT + _ARGUMENT_BYTES * masked["index"]
+            look = [(_LOAD, 0, 0, at), (_AND, 0, 0, masked["value"]), (_JUMP_EQUAL, 1, 0, masked["valueTwo"])]
+            answer = [*look, refused, *answer]
+        for name in numbers.keys() & {*rule["names"]}:  # others are of other machines, or newer than the headers
+            code += [(_JUMP_EQUAL, 0, len(answer), numbers[name]), *answer]
+    return filtered([*code, refused])
+
+
+def filtered(code: list[tuple[int, int, int, int]]) -> Callable[[], None]:
+    """A `preexec_fn` that installs this program as the filter."""
     text = b"".join(struct.pack("=HBBI", *instruction) for instruction in code)
 
     def apply() -> None:
@@ -63,6 +97,9 @@ def refusing(*refusals: Refusal) -> Callable[[], None]:
 
 def main(filters: str, *command: str) -> None:
     """Become the command, under the filter."""
+    if filters.endswith(".json"):
+        allowing(Path(filters))()
+        os.execvp(command[0], command)
     names = {"io_uring_setup": IO_URING[:1], "io_uring_enter": IO_URING[1:2], "io_uring_register": IO_URING[2:]}
     refusals = []
     for text in filters.split(","):

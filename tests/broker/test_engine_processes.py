@@ -99,3 +99,19 @@ def test_io_uring_by_property_is_not_replaced(tmp_path: Path) -> None:
     assert len(lines) == 1, refused.stderr
     assert "io_uring_setup answered EMFILE (Too many open files); raise the limit of open files" in lines[0]
     assert "or set ringmqEngine = auto or epoll" in lines[0]
+
+
+def test_the_profile_for_container_tools_allows_a_whole_broker(tmp_path: Path) -> None:
+    """With io_uring, and nothing beside the profile's calls."""
+    root = Path(__file__).parents[2]
+    with RunningBroker(
+        tmp_path / "store", SMALL, prefix=under(str(root / "packaging" / "seccomp.json")),
+        environment={"RINGMQ_ENGINE": "io_uring"},
+    ) as broker:  # fmt: skip
+        client = RawClient(broker.address)
+        assert client.send("Profiled", b"text").code == 0
+        wait_dispatched(broker.store)
+        assert client.pull("Profiled").code == 0
+        with urllib.request.urlopen(f"{broker.metrics_url}/health") as answer:
+            assert json.load(answer)["engine"]["name"] == "io_uring"
+        assert broker.stop() == 0
