@@ -1,7 +1,8 @@
 """Refuse system calls to a child process, as container runtimes do with io_uring by default.
 
 As a program: `python seccomp.py io_uring_setup=EPERM,io_uring_enter=KILL COMMAND...` runs a command under a filter.
-`io_uring=EPERM` stands for all three calls. A file in the place of the refusals is a profile of container tools.
+`io_uring=EPERM` stands for all three calls, `populate=EINVAL` for madvise as it was before Linux 5.14. A file in the
+place of the refusals is a profile of container tools.
 """
 
 import ctypes
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MADVISE, IO_URING_SETUP, IO_URING_ENTER, IO_URING_REGISTER = 28, 425, 426, 427
+MADV_POPULATE = (22, 23)
+"""To read, to write."""
 IO_URING = (IO_URING_SETUP, IO_URING_ENTER, IO_URING_REGISTER)
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, _PR_SET_NO_NEW_PRIVS = 22, 2, 38
 _LOAD, _AND, _JUMP_EQUAL, _RETURN = 0x20, 0x54, 0x15, 0x06
@@ -105,7 +108,10 @@ def main(filters: str, *command: str) -> None:
     for text in filters.split(","):
         name, _, error = text.partition("=")
         number = KILL if error == "KILL" else getattr(errno, error)
-        refusals += [Refusal(call, number) for call in names.get(name, IO_URING)]
+        if name == "populate":
+            refusals += [Refusal(MADVISE, number, argument=2, value=advice) for advice in MADV_POPULATE]
+        else:
+            refusals += [Refusal(call, number) for call in names.get(name, IO_URING)]
     refusing(*refusals)()
     os.execvp(command[0], command)
 

@@ -1,8 +1,11 @@
 """Brokers where io_uring is refused: they run on epoll, whole, and say so."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +16,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from tests.broker.test_processes import SMALL, serve_command
 from tests.commands import run_ringmq
 from tests.raw_client import RawClient
-from tests.waiting import wait_dispatched
+from tests.waiting import wait_dispatched, wait_until
 
 FILTER = Path(__file__).with_name("seccomp.py")
 
@@ -26,6 +29,14 @@ def under(filters: str) -> list[str]:
 def threads(pid: int) -> list[str]:
     """The names of a process's threads."""
     return sorted(path.read_text().strip() for path in Path(f"/proc/{pid}/task").glob("*/comm"))
+
+
+def is_ready(broker: RunningBroker) -> bool:
+    try:
+        with urllib.request.urlopen(f"{broker.metrics_url}/ready") as answer:
+            return bool(json.load(answer)["ready"])
+    except urllib.error.HTTPError:
+        return False
 
 
 @pytest.fixture(scope="module")
@@ -114,4 +125,24 @@ def test_the_profile_for_container_tools_allows_a_whole_broker(tmp_path: Path) -
         assert client.pull("Profiled").code == 0
         with urllib.request.urlopen(f"{broker.metrics_url}/health") as answer:
             assert json.load(answer)["engine"]["name"] == "io_uring"
+        assert broker.stop() == 0
+
+
+def test_a_kernel_without_io_uring_and_populating_madvise_serves(tmp_path: Path) -> None:
+    """As Linux 5.10 in a container. A replaced flush makes unsynced pages dirty again without that madvise."""
+    settings = {**SMALL, "flushIntervalCommitLog": 600_000, "flushCommitLogThoroughInterval": 600_000}
+    with RunningBroker(
+        tmp_path / "store", settings, prefix=under("io_uring=ENOSYS,populate=EINVAL"),
+        environment={"RINGMQ_ENGINE": "auto"},
+    ) as broker:  # fmt: skip
+        client = RawClient(broker.address)
+        assert client.send("Old", bytes(100_000)).code == 0
+        flush = broker.worker_pids()["flush"]
+        os.kill(flush, signal.SIGKILL)
+        wait_until(lambda: broker.worker_pids().get("flush", flush) != flush, "flush is back")
+        wait_until(lambda: is_ready(broker), "flush has opened its files")
+        assert client.send("Old", b"more").code == 0
+        wait_dispatched(broker.store)
+        assert client.pull("Old").code == 0
+        assert "store refuses writes" not in broker.log_tail()
         assert broker.stop() == 0

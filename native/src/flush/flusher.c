@@ -140,6 +140,18 @@ static int next_is_missing(struct rmq_flusher *f, uint64_t *next)
 
 /* --- start ---------------------------------------------------------------------------------------------- */
 
+/* Before Linux 5.14 madvise cannot do this. Each page gets a byte that it has, by a store that no other process's can fall
+ * into. Where a page cannot be read, this traps: the worker ends, and so does its replacement. */
+static void redirty_by_store(uint8_t *base, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes; at += PAGE) {
+        volatile uint8_t *byte = base + at;
+        uint8_t there = *byte;
+        while (!__atomic_compare_exchange_n(byte, &there, there, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+            ;
+    }
+}
+
 static int redirty_segment(struct rmq_flusher *f, uint64_t number, uint64_t from, uint64_t to)
 {
     uint64_t start = number * f->header->settings.segment_bytes, at = (from - start) & ~(uint64_t)(PAGE - 1);
@@ -151,6 +163,10 @@ static int redirty_segment(struct rmq_flusher *f, uint64_t number, uint64_t from
         return -errno;
     if (madvise(base, to - start - at, MADV_POPULATE_WRITE) < 0) /* a write fault each; stores nothing, cannot trap */
         rc = -errno;
+    if (rc == -EINVAL) {
+        redirty_by_store(base, to - start - at);
+        rc = 0;
+    }
     munmap(base, to - start - at);
     return rc;
 }
