@@ -1,5 +1,6 @@
-"""Both event engines over real sockets and files: scenes of engine_driver.c, each under sanitizers."""
+"""Both event engines over real sockets and files, under sanitizers: scenes, and random mixes of operations."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,3 +16,18 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("scene", scenes_of("engine_driver.c"))
 def test_engine(driver: Path, engine: str, scene: str) -> None:
     play_scene(driver, engine, scene)
+
+
+@pytest.fixture(scope="module")
+def mix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_driver("engine_mix_driver.c", tmp_path_factory.mktemp("mix"), "-luring", "-lpthread")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_operations_keeps_bytes_and_ends(mix: Path, engine: str, seed: int) -> None:
+    command = [mix, engine, str(seed), "10000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    operations, connections = map(int, done.stdout.split())
+    assert operations > 1000 and connections > 100
