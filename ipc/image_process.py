@@ -116,7 +116,10 @@ class Image:
                 if cause := problem():
                     self._send({"build": self._build, "problem": cause})
                 continue
-            message, descriptors, _, _ = socket.recv_fds(self._channel, ORDER_BYTES_MAX, DESCRIPTORS_MAX)
+            try:
+                message, descriptors, _, _ = socket.recv_fds(self._channel, ORDER_BYTES_MAX, DESCRIPTORS_MAX)
+            except ConnectionResetError:  # the main process has ended without reading the last answer
+                return
             if not message:
                 return
             try:
