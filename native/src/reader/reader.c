@@ -317,6 +317,7 @@ int rmq_reader_run(struct rmq_reader *r, int64_t budget_ns)
         uint32_t work = 0;
         if (r->starting && !start(r)) {
             rc = rmq_engine_wait(r->context.engine, 1000000);
+            rmq_engine_take(r->context.engine, r->events, sizeof r->events / sizeof *r->events); /* wake-ups alone */
         } else {
             work = round_once(r);
             if ((work && rmq_engine_queued(r->context.engine)) || rmq_engine_ready(r->context.engine))
