@@ -19,6 +19,9 @@ run: ## from nothing to the pipeline: broker, 10,000 real log lines, consumer gr
 	@.ci/stage "pipeline" $(BIN)/python examples/access_log_pipeline.py
 	@cat .ci/next
 
+SUITE = $(BIN)/python -m tests.suite $(if $(filter-out 0,$(STRICT)),--strict) --seed $(SEED) --workers $(PYTEST_WORKERS)
+SPARK_CLASSES = export JDK_JAVA_OPTIONS="$$JDK_JAVA_OPTIONS $$(.ci/spark-classes options)" &&
+
 # Virtual machines of tests live for seconds: the second compiler costs them more than it brings.
 test: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
@@ -27,8 +30,14 @@ test: ## linters, C warnings as errors, all tests (against the installed package
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "lint" $(MAKE) --no-print-directory lint
 	@.ci/stage "C warnings" $(MAKE) --no-print-directory warnings
-	@export JDK_JAVA_OPTIONS="$$JDK_JAVA_OPTIONS $$(.ci/spark-classes options)" && \
-		.ci/stage "tests" $(BIN)/python -m tests.suite $(if $(filter-out 0,$(STRICT)),--strict) --seed $(SEED) --workers $(PYTEST_WORKERS) -- $(PYTEST_ARGS)
+	@$(SPARK_CLASSES) .ci/stage "tests" $(SUITE) -- $(PYTEST_ARGS)
+	@$(if $(strip $(PYTEST_ARGS)),,.ci/stage "tests on epoll" $(SUITE) --engine epoll --part)
+
+.PHONY: test-epoll
+test-epoll: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
+test-epoll: ## all tests on epoll instead of io_uring; STRICT=1 SEED=7 PYTEST_ARGS="-k pull"
+	@.ci/stage "set up" .ci/bootstrap test
+	@$(SPARK_CLASSES) .ci/stage "tests on epoll" $(SUITE) --engine epoll -- $(PYTEST_ARGS)
 
 .PHONY: install-service
 install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=

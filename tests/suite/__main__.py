@@ -2,6 +2,9 @@
 
 Three runs of pytest: tests marked `timed` with nothing beside them, all others in several workers, and the tests that
 failed once more alone. `verdict.py` compares both attempts. All outputs stand in build/tests/verdict.txt.
+
+`--engine epoll` runs them on that engine, with the outputs in build/tests-epoll. `--part` takes the tests of
+`engine_part.py` alone.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import time
 from pathlib import Path
 
 from tests.suite.attempts import Run
+from tests.suite.engine_part import PART
 from tests.suite.verdict import Verdict, compare, end_of_log, full_text, to_run_again
 
 BUILD = Path("build/tests")
@@ -99,19 +103,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--strict", action="store_true", help="end at the first failure, and run nothing again")
     parser.add_argument("--workers", default="4", help="processes that share the tests which are not timed")
     parser.add_argument("--seed", type=seed, default=1, help="of what tests draw, and of hashes")
+    parser.add_argument("--engine", choices=("io_uring", "epoll"), help="of brokers and kits; default: as found")
+    parser.add_argument("--part", action="store_true", help="only the tests that meet the engine")
     parser.add_argument("pytest_args", nargs="*", metavar="PYTEST_ARGS", help="after --")
     options = parser.parse_args(arguments)
-    BUILD.mkdir(parents=True, exist_ok=True)
-    for old in (*BUILD.glob("*.jsonl"), *BUILD.glob("*.txt"), BUILD / "stop"):
+    build = BUILD
+    if options.engine:
+        os.environ["RINGMQ_ENGINE"] = options.engine
+        build = BUILD.with_name(f"{BUILD.name}-{options.engine}")
+    build.mkdir(parents=True, exist_ok=True)
+    for old in (*build.glob("*.jsonl"), *build.glob("*.txt"), build / "stop"):
         old.unlink(missing_ok=True)
-    suite = Suite(BUILD, options.seed, options.strict, options.pytest_args)
+    suite = Suite(build, options.seed, options.strict, [*options.pytest_args, *(PART if options.part else ())])
     suite.runs.append(suite.run("timed tests", "-m", "timed", "-n", "1"))
     others = ("-m", "not timed and not upgrade", "-n", options.workers, "--durations=25")
     suite.runs.append(suite.run("tests", *others))
     verdict = compare(suite.runs, suite.again())
     ran = verdict.passed or verdict.failed or verdict.skipped
     verdict.broken = suite.broken + ([] if ran else ["no test has run"])
-    report(verdict, BUILD / REPORT, options.seed)
+    report(verdict, build / REPORT, options.seed)
     return 0 if verdict.holds else 1
 
 
