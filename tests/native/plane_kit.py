@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ringmq.broker.engine_choice import choose_engine
 from ringmq.ipc.answerers import AnswererPlan, fill_answerer_plans
 from ringmq.ipc.ports import PortPlan, fill_port_plans
 from ringmq.ipc.workers import WORKERS, answerer_plans, port_plans
@@ -28,8 +29,8 @@ SHORT_SLICE_NS = 1_000_000
 """For loops around slices: a role that has nothing left to do sleeps to the end of its slice."""
 FLUSH_TIMEOUT_MS = 50_000
 """Longer than any stall of the machine: a test that needs a late entry sets the time when it was parked."""
-ENGINE = lib.RMQ_ENGINE_EPOLL if os.environ.get("RINGMQ_ENGINE") == "epoll" else lib.RMQ_ENGINE_IO_URING
-"""Of kits, by the variable that brokers obey, too."""
+ENGINE = choose_engine(os.environ.get("RINGMQ_ENGINE", "auto")).kind
+"""Of kits, chosen as a broker does it."""
 SLICES_MAX = 10
 """Of a run to rest. A stall of the machine takes one of them whole."""
 

@@ -19,6 +19,17 @@ def test_engine(driver: Path, engine: str, scene: str) -> None:
 
 
 @pytest.fixture(scope="module")
+def accept_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_driver("engine_accept_driver.c", tmp_path_factory.mktemp("accept"), "-luring", "-lpthread")
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("scene", scenes_of("engine_accept_driver.c"))
+def test_accepting(accept_driver: Path, engine: str, scene: str) -> None:
+    play_scene(accept_driver, engine, scene)
+
+
+@pytest.fixture(scope="module")
 def mix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_driver("engine_mix_driver.c", tmp_path_factory.mktemp("mix"), "-luring", "-lpthread")
 
