@@ -50,6 +50,7 @@ MEANINGS = {
     "ringmqHaWindowBytes": "bytes that are sent to a slave and not reported by it yet",
     "ringmqSlowRequestMs": "slower sends and control requests get a log line",
     "ringmqAcceptUnserved": "start on a store with messages that RingMQ does not serve yet",
+    "ringmqEngine": "the [engine](operating.md#engines); auto = io_uring where it works",
     "ringmqReaders": "read workers; 0 = by the number of CPUs",
     "ringmqConnectionsMax": "connections per read worker",
     "ringmqReceiveBufferBytes": "size of one receive buffer",

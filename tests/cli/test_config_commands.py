@@ -15,7 +15,9 @@ from ringmq.cli.output import Row
 
 
 def run(*arguments: object, environ: dict[str, str] | None = None) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in arguments], env=environ)
+    """Without the engine that the tests run on (RINGMQ_ENGINE), which would be a setting."""
+    env = {"RINGMQ_ENGINE": None, **(environ or {})}
+    return CliRunner().invoke(main, [str(word) for word in arguments], env=env)
 
 
 def problems_of(tmp_path: Path, text: str, *options: str) -> tuple[list[Row], int]:
