@@ -74,10 +74,12 @@ def said_under(*refusals: Refusal) -> str:
     return text
 
 
+@pytest.mark.io_uring
 def test_io_uring_works_here() -> None:
     assert said_under() == ""
 
 
+@pytest.mark.io_uring
 @pytest.mark.parametrize("error", ADVICE)
 @pytest.mark.parametrize("call", IO_URING, ids=lambda call: NAMES[call].partition("(")[0])
 def test_each_refused_call_is_named_with_its_error_and_a_remedy(call: int, error: int) -> None:
@@ -87,6 +89,7 @@ def test_each_refused_call_is_named_with_its_error_and_a_remedy(call: int, error
     assert ADVICE[error] in said
 
 
+@pytest.mark.io_uring
 def test_a_kernel_without_rings_of_buffers_is_told_from_a_refusal() -> None:
     """Linux before 5.19 answers so."""
     said = said_under(Refusal(IO_URING_REGISTER, errno.EINVAL, argument=1, value=REGISTER_PBUF_RING))

@@ -112,6 +112,7 @@ def test_io_uring_by_property_is_not_replaced(tmp_path: Path) -> None:
     assert "or set ringmqEngine = auto or epoll" in lines[0]
 
 
+@pytest.mark.io_uring
 def test_the_profile_for_container_tools_allows_a_whole_broker(tmp_path: Path) -> None:
     """With io_uring, and nothing beside the profile's calls."""
     root = Path(__file__).parents[2]

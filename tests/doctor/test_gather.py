@@ -28,11 +28,13 @@ from tests.store.conftest import basic_copy, golden_basic  # noqa: F401
 from tests.store.golden_stores import basic_config
 
 
+@pytest.mark.io_uring
 def test_io_uring_works_where_these_tests_run() -> None:
     facts = gather_engine()
     assert (facts.setup_errno, facts.missing_operations, facts.refusal) == (0, (), "")
 
 
+@pytest.mark.io_uring
 def test_the_survey_tells_operations_and_flags_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(uring.OPERATIONS, "operation of the future", 255)
     monkeypatch.setitem(uring.FLAGS, "FLAG_OF_THE_FUTURE", 1 << 31)

@@ -259,6 +259,7 @@ def tools() -> Tools:
     return build_tools()
 
 
+@pytest.mark.io_uring
 def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     context = Context(tools, tmp_path, sorted(os.sched_getaffinity(0)), None, seconds=0.2, warmup_s=0.05)
     rows = rows_named(["1x1", "batch", "pull", "ceiling-max"])

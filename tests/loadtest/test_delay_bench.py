@@ -31,6 +31,7 @@ def target(context: Context) -> Iterator[RingmqTarget]:
         running.close()
 
 
+@pytest.mark.io_uring
 def test_delayed_sends(context: Context, target: RingmqTarget) -> None:
     measured = delays.delayed_sends(context, target)
     assert measured.ok, measured.note
@@ -39,6 +40,7 @@ def test_delayed_sends(context: Context, target: RingmqTarget) -> None:
     assert late.ok or "are in the queue in time" in late.note
 
 
+@pytest.mark.io_uring
 def test_lateness(context: Context, target: RingmqTarget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delays, "LATENESS_S", 0.2)
     measured = delays.lateness(context, target)
@@ -47,12 +49,14 @@ def test_lateness(context: Context, target: RingmqTarget, monkeypatch: pytest.Mo
     assert measured.values["p99_ms"] >= measured.values["p50_ms"] >= 0
 
 
+@pytest.mark.io_uring
 def test_delivery_at_once(context: Context) -> None:
     measured = delays.due_at_once(context, "ringmq")
     assert measured.ok, measured.note
     assert measured.values[RATE] > 0
 
 
+@pytest.mark.io_uring
 def test_plain_traffic_beside_waiting_messages(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delays, "ROUNDS", 1)
     measured = delays.beside_waiting(replace(context, seconds=1.0), "ringmq")

@@ -235,6 +235,7 @@ def test_a_soak_counts_the_disk_as_retention_does(tmp_path: Path) -> None:
     assert cast(int, soak_settings(usage.used, usage.free)["diskMaxUsedSpaceRatio"]) > least - 1
 
 
+@pytest.mark.io_uring
 @pytest.mark.usefixtures("modest_soak")
 def test_a_soak_ends_when_its_consumer_gives_up(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = long_runs._soak_consumer
@@ -296,6 +297,7 @@ def test_memory_that_could_not_be_looked_at_once_is_an_error() -> None:
         look()
 
 
+@pytest.mark.io_uring
 @pytest.mark.parametrize("scenario", [item for item in SHORT if item.name in SMALL], ids=lambda scenario: scenario.name)
 def test_a_scenario_measures_its_points(scenario: Scenario, small_bench: Bench) -> None:
     values = SMALL[scenario.name]
@@ -308,12 +310,14 @@ def test_a_scenario_measures_its_points(scenario: Scenario, small_bench: Bench) 
     assert not small_bench.store.exists()
 
 
+@pytest.mark.io_uring
 def test_a_backlog_is_pulled_and_started_on(small_bench: Bench) -> None:
     (point,) = list(BACKLOG.run(small_bench, (0.01,)))
     assert point.measurement.ok, point.measurement.note
     assert {"pulled_per_s", "pull_p99", "start_s", "private_mib"} <= set(point.measurement.values)
 
 
+@pytest.mark.io_uring
 @pytest.mark.parametrize("scenario", SCRAPES, ids=lambda scenario: scenario.name)
 def test_scrapes_beside_sends(scenario: Scenario, small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("SERIES_TOPICS", 6), ("SERIES_GROUPS", 3), ("TURNS", 1)):
@@ -327,6 +331,7 @@ def test_scrapes_beside_sends(scenario: Scenario, small_bench: Bench, monkeypatc
     assert beside.measurement.values["series"] > 6 * 3 * 5
 
 
+@pytest.mark.io_uring
 def test_timers_wait_beside_sends_of_others(small_bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "SETTLE_MAX_S", 0.0)
     bench = replace(small_bench, context=replace(small_bench.context, idle_seconds=0.1))
@@ -392,6 +397,7 @@ def test_a_scrape_that_fails_is_no_cheap_scrape() -> None:
         scraper.values()
 
 
+@pytest.mark.io_uring
 @pytest.mark.usefixtures("modest_soak")
 def test_a_soak_consumes_everything(small_bench: Bench) -> None:
     soak = replace(SOAK, values=soak_values(small_bench.soak_s)[:3])

@@ -49,6 +49,7 @@ def test_a_slave_that_has_not_reported_is_not_caught_up_with_an_empty_log() -> N
     assert not progress_of(status | {"haConnectionInfo": None}).is_caught_up
 
 
+@pytest.mark.io_uring
 def test_our_pair_is_measured_with_equal_logs(context: Context) -> None:
     pair = start_pair(RINGMQ, context.folder / "pair", SYNC_MASTER, context.cpus)
     try:
@@ -72,6 +73,7 @@ def test_parked_requests_end_with_the_link(context: Context) -> None:
     assert measured.values["silence_first_ms"] >= 2900
 
 
+@pytest.mark.io_uring
 def test_a_stopped_slave_catches_up(context: Context) -> None:
     measured = stall_row(context, RINGMQ)
     assert measured.ok, measured.note

@@ -32,6 +32,8 @@ from ringmq.remoting.command import RemotingCommand, SerializeType, decode_frame
 from ringmq.remoting.properties import decode_properties
 from tests.store.copy_kit import stored
 
+pytestmark = pytest.mark.io_uring
+"""The load generator and the ceiling are programs on io_uring."""
 SEQUENCE = "000000000ABC"  # the number that `ringmq-load frame` gives its first message
 PROPERTIES = re.compile(
     r"KEYS\x01K0000BEEF-(?P<key>[0-9A-F]{12})\x02UNIQ_KEY\x017F000001[0-9A-F]{4}0000BEEF(?P<uniq>[0-9A-F]{12})\x02"

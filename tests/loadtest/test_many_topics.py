@@ -24,6 +24,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield running
 
 
+@pytest.mark.io_uring
 def test_many_topics_are_filled_evenly_and_consumed_whole(tools: Tools, broker: RunningBroker) -> None:
     loader = Loader(tools, broker.port)
     options = {"topic": "Many", "topics": TOPICS, "queues": QUEUES}

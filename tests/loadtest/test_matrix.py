@@ -74,6 +74,7 @@ def test_the_picture_of_the_docs_is_that_of_the_kept_cells(tmp_path: Path) -> No
     assert len(read_csv(ROOT / "loadtest/matrix/matrix.csv")) == 108
 
 
+@pytest.mark.io_uring
 def test_one_cell_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Consumed, with flush and replication awaited."""
     options = ["--seconds", "0.3", "--topics", "8", "--bodies", "100", "--folder", str(tmp_path)]

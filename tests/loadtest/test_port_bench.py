@@ -10,12 +10,14 @@ from ringmq.loadtest.port.main import is_whole, main, measure, table
 from ringmq.loadtest.port.pressure import Clients, Round, pressure_table
 
 
+@pytest.mark.io_uring
 def test_a_second_of_republished_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--rounds", "1", "--seconds", "1", "--records", "4000", "--folder", str(tmp_path / "port")]
     assert main([*arguments, "--pressure-rounds", "0"]) == 0, "every copy is in the target"
     assert "| 1 | " in capsys.readouterr().out
 
 
+@pytest.mark.io_uring
 def test_some_seconds_beside_clients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--rounds", "0", "--pressure-rounds", "1", "--pressure-seconds", "3", "--pressure-records", "20000"]
     assert main([*arguments, "--folder", str(tmp_path / "port")]) == 0, "clients and service have done their work"
@@ -35,6 +37,7 @@ def test_a_round_beside_clients_counts_when_its_work_was_done() -> None:
         assert not wrong.ok and "| NO" in pressure_table([wrong])
 
 
+@pytest.mark.io_uring
 def test_a_profile_names_functions_and_a_lost_copy_does_not_count(tmp_path: Path) -> None:
     result = measure(tmp_path / "port", build_tools(), records=2000, body=100, seconds=0.5, sync=True, profile=True)
     assert "republisher.py" in result["profile"] and is_whole(result)

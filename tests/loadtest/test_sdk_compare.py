@@ -36,6 +36,7 @@ def test_the_table_judges_by_the_ratio(tmp_path: Path, capsys: pytest.CaptureFix
     assert lines["consume"].endswith("- (>=3x peer: ?)")
 
 
+@pytest.mark.io_uring
 @pytest.mark.timeout(400)
 def test_both_clients_run(tmp_path: Path) -> None:
     try:

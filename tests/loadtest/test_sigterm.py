@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from ringmq.loadtest.load.running import wait_ended
 from tests.waiting import wait_until
 
 
+@pytest.mark.io_uring
 def test_a_terminated_bench_stops_its_broker(tmp_path: Path) -> None:
     words = ["--rows", "1x1", "--systems", "ringmq", "--rounds", "1", "--seconds", "60", "--folder", str(tmp_path)]
     with (tmp_path / "said").open("wb") as said:

@@ -116,6 +116,7 @@ def test_a_cpu_load_uses_its_share_and_no_more() -> None:
     assert 0.05 < use_cpu(0.5, 0.6) <= 0.35
 
 
+@pytest.mark.io_uring
 @pytest.mark.spark
 @pytest.mark.stock
 @pytest.mark.timeout(600)

@@ -19,7 +19,7 @@ from ringmq.loadtest.stock import (
     start_namesrv,
 )
 
-pytestmark = pytest.mark.stock
+pytestmark = [pytest.mark.stock, pytest.mark.io_uring]
 SMALL = {
     "waitTimeMillsInSendQueue": 20_000,  # a JVM that has just started answers "busy" to what waited 200 ms
     "mappedFileSizeCommitLog": 16 << 20,

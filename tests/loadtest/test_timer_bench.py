@@ -26,12 +26,14 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, 
         running.close()
 
 
+@pytest.mark.io_uring
 def test_sends(target: tuple[Context, RingmqTarget]) -> None:
     measured = timers.accepted(*target)
     assert measured.ok, measured.note
     assert measured.values[RATE] > 0 and measured.values["to_plain"] > 0
 
 
+@pytest.mark.io_uring
 def test_a_full_slot(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "LEAD_S", {"ringmq": 8.0})  # all is sent a second before its time
     monkeypatch.setattr(timers, "SLOTS_LEAD_S", 2.0)
@@ -41,6 +43,7 @@ def test_a_full_slot(target: tuple[Context, RingmqTarget], monkeypatch: pytest.M
     assert measured.values[RATE] > 0 and measured.values["first_max_ms"] >= measured.values["first_ms"] >= 0
 
 
+@pytest.mark.io_uring
 def test_lateness(target: tuple[Context, RingmqTarget]) -> None:
     measured = timers.lateness(*target)
     assert measured.ok, measured.note
@@ -48,6 +51,7 @@ def test_lateness(target: tuple[Context, RingmqTarget]) -> None:
     assert measured.values["p99_9_ms"] >= measured.values["p50_ms"] >= 0
 
 
+@pytest.mark.io_uring
 def test_plain_sends_beside_a_delivery(target: tuple[Context, RingmqTarget], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timers, "LEAD_S", {"ringmq": 4.0})
     monkeypatch.setattr(timers, "ROUNDS", 1)

@@ -56,6 +56,7 @@ def test_a_checkout_without_an_environment_is_named(tmp_path: Path, capsys: pyte
     assert "run `make dev` in that checkout" in capsys.readouterr().err
 
 
+@pytest.mark.io_uring
 @pytest.mark.timeout(400)
 def test_a_broker_beside_itself(tmp_path: Path) -> None:
     python = tmp_path / "checkout" / ".venv" / "bin" / "python"

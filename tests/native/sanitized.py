@@ -4,9 +4,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "native" / "src"
-ENGINES = ("io_uring", "epoll")
+ENGINES = (pytest.param("io_uring", marks=pytest.mark.io_uring), "epoll")
 
 
 def build_driver(name: str, folder: Path, *libraries: str) -> Path:

@@ -171,6 +171,7 @@ def test_restart_under_load_refuses_and_loses_nothing(machine: Machine, tmp_path
     assert set(result["bodies"]) <= set(read_back(machine))
 
 
+@pytest.mark.io_uring  # the load generator
 def test_restart_with_a_long_log(machine: Machine, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     unit, store, port = add_broker(machine, "long", 10511), "/var/lib/ringmq/broker/long", 10511
     log_gb = float(pytestconfig.getoption("--long-log-gb", default=0.2))

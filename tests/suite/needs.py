@@ -9,6 +9,7 @@ A run of these tests alone (`-m timed`) imports no other files: all files togeth
 import os
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(text)
 
 
+@cache
+def refusal_of_io_uring() -> str:
+    """Why io_uring cannot be had here, empty if it can."""
+    from ringmq.broker.engine_choice import probe_io_uring  # here: the tests without compiled code have none
+
+    return probe_io_uring()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test marked `timed` waits for what it needs, or is skipped by name."""
+    """A test marked `timed` waits for what it needs, or is skipped by name. One marked `io_uring` is skipped where that
+    is refused."""
+    if item.get_closest_marker("io_uring") and (why := refusal_of_io_uring()):
+        pytest.skip(why)
     marker = item.get_closest_marker("timed")
     if marker is None:
         return
