@@ -1,5 +1,6 @@
 /* Scenes over an event engine and real sockets and files (engine_kit.h). */
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "engine_kit.h"
@@ -354,6 +355,26 @@ static void mapped_reads(void)
     next_of(RMQ_EVENT_READ, 71);
 }
 
+/* A read ends all the same where its threads cannot have what they need, and the next one has it. */
+static void read_without_descriptors(void)
+{
+    static uint8_t at[4096];
+    struct rlimit limit, none;
+    open_engine(BUFFERS);
+    MUST(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int last = dup(0);
+    none = (struct rlimit){(rlim_t)last + 1, limit.rlim_max};
+    MUST(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    for (uint64_t i = 0; i < 3; i++) {
+        MUST(rmq_engine_read_mapped(engine, at, sizeof at, i) == 0);
+        next_of(RMQ_EVENT_READ, i);
+    }
+    MUST(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    MUST(rmq_engine_read_mapped(engine, at, sizeof at, 3) == 0);
+    next_of(RMQ_EVENT_READ, 3);
+    MUST(kind != RMQ_ENGINE_EPOLL || thread_count() == 2);
+}
+
 /* The engine is closed while reads are under way. */
 static void close_while_reading(void)
 {
@@ -386,6 +407,7 @@ static const struct scene scenes[] = {
     {"fairness", fairness},
     {"sends_and_receives", sends_and_receives},
     {"mapped_reads", mapped_reads},
+    {"read_without_descriptors", read_without_descriptors},
     {"close_while_reading", close_while_reading},
     {"one_thread", one_thread},
 };

@@ -254,20 +254,32 @@ void rmq_epoll_forget(struct rmq_epoll *engine, int fd)
     *w = (struct watched){.generation = w->generation + 1}; /* the kernel forgets a socket with its last descriptor */
 }
 
+static int open_reads(struct rmq_epoll *engine)
+{
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), rc = fd < 0 ? -errno : watch_bell(engine, fd);
+    if (rc == 0)
+        rc = rmq_read_pool_open(&engine->reads, fd);
+    if (rc < 0 && fd >= 0)
+        close(fd);
+    if (rc < 0)
+        return rc;
+    engine->reads_fd = fd;
+    engine->reads_open = 1;
+    return 0;
+}
+
+/* Without a descriptor or memory for the threads, the read is done without being read: the send faults its pages in. */
 int rmq_epoll_read_mapped(struct rmq_epoll *engine, const void *at, uint32_t bytes, uint64_t tag)
 {
-    if (!engine->reads_open) {
-        int rc = 0;
-        if (engine->reads_fd < 0)
-            engine->reads_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (engine->reads_fd < 0 || (rc = watch_bell(engine, engine->reads_fd)) < 0)
-            return rc < 0 && rc != -EEXIST ? rc : -errno;
-        rc = rmq_read_pool_open(&engine->reads, engine->reads_fd);
-        if (rc < 0)
-            return rc;
-        engine->reads_open = 1;
-    }
-    return rmq_read_pool_add(&engine->reads, at, bytes, tag);
+    struct rmq_read_job *job = malloc(sizeof *job);
+    if (!job)
+        return -ENOMEM;
+    *job = (struct rmq_read_job){.at = at, .bytes = bytes, .tag = tag};
+    if (engine->reads_open || open_reads(engine) == 0)
+        rmq_read_pool_add(&engine->reads, job);
+    else
+        rmq_read_queue_push(&engine->read_done, job);
+    return 0;
 }
 
 void rmq_epoll_lend(struct rmq_epoll *engine, const uint32_t *buffers, uint32_t count)

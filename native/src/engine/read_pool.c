@@ -9,7 +9,7 @@
 
 enum { STACK_BYTES = 256 << 10, PAGE = 4096 };
 
-static void push(struct rmq_read_queue *queue, struct rmq_read_job *job)
+void rmq_read_queue_push(struct rmq_read_queue *queue, struct rmq_read_job *job)
 {
     job->next = NULL;
     if (queue->last)
@@ -56,7 +56,7 @@ static void finish(struct rmq_read_pool *pool, struct rmq_read_job *job)
 {
     uint64_t one = 1;
     int is_first = !pool->done.first;
-    push(&pool->done, job);
+    rmq_read_queue_push(&pool->done, job);
     if (is_first) {
         ssize_t n = write(pool->done_fd, &one, sizeof one);
         (void)n; /* the owner reads nothing from it, and 2^64 rounds do not happen */
@@ -110,14 +110,10 @@ int rmq_read_pool_open(struct rmq_read_pool *pool, int done_fd)
     return rc ? rc : -pthread_cond_init(&pool->wake, NULL);
 }
 
-int rmq_read_pool_add(struct rmq_read_pool *pool, const void *at, uint32_t bytes, uint64_t tag)
+void rmq_read_pool_add(struct rmq_read_pool *pool, struct rmq_read_job *job)
 {
-    struct rmq_read_job *job = malloc(sizeof *job);
-    if (!job)
-        return -ENOMEM;
-    *job = (struct rmq_read_job){.at = at, .bytes = bytes, .tag = tag};
     pthread_mutex_lock(&pool->lock);
-    push(&pool->waiting, job);
+    rmq_read_queue_push(&pool->waiting, job);
     pool->waiting_count++;
     if (pool->waiting_count > pool->idle && pool->thread_count < RMQ_READ_THREADS)
         start_thread(pool);
@@ -128,7 +124,6 @@ int rmq_read_pool_add(struct rmq_read_pool *pool, const void *at, uint32_t bytes
         finish(pool, rmq_read_queue_pop(&pool->waiting));
     }
     pthread_mutex_unlock(&pool->lock);
-    return 0;
 }
 
 void rmq_read_pool_take(struct rmq_read_pool *pool, struct rmq_read_queue *to)

@@ -35,12 +35,13 @@ struct rmq_read_pool {
 
 /* `done_fd` stays the owner's. 0 or -errno. */
 int rmq_read_pool_open(struct rmq_read_pool *pool, int done_fd);
-/* Queues a read. 0 or -ENOMEM. Where no thread can be started, the read is done at once, without being read. */
-int rmq_read_pool_add(struct rmq_read_pool *pool, const void *at, uint32_t bytes, uint64_t tag);
+/* Queues a read, which the pool owns from now on. Where no thread can be started, it is done at once, without being read. */
+void rmq_read_pool_add(struct rmq_read_pool *pool, struct rmq_read_job *job);
 /* Moves the reads that are done to the end of `to`; the caller frees them. */
 void rmq_read_pool_take(struct rmq_read_pool *pool, struct rmq_read_queue *to);
 /* Waits for the reads under way and drops the others. */
 void rmq_read_pool_close(struct rmq_read_pool *pool);
 
+void rmq_read_queue_push(struct rmq_read_queue *queue, struct rmq_read_job *job);
 struct rmq_read_job *rmq_read_queue_pop(struct rmq_read_queue *queue); /* NULL: empty */
 #endif
