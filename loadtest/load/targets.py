@@ -30,6 +30,7 @@ class Target(Protocol):
     name: str
     port: int
     namesrv: str
+    store: Path
     start_seconds: float
 
     def pids(self) -> dict[int, str]:
@@ -100,6 +101,7 @@ class RingmqTarget:
         self, folder: Path, settings: Mapping[str, str | int | bool], cpus: Sequence[int], *, keep: bool = False
     ) -> None:
         self._folder, self._cpus = folder, cpus
+        self.store = folder / "store"
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +113,7 @@ class RingmqTarget:
         if self._cpus:
             os.sched_setaffinity(0, self._cpus)
         try:
-            self._running = RunningBroker(self._folder / "store", {**COMMON_SETTINGS, **settings})
+            self._running = RunningBroker(self.store, {**COMMON_SETTINGS, **settings})
         finally:
             os.sched_setaffinity(0, before)
         self.port = self._running.port

@@ -86,6 +86,7 @@ class Pair:
         else:
             master = RingmqNode(folder / "master", own, port, "", cpus)
             self.master, self.namesrv = master, master.namesrv
+        self.store = self.master.store
         self.port = port
         self.start_seconds = 0.0
         if delay_ms is not None:

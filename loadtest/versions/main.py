@@ -3,6 +3,8 @@
 Each round runs old, old once more, and new, in an order that turns from round to round. The ratio new / old is the
 result of a row. The ratio old / old in the same rounds is its tolerance. Loader and rows are this checkout's for all
 three, so only the broker differs. A row counts only if everything acknowledged was read back.
+
+`--old . --engine epoll` compares the engines of this checkout: new runs on epoll, old on io_uring.
 """
 
 import argparse
@@ -32,6 +34,7 @@ from ringmq.loadtest.load.targets import RingmqTarget, Target
 from ringmq.loadtest.load.tools import ToolError
 from ringmq.loadtest.replication.pairs import SYNC_MASTER, start_pair
 from ringmq.loadtest.replication.rows import MANY, replicated_row
+from ringmq.loadtest.versions.disk_row import FILE_BYTES, beside_disk_row
 from ringmq.loadtest.versions.staged_row import CONTROL_US, many_queries_row, staged_row
 
 OLD, AGAIN, NEW = "old", "old again", "new"
@@ -50,6 +53,8 @@ class VersionRow:
     settings: Mapping[str, str | int | bool] = field(default_factory=dict)
     is_pair: bool = False
     loader_cpu: int | None = None
+    metric: str = RATE
+    """The compared figure. Of a latency, less is better."""
 
 
 def _one_by_one(name: str) -> Run:
@@ -65,9 +70,20 @@ ROWS = (
     VersionRow("pulls of 32", pull_row),
     VersionRow("sync flush 64x16", send_row("sync", "send", **MANY), SYNC_FLUSH),
     VersionRow("SYNC_MASTER 64x16", replicated_row("sync-master", "send", MANY), SYNC_MASTER, is_pair=True),
+    VersionRow(
+        "1x1 beside pulls from disk: p99", beside_disk_row, {"mappedFileSizeCommitLog": FILE_BYTES}, metric="p99"
+    ),
     VersionRow("staged writes", staged_row),
     VersionRow("staged writes, 16 queries at once", many_queries_row),
 )
+
+
+@dataclass(frozen=True)
+class Broker:
+    """The RingMQ of that interpreter, with these settings beside the row's."""
+
+    python: Path
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,14 +95,16 @@ class Comparison:
     spread: float
     tolerance: float
     cpu: float | None
+    is_latency: bool = False
 
     @property
     def is_slower(self) -> bool:
         """True if new is slower by more than old differs from itself, and needs more processor time."""
-        return self.ratio < SLOWER_THAN - self.tolerance and (self.cpu is None or self.cpu > CPU_MORE_THAN)
+        worse = 1 - self.ratio if not self.is_latency else self.ratio - 1
+        return worse > 1 - SLOWER_THAN + self.tolerance and (self.cpu is None or self.cpu > CPU_MORE_THAN)
 
 
-def compare(rounds: Sequence[Mapping[str, Measurement]]) -> Comparison | None:
+def compare(rounds: Sequence[Mapping[str, Measurement]], metric: str = RATE) -> Comparison | None:
     """Return the ratios of a row, None if no round counted. Pure."""
     counted = [runs for runs in rounds if all(runs[which].ok for which in (OLD, AGAIN, NEW))]
     if not counted:
@@ -96,7 +114,7 @@ def compare(rounds: Sequence[Mapping[str, Measurement]]) -> Comparison | None:
         pairs = [(runs[of].values.get(metric, 0.0), runs[to].values.get(metric, 0.0)) for runs in counted]
         return [a / b for a, b in pairs if a and b]
 
-    news, olds = ratios(RATE, NEW, OLD), ratios(RATE, AGAIN, OLD)
+    news, olds = ratios(metric, NEW, OLD), ratios(metric, AGAIN, OLD)
     cpu = ratios(CPU_US, NEW, OLD)
     return Comparison(
         rounds=len(counted),
@@ -104,26 +122,28 @@ def compare(rounds: Sequence[Mapping[str, Measurement]]) -> Comparison | None:
         spread=max(news) - min(news),
         tolerance=max(abs(1 - ratio) for ratio in olds),
         cpu=statistics.median(cpu) if cpu else None,
+        is_latency=metric != RATE,
     )
 
 
 @contextlib.contextmanager
-def _target(row: VersionRow, context: Context, python: Path) -> Iterator[Target]:
-    with running.interpreter(str(python)):
+def _target(row: VersionRow, context: Context, broker: Broker) -> Iterator[Target]:
+    settings = {**row.settings, **broker.settings}
+    with running.interpreter(str(broker.python)):
         if row.is_pair:
-            target: Target = start_pair(RINGMQ, context.folder / "pair", row.settings, context.cpus)
+            target: Target = start_pair(RINGMQ, context.folder / "pair", settings, context.cpus)
         else:
-            target = RingmqTarget(context.folder / "broker", row.settings, context.cpus)
+            target = RingmqTarget(context.folder / "broker", settings, context.cpus)
     with contextlib.closing(target):
         yield target
 
 
-def measure(row: VersionRow, context: Context, python: Path) -> Measurement:
-    """Run a row once on a fresh broker of that interpreter's RingMQ."""
+def measure(row: VersionRow, context: Context, broker: Broker) -> Measurement:
+    """Run a row once on a fresh broker."""
     if row.loader_cpu is not None:
         context = dataclasses.replace(context, loader_cpu=context.cpus[row.loader_cpu])
     try:
-        with _target(row, context, python) as target:
+        with _target(row, context, broker) as target:
             measured = row.run(context, target)
     except (RingmqError, ToolError, RuntimeError, OSError, AssertionError, KeyError) as error:
         return Measurement({}, ok=False, note=f"{type(error).__name__}: {str(error)[:200]}")
@@ -136,7 +156,7 @@ def measure(row: VersionRow, context: Context, python: Path) -> Measurement:
 def run_rounds(
     row: VersionRow,
     rounds: int,
-    pythons: Mapping[str, Path],
+    brokers: Mapping[str, Broker],
     context: Context,
     settle_s: float,
     say: Callable[[str], None],
@@ -150,11 +170,12 @@ def run_rounds(
         for name in names:
             os.sync()
             time.sleep(settle_s)
-            found = measured[name] = measure(row, context, pythons[name])
+            found = measured[name] = measure(row, context, brokers[name])
             mark = "" if found.ok else "  (does not count)"
             control = f"  control {found.values[CONTROL_US]:.1f} us a commit" if CONTROL_US in found.values else ""
             rate = f"{found.values.get(RATE, 0.0):>12,.0f} msg/s"
-            say(f"  {number + 1}/{rounds} {name:9} {rate}{control}{mark}  {found.note}")
+            p99 = f"  p99 {found.values.get('p99', 0.0):,.0f} us" if row.metric == "p99" else ""
+            say(f"  {number + 1}/{rounds} {name:9} {rate}{p99}{control}{mark}  {found.note}")
         results.append(measured)
     return results
 
@@ -178,6 +199,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line of `python -m ringmq.loadtest.versions`."""
     parser = argparse.ArgumentParser(prog="make bench-versions", description=__doc__)
     parser.add_argument("--old", type=Path, required=True, help="a checkout with its own .venv (make dev there)")
+    parser.add_argument(
+        "--engine", choices=("io_uring", "epoll"), help="of the new broker alone (default: its default)"
+    )
     parser.add_argument("--rows", default="", help="names, separated by ;: " + "; ".join(row.name for row in ROWS))
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
     parser.add_argument("--seconds", type=float, default=4.0, help="length of one run (%(default)s)")
@@ -220,15 +244,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_results(options.folder, "versions.json")
     check_version(options.old_python)
     context = context_in(options.folder, options.seconds)
-    pythons = {OLD: options.old_python, AGAIN: options.old_python, NEW: Path(sys.executable)}
+    old, engine = Broker(options.old_python), {"ringmqEngine": options.engine} if options.engine else {}
+    brokers = {OLD: old, AGAIN: old, NEW: Broker(Path(sys.executable), engine)}
     results: dict[str, list[dict[str, Measurement]]] = {}
     try:
         for row in options.row_list:
             print(row.name, file=sys.stderr, flush=True)
             say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-            results[row.name] = run_rounds(row, options.rounds, pythons, context, options.settle, say)
+            results[row.name] = run_rounds(row, options.rounds, brokers, context, options.settle, say)
     finally:
-        compared = {name: compare(rounds) for name, rounds in results.items()}
+        metrics = {row.name: row.metric for row in options.row_list}
+        compared = {name: compare(rounds, metrics[name]) for name, rounds in results.items()}
         (options.folder / "versions.json").write_text(json.dumps(_document(results, context), indent=1) + "\n")
         shutil.rmtree(context.folder, ignore_errors=True)
         print(table(compared))

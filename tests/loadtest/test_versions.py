@@ -1,6 +1,7 @@
 """Two versions side by side: how ratios become a verdict, and one short run of a broker beside itself."""
 
 import json
+import mmap
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.bench.rows import RATE
 from ringmq.loadtest.versions import main as versions
+from ringmq.loadtest.versions.disk_row import drop_pages
 from ringmq.loadtest.versions.main import AGAIN, CPU_US, NEW, OLD, Comparison, compare
 from ringmq.loadtest.versions.staged_row import COMMITS, CONTROL_US
 
@@ -48,6 +50,25 @@ def test_a_round_that_does_not_count_is_left_out() -> None:
 )
 def test_slower_needs_a_ratio_and_processor_time(ratio: float, tolerance: float, cpu: float, is_slower: bool) -> None:
     assert Comparison(5, ratio, 0.0, tolerance, cpu).is_slower is is_slower
+
+
+def test_of_a_latency_less_is_better() -> None:
+    rounds = [{OLD: Measurement({"p99": 100}), AGAIN: Measurement({"p99": 100}), NEW: Measurement({"p99": 200})}]
+    found = compare(rounds, "p99")
+    assert found is not None
+    assert (found.ratio, found.is_slower) == (2.0, True)
+    faster = compare([{**rounds[0], NEW: Measurement({"p99": 50})}], "p99")
+    assert faster is not None
+    assert not faster.is_slower
+
+
+def test_pages_of_a_file_that_nobody_maps_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    path.write_bytes(bytes(1 << 20))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        assert mapped[:] == bytes(1 << 20)
+        assert drop_pages(tmp_path) > 0.9
+    assert drop_pages(tmp_path) == 0.0
 
 
 def test_a_checkout_without_an_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
