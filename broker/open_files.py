@@ -12,10 +12,10 @@ FEW_CONNECTIONS = 4096
 """A start with fewer connections per reader is logged, although nobody has set ringmqConnectionsMax."""
 
 
-def too_few_files(config: BrokerConfig, soft_limit: int) -> str:
+def too_few_files(readers: int, soft_limit: int) -> str:
     """The error of a start whose main process could not open its files ("" = they fit). `soft_limit` below 0: there is
     none."""
-    needed = FILES_OF_START + FILES_OF_READER * max(config.readers, 1)
+    needed = FILES_OF_START + FILES_OF_READER * readers
     if soft_limit < 0 or soft_limit >= needed:
         return ""
     return (

@@ -62,7 +62,7 @@ from ringmq.ipc.fd_store import FdStore
 from ringmq.ipc.image import WorkerImage
 from ringmq.ipc.logs import set_level
 from ringmq.ipc.notify import ServiceManager, service_manager
-from ringmq.ipc.placement import Placement, place
+from ringmq.ipc.placement import Placement, default_readers, place
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import SHM_DIR, plane_name, remove_segments
 from ringmq.ipc.supervisor import Supervisor
@@ -349,8 +349,9 @@ class BrokerContext(Struct, frozen=True):
 def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     """Choose the engine, take the lock, open the listeners, plan the workers. Raises StartError before any permanent
     change."""
+    cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if why := too_few_files(options.config, soft_limit):
+    if why := too_few_files(options.config.readers or default_readers(len(cpus)), soft_limit):
         raise StartError(why)
     engine = choose_engine(options.config.engine)
     log.log(logging.WARNING if engine.is_fallback else logging.INFO, "%s", engine_line(engine))
@@ -374,7 +375,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     own = open_listeners((row for row in WORKERS if row.of != ("master" if is_slave else "slave")), config, request)
     config = with_own_ports(config, own)
     placement = place(
-        list(options.cpus) or sorted(os.sched_getaffinity(0)),
+        cpus,
         config.readers or None,
         sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         sync_replication=waits_for_replicas(config),

@@ -38,12 +38,11 @@ def test_connections_fit_into_open_files(wanted: int, hard_limit: int, fits: int
         assert str(wanted + FILES_BESIDE) in said
 
 
-@pytest.mark.parametrize(("readers", "least"), [(0, 68), (1, 68), (16, 128)])
+@pytest.mark.parametrize(("readers", "least"), [(1, 68), (16, 128)])
 def test_a_start_needs_open_files(readers: int, least: int) -> None:
-    config = BrokerConfig(readers=readers)
-    assert not too_few_files(config, least)
-    assert not too_few_files(config, -1)
-    assert too_few_files(config, least - 1) == (
+    assert not too_few_files(readers, least)
+    assert not too_few_files(readers, -1)
+    assert too_few_files(readers, least - 1) == (
         f"the limit of open files is {least - 1}, a broker needs {least} to start and one for each connection: "
         "raise it (ulimit -n, LimitNOFILE)"
     )
@@ -60,6 +59,21 @@ def test_a_start_without_open_files_is_one_clear_line(tmp_path: Path, files: int
     assert "Traceback" not in refused.stderr
     assert len([line for line in refused.stderr.splitlines() if f"the limit of open files is {files}" in line]) == 1
     assert not (tmp_path / "store").exists() or not [*(tmp_path / "store").iterdir()]
+
+
+def test_a_start_counts_the_readers_that_many_cpus_get(tmp_path: Path) -> None:
+    """64 CPUs have 16 readers where ringmqReaders is 0."""
+    command = [
+        "prlimit", "--nofile=100:100", sys.executable, "-c",
+        "import os; os.sched_getaffinity = lambda _: set(range(64)); from ringmq.cli.main import main; main()",
+        "broker", "--namesrv", "", "--store", str(tmp_path / "store"), "--port", "0",
+    ]  # fmt: skip
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines() == [
+        "Error: the limit of open files is 100, a broker needs 128 to start and one for each connection: "
+        "raise it (ulimit -n, LimitNOFILE)"
+    ]
 
 
 def test_connections_beyond_the_open_files_are_closed_at_once(tmp_path: Path) -> None:
