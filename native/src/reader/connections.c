@@ -76,11 +76,14 @@ void rmq_connection_receive(struct rmq_connections *all, struct rmq_connection *
     if (c->receiving || c->state != RMQ_CONNECTION_OPEN || rmq_receive_disabled(all->context->generation))
         return;
     int (*receive)(struct rmq_engine *, int, uint64_t) = c->took_full ? rmq_engine_receive_once : rmq_engine_receive;
-    if (receive(all->context->engine, c->fd, rmq_connection_tag(all, c)) == 0) {
+    int rc = receive(all->context->engine, c->fd, rmq_connection_tag(all, c));
+    if (rc == 0) {
         c->receiving = 1;
         c->stopping = 0;
-    } else {
+    } else if (rc == -EBUSY) {
         rmq_connection_starve(all, c);
+    } else { /* the kernel has no memory or no watch for it: its client is told, and not left waiting */
+        rmq_connection_close(all, c, RMQ_READ_CLOSED_MEMORY);
     }
 }
 
