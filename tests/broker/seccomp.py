@@ -58,6 +58,11 @@ def refusing(*refusals: Refusal) -> Callable[[], None]:
     return filtered([*code, (_RETURN, 0, 0, _ALLOW)])
 
 
+def without_populate(error: int = errno.EINVAL) -> list[Refusal]:
+    """The refusals of a kernel before Linux 5.14: its madvise brings no pages in."""
+    return [Refusal(MADVISE, error, argument=2, value=advice) for advice in MADV_POPULATE]
+
+
 def call_numbers() -> dict[str, int]:
     """The numbers of this machine's system calls, from the headers of the kernel."""
     listed = subprocess.run(
@@ -109,7 +114,7 @@ def main(filters: str, *command: str) -> None:
         name, _, error = text.partition("=")
         number = KILL if error == "KILL" else getattr(errno, error)
         if name == "populate":
-            refusals += [Refusal(MADVISE, number, argument=2, value=advice) for advice in MADV_POPULATE]
+            refusals += without_populate(number)
         else:
             refusals += [Refusal(call, number) for call in names.get(name, IO_URING)]
     refusing(*refusals)()

@@ -336,6 +336,7 @@ static void mapped_reads(void)
     uint8_t *at = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fd, 0);
     MUST(at != MAP_FAILED);
     MUST(pwrite(fd, "middle", 6, 8192 + 5) == 6);
+    MUST(fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0);
     open_engine(BUFFERS);
     uint32_t before = thread_count();
     for (uint64_t i = 0; i < PAGES; i++)
@@ -346,6 +347,10 @@ static void mapped_reads(void)
         seen |= 1ull << event.tag;
     }
     MUST(kind != RMQ_ENGINE_EPOLL || thread_count() - before <= RMQ_READ_THREADS);
+    uint8_t there[PAGES];
+    MUST(mincore(at, BYTES, there) == 0);
+    for (uint32_t i = 0; i < PAGES; i++)
+        MUST(there[i] & 1);
     MUST(memcmp(at + 8192 + 5, "middle", 6) == 0);
     MUST(ftruncate(fd, 4096) == 0);
     MUST(rmq_engine_read_mapped(engine, at + 8192, 4096, 70) == 0);

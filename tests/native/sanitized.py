@@ -30,7 +30,7 @@ def scenes_of(name: str) -> list[str]:
     return found
 
 
-def play_scene(driver: Path, engine: str, scene: str) -> None:
+def play_scene(driver: Path, engine: str, scene: str, prefix: tuple[str, ...] = ()) -> None:
     """Play one scene. Its output is the line of the rule that it broke, or a sanitizer's report."""
-    done = subprocess.run([driver, engine, scene], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*prefix, driver, engine, scene], capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, "played\n"), done.stderr[-4000:]

@@ -1,10 +1,13 @@
 """Both event engines over real sockets and files, under sanitizers: scenes, and random mixes of operations."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from sanitized import ENGINES, build_driver, play_scene, scenes_of
+
+FILTER = Path(__file__).parents[1] / "broker" / "seccomp.py"
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +19,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("scene", scenes_of("engine_driver.c"))
 def test_engine(driver: Path, engine: str, scene: str) -> None:
     play_scene(driver, engine, scene)
+
+
+def test_mapped_reads_on_kernels_before_5_14(driver: Path) -> None:
+    play_scene(driver, "epoll", "mapped_reads", prefix=(sys.executable, str(FILTER), "populate=EINVAL"))
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crash_kit import in_child
 from plane_kit import FLUSH_TIMEOUT_MS, Kit
 
 from ringmq.native import ffi, lib
+from tests.broker.seccomp import refusing, without_populate
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def dirtied_bytes() -> int:
     return int(re.findall(r"^write_bytes: (\d+)$", Path("/proc/self/io").read_text(), re.MULTILINE)[0])
 
 
-def test_a_successor_writes_again_what_its_predecessor_may_have_lost(kit: Kit) -> None:
+def write_again_what_a_predecessor_may_have_lost(kit: Kit) -> None:
     """The kernel tells a failed sync only once: the pages of one that nobody heard of look clean."""
     topic = kit.topic(b"T")
     log = kit.root / "commitlog" / f"{0:020d}"
@@ -74,6 +76,18 @@ def test_a_successor_writes_again_what_its_predecessor_may_have_lost(kit: Kit) -
         flush()
     assert kit.marks.flushed_offset == kit.marks.append_offset > synced
     assert not kit.marks.store_fault
+
+
+def test_a_successor_writes_again_what_its_predecessor_may_have_lost(kit: Kit) -> None:
+    write_again_what_a_predecessor_may_have_lost(kit)
+
+
+def test_it_writes_again_on_kernels_before_5_14(kit: Kit) -> None:
+    def work() -> None:
+        refusing(*without_populate())()
+        write_again_what_a_predecessor_may_have_lost(kit)
+
+    assert not in_child(work)
 
 
 def test_a_log_that_cannot_be_made_sure_of_is_a_fault(kit: Kit) -> None:
