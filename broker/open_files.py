@@ -8,20 +8,29 @@ FILES_BESIDE = 4096
 """Descriptors of a read worker beside its connections: mapped files while they are opened, and its own."""
 FILES_OF_START, FILES_OF_READER = 64, 4
 """Descriptors of the main process, with those that a recovery opens for a while: 31 and 4 for each reader stay."""
+FILES_OF_DISPATCH = 256
+"""Descriptors of dispatch. It takes half of its limit for queues, an eighth for deleted files, 66 for files that wait
+for a sync, and 30 of its own. With fewer it fails at some queue, and the store refuses writes."""
 FEW_CONNECTIONS = 4096
 """A start with fewer connections per reader is logged, although nobody has set ringmqConnectionsMax."""
 
 
-def too_few_files(readers: int, soft_limit: int) -> str:
-    """The error of a start whose main process could not open its files ("" = they fit). `soft_limit` below 0: there is
-    none."""
-    needed = FILES_OF_START + FILES_OF_READER * readers
-    if soft_limit < 0 or soft_limit >= needed:
-        return ""
-    return (
-        f"the limit of open files is {soft_limit}, a broker needs {needed} to start and one for each connection: "
-        "raise it (ulimit -n, LimitNOFILE)"
-    )
+def too_few_files(readers: int, soft_limit: int, hard_limit: int) -> str:
+    """The error of a start whose processes could not open their files ("" = they fit). A limit below 0: there is none.
+
+    The main process keeps its soft limit. Workers raise theirs to the hard one.
+    """
+    for kind, option, limit, least in (
+        ("hard limit", "-Hn", hard_limit, FILES_OF_DISPATCH),
+        ("limit", "-n", soft_limit, FILES_OF_START),
+    ):
+        needed = least + FILES_OF_READER * readers
+        if 0 <= limit < needed:
+            return (
+                f"the {kind} of open files is {limit}, a broker needs {needed} and one for each connection: "
+                f"raise it (ulimit {option}, LimitNOFILE)"
+            )
+    return ""
 
 
 def fit_connections(config: BrokerConfig, hard_limit: int) -> tuple[BrokerConfig, str]:

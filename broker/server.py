@@ -351,7 +351,7 @@ def open_context(options: ServeOptions, fd_store: FdStore) -> BrokerContext:
     change."""
     cpus = list(options.cpus) or sorted(os.sched_getaffinity(0))
     soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if why := too_few_files(options.config.readers or default_readers(len(cpus)), soft_limit):
+    if why := too_few_files(options.config.readers or default_readers(len(cpus)), soft_limit, hard_limit):
         raise StartError(why)
     engine = choose_engine(options.config.engine)
     log.log(logging.WARNING if engine.is_fallback else logging.INFO, "%s", engine_line(engine))

@@ -38,40 +38,46 @@ def test_connections_fit_into_open_files(wanted: int, hard_limit: int, fits: int
         assert str(wanted + FILES_BESIDE) in said
 
 
-@pytest.mark.parametrize(("readers", "least"), [(1, 68), (16, 128)])
-def test_a_start_needs_open_files(readers: int, least: int) -> None:
-    assert not too_few_files(readers, least)
-    assert not too_few_files(readers, -1)
-    assert too_few_files(readers, least - 1) == (
-        f"the limit of open files is {least - 1}, a broker needs {least} to start and one for each connection: "
+@pytest.mark.parametrize(("readers", "soft_least", "hard_least"), [(1, 68, 260), (16, 128, 320)])
+def test_a_start_needs_open_files(readers: int, soft_least: int, hard_least: int) -> None:
+    assert not too_few_files(readers, soft_least, hard_least)
+    assert not too_few_files(readers, -1, -1)
+    assert too_few_files(readers, soft_least - 1, hard_least) == (
+        f"the limit of open files is {soft_least - 1}, a broker needs {soft_least} and one for each connection: "
         "raise it (ulimit -n, LimitNOFILE)"
+    )
+    assert too_few_files(readers, soft_least, hard_least - 1) == (
+        f"the hard limit of open files is {hard_least - 1}, a broker needs {hard_least} and one for each connection: "
+        "raise it (ulimit -Hn, LimitNOFILE)"
     )
 
 
-@pytest.mark.parametrize("files", [20, 40])
-def test_a_start_without_open_files_is_one_clear_line(tmp_path: Path, files: int) -> None:
+@pytest.mark.parametrize("files", ["20:20", "40:1000", "96:96"])
+def test_a_start_without_open_files_is_one_clear_line(tmp_path: Path, files: str) -> None:
+    """With 96 it would start, and refuse writes once there are some 40 queues."""
     command = [
-        "prlimit", f"--nofile={files}:{files}", sys.executable, "-m", "ringmq.cli.main", "broker", "--namesrv", "",
+        "prlimit", f"--nofile={files}", sys.executable, "-m", "ringmq.cli.main", "broker", "--namesrv", "",
         "--store", str(tmp_path / "store"), "--port", "0",
     ]  # fmt: skip
     refused = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert refused.returncode == 1
     assert "Traceback" not in refused.stderr
-    assert len([line for line in refused.stderr.splitlines() if f"the limit of open files is {files}" in line]) == 1
+    said = f"limit of open files is {files.partition(':')[0]}"
+    assert len([line for line in refused.stderr.splitlines() if said in line]) == 1
     assert not (tmp_path / "store").exists() or not [*(tmp_path / "store").iterdir()]
 
 
 def test_a_start_counts_the_readers_that_many_cpus_get(tmp_path: Path) -> None:
     """64 CPUs have 16 readers where ringmqReaders is 0."""
     command = [
-        "prlimit", "--nofile=100:100", sys.executable, "-c",
+        "prlimit", "--nofile=100:1000", sys.executable, "-c",
         "import os; os.sched_getaffinity = lambda _: set(range(64)); from ringmq.cli.main import main; main()",
         "broker", "--namesrv", "", "--store", str(tmp_path / "store"), "--port", "0",
     ]  # fmt: skip
     refused = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert refused.returncode == 1
     assert refused.stderr.splitlines() == [
-        "Error: the limit of open files is 100, a broker needs 128 to start and one for each connection: "
+        "Error: the limit of open files is 100, a broker needs 128 and one for each connection: "
         "raise it (ulimit -n, LimitNOFILE)"
     ]
 
