@@ -2,6 +2,7 @@
  * and fsync of the C library shows what the thread asks for; the kernel's own syncs of io_uring are seen by their results. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int refuses_threads;
+
+static int create_thread(pthread_t *thread, const pthread_attr_t *attributes, void *(*main)(void *), void *argument)
+{
+    return refuses_threads ? EAGAIN : pthread_create(thread, attributes, main, argument);
+}
+
+#define pthread_create create_thread
 #include "engine/file_sync.c"
 #include "engine/thread_sync.c"
 #include "engine/uring_sync.c"
@@ -106,6 +115,29 @@ static void failures(void)
     MUST(failed == 1 && (kind != RMQ_ENGINE_EPOLL || data_syncs == 3));
 }
 
+/* Without a thread (a limit of processes) the syncs run all the same, each once. The next ones have their thread. */
+static void without_threads(void)
+{
+    int fd = file(), ends[2], failed = 0;
+    MUST(pipe(ends) == 0);
+    open_sync();
+    for (int round = 0; round < 4; round++) {
+        refuses_threads = round < 3;
+        rmq_file_sync_put(sync_, fd, 1);
+        rmq_file_sync_put(sync_, ends[0], 1);
+        rmq_file_sync_put(sync_, fd, 0);
+        MUST(rmq_file_sync_submit(sync_) == 0);
+        for (int i = 0; i < 3; i++) {
+            int result = next_result();
+            MUST(result == 0 || result == -EINVAL);
+            failed += result == -EINVAL;
+        }
+    }
+    int result;
+    MUST(rmq_file_sync_wait(sync_, 1, &result) == RMQ_SYNC_TIME);
+    MUST(failed == 4 && (kind != RMQ_ENGINE_EPOLL || (data_syncs == 8 && whole_syncs == 4)));
+}
+
 static void nothing_put(void)
 {
     int result;
@@ -172,6 +204,7 @@ static const struct {
 } scenes[] = {
     {"rounds", rounds},
     {"failures", failures},
+    {"without_threads", without_threads},
     {"nothing_put", nothing_put},
     {"bells", bells},
     {"bell_beside_a_slow_sync", bell_beside_a_slow_sync},

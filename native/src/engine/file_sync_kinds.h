@@ -28,7 +28,8 @@ int rmq_uring_sync_submit(struct rmq_uring_sync *sync);
 int rmq_uring_sync_listen(struct rmq_uring_sync *sync);
 int rmq_uring_sync_wait(struct rmq_uring_sync *sync, int64_t wait_ms, int *result);
 
-/* A thread that starts with the first submit, so that a process without syncs has none. It takes one sync after the other. */
+/* A thread that starts with the first submit, so that a process without syncs has none. It takes one sync after the other.
+ * Where it cannot be started, a submit does the syncs itself. */
 struct rmq_thread_sync;
 
 int rmq_thread_sync_open(struct rmq_thread_sync **sync, uint32_t places);

@@ -30,24 +30,30 @@ struct rmq_thread_sync {
 
 static struct place *place_at(struct rmq_thread_sync *sync, uint64_t number) { return &sync->places[number % sync->count]; }
 
+/* The lock is held, and given up meanwhile. */
+static void sync_next(struct rmq_thread_sync *sync)
+{
+    struct place *place = place_at(sync, sync->done);
+    uint64_t one = 1;
+    pthread_mutex_unlock(&sync->lock);
+    int rc = place->data_only ? fdatasync(place->fd) : fsync(place->fd);
+    place->result = rc < 0 ? -errno : 0;
+    pthread_mutex_lock(&sync->lock);
+    sync->done++;
+    ssize_t n = write(sync->done_fd, &one, sizeof one);
+    (void)n; /* the counter cannot overflow: each wait takes it */
+}
+
 static void *thread_main(void *argument)
 {
     struct rmq_thread_sync *sync = argument;
-    uint64_t one = 1;
     pthread_mutex_lock(&sync->lock);
     for (;;) {
         while (sync->done == sync->submitted && !sync->stop)
             pthread_cond_wait(&sync->wake, &sync->lock);
         if (sync->done == sync->submitted)
             break;
-        struct place *place = place_at(sync, sync->done);
-        pthread_mutex_unlock(&sync->lock);
-        int rc = place->data_only ? fdatasync(place->fd) : fsync(place->fd);
-        place->result = rc < 0 ? -errno : 0;
-        pthread_mutex_lock(&sync->lock);
-        sync->done++;
-        ssize_t n = write(sync->done_fd, &one, sizeof one);
-        (void)n; /* the counter cannot overflow: each wait takes it */
+        sync_next(sync);
     }
     pthread_mutex_unlock(&sync->lock);
     return NULL;
@@ -91,30 +97,33 @@ void rmq_thread_sync_put(struct rmq_thread_sync *sync, int fd, int data_only)
     *place_at(sync, sync->put++) = (struct place){.fd = fd, .data_only = data_only};
 }
 
-static int start_thread(struct rmq_thread_sync *sync)
+static void start_thread(struct rmq_thread_sync *sync)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the owner's: its waits end with EINTR */
-    int rc = -pthread_create(&sync->thread, NULL, thread_main, sync);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    sync->started = rc == 0;
+    sync->started = pthread_create(&sync->thread, NULL, thread_main, sync) == 0;
     if (sync->started)
         pthread_setname_np(sync->thread, "ringmq-sync");
-    return rc;
 }
 
+/* Signals are the owner's: its waits end with EINTR, no sync does. Where no thread can be started, the syncs run here: late
+ * answers are better than a flush that ends. */
 int rmq_thread_sync_submit(struct rmq_thread_sync *sync)
 {
-    int rc = sync->started || sync->put == sync->submitted ? 0 : start_thread(sync);
-    if (rc < 0) {
-        sync->put = sync->submitted;
-        return rc;
-    }
+    int was_started = sync->started;
+    sigset_t all, before;
+    sigfillset(&all);
+    if (!was_started)
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (!was_started && sync->put != sync->submitted)
+        start_thread(sync);
     pthread_mutex_lock(&sync->lock);
     sync->submitted = sync->put;
-    pthread_cond_signal(&sync->wake);
+    if (sync->started)
+        pthread_cond_signal(&sync->wake);
+    while (!sync->started && sync->done != sync->submitted)
+        sync_next(sync);
     pthread_mutex_unlock(&sync->lock);
+    if (!was_started)
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
     return 0;
 }
 
