@@ -10,6 +10,8 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.relations import waits_for_replicas
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
+from ringmq.ha.replica_policy import ReplicaPolicy
+from ringmq.ha.settings import HaSettings
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
@@ -139,6 +141,18 @@ def first_confirm_limit(recovered: RecoveredStore) -> int:
     known = [recovered.redispatch_offset, recovered.checkpoint.confirm_offset]
     known += [state.physical_end for state in recovered.queues.values()]
     return min(max(known), recovered.append_offset)
+
+
+def begin_without_slaves(plane: Plane, config: BrokerConfig) -> None:
+    """Set the state of a master without a slave. It holds until ha counts the slaves.
+
+    Workers start side by side, so write may get sends before ha is up. A slave's log may be longer than this one. Then
+    a send that is stored now takes the offset of a record that only the slave has.
+    """
+    policy = ReplicaPolicy.from_settings(HaSettings.from_properties(config.as_properties()))
+    if not policy.accepts_alone:
+        plane.watermarks.replication_state = lib.RMQ_REPLICATION_LOST
+        plane.watermarks.in_sync_replicas = 1  # the master
 
 
 def _fill_replication(plane: Plane, config: BrokerConfig) -> None:

@@ -211,6 +211,7 @@ def make_plane(
         plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_NOT_INDEXED] = recovered.not_indexed
     plane.role(lib.RMQ_ROLE_DISPATCH).counters[lib.RMQ_DISPATCH_BAD_BODIES] = recovered.bad_bodies
     marks.confirm_limit = plane_setup.first_confirm_limit(recovered)
+    plane_setup.begin_without_slaves(plane, config)
     if config.broker_role != "SLAVE" and read_hold(root):
         marks.write_hold = lib.RMQ_HOLD_LONGER_SLAVE
     plane.header.ports.journal.entry[0].append_offset = recovered.append_offset

@@ -64,6 +64,11 @@ class ReplicaPolicy(Struct, frozen=True):
         return self.level > LEVEL_NONE and self.need > 1
 
     @property
+    def accepts_alone(self) -> bool:
+        """True if a master without a slave accepts sends: it waits for none, or the policy is lowered so far."""
+        return can_meet(self.answers(()), 0)
+
+    @property
     def wanted(self) -> str:
         """The policy in words."""
         return f"one in room {self.own_room} and one in another" if self.rooms else str(self.need)
