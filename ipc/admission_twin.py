@@ -128,9 +128,12 @@ def admit(
 
 
 def is_reserved(name: bytes) -> bool:
-    """True if a pair of this name asks for more than storing, or if no client may send it."""
+    """True if a pair of this name asks for more than storing, or if control refuses it.
+
+    A pair that the broker drops (CLUSTER and its kin, POP_CK) is none.
+    """
     return (
-        name in (b"TRAN_MSG", b"DELAY", b"POP_CK") or (name.startswith(b"TIMER_") and len(name) > 6)
+        name in (b"TRAN_MSG", b"DELAY") or (name.startswith(b"TIMER_") and len(name) > 6)
         or name.startswith(b"INNER")
     )  # fmt: skip
 

@@ -90,7 +90,7 @@ def sent(properties: bytes = b"", **fields: Any) -> Send:
         (sent(sys_flag=8), Reason.SYS_FLAG), (sent(body_length=0), Reason.BODY), (sent(body_length=1001), Reason.BODY),
         (sent(queue_id=8), Reason.QUEUE), (sent(queue_id=7), Reason.NOTHING), (sent(queue_id=-1), Reason.NOTHING),
         (sent(batch=True, topic=b"t" * 128), Reason.BATCH_TOPIC), (sent(b"a\x01b\0\x02"), Reason.NUL),
-        (sent(b"POP_CK\x01x\x02"), Reason.PAIR), (sent(b"INNER_NUM\x01x\x02"), Reason.PAIR),
+        (sent(b"POP_CK\x01x\x02"), Reason.NOTHING), (sent(b"INNER_NUM\x01x\x02"), Reason.PAIR),
         (sent(b"DELAY\x01x\x02"), Reason.VALUE), (sent(b"DELAY\x01" + b"0" * 9000 + b"\x02"), Reason.NOTHING),
         (sent(b"DELAY\x010\x02"), Reason.NOTHING),
         (sent(b"DELAY\x01\x02"), Reason.NOTHING),
@@ -115,7 +115,7 @@ def test_topics_that_control_has_to_look_at(topic: TopicState, reason: Reason) -
 
 
 def test_without_rules_reserved_pairs_go_to_control_and_are_stored_once_it_approves() -> None:
-    for pair in (b"DELAY\x013\x02", b"TRAN_MSG\x01true\x02", b"TIMER_DELAY_MS\x011\x02", b"POP_CK\x01x\x02"):
+    for pair in (b"DELAY\x013\x02", b"TRAN_MSG\x01true\x02", b"TIMER_DELAY_MS\x011\x02", b"INNER_BASE\x01x\x02"):
         assert both(sent(pair), ()) == Admitted(Verdict.ASK, Reason.PAIR)
         assert both(sent(pair), (), approved=True) == Admitted(Verdict.PLAIN)
     assert both(sent(sys_flag=4), ()) == Admitted(Verdict.ASK, Reason.SYS_FLAG)
@@ -201,7 +201,7 @@ PAIRS = st.lists(
 KINDS = st.sampled_from([RuleKind.REDIRECT, RuleKind.REDIRECT, RuleKind.REFUSE])
 TRANSACTIONS = st.sampled_from([0, 0, 4, 8, ANY_TRANSACTION])
 NAMED = st.builds(
-    Rule, KINDS, st.sampled_from([b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_MS", b"POP_CK", b"INNER"]),
+    Rule, KINDS, st.sampled_from([b"DELAY", b"TRAN_MSG", b"TIMER_DELAY_MS", b"INNER_NUM", b"INNER"]),
     st.sampled_from(When), TRANSACTIONS, topic_id=st.just(3),
     queue_from=st.sampled_from([QueueFrom.FIXED, QueueFrom.ORIGINAL]), queue_id=st.integers(0, 30), pairs=PAIRS,
     with_name=st.sampled_from([b"", b"", b"DELAY", b"TRAN_MSG"]), with_when=st.sampled_from(When),

@@ -158,7 +158,11 @@ def test_what_no_rule_names_and_what_its_topic_cannot_take_goes_to_control(kit: 
     publish_rules(kit.plane, [rule])
     batch = element(b"one")
     with connected(kit) as client:
-        for properties in ("DELAY\x013\x02POP_CK\x01x\x02", "DELAY\x01soon\x02", "DELAY\x013\x02TRAN_MSG\x01true\x02"):
+        for properties in (
+            "DELAY\x013\x02INNER_NUM\x011\x02",
+            "DELAY\x01soon\x02",
+            "DELAY\x013\x02TRAN_MSG\x01true\x02",
+        ):
             goes_to_control(kit, client, send_frame("TopicA", b"x", properties), b"x")
         goes_to_control(kit, client, send_frame("TopicA", batch, "DELAY\x013\x02", batch=True), batch)
         for gone in (999, kit.wide_topic(b"Small", 2)):

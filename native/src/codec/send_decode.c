@@ -95,7 +95,7 @@ int rmq_send_unescape(struct rmq_send *s, uint8_t *to)
 
 enum weight { STORED, DROPPED, RESERVED };
 
-/* The meaning of a pair. DROPPED: the broker adds this name itself. */
+/* The meaning of a pair. DROPPED: the broker adds this name itself, or only a broker may write it. */
 static inline enum weight weigh_pair(struct rmq_send *s, const uint8_t *name, uint32_t n, const uint8_t *value, uint32_t value_length)
 {
     switch (name[0]) {
@@ -122,7 +122,7 @@ static inline enum weight weigh_pair(struct rmq_send *s, const uint8_t *name, ui
     case 'I':
         return n >= 5 && !memcmp(name, "INNER", 5) ? RESERVED : STORED;
     case 'P':
-        return NAME_IS("POP_CK") ? RESERVED : STORED;
+        return NAME_IS("POP_CK") ? DROPPED : STORED;
     default:
         return STORED;
     }
@@ -163,7 +163,6 @@ static void note_reserved(struct rmq_send *s, const uint8_t *at, const uint8_t *
     if (s->reserved_count < RMQ_RESERVED_PAIRS_MAX)
         s->reserved[s->reserved_count] = (struct rmq_reserved_pair){at, split + 1, (uint32_t)(split - at), (uint32_t)(stop - split - 1)};
     s->reserved_count++;
-    s->drops |= at[0] == 'P';
 }
 
 int rmq_send_scan(struct rmq_send *s)
@@ -195,9 +194,7 @@ void rmq_send_cut(struct rmq_send *s, const struct rmq_cut_name *names, uint32_t
     while (at < end && find_ends(at, end, &split, &stop)) {
         uint8_t *next = stop < end ? stop + 1 : end;
         enum weight weight = weigh(s, at, split, stop);
-        if (weight == RESERVED)
-            weight = at[0] == 'P' ? DROPPED : STORED;
-        if (weight == STORED && !is_named(at, (uint32_t)(split - at), names, count)) {
+        if (weight != DROPPED && !is_named(at, (uint32_t)(split - at), names, count)) {
             memmove(to, at, (size_t)(next - at));
             to += next - at;
         }

@@ -10,7 +10,7 @@
 #define RMQ_NAME_JSON_MAX 1530 /* 6 * RMQ_NAME_MAX: JSON may write six characters for one */
 #define RMQ_PROPERTIES_JSON_MAX 196602 /* 6 * RMQ_PROPERTIES_BYTES_MAX: JSON may write six characters for one */
 
-/* A pair that asks for more than storing, or that no client may store: TRAN_MSG, TIMER_*, DELAY, INNER*, POP_CK. */
+/* A pair that asks for more than storing, or that no client may store: TRAN_MSG, TIMER_*, DELAY, INNER*. */
 struct rmq_reserved_pair {
     const uint8_t *name, *value;
     uint32_t name_length, value_length;
@@ -30,7 +30,7 @@ struct rmq_send {
     uint32_t uniq_key_length;
     const uint8_t *uniq_key;
     int32_t no_wait;
-    int32_t drops;             /* holds pairs that the broker adds itself, or broken ones, or POP_CK */
+    int32_t drops;             /* holds pairs that the broker adds itself, broken ones, or POP_CK */
     uint32_t reserved_count;   /* RMQ_RESERVED_PAIRS_MAX + 1: more than fit */
     const struct rmq_ext_entry *unread; /* by rmq_send_decode: the field that is not of its type */
     struct rmq_reserved_pair reserved[RMQ_RESERVED_PAIRS_MAX]; /* rmq_send_decode does not clear these */
@@ -51,7 +51,7 @@ struct rmq_cut_name {
     const char *name;
     uint32_t length;
 };
-/* Cuts out, in place: the pairs that the broker adds itself, broken ones, POP_CK, which no client may send, and pairs of `names`. A
+/* Cuts out, in place: the pairs that the broker adds itself, broken ones, POP_CK, which only brokers write, and pairs of `names`. A
  * broken pair must not be stored: recovery takes it, like a NUL, for the mark of a torn record. Then scans again. */
 void rmq_send_cut(struct rmq_send *s, const struct rmq_cut_name *names, uint32_t count);
 #endif
