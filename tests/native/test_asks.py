@@ -262,6 +262,21 @@ def test_a_role_that_is_no_asker_is_refused(plane: Kit) -> None:
     assert put(plane, 1, role=lib.RMQ_ROLE_DISPATCH, answerer=0) == 0
 
 
+def test_roles_of_the_upper_half_ask_and_answer(tmp_path: Path) -> None:
+    plan = AnswererPlan(62, frozenset({32, lib.RMQ_ROLES_MAX - 1}), INBOX_BYTES, INBOX_BYTES)
+    kit = Kit(tmp_path, answerers=(plan,), inbox_bytes=INBOX_BYTES)
+    assert lib.RMQ_ROLES_MAX == 64 and lib.rmq_answerer_find(kit.plane, 62) == ANSWERER
+    assert [put(kit, 1, role=role) < 0 for role in (0, 31, 32, 33, 62, 63)] == [True, True, False, True, True, False]
+    asked = []
+    while (record := lib.rmq_inbox_take(kit.plane, ANSWERER)) != ffi.NULL:
+        asked.append(record.role)
+        lib.rmq_inbox_done(kit.plane, ANSWERER, record)
+    assert asked == [32, 63]
+    head = ffi.new("struct rmq_verdict *", {"type": lib.RMQ_VERDICT_PAYLOAD})
+    assert [lib.rmq_verdict_put(kit.plane, ANSWERER, role, head, b"", 0) for role in (31, 63)] == [-errno.EINVAL, 0]
+    assert lib.rmq_verdict_take(kit.plane, ANSWERER, 63) != ffi.NULL
+
+
 def test_an_ask_that_no_waiting_gives_room_is_told_apart_from_a_full_inbox(plane: Kit) -> None:
     head = ffi.new("struct rmq_inbox_record *")
     head.type, head.role = lib.RMQ_INBOX_COLD_FRAME, lib.RMQ_ROLE_READ

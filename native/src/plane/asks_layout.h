@@ -107,14 +107,15 @@ struct rmq_asks {
 
 /* A row as the supervisor fills it. */
 struct rmq_answerer_plan {
+    uint64_t askers;             /* bit r: the role r asks it */
     uint32_t role;
-    uint32_t askers;             /* bit r: the role r asks it */
     uint32_t inbox_bytes, answer_bytes; /* powers of two */
     uint32_t code_count;
     int32_t codes[RMQ_ANSWERER_CODES_MAX];
 };
 /* cdef-end */
 
+_Static_assert(RMQ_ROLES_MAX <= 64, "askers has a bit for each role");
 _Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
 _Static_assert(sizeof(struct rmq_verdict) == 32, "verdict");
 _Static_assert(sizeof(struct rmq_answerer) % 64 == 0 && offsetof(struct rmq_answerer, inbox) % 64 == 0, "answerer");

@@ -4,9 +4,10 @@
 #include <stdint.h>
 
 /* cdef-begin */
-#define RMQ_ROLES_MAX 32
+#define RMQ_ROLES_MAX 64 /* rmq_answerer_plan has a bit for each */
 
-/* Role numbers: index into rmq_plane_header.roles. Read workers have RMQ_ROLE_READ and the numbers behind it. */
+/* Role numbers: index into rmq_plane_header.roles. Read workers have RMQ_ROLE_READ and the 15 numbers behind
+ * it. Marks in the log name roles: a number keeps its service for ever. Free: 24 to 27, 32 to 63. */
 #define RMQ_ROLE_SUPERVISOR 0
 #define RMQ_ROLE_CONTROL 1
 #define RMQ_ROLE_WRITE 2
