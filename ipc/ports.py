@@ -17,9 +17,9 @@ REQUEST_SLOTS = 16_384
 """Slots of each request ring: the requests that a port may have in flight."""
 COMPLETIONS_MAX = 4_096
 """Completions that one `tally` reads."""
-LANES_MAX: int = lib.RMQ_MARK_LANES_MAX
-"""Sources of one service whose records carry marks."""
-MARK_OFFSET_MAX: int = (1 << lib.RMQ_MARK_LANE_SHIFT) - 1
+MARK_OFFSET_BITS: dict[int, int] = {lib.RMQ_ROLE_POP: lib.RMQ_MARK_POP_SHIFT}
+"""Bits of the queue offset in the marks of the roles that have not RMQ_MARK_LANE_SHIFT of them."""
+_PARTS_MASK: int = (1 << lib.RMQ_MARK_RANGE_SHIFT) - 1
 PARKED_SLOTS = 65_536
 """Requests of all ports that may wait for the disk or for replicas at a time."""
 WEIGHT = 4
@@ -101,19 +101,18 @@ def mark_of(role: int, lane: int, offset: int) -> int:
     """The mark of a record that the service with this role has published. It is the token of its request, too.
 
     `lane`: number of the service's source. `offset`: the queue offset in that source. native/src/plane/ports_layout.h
-    has the layout of a mark.
+    has the layout of a mark, which depends on the role.
     """
-    assert 0 < role < lib.RMQ_ROLES_MAX and 0 <= lane < LANES_MAX and 0 <= offset <= MARK_OFFSET_MAX
-    return int(role << lib.RMQ_MARK_RANGE_SHIFT | lane << lib.RMQ_MARK_LANE_SHIFT | offset)
+    bits = MARK_OFFSET_BITS.get(role, lib.RMQ_MARK_LANE_SHIFT)
+    assert 0 < role < lib.RMQ_ROLES_MAX and 0 <= lane << bits <= _PARTS_MASK and 0 <= offset >> bits < 1
+    return int(role << lib.RMQ_MARK_RANGE_SHIFT | lane << bits | offset)
 
 
 def parts_of_mark(mark: int) -> tuple[int, int, int]:
     """(role, lane, offset) of a mark. Role 0: the record is no published one, or a staged write has it."""
-    return (
-        mark >> lib.RMQ_MARK_RANGE_SHIFT,
-        mark >> lib.RMQ_MARK_LANE_SHIFT & (LANES_MAX - 1),
-        mark & MARK_OFFSET_MAX,
-    )
+    role = mark >> lib.RMQ_MARK_RANGE_SHIFT
+    bits = MARK_OFFSET_BITS.get(role, lib.RMQ_MARK_LANE_SHIFT)
+    return role, (mark & _PARTS_MASK) >> bits, mark & ((1 << bits) - 1)
 
 
 def tally(completions: Iterable[Any], stored: list[int]) -> int:

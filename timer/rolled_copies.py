@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from ringmq.broker.requests.turns import Steps
-from ringmq.ipc.ports import MARK_OFFSET_MAX
+from ringmq.ipc.ports import parts_of_mark
 from ringmq.native import ffi, lib
 from ringmq.store.queue_reader import (
     DamagedError,
@@ -44,8 +44,9 @@ def name_of(hashed_key: int, record: TimerRecord, rolls: int) -> int:
 def rolled_source(record: TimerRecord, hashed_key: int | None, role: int) -> int | None:
     """Name the message of which a record is a rolled copy: by the queue offset in the mark of this role, else by key,
     time and birth. None for other records. The twin of rmq_timer_rolled_sources."""
-    if record.mark >> lib.RMQ_MARK_RANGE_SHIFT == role:
-        return record.mark & MARK_OFFSET_MAX
+    named, _, source = parts_of_mark(record.mark)
+    if named == role:
+        return source
     if not record.rolls or hashed_key is None or record.out_ms is None:
         return None
     return name_of(hashed_key, record, record.rolls - 1)

@@ -416,7 +416,8 @@ def test_the_tally_agrees_with_its_twin(tmp_path: Path, seed: int) -> None:
             for _ in range(chance.randrange(1, 5)):
                 kit.marks.write_hold = HELD if chance.random() < 0.3 else 0
                 marks = [
-                    mark_of(ROLE, chance.randrange(6), chance.randrange(256)) for _ in range(chance.randrange(1, 20))
+                    mark_of(chance.choice((ROLE, lib.RMQ_ROLE_POP)), chance.randrange(6), chance.randrange(256))
+                    for _ in range(chance.randrange(1, 20))
                 ]
                 assert port.submit(requests(kit, topic, marks), len(marks)) == len(marks)
                 inherited += len(marks) * (generation == 1)
@@ -435,6 +436,24 @@ def test_the_tally_agrees_with_its_twin(tmp_path: Path, seed: int) -> None:
     assert port.tally(lib.RMQ_PORT_APPENDED, stored, 4, result) == 0 and list(stored) == expected
 
 
-@pytest.mark.parametrize("parts", [(1, 0, 0), (31, 255, (1 << 48) - 1), (25, 17, 12345)])
-def test_a_mark_is_made_of_its_parts(parts: tuple[int, int, int]) -> None:
-    assert parts_of_mark(mark_of(*parts)) == parts and mark_of(*parts) < 1 << 63
+@pytest.mark.parametrize(
+    ("parts", "mark"),
+    [
+        ((1, 0, 0), 0x0100_0000_0000_0000),
+        ((31, 255, (1 << 48) - 1), 0x1FFF_FFFF_FFFF_FFFF),
+        ((30, 17, 12345), 0x1E11_0000_0000_3039),
+        ((29, 2, 5), 0x1D02_0000_0000_0005),
+        ((28, 0, 1 << 47), 0x1C00_8000_0000_0000),
+        ((63, 3, 7), 0x3F03_0000_0000_0007),
+        ((lib.RMQ_ROLE_POP, (1 << 20) - 1, (1 << 36) - 1), 0x1BFF_FFFF_FFFF_FFFF),
+        ((lib.RMQ_ROLE_POP, 0x12345, 0x9), 0x1B12_3450_0000_0009),
+    ],
+)
+def test_a_mark_is_made_of_its_parts_and_stays_as_it_is_on_disk(parts: tuple[int, int, int], mark: int) -> None:
+    assert mark_of(*parts) == mark and parts_of_mark(mark) == parts
+
+
+@pytest.mark.parametrize("parts", [(30, 256, 0), (30, 0, 1 << 48), (lib.RMQ_ROLE_POP, 1 << 20, 0), (27, 0, 1 << 36)])
+def test_a_part_that_its_range_has_no_bits_for_makes_no_mark(parts: tuple[int, int, int]) -> None:
+    with pytest.raises(AssertionError):
+        mark_of(*parts)

@@ -18,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ringmq.ipc.plane import Plane
+from ringmq.ipc.ports import parts_of_mark
 from ringmq.ipc.republish_words import INHERITED, PROGRESS, REFUSED
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
@@ -250,7 +251,7 @@ class EchoDrill:
 
 def compare(figures: Figures, sent: Sequence[MessageExt], echoes: Sequence[MessageExt]) -> None:
     """Count what is wrong with the echoes of the records that were sent. The mark of an echo names its source."""
-    offsets = [echo.prepared_transaction_offset & (1 << lib.RMQ_MARK_LANE_SHIFT) - 1 for echo in echoes]
+    offsets = [parts_of_mark(echo.prepared_transaction_offset)[2] for echo in echoes]
     figures.messages = len(echoes)
     figures.duplicates = len(offsets) - len(set(offsets))
     figures.losses = len(set(range(len(sent))) - set(offsets))

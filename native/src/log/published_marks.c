@@ -2,7 +2,6 @@
 
 #include "codec/record.h"
 #include "plane/ports_layout.h"
-#include "plane/roles_layout.h"
 
 _Static_assert(RMQ_ROLES_MAX <= 128, "a mark is not negative, and its range names any role");
 _Static_assert(RMQ_ROLE_SUPERVISOR == RMQ_MARK_RANGE_STAGED, "no service has the range of staged writes");
@@ -33,7 +32,7 @@ int64_t rmq_published_marks(uint32_t range, const uint8_t *file, uint64_t from, 
     for (*at = from; *at < limit; *at += bytes) {
         bytes = rmq_published_step(file, *at, end, file_start, &view);
         uint64_t mark = (uint64_t)view.prepared_transaction_offset;
-        if (!mark || mark >> RMQ_MARK_RANGE_SHIFT != range || is_commit_of_range(range, &view))
+        if (!mark || rmq_mark_range(mark) != range || is_commit_of_range(range, &view))
             continue;
         if (count && marks[count - 1] == mark) {
             records[count - 1]++;

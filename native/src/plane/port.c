@@ -72,8 +72,7 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
     uint32_t count = waiting < room ? (uint32_t)waiting : room;
     for (uint32_t i = 0; i < count; i++) {
         const struct rmq_completion *found = rmq_ring_slot(plane->base, from, tail + i);
-        uint64_t lane = found->token >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
-        uint64_t behind = (found->token & (((uint64_t)1 << RMQ_MARK_LANE_SHIFT) - 1)) + 1;
+        uint64_t lane = rmq_mark_lane(found->token), behind = rmq_mark_offset(found->token) + 1;
         tally->inherited += found->generation != p->generation;
         tally->stored += found->bytes != 0;
         if (!found->bytes && (!tally->refused++ || tally->first.cause == RMQ_CAUSE_CHAIN_REFUSED))

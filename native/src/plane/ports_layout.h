@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "plane/metrics_layout.h"
+#include "plane/roles_layout.h"
 
 /* cdef-begin */
 #define RMQ_PORTS_MAX 32 /* write_batch.h has a bit for each */
@@ -19,13 +20,15 @@
  * number of three parts, so that no service takes another's records for its own:
  *
  *   bits 56 to 62   the range: the role of the service, which the log keeps. A role number is never given to another service.
- *   bits 48 to 55   the lane: the number of the service's source
- *   bits 0 to 47    the queue offset, in that source, of the record that was published again
+ *   bits s to 55    the lane: the number of the service's source
+ *   bits 0 to s-1   the queue offset, in that source, of the record that was published again
  *
+ * The range says where s is (rmq_mark_split): 48, so that a service has 256 lanes, and 36 for POP, whose lanes are 2^20 windows
+ * over queues. A range never gets another split, because its marks are on disk.
  * Range 0 is that of staged writes: (number of the commit + 1) << 16 | chunk. */
 #define RMQ_MARK_RANGE_SHIFT 56
 #define RMQ_MARK_LANE_SHIFT 48
-#define RMQ_MARK_LANES_MAX 256
+#define RMQ_MARK_POP_SHIFT 36
 #define RMQ_MARK_RANGE_STAGED 0
 
 /* A request to append, 128 bytes. Positions are bytes from the start of the port's arena. The bytes they
@@ -189,6 +192,18 @@ struct rmq_ports {
     struct rmq_port port[RMQ_PORTS_MAX];
 };
 /* cdef-end */
+
+/* The parts of a mark. Twin: mark_of and parts_of_mark in ipc/ports.py. */
+static inline uint32_t rmq_mark_split(uint64_t range) { return range == RMQ_ROLE_POP ? RMQ_MARK_POP_SHIFT : RMQ_MARK_LANE_SHIFT; }
+
+static inline uint64_t rmq_mark_range(uint64_t mark) { return mark >> RMQ_MARK_RANGE_SHIFT; }
+
+static inline uint64_t rmq_mark_lane(uint64_t mark)
+{
+    return (mark & ((UINT64_C(1) << RMQ_MARK_RANGE_SHIFT) - 1)) >> rmq_mark_split(rmq_mark_range(mark));
+}
+
+static inline uint64_t rmq_mark_offset(uint64_t mark) { return mark & ((UINT64_C(1) << rmq_mark_split(rmq_mark_range(mark))) - 1); }
 
 _Static_assert(sizeof(struct rmq_request) == 128, "request");
 _Static_assert(sizeof(struct rmq_completion) == 48, "completion");

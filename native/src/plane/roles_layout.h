@@ -7,7 +7,7 @@
 #define RMQ_ROLES_MAX 64 /* rmq_answerer_plan has a bit for each */
 
 /* Role numbers: index into rmq_plane_header.roles. Read workers have RMQ_ROLE_READ and the 15 numbers behind
- * it. Marks in the log name roles: a number keeps its service for ever. Free: 24 to 27, 32 to 63. */
+ * it. Marks in the log name roles: a number keeps its service for ever. Free: 24 to 26, 32 to 63. */
 #define RMQ_ROLE_SUPERVISOR 0
 #define RMQ_ROLE_CONTROL 1
 #define RMQ_ROLE_WRITE 2
@@ -17,6 +17,7 @@
 #define RMQ_ROLE_HA 6 /* a master's HA writer, a slave's HA client */
 #define RMQ_ROLE_METRICS 7
 #define RMQ_ROLE_READ 8
+#define RMQ_ROLE_POP 27 /* no worker yet; ports_layout.h has the split of its marks */
 #define RMQ_ROLE_TIMER 28
 #define RMQ_ROLE_TRANSACTIONS 29
 #define RMQ_ROLE_DELAY 30

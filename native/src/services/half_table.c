@@ -82,9 +82,8 @@ static int64_t number_of(struct rmq_text text)
 int64_t rmq_half_first(uint32_t role, int64_t prepared_transaction_offset, int64_t queue_offset)
 {
     uint64_t mark = (uint64_t)prepared_transaction_offset;
-    uint64_t lane = mark >> RMQ_MARK_LANE_SHIFT & (RMQ_MARK_LANES_MAX - 1);
-    int64_t first = (int64_t)(mark & ((1ull << RMQ_MARK_LANE_SHIFT) - 1));
-    if (prepared_transaction_offset < 0 || mark >> RMQ_MARK_RANGE_SHIFT != role || lane || first > queue_offset)
+    int64_t first = (int64_t)rmq_mark_offset(mark);
+    if (prepared_transaction_offset < 0 || rmq_mark_range(mark) != role || rmq_mark_lane(mark) || first > queue_offset)
         return queue_offset;
     return first;
 }

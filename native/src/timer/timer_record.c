@@ -168,7 +168,7 @@ void rmq_timer_latest_copies(uint32_t range, const uint8_t *file, uint64_t from,
     for (uint64_t at = from; at < limit; at += bytes) {
         bytes = rmq_published_step(file, at, end, file_start, &view);
         uint64_t mark = (uint64_t)view.prepared_transaction_offset;
-        if (!mark || mark >> RMQ_MARK_RANGE_SHIFT != range)
+        if (!mark || rmq_mark_range(mark) != range)
             continue;
         if (!rmq_timer_record_read(file + at, (uint32_t)bytes, precision_ms, NULL, &record) || record.out_ms == RMQ_TIMER_NO_TIME)
             continue;

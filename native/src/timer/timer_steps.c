@@ -81,8 +81,8 @@ uint32_t rmq_timer_rolled_sources(uint32_t range, const struct rmq_held_record *
         if (!rmq_timer_record_read(records[i].at, (uint32_t)units[i].size, 1, secret, &record))
             continue;
         uint64_t mark = (uint64_t)record.prepared_transaction_offset;
-        if (mark >> RMQ_MARK_RANGE_SHIFT == range)
-            sources[found++] = mark & ((UINT64_C(1) << RMQ_MARK_LANE_SHIFT) - 1);
+        if (rmq_mark_range(mark) == range)
+            sources[found++] = rmq_mark_offset(mark);
         else if (record.rolls && record.has_key)
             sources[found++] = name_of(&record, record.rolls - 1);
     }
