@@ -39,6 +39,9 @@ class AnswerRow(Struct, frozen=True):
     codes: tuple[int, ...] = ()
     inbox_bytes: int = INBOX_BYTES
     answer_bytes: int = ANSWER_BYTES
+    shares_codes: bool = False
+    """True if other rows have the same codes. Each pair of a consumer group and a topic then has one of these workers,
+    the same at each start (`rmq_answerer_choose`)."""
 
     def plan(self, role: int, askers: Iterable[int]) -> AnswererPlan:
         """The row of the table of answerers."""

@@ -179,7 +179,7 @@ class WorkerTable:
         for other in self._rows.values():
             if other.role == row.role and {row.of, other.of} != {"master", "slave"}:
                 return f"role {row.role} is that of worker {other.name!r}"
-            if both := _codes(row) & _codes(other):
+            if (both := _codes(row) & _codes(other)) and not _shares(row, other):
                 return f"request code {min(both)} is answered by worker {other.name!r}"
         if unknown := [name for name in row.asks if not self._answers(name)]:
             return f"it asks {unknown[0]!r}, but the table has no such worker with an inbox"
@@ -191,6 +191,12 @@ class WorkerTable:
 
 def _codes(row: WorkerRow) -> set[int]:
     return set(row.answers.codes) if row.answers else set()
+
+
+def _shares(row: WorkerRow, other: WorkerRow) -> bool:
+    """True if both answer the same requests, each for groups and topics of its own."""
+    rows = [one.answers for one in (row, other) if one.answers is not None and one.answers.shares_codes]
+    return len(rows) == 2 and set(rows[0].codes) == set(rows[1].codes)
 
 
 def _contradiction(row: WorkerRow) -> str:

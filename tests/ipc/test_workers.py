@@ -6,6 +6,7 @@ from importlib.util import find_spec
 import pytest
 from msgspec.structs import replace
 
+from ringmq.ipc.answerers import AnswerRow
 from ringmq.ipc.placement import place
 from ringmq.ipc.workers import (
     NAME_BYTES_MAX,
@@ -18,6 +19,7 @@ from ringmq.ipc.workers import (
     WorkerRow,
     WorkerRowError,
     WorkerTable,
+    answerer_plans,
     read_name,
 )
 from ringmq.native import ffi, lib
@@ -104,6 +106,16 @@ def test_two_workers_share_a_role_when_no_broker_has_both() -> None:
     full.add(replace(SERVICE, name="pop-master", of="master"))
     with pytest.raises(WorkerRowError, match="role 24 is that of worker"):
         full.add(replace(SERVICE, name="pop-any"))
+
+
+def test_workers_share_request_codes_when_all_of_them_say_so() -> None:
+    shared = AnswerRow(codes=(270_050, 270_051), shares_codes=True)
+    full = table(replace(SERVICE, answers=shared), replace(SERVICE, name="pop-2", role=25, answers=shared))
+    for answers in (replace(shared, shares_codes=False), replace(shared, codes=(270_050,))):
+        with pytest.raises(WorkerRowError, match="request code 270050 is answered by worker 'pop'"):
+            full.add(replace(SERVICE, name="pop-3", role=26, answers=answers))
+    plans = answerer_plans(full.rows(1, slave=False))
+    assert [plan.role for plan in plans if 270_050 in plan.codes] == [24, 25]
 
 
 @pytest.mark.parametrize("count", range(1, 65))

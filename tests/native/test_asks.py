@@ -4,25 +4,27 @@ import errno
 import mmap
 import os
 import random
+import struct
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from plane_kit import ROWS, Kit
-from reader_kit import ReaderKit, connected, request
+from reader_kit import BOTH, ReaderKit, connected, request
 from waiting import wait_until
 
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.workers import answerer_plans
 from ringmq.native import ffi, lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import RemotingCommand, encode_frame
+from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 
 ROLE, ANSWERER = 25, len(answerer_plans(ROWS))
 """Its row of the table is the last."""
-CODE, OTHER = 270_099, 105
+CODE, OTHER, SHARED = 270_099, 105, 300
 TIMEOUT_NS = lib.RMQ_ASK_TIMEOUT_MS * 1_000_000
 INBOX_BYTES = 1 << 16
 MARGIN_NS = 20_000_000
@@ -221,6 +223,54 @@ def test_a_slow_answerer_leaves_places_for_control(tmp_path: Path) -> None:
             assert other.answer().opaque == 3
     finally:
         kit.close()
+
+
+SHARES = {("G", "T"): 0, ("G", "U"): 1, ("H", "T"): 0, ("", ""): 1, ("Gä", "T"): 1, ("GT", ""): 0}
+"""The answerer of each group and topic, behind ANSWERER. It has written their state to disk: these never change."""
+
+
+def test_answerers_of_one_code_share_it_by_group_and_topic(tmp_path: Path) -> None:
+    plans = [structs.replace(PLAN, role=role, codes=(SHARED,)) for role in (ROLE, 26)]
+    kit = AnswererKit(tmp_path / "shared", answerers=tuple(plans), inbox_bytes=INBOX_BYTES)
+    kit.start("read")
+    try:
+        with connected(kit) as client:
+            for (group, topic), expected in SHARES.items():
+                fields = {"consumerGroup": group, "topic": topic, "queueId": "1"}
+                client.send(*(request(SHARED, fields, serialise=way) for way in BOTH))
+                escaped = "".join(f"\\u{ord(letter):04x}" for letter in group)
+                fields_text = f'"topic":"{topic}","consumerGroup":"no","consumerGroup":"{escaped}"'
+                client.send(json_frame(fields_text))
+                assert [group_of(kit.take(ANSWERER + expected)[1]) for _ in range(3)] == [group] * 3
+            client.send(request(SHARED, {"topic": "T"}))
+            kit.take(ANSWERER + lib.rmq_answerer_choose(3, b"", 0, b"T", 1))
+            many = ",".join(f'"f{at}":""' for at in range(41))
+            for odd in ('"topic":{}', '"topic":1.50', many):
+                client.send(json_frame(odd))
+                refused = client.answer()
+                assert (refused.code, refused.opaque) == (ResponseCode.MESSAGE_ILLEGAL, 7)
+                assert refused.remark == (
+                    f"a request with code {SHARED} needs a plain group and topic in at most 40 fields, none nested: "
+                    "they choose its worker"
+                )
+    finally:
+        kit.close()
+
+
+def json_frame(fields: str) -> bytes:
+    header = f'{{"code":{SHARED},"flag":0,"language":"JAVA","opaque":7,"version":1,"extFields":{{{fields}}}}}'.encode()
+    return struct.pack("!ii", 4 + len(header), len(header)) + header
+
+
+def group_of(frame: bytes) -> str:
+    return str(decode_frame(frame).ext_fields.get("consumerGroup", ""))
+
+
+def test_groups_and_topics_are_spread_over_the_answerers_of_a_code() -> None:
+    rows = 0b10110
+    found = [lib.rmq_answerer_choose(rows, group := b"G%d" % at, len(group), b"T", 1) for at in range(3000)]
+    assert set(found) == {1, 2, 4} and all(found.count(row) > 900 for row in (1, 2, 4))
+    assert {lib.rmq_answerer_choose(1 << row, b"G", 1, b"T", 1) for row in range(8)} == set(range(8))
 
 
 def test_the_end_of_a_connection_is_told_to_those_who_serve(kit: AnswererKit) -> None:

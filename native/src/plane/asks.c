@@ -1,5 +1,6 @@
 #include "plane/asks.h"
 
+#include "base/siphash.h"
 #include "plane/ring.h"
 #include "plane/worker_activation.h"
 
@@ -19,14 +20,28 @@ struct rmq_answerer *rmq_answerer_at(struct rmq_plane *plane, uint32_t answerer)
     return &rmq_header(plane)->asks.answerer[answerer];
 }
 
-uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code)
+uint32_t rmq_answerers_of(struct rmq_plane *plane, int32_t code)
 {
     const struct rmq_asks *asks = &rmq_header(plane)->asks;
+    uint32_t rows = 0;
     for (uint32_t i = 1; i < asks->count; i++)
         for (uint32_t j = 0; j < asks->answerer[i].code_count; j++)
             if (asks->answerer[i].codes[j] == code)
-                return i;
-    return RMQ_CONTROL_ANSWERER;
+                rows |= 1u << i;
+    return rows ? rows : 1u << RMQ_CONTROL_ANSWERER;
+}
+
+uint32_t rmq_answerer_choose(uint32_t rows, const uint8_t *group, uint32_t group_length, const uint8_t *topic, uint32_t topic_length)
+{
+    static const uint64_t no_secret[2] = {0, 0}; /* a secret would be another one at each start */
+    struct rmq_siphash hash;
+    rmq_siphash_begin(&hash, no_secret);
+    rmq_siphash_add(&hash, group, group_length);
+    rmq_siphash_add(&hash, (const uint8_t *)"\n", 1); /* no name holds it */
+    rmq_siphash_add(&hash, topic, topic_length);
+    for (uint64_t left = rmq_siphash_end(&hash).low % (uint32_t)__builtin_popcount(rows); left; left--)
+        rows &= rows - 1;
+    return (uint32_t)__builtin_ctz(rows);
 }
 
 /* --- asks --------------------------------------------------------------------------------------------------- */

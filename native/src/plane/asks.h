@@ -7,8 +7,11 @@
 /* The row of the role. RMQ_NONE = the role is no answerer. */
 uint32_t rmq_answerer_find(struct rmq_plane *plane, uint32_t role);
 struct rmq_answerer *rmq_answerer_at(struct rmq_plane *plane, uint32_t answerer);
-/* The row that gets requests of clients with this code: RMQ_CONTROL_ANSWERER where no other row names it. */
-uint32_t rmq_answerer_of(struct rmq_plane *plane, int32_t code);
+/* The rows that get requests of clients with this code, a bit each: RMQ_CONTROL_ANSWERER alone where no other row names it. */
+uint32_t rmq_answerers_of(struct rmq_plane *plane, int32_t code);
+/* Of these rows, of which there is one at least, the one that answers for this group and topic. The same rows, group and topic have
+ * the same answerer at each start, so that it finds what it has written to disk. Nothing else decides between rows of a code. */
+uint32_t rmq_answerer_choose(uint32_t rows, const uint8_t *group, uint32_t group_length, const uint8_t *topic, uint32_t topic_length);
 
 /* The asker: puts a whole ask and wakes the answerer, or starts its dormant worker. head->role is the asker's. `position`:
  * offset of the ask in the inbox; may be NULL. Returns 0, -ENOBUFS, -EMSGSIZE if the ask exceeds half of the inbox, or -EINVAL

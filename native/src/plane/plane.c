@@ -92,7 +92,8 @@ static void answerer_init(struct cursor *cursor, struct rmq_answerer *answerer, 
             ring_init(cursor, &answerer->answers[role], plan->answer_bytes, 1);
 }
 
-/* Control first: it gets the codes that no other row names. A role answers in one row, a request has one answerer. */
+/* Control first: it gets the codes that no other row names. A role answers in one row. Rows may have the same codes
+ * (rmq_answerer_choose). */
 static int answerers_are_sound(const struct rmq_plane_capacity *c)
 {
     if (!c->answerer_count || c->answerer_count > RMQ_ANSWERERS_MAX || c->answerers[0].role != RMQ_ROLE_CONTROL)

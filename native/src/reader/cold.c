@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reader/answerer_rules.h"
 #include "reader/request_codes.h"
 
 #define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
@@ -212,6 +213,15 @@ static int has_size(struct rmq_cold *cold, const struct cold_frame *f)
     return 0;
 }
 
+static void refuse_shared(struct rmq_cold *cold, const struct cold_frame *f)
+{
+    char remark[160];
+    snprintf(remark, sizeof remark,
+             "a request with code %d needs a plain group and topic in at most %d fields, none nested: they choose its worker",
+             f->h->code, RMQ_EXT_ENTRIES_MAX);
+    rmq_answer_error(cold->answers, f->c, f->h, RMQ_ANSWER_ILLEGAL, remark);
+}
+
 enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
                                 uint32_t length, struct rmq_frame_ref *ref, uint32_t redone)
 {
@@ -223,10 +233,14 @@ enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c,
         .length = length,
         .payload = rmq_is_send(h->code) ? 8 + h->header_length : length,
         .ref = ref,
-        .answerer = is_control ? RMQ_CONTROL_ANSWERER : rmq_answerer_of(cold->context->plane, h->code),
+        .answerer = is_control ? RMQ_CONTROL_ANSWERER : rmq_answerer_for(cold->context->plane, h),
         .redone = redone,
     };
     enum rmq_outcome outcome;
+    if (f.answerer == RMQ_NONE) {
+        refuse_shared(cold, &f);
+        return RMQ_OUTCOME_DONE;
+    }
     RMQ_INVARIANT(f.answerer < cold->answerer_count, f.answerer, cold->answerer_count, h->code);
     if (!may_ask(cold, &f, &outcome) || !has_size(cold, &f))
         return outcome;
