@@ -197,6 +197,18 @@ class Port:
         """The next completion of this generation, valid until the next call. None if none waits."""
         return self._found if lib.rmq_port_take(self._plane, self.number, self._found) else None
 
+    def commit(self, commits: Any, count: int = 1) -> int:
+        """Report consumer offsets (struct rmq_offset_commit *) to control, which stores them in this order. Returns the
+        number that fitted; the rest is for a later turn.
+
+        Raises ValueError if the port's row has no RMQ_PORT_COMMITS.
+        """
+        if not self.row.flags & lib.RMQ_PORT_COMMITS:
+            raise ValueError(
+                f"port {self.number} of role {self.row.role} reports no offsets: it needs RMQ_PORT_COMMITS"
+            )
+        return int(lib.rmq_port_commit(self._plane, self.number, commits, count))
+
     @property
     def room(self) -> int:
         """Requests that fit into the ring now."""

@@ -247,7 +247,10 @@ _HA_MODULE = "ringmq.ha.worker"
 WORKERS = WorkerTable(
     WorkerRow(
         "read", lib.RMQ_ROLE_READ, _BROKER_MODULE, StopPhase.READ, CpuClass.READ,
-        port=PortRow("ringmq.broker.plane_setup:arena_bytes", lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS),
+        port=PortRow(
+            "ringmq.broker.plane_setup:arena_bytes",
+            lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS | lib.RMQ_PORT_COMMITS,
+        ),
         asks=("control",),
     ),
     (

@@ -16,7 +16,7 @@ from crash_kit import in_child, points
 from plane_kit import SHORT_SLICE_NS, Kit
 from test_port import HELD, ORDERED, ROLE, SERVICE, PlaneOfKit, requests, stored
 
-from ringmq.ipc.ports import Port
+from ringmq.ipc.ports import Port, PortPlan
 from ringmq.native import ffi, lib
 
 NUMBERS = 40
@@ -126,3 +126,15 @@ def test_every_step_of_an_owner_is_reached(tmp_path: Path, point: str) -> None:
         in_child(lambda: own(kit, topic, checkpoint, is_replacement=True))
         in_child(lambda: write(kit))
     assert stored(kit) == list(range(1, NUMBERS + 1))
+
+
+@pytest.mark.parametrize(("point", "reported"), [("port-commits-filled", 0), ("port-commits-published", 3)])
+def test_offsets_that_a_dying_owner_has_published_are_stored(tmp_path: Path, point: str, reported: int) -> None:
+    kit = Kit(tmp_path, ports=(PortPlan(ROLE, flags=lib.RMQ_PORT_COMMITS),))
+    group, slot = int(lib.rmq_group_add(kit.plane, b"G", 1, 0)), kit.queue_slot(kit.topic(b"T"), 0)
+    port = Port(PlaneOfKit(kit), SERVICE)
+    reports = ffi.new("struct rmq_offset_commit[]", [(group, slot, offset) for offset in (5, 6, 7)])
+    assert in_child(lambda: port.commit(reports, 3), point)
+    assert lib.rmq_offset_drain(kit.plane) == reported
+    assert port.commit(reports, 3) == lib.rmq_offset_drain(kit.plane) == 3, "the replacement reports them again"
+    assert lib.rmq_offset_get(kit.plane, group, slot) == 7

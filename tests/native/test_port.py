@@ -373,6 +373,26 @@ def test_the_rule_of_order_agrees_with_its_twin(tmp_path: Path, seed: int) -> No
     assert stored(kit) == list(range(1, following))
 
 
+def test_an_owner_reports_consumer_offsets_to_control(tmp_path: Path) -> None:
+    kit, port, topic = make(tmp_path, PortPlan(ROLE, flags=lib.RMQ_PORT_COMMITS))
+    group, slot, ring = int(lib.rmq_group_add(kit.plane, b"G", 1, 0)), kit.queue_slot(topic, 0), port.row.commit
+    reports = ffi.new("struct rmq_offset_commit[]", [(group, slot, offset) for offset in range(100)])
+    assert (ring.capacity, port.row.slow.capacity, port.row.pull_stats_at) == (64, 0, 0)
+    for _ in range(3):  # the ring is passed around
+        assert (port.commit(reports, 60), port.commit(reports + 60, 40)) == (60, 4)
+        assert lib.rmq_offset_drain(kit.plane) == 64
+        assert lib.rmq_offset_get(kit.plane, group, slot) == 63
+        assert (port.commit(reports + 64, 36), lib.rmq_offset_drain(kit.plane)) == (36, 36)
+        assert lib.rmq_offset_get(kit.plane, group, slot) == 99
+
+
+def test_an_owner_without_the_flag_reports_no_offsets(tmp_path: Path) -> None:
+    kit, port, _ = make(tmp_path, PortPlan(ROLE))
+    with pytest.raises(ValueError, match=f"port {SERVICE} of role {ROLE} reports no offsets"):
+        port.commit(ffi.new("struct rmq_offset_commit *"))
+    assert lib.rmq_offset_drain(kit.plane) == 0
+
+
 @pytest.mark.parametrize(
     "plans",
     [
@@ -382,7 +402,8 @@ def test_the_rule_of_order_agrees_with_its_twin(tmp_path: Path, seed: int) -> No
         (PortPlan(ROLE, weight=lib.RMQ_PORT_WEIGHT_MAX + 1),),
         (PortPlan(ROLE, parked_max=0),),
         (PortPlan(ROLE, request_slots=12),),
-        (PortPlan(ROLE, flags=lib.RMQ_PORT_CONNECTIONS),),
+        (PortPlan(ROLE, flags=lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_COMMITS),),
+        (PortPlan(ROLE, flags=lib.RMQ_PORT_CONNECTIONS | lib.RMQ_PORT_ARRIVALS),),
     ],
 )
 def test_impossible_tables_are_refused(tmp_path: Path, plans: tuple[PortPlan, ...]) -> None:

@@ -525,7 +525,7 @@ static void set_up(void)
     capacity.answerers[1] = (struct rmq_answerer_plan){.role = OTHER_ROLE, .inbox_bytes = 1 << 16, .answer_bytes = 1 << 16,
                                                        .askers = 1u << RMQ_ROLE_READ, .code_count = 2,
                                                        .codes = {HEARTBEAT, OTHER_CODE}};
-    capacity.ports[0] = (struct rmq_port_plan){.role = RMQ_ROLE_READ, .flags = RMQ_PORT_CONNECTIONS | RMQ_PORT_ARRIVALS,
+    capacity.ports[0] = (struct rmq_port_plan){.role = RMQ_ROLE_READ, .flags = RMQ_PORT_CONNECTIONS | RMQ_PORT_ARRIVALS | RMQ_PORT_COMMITS,
                                                .weight = 1, .parked_max = 256, .request_slots = 64};
     size_t arena = (size_t)BUFFERS * BUFFER_BYTES + BLOCKS_BYTES +
                    rmq_reader_scratch_bytes(capacity.ports[0].request_slots);

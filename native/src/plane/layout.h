@@ -29,9 +29,9 @@
  *   The two fences let the producer see `sleeping` or the consumer see the head. A death leaves
  *     slots behind head      no process has read them. The next producer fills them again.
  *                            [port-request-filled, reader-request-filled, verdict-filled, reader-commit-filled,
- *                            dispatch-arrival]
+ *                            port-commits-filled, dispatch-arrival]
  *     a head without a bell  rule 5. [port-requests-published, reader-requests-published, reader-commit-published,
- *                            dispatch-arrived-head, write-append-offset, flush-completed-head]
+ *                            port-commits-published, dispatch-arrived-head, write-append-offset, flush-completed-head]
  *     used slots before the store of tail
  *                            the next consumer takes them once more. A read worker drops them by their generation
  *                            [reader-completions-answered, reader-verdicts-applied]. Control stores the same offsets
@@ -166,7 +166,8 @@
  *                     copies the program, checks that the version is the same, and verifies its copy. A subscription names
  *                     slot and version. If the slot has another version, the reader asks control. A new control withdraws
  *                     all programs.
- *     consumer offset one store. Commits that readers put into their commit rings move it, or requests.
+ *     consumer offset one store. Commits that readers and other owners of ports put into their
+ *                     commit rings move it, or requests.
  *     queue           dispatch writes the units, then stores times [dispatch-queue-times], min_offset
  *                     [dispatch-queue-min] and max_offset [dispatch-queue-max]. A reader that parks a pull stores its flag
  *                     [reader-parked-flagged], fences, and reads max_offset. Dispatch stores max_offset, fences, and reads

@@ -57,8 +57,9 @@ static void port_init(struct cursor *cursor, struct rmq_port *port, const struct
         port->parked_flags_at = take(cursor, c->queues);
         ring_init(cursor, &port->arrived, c->arrived_slots, sizeof(uint32_t));
     }
-    if (plan->flags & RMQ_PORT_CONNECTIONS) {
+    if (plan->flags & RMQ_PORT_COMMITS)
         ring_init(cursor, &port->commit, c->commit_slots, sizeof(struct rmq_offset_commit));
+    if (plan->flags & RMQ_PORT_CONNECTIONS) {
         ring_init(cursor, &port->slow, RMQ_SLOW_SLOTS, sizeof(struct rmq_slow_request));
         port->pull_stats_at = take(cursor, (uint64_t)RMQ_PULL_STATS_CAPACITY * sizeof(struct rmq_pull_stats));
         port->pull_stats_cells_at = take(cursor, (uint64_t)RMQ_PULL_STATS_CELLS * sizeof(uint32_t));
@@ -72,7 +73,7 @@ static int ports_are_sound(const struct rmq_plane_capacity *c)
         const struct rmq_port_plan *plan = &c->ports[i];
         if (plan->role >= RMQ_ROLES_MAX || !power_of_two(plan->request_slots) || !plan->weight ||
             plan->weight > RMQ_PORT_WEIGHT_MAX || !plan->parked_max ||
-            (plan->flags & RMQ_PORT_CONNECTIONS && !(plan->flags & RMQ_PORT_ARRIVALS)))
+            (plan->flags & RMQ_PORT_CONNECTIONS && ~plan->flags & (RMQ_PORT_ARRIVALS | RMQ_PORT_COMMITS)))
             return 0;
         for (uint32_t j = 0; j < i; j++)
             if (c->ports[j].role == plan->role)

@@ -118,6 +118,19 @@ int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port)
     return rmq_ring_used(&p->appended) || rmq_ring_used(&p->completed);
 }
 
+uint32_t rmq_port_commit(struct rmq_plane *plane, uint32_t port, const struct rmq_offset_commit *commits, uint32_t count)
+{
+    struct rmq_ring *ring = &rmq_port_at(plane, port)->commit;
+    uint64_t head = rmq_load_relaxed(&ring->head), room = rmq_ring_room(ring, head);
+    count = count < room ? count : (uint32_t)room;
+    for (uint32_t i = 0; i < count; i++)
+        *(struct rmq_offset_commit *)rmq_ring_slot(plane->base, ring, head + i) = commits[i];
+    RMQ_CRASH("port-commits-filled");
+    rmq_store(&ring->head, head + count);
+    RMQ_CRASH("port-commits-published");
+    return count;
+}
+
 /* The state after the last batch: end of the log, completions and parked requests of the port. */
 struct left {
     uint64_t end, completion_head, parked;

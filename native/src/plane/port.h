@@ -45,6 +45,11 @@ int rmq_port_take_where(struct rmq_plane *plane, uint32_t port, uint64_t mask, u
 /* A completion waits; to be looked at between arming the owner's bell and waiting. */
 int rmq_port_has_answers(struct rmq_plane *plane, uint32_t port);
 
+/* The owner of a port with RMQ_PORT_COMMITS: consumer offsets for control, which stores them in this order before it next reads
+ * offsets. The number that found room; the owner reports the others at a later turn. A death keeps what was published; a
+ * replacement reports the newest offsets again. */
+uint32_t rmq_port_commit(struct rmq_plane *plane, uint32_t port, const struct rmq_offset_commit *commits, uint32_t count);
+
 /* End of the log behind everything that was submitted, or -EAGAIN while write still has some of it. */
 int64_t rmq_port_settled(struct rmq_plane *plane, uint32_t port);
 /* 1 = settled, and each request has its completion in one of the two rings. Settled alone is not enough: a writer that dies

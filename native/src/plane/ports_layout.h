@@ -141,14 +141,14 @@ struct rmq_port {
     struct rmq_ring appended;    /* rmq_completion: write -> owner */
     struct rmq_ring completed;   /* rmq_completion: flush (completer) -> owner */
     struct rmq_ring arrived;     /* u32 queue slots: dispatch -> owner; capacity 0: none */
-    /* RMQ_PORT_CONNECTIONS: between a read worker and control; else capacity 0 */
-    struct rmq_ring commit;      /* rmq_offset_commit: owner -> control */
-    struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: dropped */
+    struct rmq_ring commit;      /* rmq_offset_commit: owner -> control. RMQ_PORT_COMMITS; else capacity 0 */
+    struct rmq_ring slow;        /* rmq_slow_request: owner -> control; full: dropped. RMQ_PORT_CONNECTIONS; else capacity 0 */
 };
 #define RMQ_PORT_ORDERED 1       /* a refusal refuses everything behind it until its owner has acknowledged it */
 #define RMQ_PORT_ARRIVALS 2      /* dispatch notifies it of flagged queues that have grown. They start a dormant owner, which
                                   * checks its queues first: earlier arrivals are not notified. No flags: nothing starts it */
-#define RMQ_PORT_CONNECTIONS 4   /* a read worker's */
+#define RMQ_PORT_CONNECTIONS 4   /* a read worker's, which has ARRIVALS and COMMITS, too */
+#define RMQ_PORT_COMMITS 8       /* its owner reports consumer offsets to control (rmq_port_commit) */
 
 /* A row as the supervisor fills it. */
 struct rmq_port_plan {
