@@ -31,6 +31,8 @@ class AnswererPlan(Struct, frozen=True):
     answer_bytes: int = ANSWER_BYTES
     codes: tuple[int, ...] = ()
     """Codes of the client requests that read workers forward to it."""
+    cold_max: int = 0
+    """Requests of one read worker that it may have at a time. 0: the read worker's share for it."""
 
 
 class AnswerRow(Struct, frozen=True):
@@ -42,10 +44,13 @@ class AnswerRow(Struct, frozen=True):
     shares_codes: bool = False
     """True if other rows have the same codes. Each pair of a consumer group and a topic then has one of these workers,
     the same at each start (`rmq_answerer_choose`)."""
+    cold_max: int = 0
+    """Requests of one read worker that may be with it at a time, at most half of the read worker's places. 0: an eighth
+    of them, for control the half. More of them are answered 2."""
 
     def plan(self, role: int, askers: Iterable[int]) -> AnswererPlan:
         """The row of the table of answerers."""
-        return AnswererPlan(role, frozenset(askers), self.inbox_bytes, self.answer_bytes, self.codes)
+        return AnswererPlan(role, frozenset(askers), self.inbox_bytes, self.answer_bytes, self.codes, self.cold_max)
 
     @property
     def problem(self) -> str:
@@ -57,6 +62,8 @@ class AnswerRow(Struct, frozen=True):
                 return f"{name} = {size} is not a power of two in 4096..{1 << 30}"
         if self.codes and self.inbox_bytes < CLIENT_INBOX_BYTES_MIN:
             return f"inbox_bytes = {self.inbox_bytes} is below {CLIENT_INBOX_BYTES_MIN}, which requests of clients need"
+        if self.cold_max < 0 or self.cold_max >> 20:
+            return f"cold_max = {self.cold_max} is outside 0..{(1 << 20) - 1}"
         return ""
 
 
@@ -69,6 +76,6 @@ def fill_answerer_plans(sizes: Any, plans: Iterable[AnswererPlan]) -> None:
     for to, plan in zip(sizes.answerers, rows, strict=False):
         to.role, to.inbox_bytes, to.answer_bytes = plan.role, plan.inbox_bytes, plan.answer_bytes
         to.askers = sum(1 << role for role in plan.askers)
-        to.code_count = len(plan.codes)
+        to.code_count, to.cold_max = len(plan.codes), plan.cold_max
         for number, code in enumerate(plan.codes):
             to.codes[number] = code

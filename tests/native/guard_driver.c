@@ -171,10 +171,12 @@ enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connect
     if (rmq_get32(frame) + 4 != length || length != client->total || frame[length - 1] != (length > 4 ? 0x5a : frame[length - 1]))
         broken(client, "a frame is mixed up");
     if (client->kind == FLOODER) {
-        int is_full = rmq_cold_is_full(frames->cold, c);
-        if (is_full && !frames->pendings->refuses)
+        int is_full = rmq_cold_is_full(frames->cold, c, RMQ_CONTROL_ANSWERER);
+        if (is_full && !frames->pendings->refuses) {
+            rmq_cold_await(c, RMQ_CONTROL_ANSWERER);
             return RMQ_OUTCOME_STALL;
-        c->cold.count += !is_full;
+        }
+        c->cold.counts[RMQ_CONTROL_ANSWERER] += !is_full;
         return RMQ_OUTCOME_DONE;
     }
     if (client->kind == UNREADING) {
@@ -338,7 +340,7 @@ static void round_of(int is_calm)
             continue;
         struct rmq_connection *at = rmq_connection_at(&r.connections, c->connection);
         if (c->kind == FLOODER && (is_calm || !dice(50)))
-            at->cold.count = 0; /* control has answered */
+            at->cold.counts[RMQ_CONTROL_ANSWERER] = 0; /* control has answered */
         if (c->gone && at->output.queue)
             rmq_closings_close(&r.closings, at, RMQ_READ_CLOSED_PEER); /* the send of its answers has failed */
     }

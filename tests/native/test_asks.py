@@ -204,8 +204,25 @@ def test_a_full_inbox_refuses_and_takes_again(kit: AnswererKit) -> None:
             pass
 
 
-def test_a_slow_answerer_leaves_places_for_control(tmp_path: Path) -> None:
-    kit = AnswererKit(tmp_path / "slow", answerers=(PLAN,), request_slots=64, inbox_bytes=1 << 20)
+def test_frames_for_one_answerer_wait_for_none_that_another_holds(kit: AnswererKit) -> None:
+    kit.begin()
+    most = 128 // 2
+    with connected(kit) as client:
+        client.send(*(request(OTHER, {}, opaque=number) for number in range(most)), ask(kit, 100))
+        client.send(request(OTHER, {}, opaque=most), ask(kit, 101))
+        assert kit.take(ANSWERER)[1] == ask(kit, 100), "control has as many of this connection as it may have"
+        held = [kit.take()[0] for _ in range(most)]
+        assert kit.inbox_take() is None and not kit.ask_waits(), "frames of a connection stay in order"
+        for record in held:
+            kit.verdict(record, lib.RMQ_VERDICT_DROP)
+        assert kit.take()[1] == request(OTHER, {}, opaque=most)
+        assert kit.take(ANSWERER)[1] == ask(kit, 101)
+
+
+@pytest.mark.parametrize(("cold_max", "most"), [(0, 64 * 2 // 8), (5, 5)])
+def test_a_slow_answerer_leaves_places_for_control(tmp_path: Path, cold_max: int, most: int) -> None:
+    plan = structs.replace(PLAN, cold_max=cold_max)
+    kit = AnswererKit(tmp_path / "slow", answerers=(plan,), request_slots=64, inbox_bytes=1 << 20)
     kit.start("read")
     kit.begin()
     try:
@@ -213,10 +230,10 @@ def test_a_slow_answerer_leaves_places_for_control(tmp_path: Path) -> None:
             clients = [stack.enter_context(connected(kit)) for _ in range(24)]
             for client in clients:
                 client.send(ask(kit))
-            taken = [kit.take(ANSWERER) for _ in range(64 * 2 // 8)]
+            taken = [kit.take(ANSWERER) for _ in range(most)]
             refused = len(clients) - len(taken)
             wait_until(lambda: sum(not client.is_quiet(0) for client in clients) == refused, "the others are refused")
-            assert not kit.ask_waits(), "an eighth of the pending entries"
+            assert not kit.ask_waits(), "an eighth of the pending entries, or the number of its row"
             other = stack.enter_context(connected(kit))
             other.send(request(OTHER, {}, opaque=3))
             kit.verdict(kit.take()[0], lib.RMQ_VERDICT_SEND, answer_frame(3))

@@ -94,7 +94,9 @@ struct rmq_answerer {
     uint64_t start_position;     /* answerer, at its start: asks before it were its predecessor's */
     int64_t serving_since_ns;    /* answerer, at its start: an ask whose time was over by then is void */
     uint32_t start_generation;   /* answerer: of its role, behind the two words */
-    uint8_t pad[36];
+    uint32_t cold_max;           /* supervisor, once: requests of one read worker that it may have at a time; 0: an eighth of the
+                                  * reader's pending entries, for control the half, which is the most */
+    uint8_t pad[32];
     struct rmq_ring inbox;       /* byte ring of rmq_inbox_record: askers -> answerer */
     struct rmq_ring answers[RMQ_ROLES_MAX]; /* byte rings of rmq_verdict: answerer -> asker of that role; capacity 0: it never asks */
 };
@@ -112,6 +114,7 @@ struct rmq_answerer_plan {
     uint32_t inbox_bytes, answer_bytes; /* powers of two */
     uint32_t code_count;
     int32_t codes[RMQ_ANSWERER_CODES_MAX];
+    uint32_t cold_max;
 };
 /* cdef-end */
 

@@ -86,6 +86,7 @@ static void answerer_init(struct cursor *cursor, struct rmq_answerer *answerer, 
 {
     answerer->role = plan->role;
     answerer->code_count = plan->code_count;
+    answerer->cold_max = plan->cold_max;
     memcpy(answerer->codes, plan->codes, sizeof answerer->codes);
     ring_init(cursor, &answerer->inbox, plan->inbox_bytes, 1);
     for (uint32_t role = 0; role < RMQ_ROLES_MAX; role++)

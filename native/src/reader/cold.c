@@ -8,7 +8,8 @@
 #include "reader/request_codes.h"
 
 #define LARGE_BYTES (64u << 10) /* frames above leave half of the inbox to the others */
-#define OTHERS_PART 8         /* of the pending entries, for each answerer but control: a slow one leaves the others theirs */
+#define OTHERS_PART 8         /* of the pending entries, for each answerer but control: a slow one leaves the others theirs. An answerer
+                               * may name another number (cold_max) */
 #define OVERLOAD "[OVERLOAD]the broker's %s process cannot take more requests now, try again later"
 
 /* A frame on its way to an answerer. */
@@ -20,6 +21,14 @@ struct cold_frame {
     struct rmq_frame_ref *ref;
     uint32_t answerer, redone;
 };
+
+/* Entries of `capacity` that this answerer may have. A connection counts its own in 16 bits. */
+static uint32_t asked_max(const struct rmq_answerer *a, uint32_t answerer, uint32_t capacity)
+{
+    uint32_t half = capacity / 2 < UINT16_MAX ? capacity / 2 : UINT16_MAX;
+    uint32_t usual = answerer == RMQ_CONTROL_ANSWERER ? half : capacity / OTHERS_PART;
+    return !a->cold_max ? usual : a->cold_max < half ? a->cold_max : half;
+}
 
 void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings)
 {
@@ -41,6 +50,8 @@ void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rm
         .redo_head = RMQ_NONE,
         .redo_tail = RMQ_NONE,
     };
+    for (uint32_t a = 0; a < answerer_count; a++)
+        cold->asked_max[a] = asked_max(&header->asks.answerer[a], a, pendings->capacity);
     cold->begun[RMQ_CONTROL_ANSWERER] = rmq_load(&header->roles[RMQ_ROLE_CONTROL].generation);
 }
 
@@ -95,8 +106,8 @@ void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p)
     struct rmq_connection *c = rmq_connection_at(cold->connections, p->connection);
     cold->asked[ask->answerer]--;
     if (c->generation == p->connection_generation) {
-        c->cold.count--;
-        c->cold.bytes -= ask->bytes;
+        c->cold.counts[ask->answerer]--;
+        c->cold.bytes[ask->answerer] -= ask->bytes;
     }
     free(ask->answer);
     rmq_pending_release(cold->pendings, p);
@@ -107,7 +118,7 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
 {
     struct rmq_pendings *pendings = cold->pendings;
     int kept = is_kept(f->h);
-    if (f->answerer != RMQ_CONTROL_ANSWERER && cold->asked[f->answerer] >= pendings->capacity / OTHERS_PART)
+    if (cold->asked[f->answerer] >= cold->asked_max[f->answerer])
         return NULL;
     if (pendings->counts[RMQ_PENDING_COLD] >= pendings->capacity / 2 || (kept && !rmq_blocks_for_control(cold->arena)))
         return NULL; /* a slow control must not take the place of frames in the making */
@@ -128,7 +139,7 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
     }
     *rmq_ask_of(p) = (struct rmq_ask){.answerer = (uint8_t)f->answerer, .redone = f->redone & 31};
     cold->asked[f->answerer]++;
-    f->c->cold.count++;
+    f->c->cold.counts[f->answerer]++;
     p->ref = ref;
     rmq_ask_of(p)->frame_at = kept ? rmq_arena_offset(cold->arena, at) : 0;
     p->frame_length = kept ? f->length : 0;
@@ -162,7 +173,7 @@ static int put(struct rmq_cold *cold, const struct cold_frame *f)
         rmq_ask_of(p)->position = position;
         rmq_ask_of(p)->bytes = f->payload;
         p->received_ns = (int64_t)record.received_mono_ns;
-        f->c->cold.bytes += f->payload;
+        f->c->cold.bytes[f->answerer] += f->payload;
     }
     return 0;
 }
@@ -183,12 +194,14 @@ static int may_ask(struct rmq_cold *cold, const struct cold_frame *f, enum rmq_o
         rmq_answer_busy(cold->answers, f->c, f->h, "[OVERLOAD]the broker's tables change too fast for this request, try again");
         return 0;
     }
-    if (f->redone || !rmq_cold_is_full(cold, f->c))
+    if (f->redone || !rmq_cold_is_full(cold, f->c, f->answerer))
         return 1;
-    if (cold->pendings->refuses)
+    if (cold->pendings->refuses) {
         rmq_cold_refuse(cold, f->c, f->h, f->answerer, OVERLOAD);
-    else
+    } else {
+        rmq_cold_await(f->c, f->answerer);
         *outcome = RMQ_OUTCOME_STALL;
+    }
     return 0;
 }
 

@@ -11,7 +11,7 @@
  * - The table of answerers stays as it was at the start: every answerer is below answerer_count.
  * - asked[a] is the number of entries of kind COLD whose answerer is a. Those to run again count for the answerer until they
  *   are run.
- * - cold_count and cold_bytes of an open connection are those of its entries.
+ * - counts[a] and bytes[a] of an open connection are those of its entries at answerer a.
  * - Entries in the queue of redos are of kind COLD and hold their frame; no verdict finds them.
  */
 #ifndef RMQ_COLD_H
@@ -23,10 +23,11 @@
 
 #define RMQ_REDO_MAX 3
 #define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
-/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Control answers in the order of
- * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames there as RMQ_COLD_TOTAL leaves
- * free, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
- * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. */
+/* With an answerer and not answered: a flood must fill neither its inbox nor its time. Answerers answer in the order of
+ * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames at one as RMQ_COLD_TOTAL leaves
+ * free there, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
+ * connection the frame that exceeds the bytes is still taken, so that one may be larger than they are. Answerers share none of
+ * this: a connection's frames for one do not wait for those that another holds. */
 #define RMQ_COLD_TOTAL 128u
 #define RMQ_COLD_BYTES_MAX (1u << 20)
 
@@ -54,6 +55,7 @@ struct rmq_cold {
     uint32_t answerer_count;
     uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
     uint32_t asked[RMQ_ANSWERERS_MAX];
+    uint32_t asked_max[RMQ_ANSWERERS_MAX];
     int64_t look_next_ms;              /* at answerers that are asked and do not serve */
     uint32_t redo_head, redo_tail;
 };
@@ -73,24 +75,39 @@ void rmq_inbox_head(const struct rmq_read_context *context, const struct rmq_con
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c);
 void rmq_cold_forget(struct rmq_connection *c); /* what control has sent of a frame of its own */
 
-static inline uint32_t rmq_cold_count(const struct rmq_connection *c) { return c->cold.count; }
-
-/* The number of frames that one connection may have at control now, at least 1. */
-static inline uint32_t rmq_cold_max(const struct rmq_cold *cold)
+static inline uint32_t rmq_cold_count(const struct rmq_connection *c)
 {
-    uint32_t count = cold->pendings->counts[RMQ_PENDING_COLD];
+    uint32_t count = 0;
+    for (uint32_t a = 0; a < RMQ_ANSWERERS_MAX; a++)
+        count += c->cold.counts[a];
+    return count;
+}
+
+/* The number of frames that one connection may have at this answerer now, at least 1. */
+static inline uint32_t rmq_cold_max(const struct rmq_cold *cold, uint32_t answerer)
+{
+    uint32_t count = cold->asked[answerer];
     return count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - count : 1;
 }
 
-static inline int rmq_cold_is_full(const struct rmq_cold *cold, const struct rmq_connection *c)
+static inline int rmq_cold_is_full(const struct rmq_cold *cold, const struct rmq_connection *c, uint32_t answerer)
 {
-    return c->cold.count >= rmq_cold_max(cold) || c->cold.bytes >= RMQ_COLD_BYTES_MAX;
+    return c->cold.counts[answerer] >= rmq_cold_max(cold, answerer) || c->cold.bytes[answerer] >= RMQ_COLD_BYTES_MAX;
 }
+
+/* The answerer that the connection's next frame waits for, RMQ_NONE = none. */
+static inline uint32_t rmq_cold_awaits(const struct rmq_connection *c) { return c->cold.awaits ? c->cold.awaits - 1u : RMQ_NONE; }
+
+static inline void rmq_cold_await(struct rmq_connection *c, uint32_t answerer) { c->cold.awaits = (uint8_t)(answerer + 1); }
+
+static inline void rmq_cold_goes_on(struct rmq_connection *c) { c->cold.awaits = 0; }
 
 /* A connection that waited for a full answerer may go on. */
 static inline int rmq_cold_has_room(const struct rmq_cold *cold, const struct rmq_connection *c)
 {
-    return c->cold.count <= rmq_cold_max(cold) / 2 && c->cold.bytes <= RMQ_COLD_BYTES_MAX / 2;
+    uint32_t answerer = rmq_cold_awaits(c);
+    return answerer == RMQ_NONE || (c->cold.counts[answerer] <= rmq_cold_max(cold, answerer) / 2 &&
+                                    c->cold.bytes[answerer] <= RMQ_COLD_BYTES_MAX / 2);
 }
 
 /* Asks whose answerer may be dormant or dead: they have a time. */

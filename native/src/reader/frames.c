@@ -64,7 +64,7 @@ static int run_frame(struct rmq_frames *frames, struct rmq_connection *c, uint8_
     c->input.spoke = 1;
     enum rmq_outcome outcome = rmq_frame_process(frames, c, frame, length, ref, 0);
     if (outcome == RMQ_OUTCOME_STALL) {
-        stall(frames, c, rmq_cold_is_full(frames->cold, c) ? RMQ_STALL_COLD : RMQ_STALL_RING);
+        stall(frames, c, rmq_cold_awaits(c) != RMQ_NONE ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;
     }
     c->input.taken_ms = frames->context->now_ms;

@@ -15,7 +15,7 @@
 #define RMQ_STALL_RING 1   /* request ring full */
 #define RMQ_STALL_ROOM 2   /* no block for a straddling frame */
 #define RMQ_STALL_OUTPUT 4 /* its answers are not read fast enough */
-#define RMQ_STALL_COLD 8   /* control has enough of its frames */
+#define RMQ_STALL_COLD 8   /* an answerer has enough of its frames */
 #define RMQ_STALL_TURN 16  /* it has had its part of this turn */
 
 struct rmq_input {

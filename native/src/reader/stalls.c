@@ -28,6 +28,7 @@ static void resume(struct rmq_frames *frames, struct rmq_connection *c)
     int64_t since_ms = c->waits_since_ms;
     frames->pendings->refuses = must_refuse(frames, c);
     input->stall = 0;
+    rmq_cold_goes_on(c);
     input->waited = for_room != 0;
     if (!for_room) { /* the time for its frame stood still */
         rmq_input_stood_still(input, frames->context->now_ms - since_ms);
