@@ -43,6 +43,10 @@ class NotConfirmedError(QueueReadError):
     """The record does not end below the confirm offset."""
 
 
+class ColdError(QueueReadError):
+    """The record of the unit is on disk, and a condition has to look at it. The kernel reads it now. Retry later."""
+
+
 class DamagedError(QueueReadError):
     """The unit is damaged. The reader does not step over it: its record may still exist."""
 
@@ -105,6 +109,10 @@ class RecordBatch:
         self.count = 0
 
 
+def _unit(found: Any) -> Unit:
+    return Unit(found.queue_offset, found.commit_log_offset, found.size, found.tags_code)
+
+
 class QueueReader:
     """A reader for one thread. `plane` is the C struct of a mapped plane, which must outlive the reader."""
 
@@ -118,6 +126,8 @@ class QueueReader:
         self._next = ffi.new("int64_t *")
         self._filter = ffi.new("struct rmq_subscription_copy *")
         self._all = ffi.new("struct rmq_subscription_copy *", {"kind": lib.RMQ_SUBSCRIPTION_ALL})
+        self._program = ffi.new("uint64_t[]", 0)
+        self._program_text: bytes | None = None
         self._records: set[HeldRecord] = set()
         self._holds = 0
 
@@ -163,9 +173,40 @@ class QueueReader:
         if count < 0:
             raise self._error(-count, f"queue slot {slot}, queue offset {offset}", self._next[0])
         found = self._units[0:count]
-        return Units(
-            [Unit(u.queue_offset, u.commit_log_offset, u.size, u.tags_code) for u in found], int(self._next[0])
-        )
+        return Units([_unit(one) for one in found], int(self._next[0]))
+
+    def matching(self, slot: int, offset: int, room: int, program: bytes) -> Units:
+        """Return at most `room` units whose records a compiled SQL92 condition wants (`filters`), from an offset on.
+
+        No record is read from the disk: the call ends in front of the first one that is not in memory, and raises
+        `ColdError` if that is the first of all. Raises `ValueError` for a program that is not sound.
+        """
+        if program is not self._program_text:
+            self._program = ffi.new("uint64_t[]", (len(program) + 7) // 8)
+            ffi.memmove(self._program, program, len(program))
+            self._program_text = None
+            if lib.rmq_filter_verify(ffi.cast("struct rmq_filter_program *", self._program), len(program)) < 0:
+                raise ValueError(f"{len(program)} bytes are no sound program of a condition")
+            self._program_text = program
+        if len(self._units) < room:
+            self._units = ffi.new("struct rmq_queue_unit[]", room)
+        chosen = ffi.cast("struct rmq_filter_program *", self._program)
+        count = lib.rmq_queue_reader_matching(self._reader, slot, offset, chosen, self._units, room, self._next)
+        if count < 0:
+            raise self._error(-count, f"queue slot {slot}, queue offset {offset}", self._next[0])
+        return Units([_unit(found) for found in self._units[0:count]], int(self._next[0]))
+
+    def unit(self, slot: int, offset: int) -> Unit | None:
+        """Return the unit at a queue offset, a filler too. None if nothing is there now. Raises `QueueReadError`, and
+        `ValueError` for a slot without a ConsumeQueue."""
+        if not len(self._units):
+            self._units = ffi.new("struct rmq_queue_unit[]", 1)
+        code = int(lib.rmq_queue_reader_unit(self._reader, slot, offset, self._units, self._next))
+        if code == -errno.ENODATA:
+            return None
+        if code < 0:
+            raise self._error(-code, f"queue slot {slot}, queue offset {offset}", self._next[0])
+        return _unit(self._units[0])
 
     def hold(self, batch: RecordBatch, slot: int, offset: int) -> int:
         """Fill the batch with units of the queue from an offset on, hold their records, and return their number.
@@ -222,4 +263,6 @@ class QueueReader:
             return NotConfirmedError(f"{what} is not below the confirm offset")
         if code == errno.EBADMSG:
             return DamagedError(f"{what}: the unit is damaged")
+        if code == errno.EBUSY:
+            return ColdError(f"{what}: its record is on disk")
         return NotMappedError(f"{what}: its file cannot be mapped now: {os.strerror(ffi.errno)}")

@@ -3,7 +3,7 @@
 Simulations read with it, and tests compare it with the C core (`native/src/queue/queue_reader.c`).
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
@@ -68,6 +68,35 @@ class QueueReaderTwin:
             if at == offset:
                 raise
         return Units(taken, at)
+
+    def matching(self, slot: int, offset: int, room: int, wants: Callable[[memoryview], bool]) -> Units:
+        """See QueueReader. `wants` looks at a record. All records count as loaded."""
+        taken: list[Unit] = []
+        at = offset
+        while len(taken) < room and at - offset < SCAN_MAX:
+            try:
+                units, behind = self.units(slot, at, 1)
+            except QueueReadError:
+                if at > offset:
+                    break
+                raise
+            if behind == at:
+                break
+            taken += (unit for unit in units if not unit.is_filler and self._wants(unit, wants))
+            at = behind
+        return Units(taken, at)
+
+    def _wants(self, unit: Unit, wants: Callable[[memoryview], bool]) -> bool:
+        try:
+            with self.record(unit.commit_log_offset, unit.size) as data:
+                return wants(data)
+        except DeletedError:
+            return False
+
+    def unit(self, slot: int, offset: int) -> Unit | None:
+        """See QueueReader."""
+        units, _ = self.units(slot, offset, 1)
+        return units[0] if units else None
 
     def _each(self, queue: QueueBounds, offset: int, what: str) -> Iterator[Unit]:
         files = self._store.queue(queue.topic, queue.queue_id)

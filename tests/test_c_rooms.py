@@ -15,7 +15,7 @@ MAY_INCLUDE = {
     "codec": {"base", "plane"},
     "engine": {"plane"},
     "log": {"plane", "codec"},
-    "queue": {"base", "plane", "engine", "log"},
+    "queue": {"base", "plane", "engine", "log", "filter"},
     "index": {"base", "plane", "codec", "engine", "log"},
     "recovery": {"base", "codec", "queue", "index"},
     "filter": {"base", "plane", "codec"},

@@ -185,6 +185,12 @@ int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t of
     return rc;
 }
 
+int rmq_queue_reader_unit(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, struct rmq_queue_unit *unit, int64_t *next_offset)
+{
+    int count = rmq_queue_reader_units(q, slot, offset, NULL, unit, 1, next_offset);
+    return count < 0 ? count : count ? 0 : -ENODATA;
+}
+
 int rmq_queue_reader_record(struct rmq_queue_reader *q, uint64_t position, uint32_t size, struct rmq_held_record *record)
 {
     uint64_t confirm = rmq_confirm_offset(q->plane->watermarks), segment_bytes = q->settings->segment_bytes;

@@ -26,8 +26,10 @@
 /* cdef-begin */
 struct rmq_queue_reader;
 struct rmq_file_map;
+struct rmq_filter_program;
 
 #define RMQ_QUEUE_SCAN_MAX 65536 /* units that one call reads */
+#define RMQ_QUEUE_FILTER_WORK_MAX 2097152 /* bytes, about, that a condition looks at in one call: some 2 ms */
 
 struct rmq_queue_unit {
     int64_t queue_offset;
@@ -58,6 +60,15 @@ void rmq_queue_reader_tick(struct rmq_queue_reader *q);
  *   -EINVAL   no such queue, a BatchConsumeQueue, another kind of filter, no room */
 int rmq_queue_reader_units(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, const struct rmq_subscription_copy *filter,
                            struct rmq_queue_unit *units, int room, int64_t *next_offset);
+/* The same for the units whose records a verified program wants (kind FILTER). A call ends early when the condition has looked at
+ * enough. It reads no record from the disk: it ends in front of such a unit, and for the unit at `offset` it returns
+ *   -EBUSY    its record is on disk. The kernel has been told to read it: ask again later
+ * A unit whose record is deleted does not match. */
+int rmq_queue_reader_matching(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, const struct rmq_filter_program *program,
+                              struct rmq_queue_unit *units, int room, int64_t *next_offset);
+/* The unit at `offset`, a filler too. 0, an error as above, or
+ *   -ENODATA  nothing is there now */
+int rmq_queue_reader_unit(struct rmq_queue_reader *q, uint32_t slot, int64_t offset, struct rmq_queue_unit *unit, int64_t *next_offset);
 /* Holds the `size` bytes of the log from `position` on, unchecked. 0, or
  *   -ENOENT   deleted
  *   -ENODATA  not below the confirm offset

@@ -30,7 +30,6 @@ struct rmq_pull_filters {
 };
 
 struct rmq_pull;
-struct rmq_file_map;
 
 int rmq_pull_filters_open(struct rmq_pull_filters *filters, const struct rmq_read_context *context);
 void rmq_pull_filters_close(struct rmq_pull_filters *filters);
@@ -39,11 +38,4 @@ int rmq_filter_prepare(struct rmq_pull_filters *filters, struct rmq_pull *p);
 /* 1 when a stored record matches. *work grows. */
 int rmq_filter_wants(struct rmq_pull_filters *filters, const struct rmq_pull *p, const uint8_t *record, uint32_t size,
                      uint64_t *work);
-
-/* Pages of a log file that are known to be in memory. */
-struct rmq_loaded {
-    const uint8_t *from, *to;
-};
-/* 1 when a read of the record waits for no disk. Else the kernel has been told to read on from there. */
-int rmq_filter_is_loaded(struct rmq_loaded *loaded, const struct rmq_file_map *map, const uint8_t *record, uint32_t size);
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "codec/record_prefetch.h"
+#include "log/loaded_pages.h"
 #include "reader/pulls.h"
 #include "reader/request_codes.h"
 
@@ -110,7 +111,7 @@ static enum taken take_record(struct rmq_pulls *pulls, const struct rmq_pull *p,
         scan->map = map;
         scan->map_position = position - position % segment_bytes;
         if (!rmq_is_in_memory(pulls->context->settings, scan->log_end, position) &&
-            !rmq_filter_is_loaded(&scan->loaded, map, at, (uint32_t)unit->size))
+            !rmq_record_is_loaded(&scan->loaded, map, at, (uint32_t)unit->size))
             return ON_DISK;
         if (!rmq_filter_wants(&pulls->filters, p, at, (uint32_t)unit->size, &out->work)) {
             out->filtered++;
