@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import errno
 import os
+from enum import IntEnum
 from functools import cached_property
 
 from msgspec import Struct
 
 from ringmq.ipc.plane import NONE, Plane
 from ringmq.native import ffi, lib
+
+
+class RedoRule(IntEnum):
+    """Rules of a send that a read worker runs again: the topic of its message (native/src/reader/redo_rules.c)."""
+
+    UNCHANGED = lib.RMQ_REDO_UNCHANGED
+    DEAD_LETTER = lib.RMQ_REDO_DEAD_LETTER
+    """A send to a retry topic goes to the dead letters of the group."""
 
 
 class Ask(Struct, frozen=True):
@@ -111,11 +120,12 @@ class Inbox:
     def answer(
         self, role: int, kind: int, connection: tuple[int, int] = (0, 0), pending: int = NONE,
         generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
+        rule: RedoRule = RedoRule.UNCHANGED,
     ) -> bool:  # fmt: skip
         """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False if the ring is
         full. Raises ValueError if the answer is too large."""
         head = self._head
-        head.type, head.last = kind, int(last)
+        head.type, head.last, head.rule = kind, int(last), rule
         head.connection, head.connection_generation = connection
         head.pending, head.asker_generation = pending, generation
         data = payload if type(payload) is bytes else ffi.from_buffer(payload)

@@ -39,6 +39,7 @@ from ringmq.ipc.admission_twin import (
     admit,
     is_reserved,
 )
+from ringmq.ipc.asks import RedoRule
 from ringmq.remoting import names, properties
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
@@ -102,7 +103,7 @@ class SendRequests(Struct, frozen=True):
         if refusal is not None:
             return refusal
         self.new_entries.make(group, planned, now_ms)
-        return Redo(dead=len(planned) > 1)
+        return Redo(RedoRule.DEAD_LETTER if len(planned) > 1 else RedoRule.UNCHANGED)
 
     def _check_topic_name(self, request: Request, header: SendMessageRequestHeader) -> Answer | None:
         known = self.topics.get(header.topic)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Push, Release, Reply, Run
-from ringmq.ipc.asks import Inbox
+from ringmq.ipc.asks import Inbox, RedoRule
 from ringmq.ipc.plane import NONE
 from ringmq.ipc.ports import Reader
 from ringmq.native import lib
@@ -37,6 +37,7 @@ class _Verdict(Struct, frozen=True):
     pending: int
     payload: bytes | memoryview = b""
     last: bool = True
+    rule: RedoRule = RedoRule.UNCHANGED
 
 
 class _ReplyQueue(Struct):
@@ -124,9 +125,8 @@ class ReplyQueues:
                     self._send(connection, pending, command)
                 case Push(command=command):
                     self._send(connection, NONE, command)
-                case Run(pending=pending, dead=dead):
-                    kind = lib.RMQ_VERDICT_REDO_DEAD if dead else lib.RMQ_VERDICT_REDO
-                    self._put(_Verdict(kind, connection, pending))
+                case Run(pending=pending, rule=rule):
+                    self._put(_Verdict(lib.RMQ_VERDICT_REDO, connection, pending, rule=rule))
                 case Release(pending=pending):
                     self._put(_Verdict(lib.RMQ_VERDICT_DROP, connection, pending))
                 case Hangup(pending=kept):
@@ -174,6 +174,7 @@ class ReplyQueues:
             connection.reader_generation,
             verdict.payload,
             verdict.last,
+            verdict.rule,
         )
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from ringmq.broker.requests.turns import Steps
+from ringmq.ipc.asks import RedoRule
 from ringmq.ipc.audit import Actor
 from ringmq.remoting.access import BROKER, Access
 from ringmq.remoting.codes import ResponseCode, code_name
@@ -80,10 +81,10 @@ class Request(Struct):
 class Redo(Struct, frozen=True):
     """Answer: the reason why the frame was cold is gone, and the read worker runs the frame again.
 
-    `dead`: it is a send to a retry topic, and the message goes to the dead letters of the group.
+    `rule`: where the message of a send goes.
     """
 
-    dead: bool = False
+    rule: RedoRule = RedoRule.UNCHANGED
 
 
 class Wait(Struct, frozen=True):
@@ -128,7 +129,7 @@ class Run(Struct, frozen=True):
 
     connection: Connection
     pending: int
-    dead: bool = False
+    rule: RedoRule = RedoRule.UNCHANGED
 
 
 class Release(Struct, frozen=True):
@@ -193,8 +194,8 @@ def verdict_of(request: Request, answer: Answer) -> Effect | None:
     match answer:
         case RemotingCommand():
             return Release(*where) if request.command.is_oneway else Reply(*where, answer)
-        case Redo(dead):
-            return Run(*where, dead)
+        case Redo(rule):
+            return Run(*where, rule)
         case Close():
             return Hangup(*where)
         case Drop():

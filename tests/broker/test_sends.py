@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ringmq.broker.requests.request import REJECTED, Release, Run
 from ringmq.broker.tables.topics import QUEUE_TYPE
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
+from ringmq.ipc.asks import RedoRule
 from ringmq.remoting.client_headers import SendMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
@@ -298,7 +299,7 @@ def test_queue_ids_are_bounded_by_the_larger_number() -> None:
 
 def is_dead(answer: object) -> bool:
     assert isinstance(answer, Run)
-    return answer.dead
+    return answer.rule is RedoRule.DEAD_LETTER
 
 
 def test_a_retry_over_the_limit_is_a_dead_letter() -> None:

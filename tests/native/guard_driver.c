@@ -164,9 +164,9 @@ static int keep_send(struct rmq_frame_ref *hold, uint32_t length)
 }
 
 enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_frame_ref *hold, uint32_t redone)
+                                struct rmq_frame_ref *hold, uint32_t redone, uint32_t rule)
 {
-    (void)redone;
+    (void)redone, (void)rule;
     struct client *client = &clients[client_of[rmq_connection_index(frames->connections, c)]];
     if (rmq_get32(frame) + 4 != length || length != client->total || frame[length - 1] != (length > 4 ? 0x5a : frame[length - 1]))
         broken(client, "a frame is mixed up");

@@ -166,11 +166,18 @@ class ReaderKit(Kit):
         return found[0]
 
     def verdict(
-        self, record: Any, kind: int, payload: bytes = b"", last: int = 1, pending: int | None = None, answerer: int = 0
+        self,
+        record: Any,
+        kind: int,
+        payload: bytes = b"",
+        last: int = 1,
+        pending: int | None = None,
+        answerer: int = 0,
+        rule: int = 0,
     ) -> None:
         """What an answerer answers."""
         head = ffi.new("struct rmq_verdict *")
-        head.type, head.last = kind, last
+        head.type, head.last, head.rule = kind, last, rule
         head.connection, head.connection_generation = record.connection, record.connection_generation
         head.pending = record.pending if pending is None else pending
         head.asker_generation = record.role_generation

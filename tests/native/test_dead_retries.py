@@ -1,4 +1,4 @@
-"""Sends to a retry topic that control calls dead letters (RMQ_VERDICT_REDO_DEAD)."""
+"""Sends to a retry topic that control calls dead letters (RMQ_REDO_DEAD_LETTER)."""
 
 import pytest
 from reader_kit import BOTH, MakeKit, ReaderKit, connected, send_frame
@@ -37,7 +37,7 @@ def test_a_retry_that_control_calls_dead(kit: ReaderKit, serialise: SerializeTyp
     with connected(kit) as client:
         client.send(frame)
         record, _ = kit.take()
-        kit.verdict(record, lib.RMQ_VERDICT_REDO_DEAD)
+        kit.verdict(record, lib.RMQ_VERDICT_REDO, rule=lib.RMQ_REDO_DEAD_LETTER)
         answer = client.answer()
     assert (answer.code, answer.ext_fields["queueOffset"]) == (0, "0")
     assert records(kit) == [("%DLQ%G", 0, 0, 0, f"RETRY_TOPIC\x01T\x02{UNIQ}DELAY\x01-1\x02")]
@@ -50,7 +50,7 @@ def test_a_retry_that_control_calls_dead(kit: ReaderKit, serialise: SerializeTyp
 def test_a_dead_retry_without_its_topic_goes_to_control_again(kit: ReaderKit, serialise: SerializeType) -> None:
     with connected(kit) as client:
         client.send(retry_frame(serialise, UNIQ))
-        kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO_DEAD)
+        kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO, rule=lib.RMQ_REDO_DEAD_LETTER)
         kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO)
         assert client.answer().code == 0
     assert [row[:2] for row in records(kit)] == [("%RETRY%G", 2)], "the last verdict counts"
@@ -63,11 +63,11 @@ def test_a_dead_retry_has_room_for_its_pair(kit: ReaderKit, end: str) -> None:
     room = 32767 - len(ADDITIONS) - len(UNIQ) - len("a\x01\x02") - len("DELAY\x01-1\x02")
     with connected(kit) as client:
         client.send(retry_frame(SerializeType.JSON, f"{UNIQ}a\x01{'v' * room}{end}"))
-        kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO_DEAD)
+        kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO, rule=lib.RMQ_REDO_DEAD_LETTER)
         assert client.answer().code == 0
         client.send(retry_frame(SerializeType.JSON, f"{UNIQ}a\x01{'v' * (room + 1)}{end}"))
         for _ in range(4):
-            kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO_DEAD)
+            kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO, rule=lib.RMQ_REDO_DEAD_LETTER)
         assert client.answer().code == 2, "it never fits"
     assert len(kit.records()) == 1
 
@@ -77,7 +77,7 @@ def test_only_sends_to_retry_topics_are_dead(kit: ReaderKit) -> None:
     kit.wide_topic(b"TopicZ", flags=COLD)
     with connected(kit) as client:
         client.send(send_frame("TopicZ", b"x"))
-        kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO_DEAD)
+        kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO, rule=lib.RMQ_REDO_DEAD_LETTER)
         kit.verdict(kit.take()[0], lib.RMQ_VERDICT_REDO)
         assert client.answer().code == 0
     assert [row[0] for row in records(kit)] == ["TopicZ"]

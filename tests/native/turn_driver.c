@@ -57,9 +57,9 @@ int rmq_engine_receive_stop(struct rmq_engine *engine, int fd, uint64_t tag)
 void rmq_park_forget(struct rmq_parking *parking, struct rmq_connection *c) { (void)parking, (void)c; }
 uint64_t rmq_output_soft_limit(const struct rmq_outputs *o) { return (void)o, 1000; }
 enum rmq_outcome rmq_frame_process(struct rmq_frames *part, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                struct rmq_frame_ref *hold, uint32_t redone)
+                                struct rmq_frame_ref *hold, uint32_t redone, uint32_t rule)
 {
-    (void)frame, (void)hold, (void)redone;
+    (void)frame, (void)hold, (void)redone, (void)rule;
     uint32_t index = rmq_connection_index(part->connections, c);
     if (length != clients[index].frame_bytes)
         exit(3);

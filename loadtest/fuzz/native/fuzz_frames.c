@@ -233,11 +233,12 @@ static void answer_requests(void)
 static void give_verdict(const struct waiting *w)
 {
     static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_REDO,
-                                     RMQ_VERDICT_REDO_DEAD, RMQ_VERDICT_DROP};
+                                     RMQ_VERDICT_REDO, RMQ_VERDICT_DROP};
     const struct fuzz_input *answer = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
     uint16_t type = fuzz_dice(200) ? types[fuzz_dice(sizeof types / sizeof *types)] : RMQ_VERDICT_CLOSE;
     struct rmq_verdict v = {.type = type, .last = fuzz_dice(8) > 0, .connection = w->connection, .pending = w->pending,
-                            .connection_generation = w->connection_generation, .asker_generation = w->reader_generation};
+                            .connection_generation = w->connection_generation, .asker_generation = w->reader_generation,
+                            .rule = (uint16_t)fuzz_dice(RMQ_REDO_RULES)};
     uint32_t length = type == RMQ_VERDICT_SEND ? (answer->length < 4096 ? answer->length : 4096) : 0;
     rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, length);
     if (type == RMQ_VERDICT_SEND && !v.last) {

@@ -63,15 +63,20 @@ struct rmq_verdict {
     uint32_t connection_generation;
     uint32_t pending;            /* of the ask; RMQ_NONE for frames that the answerer sends on its own */
     uint32_t asker_generation;
-    uint64_t reserved;
+    uint16_t rule;               /* REDO: RMQ_REDO_* */
+    uint8_t reserved[6];
 };
 #define RMQ_VERDICT_PAD 0
 #define RMQ_VERDICT_SEND 1       /* payload: bytes for the connection; with last, `pending` is released */
-#define RMQ_VERDICT_REDO 2       /* run the kept frame again: the reason it was cold is gone */
+#define RMQ_VERDICT_REDO 2       /* run the kept frame again, by `rule`: the reason it was cold is gone */
 #define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
-#define RMQ_VERDICT_REDO_DEAD 6  /* the same for a send to a retry topic, which goes to the group's dead letter topic instead */
 #define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: as both roles have agreed */
+
+/* Rules of REDO (reader/redo_rules.c). */
+#define RMQ_REDO_UNCHANGED 0
+#define RMQ_REDO_DEAD_LETTER 1     /* a send to a retry topic goes to the group's dead letter topic instead */
+#define RMQ_REDO_RULES 2
 
 #define RMQ_ANSWERERS_MAX 8
 #define RMQ_ANSWERER_CODES_MAX 30

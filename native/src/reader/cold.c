@@ -137,7 +137,7 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
         rmq_frame_ref_release(cold->arena, &ref);
         return NULL;
     }
-    *rmq_ask_of(p) = (struct rmq_ask){.answerer = (uint8_t)f->answerer, .redone = f->redone & 31};
+    *rmq_ask_of(p) = (struct rmq_ask){.answerer = (uint8_t)f->answerer, .redone = (uint8_t)f->redone};
     cold->asked[f->answerer]++;
     f->c->cold.counts[f->answerer]++;
     p->ref = ref;

@@ -22,7 +22,6 @@
 #include "reader/pending.h"
 
 #define RMQ_REDO_MAX 3
-#define RMQ_REDO_DEAD 64 /* beside the number of redos: the send to a retry topic is a dead letter */
 /* With an answerer and not answered: a flood must fill neither its inbox nor its time. Answerers answer in the order of
  * arrival, so a frame waits for all that are ahead of it. A connection may have as many frames at one as RMQ_COLD_TOTAL leaves
  * free there, and one: many floods have a few each, and the frame of another connection waits for RMQ_COLD_TOTAL answers. Of one
@@ -38,8 +37,8 @@ struct rmq_ask {
     struct rmq_joined *answer; /* chunks of the verdict so far */
     uint32_t bytes;            /* as it went into the inbox */
     uint8_t answerer;
-    uint8_t redone : 5;        /* how often the frame has been run again */
-    uint8_t dead : 1;          /* RMQ_VERDICT_REDO_DEAD */
+    uint8_t redone;            /* how often the frame has been run again */
+    uint8_t rule;              /* RMQ_REDO_*, of the next run */
 };
 _Static_assert(sizeof(struct rmq_ask) <= RMQ_PENDING_PAYLOAD_BYTES, "it is a payload");
 

@@ -62,7 +62,7 @@ static int run_frame(struct rmq_frames *frames, struct rmq_connection *c, uint8_
     }
     frames->turn->units -= RMQ_TURN_FRAME;
     c->input.spoke = 1;
-    enum rmq_outcome outcome = rmq_frame_process(frames, c, frame, length, ref, 0);
+    enum rmq_outcome outcome = rmq_frame_process(frames, c, frame, length, ref, 0, RMQ_REDO_UNCHANGED);
     if (outcome == RMQ_OUTCOME_STALL) {
         stall(frames, c, rmq_cold_awaits(c) != RMQ_NONE ? RMQ_STALL_COLD : RMQ_STALL_RING);
         return 0;

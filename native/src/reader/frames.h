@@ -47,7 +47,7 @@ uint32_t rmq_frames_parse(struct rmq_frames *frames, struct rmq_connection *c, c
 /* routes.c: one whole frame. It takes over the parts of `ref` that it keeps. DONE, STALL (nothing happened: again later) or
  * CLOSED. */
 enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                   struct rmq_frame_ref *ref, uint32_t redone);
+                                   struct rmq_frame_ref *ref, uint32_t redone, uint32_t rule);
 void rmq_redo_run(struct rmq_frames *frames); /* frames that control has approved */
 
 /* stalls.c */

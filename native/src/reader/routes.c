@@ -13,7 +13,7 @@
  * `ref` owns the frame's bytes: a receive buffer or a block. A function that keeps the bytes takes them out of `ref`. The
  * caller releases the rest. Without room in the request ring or at the answerer the outcome is STALL: nothing has happened, the
  * connection's bytes wait, and the same frame comes again. `redone` counts how often control has said "run it again"; such a
- * frame is approved. Control's reader takes more headers than this one. So an approved frame that cannot be read here is refused:
+ * frame is approved. `rule` is the one by which it said so. Control's reader takes more headers than this one. So an approved frame that cannot be read here is refused:
  * control would only approve it again.
  */
 #include <stdio.h>
@@ -43,7 +43,7 @@ static enum rmq_outcome refuse_form(struct rmq_frames *frames, struct rmq_connec
 }
 
 enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connection *c, uint8_t *frame, uint32_t length,
-                                   struct rmq_frame_ref *ref, uint32_t redone)
+                                   struct rmq_frame_ref *ref, uint32_t redone, uint32_t rule)
 {
     struct rmq_frame_header h;
     if (rmq_frame_header_parse(frame, length, &h) < 0) {
@@ -51,20 +51,19 @@ enum rmq_outcome rmq_frame_process(struct rmq_frames *frames, struct rmq_connect
         return RMQ_OUTCOME_CLOSED;
     }
     enum rmq_outcome outcome = RMQ_OUTCOME_COLD;
-    int approved = redone > 0, dead = redone & RMQ_REDO_DEAD;
-    redone &= ~(uint32_t)RMQ_REDO_DEAD; /* if it goes to control again, control decides again */
+    int approved = redone > 0;
     if (!h.unusual && !(h.flag & RMQ_FLAG_RESPONSE)) {
         if (rmq_is_send(h.code) && frames->context->settings->broker_role == RMQ_BROKER_SLAVE)
             outcome = refuse_on_slave(frames, c, &h);
         else if (rmq_is_send(h.code))
-            outcome = rmq_send_frame(frames->sends, c, &h, frame, length, ref, approved, dead);
+            outcome = rmq_send_frame(frames->sends, c, &h, frame, length, ref, approved, rule);
         else if (rmq_is_pull(h.code))
             outcome = rmq_pull_frame(frames->pulls, c, &h, frame, length, approved);
     }
     else if (h.unusual && approved)
         outcome = refuse_form(frames, c, &h);
     if (outcome == RMQ_OUTCOME_COLD)
-        outcome = rmq_cold_frame(frames->cold, c, &h, frame, length, ref, redone);
+        outcome = rmq_cold_frame(frames->cold, c, &h, frame, length, ref, redone); /* control decides anew, also by which rule */
     if (outcome != RMQ_OUTCOME_STALL)
         frames->context->counters[RMQ_READ_FRAMES]++;
     return c->state == RMQ_CONNECTION_OPEN ? outcome : RMQ_OUTCOME_CLOSED;
@@ -80,7 +79,7 @@ void rmq_redo_run(struct rmq_frames *frames)
         struct rmq_frame_ref ref = p->ref;
         p->ref = (struct rmq_frame_ref){RMQ_NONE, RMQ_NONE, 0};
         enum rmq_outcome outcome = rmq_frame_process(frames, c, frames->arena->bytes + ask->frame_at, p->frame_length, &ref,
-                                                     (ask->redone + 1u) | (ask->dead ? RMQ_REDO_DEAD : 0));
+                                                     ask->redone + 1u, ask->rule);
         if (outcome == RMQ_OUTCOME_STALL) {
             p->ref = ref;
             return;

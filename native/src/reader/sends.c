@@ -8,7 +8,6 @@
 #include "codec/batch_body.h"
 #include "codec/record.h"
 #include "codec/send_decode.h"
-#include "codec/topic_names.h"
 #include "plane/settings_word.h"
 #include "reader/request_codes.h"
 
@@ -54,29 +53,6 @@ static int find_target(struct rmq_sends *sends, const struct rmq_admitted *a, st
     if (rule->topic_id <= rmq_load(&sends->context->header->tables.topic_count) &&
         rmq_topic_is_live(rmq_load(&rmq_topic_at(sends->context->plane, rule->topic_id)->config)))
         target->queue_slot = rmq_queue_find(sends->context->plane, rule->topic_id, a->queue_id);
-    return target->queue_slot != RMQ_NONE;
-}
-
-/* The redirect of a send to a retry topic that is a dead letter: SendMessageProcessor.handleRetryAndDLQ stores DELAY = -1.
- * Queue 0 of the group's dead letter topic; 0 = it is gone, or the pair has no room. */
-static int find_dead_letters(struct rmq_sends *sends, const struct rmq_send *s, const struct rmq_admission_limits *limits,
-                             struct rmq_send_target *target)
-{
-    const uint32_t from = RMQ_RETRY_PREFIX_LENGTH, to = RMQ_DEAD_PREFIX_LENGTH;
-    char name[RMQ_NAME_MAX];
-    if (s->batch || !rmq_is_retry_topic(s->topic, s->topic_length))
-        return 0;
-    uint32_t lacks_end = s->properties_length && s->properties[s->properties_length - 1] != 2;
-    uint32_t added = lacks_end + (s->uniq_key ? 0 : limits->made_key_length) + (uint32_t)sizeof "DELAY=-1;" - 1;
-    if (s->properties_length + added + limits->additions_length > RMQ_PROPERTIES_BYTES_MAX)
-        return 0;
-    memcpy(name, RMQ_DEAD_PREFIX, to);
-    memcpy(name + to, s->topic + from, s->topic_length - from);
-    uint32_t id = rmq_topic_find(sends->context->plane, name, to + s->topic_length - from);
-    if (id == RMQ_NONE)
-        return 0;
-    sends->dead_letters.topic_id = id;
-    *target = (struct rmq_send_target){&sends->dead_letters, 0, 0, rmq_queue_find(sends->context->plane, id, 0), 0};
     return target->queue_slot != RMQ_NONE;
 }
 
@@ -178,7 +154,7 @@ static enum rmq_outcome refuse_elements(struct rmq_sends *sends, struct rmq_conn
 }
 
 enum rmq_outcome rmq_send_frame(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h,
-                                uint8_t *frame, uint32_t length, struct rmq_frame_ref *ref, int approved, int dead)
+                                uint8_t *frame, uint32_t length, struct rmq_frame_ref *ref, int approved, uint32_t rule)
 {
     struct rmq_send s;
     struct rmq_admitted a;
@@ -202,7 +178,8 @@ enum rmq_outcome rmq_send_frame(struct rmq_sends *sends, struct rmq_connection *
         return refuse_properties(sends, c, h);
     if (a.verdict == RMQ_ADMIT_ASK || (a.verdict == RMQ_ADMIT_REDIRECT && !find_target(sends, &a, &target)))
         return RMQ_OUTCOME_COLD;
-    if (dead && a.verdict != RMQ_ADMIT_REFUSE && !find_dead_letters(sends, &s, &limits, &target))
+    if (rule && a.verdict != RMQ_ADMIT_REFUSE &&
+        !rmq_redo_target(&sends->redo_rules, sends->context->plane, rule, &s, &limits, &target))
         return RMQ_OUTCOME_COLD;
     if (a.verdict == RMQ_ADMIT_REFUSE) {
         refuse_by_rule(sends, c, h, &s, &a);
@@ -234,9 +211,7 @@ int rmq_sends_open(struct rmq_sends *sends, struct rmq_answers *answers, struct 
     sends->chance_seed = (uint32_t)rmq_mono_ns();
     sends->unescaped = malloc(RMQ_PROPERTIES_JSON_MAX); /* touched as far as used */
     sends->rules = calloc(1, sizeof *sends->rules);
-    sends->dead_letters = (struct rmq_admission_rule){
-        .kind = RMQ_RULE_REDIRECT, .pair_count = 1,
-        .pairs = {{.value_from = RMQ_ADD_TEXT, .name_length = 5, .value_length = 2, .name = "DELAY", .value = "-1"}}};
+    rmq_redo_rules_open(&sends->redo_rules);
     return sends->unescaped && sends->rules ? 0 : -ENOMEM;
 }
 

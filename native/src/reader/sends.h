@@ -13,6 +13,7 @@
 #include "admission/admission_rules.h"
 #include "reader/answers.h"
 #include "reader/pending.h"
+#include "reader/redo_rules.h"
 #include "reader/send_target.h"
 #include "reader/slot_counts.h"
 #include "reader/uniq_keys.h"
@@ -43,7 +44,7 @@ struct rmq_sends {
     uint32_t round_robin;
     int takes_none;          /* the reader stops: sends stay unanswered */
     struct rmq_uniq_keys uniq_keys;
-    struct rmq_admission_rule dead_letters; /* the redirect of REDO_DEAD */
+    struct rmq_redo_rules redo_rules;
     struct rmq_admission_rules *rules; /* as published in rules_version, which is looked at when a send asks for them */
     uint64_t rules_version;
     struct rmq_slot_counts slot_counts;
@@ -57,9 +58,9 @@ static inline void rmq_send_waits_no_more(struct rmq_connection *c) { c->sends.s
 int rmq_sends_open(struct rmq_sends *sends, struct rmq_answers *answers, struct rmq_pendings *pendings);
 void rmq_sends_close(struct rmq_sends *sends);
 /* DONE, STALL or COLD. `approved`: control has approved the frame, so reasons that only ask for its decision do not count.
- * `dead`: it is a dead letter (RMQ_VERDICT_REDO_DEAD). */
+ * `rule`: RMQ_REDO_*, by which it has. */
 enum rmq_outcome rmq_send_frame(struct rmq_sends *sends, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
-                                uint32_t length, struct rmq_frame_ref *ref, int approved, int dead);
+                                uint32_t length, struct rmq_frame_ref *ref, int approved, uint32_t rule);
 
 /* A request can be filled now. */
 static inline int rmq_sends_have_room(const struct rmq_sends *sends)

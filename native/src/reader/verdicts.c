@@ -84,9 +84,9 @@ static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, ui
             rmq_ask_release(cold, p);
         return;
     case RMQ_VERDICT_REDO:
-    case RMQ_VERDICT_REDO_DEAD:
+        RMQ_INVARIANT(v->rule < RMQ_REDO_RULES, v->rule, answerer, v->pending);
         if (p && c && p->frame_length) {
-            ask->dead = v->type == RMQ_VERDICT_REDO_DEAD;
+            ask->rule = (uint8_t)v->rule;
             rmq_redo_later(cold, p);
         } else if (p)
             rmq_ask_release(cold, p);
