@@ -20,7 +20,7 @@ FLAGS = (
 LIBRARIES = ("-ldeflate", "-luring", "-lpthread")
 NOT_LINKED = "engine.c"
 """The drivers have an engine of their own (fake_engine.c)."""
-SHARED = ("fuzz.c", "fuzz_memory.c", "fake_engine.c")
+SHARED = ("fuzz.c", "fuzz_answers.c", "fuzz_memory.c", "fake_engine.c")
 BUILD_TIMEOUT_S = 600.0
 ERROR_BYTES = 6000
 
@@ -44,8 +44,9 @@ DRIVERS = (
     Driver(
         "frames",
         frames,
-        ("headers", "frames", "appends", "pulls", "cold", "redirected", "connections", "arrivals", "faults"),
+        ("headers", "frames", "appends", "pulls", "cold", "redirected", "connections", "arrivals", "named", "faults"),
         ("-Wl,--wrap=clock_gettime,--wrap=malloc,--wrap=calloc,--wrap=realloc",),
+        needs_folder=True,
     ),
     Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),
     Driver("send_backs", send_backs, ("plain", "sound", "unsound", "made", "left", "dropped", "no_room")),

@@ -1,10 +1,10 @@
-/* Frames against the whole read role, under sanitizers: GOLDEN SEED INPUTS. Each input is one frame, damaged or made.
+/* Frames against the whole read role, under sanitizers: GOLDEN SEED INPUTS FOLDER. Each input is one frame, damaged or made.
  *
  * native/src/reader runs as it is, over a fake engine (fake_engine.h) and a clock of the driver's own. The driver also plays
- * write, control and dispatch: it answers requests and cold frames with random codes and verdicts, late ones too, and pulls
- * wait for queues that grow. Limits change, and some allocations of the reader fail (fuzz_memory.h). Beside that each frame
- * goes through the header parser in memory of exactly its size. At the end every connection is closed; then no receive
- * buffer and no block may be missing.
+ * write, control and dispatch: it answers requests and cold frames with random codes and verdicts, late ones too, which name
+ * records of a log in the folder (fuzz_answers.h), and pulls wait for queues that grow. Limits change, and some allocations of
+ * the reader fail (fuzz_memory.h). Beside that each frame goes through the header parser in memory of exactly its size. At the
+ * end every connection is closed; then no receive buffer and no block may be missing.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,6 +20,7 @@
 #include "codec/json_text.h"
 #include "fake_engine.h"
 #include "fuzz.h"
+#include "fuzz_answers.h"
 #include "fuzz_memory.h"
 #include "plane/asks.h"
 #include "plane/ring.h"
@@ -35,10 +36,6 @@ struct stream { /* bytes on their way to a connection */
     uint64_t tag;
     uint8_t *bytes;
     uint32_t at, length;
-};
-
-struct waiting { /* a cold frame that is not answered yet */
-    uint32_t connection, connection_generation, pending, reader_generation, answerer;
 };
 
 static struct rmq_plane plane;
@@ -230,28 +227,6 @@ static void answer_requests(void)
     }
 }
 
-static void give_verdict(const struct waiting *w)
-{
-    static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_REDO,
-                                     RMQ_VERDICT_REDO, RMQ_VERDICT_DROP};
-    const struct fuzz_input *answer = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
-    uint16_t type = fuzz_dice(200) ? types[fuzz_dice(sizeof types / sizeof *types)] : RMQ_VERDICT_CLOSE;
-    struct rmq_verdict v = {.type = type, .last = fuzz_dice(8) > 0, .connection = w->connection, .pending = w->pending,
-                            .connection_generation = w->connection_generation, .asker_generation = w->reader_generation,
-                            .rule = (uint16_t)fuzz_dice(RMQ_REDO_RULES)};
-    uint32_t length = type == RMQ_VERDICT_SEND ? (answer->length < 4096 ? answer->length : 4096) : 0;
-    rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, length);
-    if (type == RMQ_VERDICT_SEND && !v.last) {
-        v.last = 1;
-        rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, length);
-    }
-    if (!fuzz_dice(20)) { /* a question of the answerer's own */
-        v = (struct rmq_verdict){.type = RMQ_VERDICT_SEND, .last = 1, .connection = w->connection, .pending = RMQ_NONE,
-                                 .connection_generation = w->connection_generation, .asker_generation = w->reader_generation};
-        rmq_verdict_put(&plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, answer->length < 4096 ? answer->length : 4096);
-    }
-}
-
 static void take_asks(uint32_t answerer)
 {
     struct rmq_inbox_record *record;
@@ -266,7 +241,7 @@ static void take_asks(uint32_t answerer)
             if (record->pending != RMQ_NONE && waiting_count < WAITING_MAX)
                 waiting[waiting_count++] = w;
             else if (record->pending != RMQ_NONE)
-                give_verdict(&w);
+                fuzz_give_verdict(&plane, &w);
         }
         rmq_inbox_done(&plane, answerer, record);
     }
@@ -299,7 +274,7 @@ static void play_control(int all)
         uint32_t number = (uint32_t)fuzz_dice(waiting_count);
         struct waiting w = waiting[number];
         waiting[number] = waiting[--waiting_count];
-        give_verdict(&w);
+        fuzz_give_verdict(&plane, &w);
     }
     if (!all && !fuzz_dice(20000)) { /* control starts again */
         waiting_count = 0;
@@ -374,6 +349,8 @@ static void run_reader(void)
         publish_rules();
     if (!fuzz_dice(300))
         change_limits();
+    if (!fuzz_dice(300))
+        fuzz_change_log(&plane);
     if (!fuzz_dice(20))
         play_dispatch();
     fuzz_memory_fails(1);
@@ -477,9 +454,9 @@ static void add_names(void)
                 rmq_subscription_set(&plane, group, topic, RMQ_SUBSCRIPTION_ALL, INT64_MAX, NULL, 0);
 }
 
-static void set_settings(struct rmq_settings *s)
+static void set_settings(struct rmq_settings *s, const char *folder)
 {
-    s->segment_bytes = 1 << 20;
+    s->segment_bytes = LOG_BYTES;
     s->queue_file_bytes = 6000;
     s->message_bytes_max = 65536;
     s->frame_bytes_max = FRAME_MAX;
@@ -503,7 +480,7 @@ static void set_settings(struct rmq_settings *s)
     s->sync_flush_timeout_ms = 5000;
     snprintf(s->region_id, sizeof s->region_id, "DefaultRegion");
     snprintf(s->store_path, sizeof s->store_path, "/nonexistent");
-    snprintf(s->commit_log_path, sizeof s->commit_log_path, "/nonexistent/commitlog");
+    snprintf(s->commit_log_path, sizeof s->commit_log_path, "%s", folder);
 }
 
 static int connected_socket(void)
@@ -517,7 +494,7 @@ static int connected_socket(void)
     return fd;
 }
 
-static void set_up(void)
+static void set_up(const char *folder)
 {
     struct rmq_plane_capacity capacity = {.topics = 256, .queues = 4096, .groups = 256, .subscriptions = 65536, .offsets = 4096,
                                           .parked_slots = 256, .commit_slots = 4096, .arrived_slots = 64, .port_count = 1, .answerer_count = 2};
@@ -538,7 +515,8 @@ static void set_up(void)
     fuzz_must(rmq_plane_format(plane.base, &capacity, 1, (const uint64_t[2]){1, 2}) == 0, "plane");
     for (int role = 0; role < RMQ_ROLES_MAX; role++)
         plane.event_fds[role] = eventfd(0, EFD_NONBLOCK);
-    set_settings(&rmq_header(&plane)->settings);
+    set_settings(&rmq_header(&plane)->settings, folder);
+    fuzz_make_log(&plane, folder);
     rmq_header(&plane)->roles[RMQ_ROLE_READ].generation = 1;
     rmq_header(&plane)->roles[RMQ_ROLE_CONTROL].generation = 1;
     add_names();
@@ -573,10 +551,10 @@ static void close_down(void)
 int main(int argc, char **argv)
 {
     static uint8_t frame[INPUT_MAX];
-    fuzz_must(argc == 4, "GOLDEN SEED INPUTS");
+    fuzz_must(argc == 5, "GOLDEN SEED INPUTS FOLDER");
     fuzz_read_golden(argv[1]);
     fuzz_seed((uint64_t)atoll(argv[2]));
-    set_up();
+    set_up(argv[4]);
     run_reader();
     long long inputs = atoll(argv[3]);
     for (long long n = 0; n < inputs; n++) {
@@ -590,11 +568,12 @@ int main(int argc, char **argv)
     close_down();
     printf("{\"inputs\": %lld, \"headers\": %llu, \"frames\": %llu, \"appends\": %llu, \"pulls\": %llu, \"cold\": %llu, "
            "\"redirected\": %llu, \"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu, \"arrivals\": %llu, "
+           "\"named\": %llu, "
            "\"faults\": %llu}\n",
            inputs, (unsigned long long)headers_read, (unsigned long long)counters[RMQ_READ_FRAMES],
            (unsigned long long)counters[RMQ_READ_APPENDS], (unsigned long long)counters[RMQ_READ_PULLS],
            (unsigned long long)cold_seen, (unsigned long long)redirects_seen, (unsigned long long)counters[RMQ_READ_ACCEPTED],
            (unsigned long long)counters[RMQ_READ_STALLS], (unsigned long long)fake_sent_bytes(), (unsigned long long)arrivals,
-           (unsigned long long)fuzz_memory_faults());
+           (unsigned long long)counters[RMQ_READ_NAMED_MESSAGES], (unsigned long long)fuzz_memory_faults());
     return 0;
 }

@@ -71,12 +71,28 @@ struct rmq_verdict {
 #define RMQ_VERDICT_REDO 2       /* run the kept frame again, by `rule`: the reason it was cold is gone */
 #define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
+#define RMQ_VERDICT_RECORDS 6    /* payload: struct rmq_records_head. One frame, part of which lies in the log; releases `pending` */
 #define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: as both roles have agreed */
 
 /* Rules of REDO (reader/redo_rules.c). */
 #define RMQ_REDO_UNCHANGED 0
 #define RMQ_REDO_DEAD_LETTER 1     /* a send to a retry topic goes to the group's dead letter topic instead */
 #define RMQ_REDO_RULES 2
+
+/* The payload of RECORDS: this head; the pieces of the frame, in their order; the bytes of those that are INLINE; another frame,
+ * which the client gets instead if a record cannot be sent (retention has taken it, or the bounds of a pull are exceeded). */
+struct rmq_records_head {
+    uint32_t piece_count;        /* 1..RMQ_RECORD_PIECES_MAX */
+    uint32_t fallback_bytes;     /* of the other frame */
+};
+/* The first piece is INLINE, because a frame begins with its length, which is that of all pieces less 4. */
+struct rmq_record_piece {
+    uint64_t position;           /* in the log: of whole records in one of its files, below the confirm offset; or RMQ_RECORD_INLINE */
+    uint32_t size;
+    uint32_t messages;           /* records in it; 0: INLINE */
+};
+#define RMQ_RECORD_INLINE 0xffffffffffffffffull
+#define RMQ_RECORD_PIECES_MAX 512
 
 #define RMQ_ANSWERERS_MAX 8
 #define RMQ_ANSWERER_CODES_MAX 30
@@ -126,5 +142,6 @@ struct rmq_answerer_plan {
 _Static_assert(RMQ_ROLES_MAX <= 64, "askers has a bit for each role");
 _Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
 _Static_assert(sizeof(struct rmq_verdict) == 32, "verdict");
+_Static_assert(sizeof(struct rmq_records_head) == 8 && sizeof(struct rmq_record_piece) == 16, "records");
 _Static_assert(sizeof(struct rmq_answerer) % 64 == 0 && offsetof(struct rmq_answerer, inbox) % 64 == 0, "answerer");
 #endif

@@ -30,7 +30,8 @@ static uint32_t asked_max(const struct rmq_answerer *a, uint32_t answerer, uint3
     return !a->cold_max ? usual : a->cold_max < half ? a->cold_max : half;
 }
 
-void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings)
+void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings,
+                   struct rmq_records *records)
 {
     const struct rmq_plane_header *header = answers->context->header;
     uint32_t answerer_count = header->asks.count;
@@ -46,6 +47,7 @@ void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rm
         .outputs = answers->outputs,
         .answers = answers,
         .pendings = pendings,
+        .records = records,
         .answerer_count = answerer_count,
         .redo_head = RMQ_NONE,
         .redo_tail = RMQ_NONE,

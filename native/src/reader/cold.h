@@ -20,6 +20,7 @@
 #include "plane/asks.h"
 #include "reader/answers.h"
 #include "reader/pending.h"
+#include "reader/records.h"
 
 #define RMQ_REDO_MAX 3
 /* With an answerer and not answered: a flood must fill neither its inbox nor its time. Answerers answer in the order of
@@ -51,6 +52,7 @@ struct rmq_cold {
     struct rmq_outputs *outputs;
     struct rmq_answers *answers;
     struct rmq_pendings *pendings;
+    struct rmq_records *records;
     uint32_t answerer_count;
     uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
     uint32_t asked[RMQ_ANSWERERS_MAX];
@@ -59,7 +61,7 @@ struct rmq_cold {
     uint32_t redo_head, redo_tail;
 };
 
-void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings);
+void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings, struct rmq_records *records);
 void rmq_cold_close(struct rmq_cold *cold); /* before the pending entries */
 /* `redone`: how often control has said "run it again". DONE or STALL. */
 enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,

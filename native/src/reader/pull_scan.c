@@ -57,9 +57,7 @@ static int batch_is_full(const struct rmq_pulls *pulls, const struct rmq_pull *p
     uint64_t bytes = (uint64_t)out->bytes + (uint32_t)unit->size;
     if (p->is_bulk)
         return bytes > (uint64_t)s->pull_memory_bytes_max * BULK_SHARE;
-    if (rmq_is_in_memory(s, scan->log_end, (uint64_t)unit->commit_log_offset))
-        return bytes > s->pull_memory_bytes_max || out->messages + 1 > s->pull_memory_count_max;
-    return bytes > s->pull_disk_bytes_max || out->messages + 1 > s->pull_disk_count_max;
+    return rmq_records_exceed(s, scan->log_end, (uint64_t)unit->commit_log_offset, out->messages + 1, bytes);
 }
 
 static void settle(struct rmq_pull_result *out, int code, const char *status, int64_t next)
@@ -96,7 +94,7 @@ static enum taken take_record(struct rmq_pulls *pulls, const struct rmq_pull *p,
 {
     uint64_t position = (uint64_t)unit->commit_log_offset, segment_bytes = pulls->context->settings->segment_bytes;
     struct rmq_file_map *map;
-    const uint8_t *at = rmq_queue_reader_log_at(&pulls->queues, position, (uint32_t)unit->size, scan->log_min, &map);
+    const uint8_t *at = rmq_queue_reader_log_at(pulls->queues, position, (uint32_t)unit->size, scan->log_min, &map);
     if (!at && errno != ENOENT)
         return NOT_MAPPED; /* its messages are there: they must not be stepped over */
     if (!at) {
@@ -173,7 +171,7 @@ static void scan_queue(struct rmq_pulls *pulls, const struct rmq_pull *p, struct
 {
     const struct rmq_watermarks *w = pulls->context->plane->watermarks;
     uint64_t count = 0, per_file = pulls->context->settings->queue_file_bytes / UNIT;
-    const uint8_t *at = rmq_queue_reader_units_at(&pulls->queues, p->queue_slot, p->offset, out->max_offset, &count);
+    const uint8_t *at = rmq_queue_reader_units_at(pulls->queues, p->queue_slot, p->offset, out->max_offset, &count);
     if (!at && errno != ENOENT) {
         settle(out, RMQ_ANSWER_BUSY, "[OVERLOAD]a consume queue file cannot be mapped now, try again later", p->offset);
         return;
@@ -224,7 +222,7 @@ static int may_be_wanted(struct rmq_pulls *pulls, const struct rmq_pull *p, cons
     if (p->filter.kind != RMQ_SUBSCRIPTION_FILTER || *work > RMQ_FILTER_WORK_MAX ||
         !rmq_is_in_memory(pulls->context->settings, rmq_load(&w->append_offset), position))
         return 1;
-    const uint8_t *at = rmq_queue_reader_log_at(&pulls->queues, position, (uint32_t)unit->size, rmq_load(&w->min_offset), &map);
+    const uint8_t *at = rmq_queue_reader_log_at(pulls->queues, position, (uint32_t)unit->size, rmq_load(&w->min_offset), &map);
     return !at || rmq_filter_wants(&pulls->filters, p, at, (uint32_t)unit->size, work);
 }
 
@@ -237,7 +235,7 @@ int rmq_pull_peek(struct rmq_pulls *pulls, const struct rmq_pull *p, int64_t *fr
         return 1; /* the answer is "moved" */
     while (*from < max) {
         uint64_t count = 0;
-        const uint8_t *at = rmq_queue_reader_units_at(&pulls->queues, p->queue_slot, *from, max, &count);
+        const uint8_t *at = rmq_queue_reader_units_at(pulls->queues, p->queue_slot, *from, max, &count);
         if (!at || !count)
             return 1;
         for (uint64_t i = 0; i < count; i++, at += UNIT, ++*from) {

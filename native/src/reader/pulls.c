@@ -7,28 +7,25 @@
 #include "plane/settings_word.h"
 #include "reader/request_codes.h"
 
-#define SEGMENTS_MAPPED 256u
-#define QUEUES_MAPPED 2048u
-
 int rmq_pulls_open(struct rmq_pulls *pulls, struct rmq_cold *cold, struct rmq_parking *parking, struct rmq_turn *turn)
 {
     pulls->context = cold->context;
     pulls->outputs = cold->outputs;
     pulls->answers = cold->answers;
     pulls->cold = cold;
+    pulls->queues = &cold->records->queues;
     pulls->parking = parking;
     pulls->turn = turn;
     pulls->result = malloc(sizeof *pulls->result);
     if (rmq_pull_filters_open(&pulls->filters, pulls->context) < 0 || !pulls->result)
         return -ENOMEM;
-    return rmq_queue_reader_init(&pulls->queues, pulls->context->plane, SEGMENTS_MAPPED, QUEUES_MAPPED);
+    return 0;
 }
 
 void rmq_pulls_close(struct rmq_pulls *pulls)
 {
     free(pulls->result);
     rmq_pull_filters_close(&pulls->filters);
-    rmq_queue_reader_fini(&pulls->queues);
 }
 
 /* Offsets that come with pulls. Control drains the ring before it reads offsets. A full ring loses one commit; the next pull
@@ -53,14 +50,14 @@ static void commit_offset(struct rmq_pulls *pulls, const struct rmq_pull *p)
 /* The client reads so far back that another broker of the group had better serve it (suggestPullingFromSlave). */
 static int is_slow(const struct rmq_pulls *pulls, const struct rmq_pull_result *result)
 {
-    return result->last_position >= 0 && !rmq_queue_reader_in_memory(&pulls->queues, (uint64_t)result->last_position);
+    return result->last_position >= 0 && !rmq_queue_reader_in_memory(pulls->queues, (uint64_t)result->last_position);
 }
 
 /* The same of its first and oldest message: the reader's thread must not wait for the disk in the place of all others. */
 static int is_on_disk(const struct rmq_pulls *pulls, const struct rmq_pull_result *result)
 {
-    uint64_t position = rmq_queue_reader_position(&pulls->queues, result->ranges[0].map, result->ranges[0].at);
-    return !rmq_queue_reader_in_memory(&pulls->queues, position);
+    uint64_t position = rmq_queue_reader_position(pulls->queues, result->ranges[0].map, result->ranges[0].at);
+    return !rmq_queue_reader_in_memory(pulls->queues, position);
 }
 
 /* The broker for the client's next read; twin: broker/replication/broker_suggestion.py. */

@@ -60,7 +60,7 @@ struct rmq_pulls {
     struct rmq_cold *cold;
     struct rmq_parking *parking;
     struct rmq_turn *turn;
-    struct rmq_queue_reader queues;
+    struct rmq_queue_reader *queues;
     struct rmq_pull_filters filters;
     struct rmq_pull_result *result; /* of the pull at hand */
 };

@@ -27,6 +27,7 @@ struct rmq_reader {
     struct rmq_outputs outputs;
     struct rmq_answers answers;
     struct rmq_pendings pendings;
+    struct rmq_records records;
     struct rmq_cold cold;
     struct rmq_parking parking;
     struct rmq_closings closings;
@@ -55,11 +56,13 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
     if (rc == 0)
         rc = rmq_pendings_open(&r->pendings, &r->arena, &r->connections);
     if (rc == 0)
+        rc = rmq_records_open(&r->records, &r->outputs);
+    if (rc == 0)
         rc = rmq_parking_open(&r->parking, &r->context, &r->connections);
     if (rc < 0)
         return rc;
     rmq_answers_open(&r->answers, &r->context, &r->outputs);
-    rmq_cold_open(&r->cold, &r->answers, &r->pendings);
+    rmq_cold_open(&r->cold, &r->answers, &r->pendings, &r->records);
     rmq_closings_open(&r->closings, &r->cold, &r->parking);
     r->watchdog = (struct rmq_watchdog){.context = &r->context, .connections = &r->connections};
     rc = rmq_pulls_open(&r->pulls, &r->cold, &r->parking, &r->turn);
@@ -125,6 +128,7 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_cold_close(&r->cold);
     rmq_pendings_close(&r->pendings);
     rmq_pulls_close(&r->pulls);
+    rmq_records_close(&r->records);
     rmq_outputs_close(&r->outputs);
     rmq_sends_close(&r->sends);
     rmq_arena_close(&r->arena);
@@ -211,7 +215,7 @@ static void tick(struct rmq_reader *r)
         rmq_overdue_close(&r->closings);
         rmq_accept_arm(&r->connections);
         rmq_park_apply_settings(&r->parking);
-        rmq_queue_reader_tick(&r->pulls.queues);
+        rmq_queue_reader_tick(&r->records.queues);
         rmq_buffers_tick(&r->arena);
         rmq_blocks_tick(&r->arena);
         rmq_outputs_tick(&r->outputs);

@@ -48,6 +48,7 @@
 #define RMQ_READ_CLOSED_HOST 29       /* accepted beyond host_connections_max */
 #define RMQ_READ_FILTERED 30          /* messages that SQL92 conditions of pulls did not want */
 #define RMQ_READ_FILTER_LIMITED 31    /* pulls that ended at the bound on the work of their condition */
+#define RMQ_READ_NAMED_MESSAGES 32    /* records of the log that answers of answerers have named */
 #define RMQ_READ_COUNTERS 52
 
 struct rmq_reader;

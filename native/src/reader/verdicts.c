@@ -83,6 +83,12 @@ static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, ui
         if (p && v->last)
             rmq_ask_release(cold, p);
         return;
+    case RMQ_VERDICT_RECORDS:
+        RMQ_INVARIANT(p != NULL, answerer, v->connection, v->length);
+        if (c && !p->oneway)
+            rmq_records_send(cold->records, c, v);
+        rmq_ask_release(cold, p);
+        return;
     case RMQ_VERDICT_REDO:
         RMQ_INVARIANT(v->rule < RMQ_REDO_RULES, v->rule, answerer, v->pending);
         if (p && c && p->frame_length) {
