@@ -45,6 +45,20 @@ class Ask(Struct, frozen=True):
     payload: bytes
 
 
+class Unsent(Struct, frozen=True):
+    """An answer of which the client has received no byte: its answerer takes back what it has decided with it."""
+
+    role: int
+    asker_generation: int
+    """Of the read worker that it was for."""
+    pending: int
+    """The token of the ask."""
+    serial: int
+    """The answerer's number of the answer."""
+    reason: int
+    """RMQ_UNSENT_*."""
+
+
 class AskAnswer(Struct, frozen=True):
     """The answer of an answerer to a role without connections."""
 
@@ -67,6 +81,7 @@ class Inbox:
     def __init__(self, plane: Plane, role: int = lib.RMQ_ROLE_CONTROL) -> None:
         self._plane = plane
         self._answerer = _answerer_of(plane, role)
+        self._generation = int(plane.role(role).generation)
         self.row = plane.header.asks.answerer[self._answerer]
         self._head = ffi.new("struct rmq_verdict *")
 
@@ -102,6 +117,22 @@ class Inbox:
             return taken
         return None
 
+    def unsent(self, ask: Ask) -> Unsent | None:
+        """What a record of type RMQ_INBOX_UNSENT says. None if the answer was one of a predecessor of this process."""
+        said = ffi.from_buffer("struct rmq_unsent *", ask.payload)
+        if said.answerer_generation != self._generation:
+            return None
+        return Unsent(ask.role, said.asker_generation, ask.pending, said.serial, said.reason)
+
+    def unconsumed(self, role: int, generation: int) -> list[Unsent]:
+        """Answers that a dead read worker has left in its ring, of those that tell. Call it when the role has another
+        generation. The replacement tells of the same answers, if it comes to them first."""
+        position, found = ffi.new("uint64_t *"), []
+        while (verdict := lib.rmq_verdict_waiting(self._plane.struct, self._answerer, role, position)) != ffi.NULL:
+            if verdict.asker_generation == generation and verdict.flags & lib.RMQ_VERDICT_TELLS:
+                found.append(Unsent(role, generation, verdict.pending, verdict.serial, lib.RMQ_UNSENT_STALE))
+        return found
+
     @property
     def is_blocked(self) -> bool:
         """True if there is a claimed record, complete or not."""
@@ -120,12 +151,14 @@ class Inbox:
     def answer(
         self, role: int, kind: int, connection: tuple[int, int] = (0, 0), pending: int = NONE,
         generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
-        rule: RedoRule = RedoRule.UNCHANGED,
+        rule: RedoRule = RedoRule.UNCHANGED, tells: bool = False, serial: int = 0,
     ) -> bool:  # fmt: skip
         """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False if the ring is
-        full. Raises ValueError if the answer is too large."""
+        full. Raises ValueError if the answer is too large. `tells`: the asker puts an UNSENT with this serial into the
+        inbox if the client receives no byte of the answer."""
         head = self._head
         head.type, head.last, head.rule = kind, int(last), rule
+        head.flags, head.serial = lib.RMQ_VERDICT_TELLS if tells else 0, serial
         head.connection, head.connection_generation = connection
         head.pending, head.asker_generation = pending, generation
         data = payload if type(payload) is bytes else ffi.from_buffer(payload)

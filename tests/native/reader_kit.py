@@ -174,10 +174,13 @@ class ReaderKit(Kit):
         pending: int | None = None,
         answerer: int = 0,
         rule: int = 0,
+        tells: bool = False,
+        serial: int = 0,
     ) -> None:
         """What an answerer answers."""
         head = ffi.new("struct rmq_verdict *")
         head.type, head.last, head.rule = kind, last, rule
+        head.flags, head.serial = lib.RMQ_VERDICT_TELLS if tells else 0, serial
         head.connection, head.connection_generation = record.connection, record.connection_generation
         head.pending = record.pending if pending is None else pending
         head.asker_generation = record.role_generation

@@ -26,6 +26,10 @@ int rmq_engine_read_mapped(struct rmq_engine *engine, const void *at, uint32_t s
 {
     return (void)engine, (void)at, (void)size, (void)tag, -1;
 }
+void rmq_unsent_tell(struct rmq_unsents *unsents, const struct rmq_note *note, uint32_t reason)
+{
+    (void)unsents, (void)note, (void)reason, exit(3);
+}
 void rmq_connection_close(struct rmq_connections *all, struct rmq_connection *c, uint32_t reason) { (void)all, (void)c, (void)reason, exit(3); }
 
 int main(void)
@@ -35,7 +39,7 @@ int main(void)
     context = (struct rmq_read_context){.header = header, .settings = &header->settings, .now_ms = 1};
     connections = (struct rmq_connections){.context = &context, .max = CLIENTS + 1, .used = CLIENTS + 1};
     connections.table = calloc(CLIENTS + 1, sizeof *connections.table);
-    if (rmq_outputs_open(&o, &context, &connections))
+    if (rmq_outputs_open(&o, &connections, NULL))
         return 2;
     for (uint32_t i = 0; i <= CLIENTS; i++) {
         connections.table[i].state = RMQ_CONNECTION_OPEN;

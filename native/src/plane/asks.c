@@ -237,6 +237,7 @@ int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, 
     struct rmq_verdict *record = (struct rmq_verdict *)(base + at);
     *record = *head;
     record->length = bytes;
+    record->answerer_generation = rmq_load(&h->roles[h->asks.answerer[answerer].role].generation);
     if (length)
         memcpy(record + 1, payload, length);
     RMQ_CRASH("verdict-filled");
@@ -244,6 +245,22 @@ int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, 
     RMQ_CRASH("verdict-published");
     rmq_role_wake(plane, asker);
     return 0;
+}
+
+const struct rmq_verdict *rmq_verdict_waiting(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, uint64_t *position)
+{
+    struct rmq_ring *r = &rmq_header(plane)->asks.answerer[answerer].answers[asker];
+    uint64_t head = r->head, tail = rmq_load(&r->tail);
+    RMQ_INVARIANT(head - tail <= r->capacity, head, tail, answerer, asker);
+    for (uint64_t at = *position > tail ? *position : tail; at < head;) {
+        const struct rmq_verdict *verdict = (const struct rmq_verdict *)(plane->base + r->slots_at + (at & (r->capacity - 1)));
+        at += RMQ_ALIGN8(verdict->length);
+        if (verdict->type != RMQ_VERDICT_PAD) {
+            *position = at;
+            return verdict;
+        }
+    }
+    return NULL;
 }
 
 const struct rmq_verdict *rmq_verdict_take(struct rmq_plane *plane, uint32_t answerer, uint32_t asker)

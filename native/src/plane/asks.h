@@ -37,6 +37,9 @@ int rmq_inbox_unblock(struct rmq_plane *plane, uint32_t answerer);
  * the role never asks this answerer. Wakes the asker. */
 int rmq_verdict_put(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *head,
                     const void *payload, uint32_t length);
+/* The answerer: the first of its answers from *position on (0: from the first) that the asker has not given back, or NULL. Moves
+ * *position behind it. The answerer alone writes the ring, so the bytes stay as they are until its next put. */
+const struct rmq_verdict *rmq_verdict_waiting(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, uint64_t *position);
 /* The asker: address of the next answer or NULL, and giving its room back. */
 const struct rmq_verdict *rmq_verdict_take(struct rmq_plane *plane, uint32_t answerer, uint32_t asker);
 void rmq_verdict_done(struct rmq_plane *plane, uint32_t answerer, uint32_t asker, const struct rmq_verdict *verdict);

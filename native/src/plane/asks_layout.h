@@ -52,6 +52,7 @@ struct rmq_inbox_record {
                                   * may make, else the reason */
 #define RMQ_INBOX_OFFSETS 10     /* a service -> control: {"group": ..., "offsets": {topic: offset of its queue 0}}, to be committed.
                                   * Answer: empty, or the reason of a refusal */
+#define RMQ_INBOX_UNSENT 11      /* a reader -> an answerer: struct rmq_unsent */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */
@@ -63,8 +64,11 @@ struct rmq_verdict {
     uint32_t connection_generation;
     uint32_t pending;            /* of the ask; RMQ_NONE for frames that the answerer sends on its own */
     uint32_t asker_generation;
+    uint32_t answerer_generation; /* of its role: rmq_verdict_put */
+    uint32_t serial;             /* the answerer's own number of the answer, which UNSENT names */
     uint16_t rule;               /* REDO: RMQ_REDO_* */
-    uint8_t reserved[6];
+    uint16_t flags;              /* RMQ_VERDICT_TELLS */
+    uint32_t reserved;
 };
 #define RMQ_VERDICT_PAD 0
 #define RMQ_VERDICT_SEND 1       /* payload: bytes for the connection; with last, `pending` is released */
@@ -73,6 +77,22 @@ struct rmq_verdict {
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
 #define RMQ_VERDICT_RECORDS 6    /* payload: struct rmq_records_head. One frame, part of which lies in the log; releases `pending` */
 #define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: as both roles have agreed */
+
+#define RMQ_VERDICT_TELLS 1      /* of `flags`, SEND with `last` and RECORDS: the answerer hears of it (UNSENT) if the answer is dropped */
+
+/* The payload of UNSENT, reader -> answerer: an answer of which the client has received no byte. Head: connection and token of the
+ * verdict. */
+struct rmq_unsent {
+    uint32_t answerer_generation; /* of the verdict, and so on */
+    uint32_t asker_generation;   /* older than the one of the record: a read worker has died with the answer in its ring */
+    uint32_t serial;
+    uint16_t flags;
+    uint16_t reason;             /* RMQ_UNSENT_* */
+};
+#define RMQ_UNSENT_GONE 1        /* the connection is closed, or the request needs no answer */
+#define RMQ_UNSENT_STALE 2       /* the ask was given up or answered, or the reader is another one */
+#define RMQ_UNSENT_RECORD 3      /* a record cannot be sent any more; the client has the other answer */
+#define RMQ_UNSENT_BOUNDS 4      /* it exceeds the bounds of a pull; the client has the other answer */
 
 /* Rules of REDO (reader/redo_rules.c). */
 #define RMQ_REDO_UNCHANGED 0
@@ -141,7 +161,7 @@ struct rmq_answerer_plan {
 
 _Static_assert(RMQ_ROLES_MAX <= 64, "askers has a bit for each role");
 _Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
-_Static_assert(sizeof(struct rmq_verdict) == 32, "verdict");
+_Static_assert(sizeof(struct rmq_verdict) == 40 && sizeof(struct rmq_unsent) == 16, "verdict");
 _Static_assert(sizeof(struct rmq_records_head) == 8 && sizeof(struct rmq_record_piece) == 16, "records");
 _Static_assert(sizeof(struct rmq_answerer) % 64 == 0 && offsetof(struct rmq_answerer, inbox) % 64 == 0, "answerer");
 #endif

@@ -85,6 +85,13 @@
  *     if the role is not serving: reads the clock, then the state, and gives up asks that have waited RMQ_ASK_TIMEOUT_MS. The
  *         answerer reads its own clock later, so these asks are void.
  *
+ *   Dropped answers: a verdict may say TELLS. If the reader drops its answer before the first byte has left (the connection is
+ *   gone, the ask was given up, a record is gone), it puts UNSENT into the inbox, and the answerer takes its decision back. UNSENT
+ *   names the answerer's generation, and means nothing to another one. While 4,096 of them wait for room, the reader takes no
+ *   verdict of that answerer. A reader that dies sends none for the answers that it had taken. Those that it had not taken are
+ *   still in its ring [verdict-published]: the answerer finds them there when it sees the reader's new generation, and the
+ *   replacement sends UNSENT when it drops them [reader-verdicts-applied]. The first of the two words counts.
+ *
  * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_plan.c, write_batch.c). A death of the actor behind a
  *   step leaves what stands beside it.
  *

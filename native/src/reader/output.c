@@ -108,7 +108,7 @@ static struct rmq_output *output_of(struct rmq_outputs *o, struct rmq_connection
         }
     }
     out->head = out->count = 0;
-    out->bytes = out->memory = 0;
+    out->bytes = out->memory = out->taken = 0;
     out->reads = 0;
     out->is_closing = c->state != RMQ_CONNECTION_OPEN;
     account(o, out, (int64_t)(sizeof *out + out->capacity * sizeof *out->pieces));
@@ -125,6 +125,14 @@ static void piece_release(struct rmq_outputs *o, struct rmq_output *out, struct 
         rmq_file_map_drop(piece->map);
 }
 
+static void told_pop(struct rmq_outputs *o, struct rmq_output *out)
+{
+    struct rmq_told *first = out->told;
+    out->told = first->next;
+    account(o, out, -(int64_t)sizeof *first);
+    free(first);
+}
+
 static void output_release(struct rmq_outputs *o, struct rmq_connection *c)
 {
     struct rmq_output *out = c->output.queue;
@@ -133,6 +141,8 @@ static void output_release(struct rmq_outputs *o, struct rmq_connection *c)
     if (out->fill)
         chunk_drop(o, out, out->fill);
     out->fill = NULL;
+    for (; out->told; told_pop(o, out))
+        rmq_unsent_tell(o->unsents, &out->told->note, RMQ_UNSENT_GONE);
     account(o, out, -(int64_t)out->memory);
     o->used--;
     c->output.queue = NULL;
@@ -253,8 +263,35 @@ uint64_t rmq_output_soft_limit(const struct rmq_outputs *o)
     return o->open > rmq_outputs_most(o) / 2 && limit > TIGHT_BYTES ? TIGHT_BYTES : limit;
 }
 
+int rmq_output_tell(struct rmq_outputs *o, struct rmq_connection *c, const struct rmq_note *note)
+{
+    struct rmq_output *out = output_of(o, c);
+    struct rmq_told *told = out ? malloc(sizeof *told) : NULL;
+    if (!told) {
+        rmq_unsent_tell(o->unsents, note, RMQ_UNSENT_GONE);
+        rmq_connection_close(o->connections, c, RMQ_READ_CLOSED_MEMORY);
+        return 0;
+    }
+    *told = (struct rmq_told){.at = out->taken + out->bytes, .note = *note};
+    if (out->told)
+        out->told_last->next = told;
+    else
+        out->told = told;
+    out->told_last = told;
+    account(o, out, (int64_t)sizeof *told);
+    return 1;
+}
+
+void rmq_output_left(struct rmq_outputs *o, struct rmq_output *out, uint64_t sent)
+{
+    out->taken += sent;
+    while (out->told && out->told->at < out->taken)
+        told_pop(o, out);
+}
+
 void rmq_output_consume(struct rmq_outputs *o, struct rmq_output *out, uint64_t sent)
 {
+    rmq_output_left(o, out, sent);
     out->bytes -= sent;
     while (sent) {
         struct rmq_piece *piece = &out->pieces[out->head & (out->capacity - 1)];
@@ -276,10 +313,11 @@ void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c)
         output_release(o, c);
 }
 
-int rmq_outputs_open(struct rmq_outputs *o, struct rmq_read_context *context, struct rmq_connections *connections)
+int rmq_outputs_open(struct rmq_outputs *o, struct rmq_connections *connections, struct rmq_unsents *unsents)
 {
-    o->context = context;
+    o->context = connections->context;
     o->connections = connections;
+    o->unsents = unsents;
     o->dirty = calloc(connections->max, sizeof *o->dirty);
     return o->dirty ? 0 : -ENOMEM;
 }

@@ -3,6 +3,7 @@
  * What stays true:
  * - A chunk has one reference of each piece that lies in it, and one while it is being filled.
  * - `bytes` of an output is the length of its pieces; `memory` counts its structure, the room for pieces and its chunks.
+ * - `told` names the answers in their order. The one at the front begins at `taken` or behind it.
  * - `open` and `closing` are the sums of `memory` over the outputs of open and of closed connections.
  * - An open connection with pieces is sending or dirty. Its kernel operations use the pieces at the front, which stay
  *   meanwhile.
@@ -14,11 +15,19 @@
 #include <sys/uio.h>
 
 #include "reader/connections.h"
+#include "reader/unsent.h"
 
 #define RMQ_CHUNK_BYTES 8192u         /* answers are encoded into these */
 #define RMQ_SEND_PIECES 256u          /* iovecs of one send */
 
 struct rmq_file_map;
+
+/* The answer that begins at byte `at` is dropped unless that byte is taken by the kernel: then its answerer hears of it. */
+struct rmq_told {
+    uint64_t at;
+    struct rmq_note note;
+    struct rmq_told *next;
+};
 
 struct rmq_chunk {
     uint32_t references;
@@ -41,6 +50,8 @@ struct rmq_output {
     struct rmq_piece *pieces;  /* ring of `capacity`, a power of two */
     uint32_t head, count, capacity;
     uint64_t bytes;            /* not yet taken by the kernel */
+    uint64_t taken;            /* those that it has */
+    struct rmq_told *told, *told_last; /* answers of which it has taken no byte */
     uint64_t memory;
     uint8_t is_closing;        /* its connection is */
     int64_t progress_ms;       /* last time the kernel took some */
@@ -55,6 +66,7 @@ struct rmq_output {
 struct rmq_outputs {
     struct rmq_read_context *context;
     struct rmq_connections *connections;
+    struct rmq_unsents *unsents;
     uint32_t *dirty, dirty_count;  /* connections with output that is not being sent */
     struct rmq_output *output_free;
     struct rmq_chunk *chunk_free;
@@ -65,7 +77,7 @@ struct rmq_outputs {
     int64_t window_ms;
 };
 
-int rmq_outputs_open(struct rmq_outputs *o, struct rmq_read_context *context, struct rmq_connections *connections);
+int rmq_outputs_open(struct rmq_outputs *o, struct rmq_connections *connections, struct rmq_unsents *unsents);
 void rmq_outputs_close(struct rmq_outputs *o); /* when every connection has forgotten its output */
 
 /* Room for `bytes` of an answer; NULL: no memory, c is closed. commit: so many of them are the answer. map: the next bytes
@@ -75,8 +87,11 @@ void rmq_output_commit(struct rmq_outputs *o, struct rmq_connection *c, size_t b
 void rmq_output_map(struct rmq_outputs *o, struct rmq_connection *c, struct rmq_file_map *map, const uint8_t *at, uint32_t bytes,
                     int on_disk);
 void rmq_output_bytes(struct rmq_outputs *o, struct rmq_connection *c, const uint8_t *bytes, size_t length);
-/* The kernel has taken so many bytes. */
+/* The next answer is one whose answerer wants to know if it is dropped. 0: it is, and c is closed. */
+int rmq_output_tell(struct rmq_outputs *o, struct rmq_connection *c, const struct rmq_note *note);
+/* The kernel has taken so many bytes. left: the same, of a connection that is closed. */
 void rmq_output_consume(struct rmq_outputs *o, struct rmq_output *out, uint64_t sent);
+void rmq_output_left(struct rmq_outputs *o, struct rmq_output *out, uint64_t sent);
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c);
 void rmq_output_closing(struct rmq_outputs *o, struct rmq_connection *c); /* its answers count no more */
 

@@ -24,6 +24,7 @@ struct rmq_reader {
     struct rmq_turn turn;
     struct rmq_arena arena;
     struct rmq_connections connections;
+    struct rmq_unsents unsents;
     struct rmq_outputs outputs;
     struct rmq_answers answers;
     struct rmq_pendings pendings;
@@ -48,11 +49,12 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
     const struct rmq_settings *s = r->context.settings;
     if (!s->segment_bytes || !s->queue_file_bytes || s->frame_bytes_max < 16)
         return -EINVAL;
+    rmq_unsents_open(&r->unsents, &r->context);
     int rc = rmq_arena_open(&r->arena, &r->context);
     if (rc == 0)
         rc = rmq_connections_open(&r->connections, &r->context, listen_fd, vip_listen_fd);
     if (rc == 0)
-        rc = rmq_outputs_open(&r->outputs, &r->context, &r->connections);
+        rc = rmq_outputs_open(&r->outputs, &r->connections, &r->unsents);
     if (rc == 0)
         rc = rmq_pendings_open(&r->pendings, &r->arena, &r->connections);
     if (rc == 0)
@@ -130,6 +132,7 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_pulls_close(&r->pulls);
     rmq_records_close(&r->records);
     rmq_outputs_close(&r->outputs);
+    rmq_unsents_close(&r->unsents);
     rmq_sends_close(&r->sends);
     rmq_arena_close(&r->arena);
     free(r);
@@ -237,6 +240,7 @@ static uint32_t round_once(struct rmq_reader *r)
     for (uint32_t i = 0; i < count; i++)
         handle(r, &r->events[i]);
     rmq_sends_publish(&r->sends);
+    rmq_unsents_send(&r->unsents);
     rmq_answerers_watch(&r->cold);
     work += rmq_completions_drain(&r->sends);
     work += rmq_verdicts_drain(&r->cold);
@@ -271,6 +275,8 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
         wake_ms = r->eviction.next_ms;
     if (rmq_cold_has_others(&r->cold) && r->cold.look_next_ms < wake_ms)
         wake_ms = r->cold.look_next_ms;
+    if (r->unsents.waiting && wake_ms > r->context.now_ms + RMQ_UNSENT_LOOK_MS)
+        wake_ms = r->context.now_ms + RMQ_UNSENT_LOOK_MS;
     if (r->stopping && wake_ms > r->context.now_ms + STOP_LOOK_MS)
         wake_ms = r->context.now_ms + STOP_LOOK_MS;
     int64_t now = rmq_mono_ns(), until = wake_ms * 1000000 < deadline_ns ? wake_ms * 1000000 : deadline_ns;

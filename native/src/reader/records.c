@@ -74,7 +74,8 @@ static int hold(struct rmq_records *records, const struct rmq_record_piece *piec
     return 1;
 }
 
-static int hold_all(struct rmq_records *records, const struct named *n)
+/* 0, or RMQ_UNSENT_*: why the frame cannot be sent. */
+static uint32_t hold_all(struct rmq_records *records, const struct named *n)
 {
     const struct rmq_watermarks *w = records->context->plane->watermarks;
     uint64_t log_min = rmq_load(&w->min_offset), confirm = rmq_confirm_offset(w), log_end = rmq_load(&w->append_offset);
@@ -86,14 +87,13 @@ static int hold_all(struct rmq_records *records, const struct named *n)
         if (piece->position == RMQ_RECORD_INLINE)
             continue;
         messages += piece->messages;
-        if (rmq_records_exceed(records->context->settings, log_end, piece->position, messages, bytes) ||
-            !hold(records, piece, log_min, log_end, confirm)) {
-            release(records);
-            return 0;
-        }
+        if (rmq_records_exceed(records->context->settings, log_end, piece->position, messages, bytes))
+            return RMQ_UNSENT_BOUNDS;
+        if (!hold(records, piece, log_min, log_end, confirm))
+            return RMQ_UNSENT_RECORD;
     }
     records->context->counters[RMQ_READ_NAMED_MESSAGES] += messages;
-    return 1;
+    return 0;
 }
 
 static void put(struct rmq_records *records, struct rmq_connection *c, const struct named *n)
@@ -111,15 +111,17 @@ static void put(struct rmq_records *records, struct rmq_connection *c, const str
     }
 }
 
-int rmq_records_send(struct rmq_records *records, struct rmq_connection *c, const struct rmq_verdict *v)
+void rmq_records_send(struct rmq_records *records, struct rmq_connection *c, const struct rmq_verdict *v,
+                      const struct rmq_note *note)
 {
     struct named n;
     read_payload(v, &n);
-    if (!hold_all(records, &n)) {
+    uint32_t reason = hold_all(records, &n);
+    if (reason && note)
+        rmq_unsent_tell(records->outputs->unsents, note, reason);
+    if (reason)
         rmq_output_bytes(records->outputs, c, n.fallback, n.fallback_bytes);
-        return 0;
-    }
-    put(records, c, &n);
+    else if (!note || rmq_output_tell(records->outputs, c, note))
+        put(records, c, &n);
     release(records);
-    return 1;
 }

@@ -41,6 +41,8 @@ static inline int rmq_records_exceed(const struct rmq_settings *s, uint64_t log_
     return bytes > s->pull_disk_bytes_max || messages > s->pull_disk_count_max;
 }
 
-/* The verdict's frame, or the answer that it names for the case that a record cannot be sent: 1 = the frame. */
-int rmq_records_send(struct rmq_records *records, struct rmq_connection *c, const struct rmq_verdict *v);
+/* The verdict's frame, or the answer that it names for the case that a record cannot be sent. `note`: of the frame, NULL = its
+ * answerer wants to know nothing. */
+void rmq_records_send(struct rmq_records *records, struct rmq_connection *c, const struct rmq_verdict *v,
+                      const struct rmq_note *note);
 #endif

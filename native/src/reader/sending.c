@@ -90,8 +90,11 @@ void rmq_output_sent(struct rmq_outputs *o, const struct rmq_event *event)
     if (c->generation != (uint32_t)event->tag)
         return;
     c->output.sending = 0;
-    if (c->state != RMQ_CONNECTION_OPEN)
+    if (c->state != RMQ_CONNECTION_OPEN) {
+        if (event->result > 0 && c->output.queue)
+            rmq_output_left(o, c->output.queue, (uint64_t)event->result);
         return;
+    }
     if (event->result <= 0 && event->result != -EINTR && event->result != -EAGAIN) {
         rmq_connection_close(o->connections, c, RMQ_READ_CLOSED_PEER);
         return;

@@ -64,30 +64,53 @@ static void answer_pending(struct rmq_cold *cold, struct rmq_connection *c, stru
     rmq_cold_refuse(cold, c, &h, rmq_ask_of(p)->answerer, text);
 }
 
+/* The answerer hears of a verdict that nobody receives, if it wants to. */
+static void tell_unsent(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer, uint32_t reason)
+{
+    struct rmq_note note = rmq_note_of(v, answerer);
+    if (v->flags & RMQ_VERDICT_TELLS)
+        rmq_unsent_tell(cold->outputs->unsents, &note, reason);
+}
+
+/* The answer to an ask: the connection is there, or has been closed meanwhile. */
+static void answer(struct rmq_cold *cold, struct rmq_connection *c, struct rmq_pending *p, const struct rmq_verdict *v)
+{
+    struct rmq_ask *ask = rmq_ask_of(p);
+    struct rmq_note note = rmq_note_of(v, ask->answerer);
+    int tells = (v->flags & RMQ_VERDICT_TELLS) && (v->last || v->type == RMQ_VERDICT_RECORDS);
+    if (!c || p->oneway) {
+        if (tells)
+            rmq_unsent_tell(cold->outputs->unsents, &note, RMQ_UNSENT_GONE);
+    } else if (v->type == RMQ_VERDICT_RECORDS) {
+        rmq_records_send(cold->records, c, v, tells ? &note : NULL);
+    } else if (!tells || rmq_output_tell(cold->outputs, c, &note)) {
+        send_chunk(cold, c, &ask->answer, v);
+    }
+    if (v->last || v->type == RMQ_VERDICT_RECORDS)
+        rmq_ask_release(cold, p);
+}
+
 static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer)
 {
     struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(cold->pendings, v->pending);
     struct rmq_ask *ask = p && p->kind == RMQ_PENDING_COLD ? rmq_ask_of(p) : NULL;
     if (v->asker_generation != cold->context->generation || (v->pending != RMQ_NONE && (!ask || ask->answerer != answerer))) {
         cold->context->counters[RMQ_READ_STALE]++;
+        tell_unsent(cold, v, answerer, RMQ_UNSENT_STALE);
         return;
     }
     struct rmq_connection *c = p ? rmq_pending_connection(cold->pendings, p)
                                  : rmq_connection_get(cold->connections, v->connection, v->connection_generation);
     switch (v->type) {
     case RMQ_VERDICT_SEND:
-        if (c && p && !p->oneway)
-            send_chunk(cold, c, &ask->answer, v);
-        else if (c && !p && answerer == RMQ_CONTROL_ANSWERER) /* chunks of two answerers would mix */
+        if (p)
+            answer(cold, c, p, v);
+        else if (c && answerer == RMQ_CONTROL_ANSWERER) /* chunks of two answerers would mix */
             send_chunk(cold, c, &c->cold.frame, v);
-        if (p && v->last)
-            rmq_ask_release(cold, p);
         return;
     case RMQ_VERDICT_RECORDS:
         RMQ_INVARIANT(p != NULL, answerer, v->connection, v->length);
-        if (c && !p->oneway)
-            rmq_records_send(cold->records, c, v);
-        rmq_ask_release(cold, p);
+        answer(cold, c, p, v);
         return;
     case RMQ_VERDICT_REDO:
         RMQ_INVARIANT(v->rule < RMQ_REDO_RULES, v->rule, answerer, v->pending);
@@ -113,7 +136,7 @@ static uint32_t drain(struct rmq_cold *cold, uint32_t answerer)
     const char *base = cold->context->plane->base + ring->slots_at;
     uint64_t tail = ring->tail, head = tail + rmq_ring_waiting(ring, tail);
     uint32_t count = 0;
-    while (tail < head) {
+    while (tail < head && !rmq_unsents_are_full(cold->outputs->unsents, answerer)) {
         uint32_t at = (uint32_t)(tail & (ring->capacity - 1));
         const struct rmq_verdict *v = (const struct rmq_verdict *)(base + at);
         RMQ_INVARIANT(rmq_verdict_is_whole(v, head - tail, ring->capacity - at), v->length, v->type, at, answerer);
@@ -141,7 +164,8 @@ uint32_t rmq_verdicts_drain(struct rmq_cold *cold)
 int rmq_verdicts_wait(const struct rmq_cold *cold)
 {
     for (uint32_t a = 0; a < cold->answerer_count; a++)
-        if (rmq_ring_used(&cold->context->header->asks.answerer[a].answers[cold->context->role_number]))
+        if (!rmq_unsents_are_full(cold->outputs->unsents, a) &&
+            rmq_ring_used(&cold->context->header->asks.answerer[a].answers[cold->context->role_number]))
             return 1;
     return rmq_load(&cold->context->header->roles[RMQ_ROLE_CONTROL].generation) != cold->begun[RMQ_CONTROL_ANSWERER];
 }
