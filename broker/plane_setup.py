@@ -117,6 +117,9 @@ def fill_settings(plane: Plane, config: BrokerConfig, store_root: Path, placemen
     settings.send_queue_bytes_max = config.send_queue_bytes_max
     settings.send_stall_timeout_ms = config.send_stall_timeout_ms
     settings.answer_bytes_max = max(ANSWER_BYTES_LEAST, config.answer_bytes_max // placement.readers)
+    settings.held_polls_max = config.held_polls_max
+    settings.held_connection_polls_max = config.held_connection_polls_max
+    settings.held_bytes_max = config.held_poll_bytes_max
     share = config.connections_max - config.connections_max // 16
     settings.host_connections_max = min(config.connections_max, config.host_connections_max or share)
     _fill_replication(plane, config)

@@ -118,7 +118,7 @@ class Inbox:
         return None
 
     def unsent(self, ask: Ask) -> Unsent | None:
-        """What a record of type RMQ_INBOX_UNSENT says. None if the answer was one of a predecessor of this process."""
+        """The notice in a record of type RMQ_INBOX_UNSENT. None if the answer was one of a predecessor."""
         said = ffi.from_buffer("struct rmq_unsent *", ask.payload)
         if said.answerer_generation != self._generation:
             return None
@@ -151,14 +151,16 @@ class Inbox:
     def answer(
         self, role: int, kind: int, connection: tuple[int, int] = (0, 0), pending: int = NONE,
         generation: int = 0, payload: bytes | memoryview = b"", last: bool = True,
-        rule: RedoRule = RedoRule.UNCHANGED, tells: bool = False, serial: int = 0,
+        rule: RedoRule = RedoRule.UNCHANGED, tells: bool = False, serial: int = 0, held: bool = False,
     ) -> bool:  # fmt: skip
         """Put one answer, chunked to `chunk_bytes`, for the asker with this role and generation. False if the ring is
         full. Raises ValueError if the answer is too large. `tells`: the asker puts an UNSENT with this serial into the
-        inbox if the client receives no byte of the answer."""
+        inbox if the client receives no byte of the answer. `held`: the answer is for a held poll, `pending` its slot,
+        `serial` its serial (ipc/held_polls.py)."""
         head = self._head
         head.type, head.last, head.rule = kind, int(last), rule
-        head.flags, head.serial = lib.RMQ_VERDICT_TELLS if tells else 0, serial
+        head.flags = (lib.RMQ_VERDICT_TELLS if tells else 0) | (lib.RMQ_VERDICT_HELD if held else 0)
+        head.serial = serial
         head.connection, head.connection_generation = connection
         head.pending, head.asker_generation = pending, generation
         data = payload if type(payload) is bytes else ffi.from_buffer(payload)
@@ -166,6 +168,12 @@ class Inbox:
         if code not in (0, -errno.ENOBUFS):
             raise ValueError(f"an answer of {len(payload)} bytes to role {role}: {os.strerror(-code)}")
         return bool(code == 0)
+
+    def room(self, role: int) -> int:
+        """Bytes of a payload for which the ring of this asker has room now, wherever the ring ends."""
+        ring = self.row.answers[role]
+        free = int(ring.capacity) - int(ring.head - ring.tail)
+        return max(0, min(free // 2, int(ring.capacity) // 4) - int(ffi.sizeof("struct rmq_verdict")) - 8)
 
     def answer_role(self, ask: Ask, payload: bytes) -> bool:
         """Answer an ask of a role without connections. False if the ring is full."""

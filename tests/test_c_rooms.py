@@ -34,7 +34,7 @@ PART_OF = {
     "parked_runs": "pulls", "pull_decode": "pulls", "pull_filter": "pulls", "pull_scan": "pulls",
     "completions": "sends", "redo_rules": "sends", "send_requests": "sends", "send_target": "sends",
     "slot_counts": "sends", "uniq_keys": "sends", "routes": "frames", "stalls": "frames", "verdicts": "cold",
-    "sending": "output", "spans": "input",
+    "held_asks": "cold", "sending": "output", "spans": "input",
 }  # fmt: skip
 """The part of each other file of the reader. Files of one part may call one another."""
 ROW_COLUMNS = 40

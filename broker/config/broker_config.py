@@ -287,6 +287,11 @@ class BrokerConfig:
     send_queue_bytes_max: int = number("ringmqSendQueueBytesMax", 33_554_432, 1_048_576, _INT32)
     answer_bytes_max: int = number("ringmqAnswerBytesMax", 134_217_728, 8_388_608, _INT32)
     """Memory of answers that wait to be sent, over all connections. Each read worker has an equal share."""
+    held_polls_max: int = number("ringmqHeldPollsMax", 65_536, 0, 65_536)
+    """Polls that wait for a service, per read worker."""
+    held_connection_polls_max: int = number("ringmqHeldConnectionPollsMax", 16_384, 0, 65_536)
+    held_poll_bytes_max: int = number("ringmqHeldPollBytesMax", 67_108_864, 0, _INT32)
+    """Memory of their requests and answers, per read worker."""
     send_stall_timeout_ms: int = number("ringmqSendStallTimeoutMs", 30_000, 100, _DAY_MS)
     populate_window_bytes: int = number("ringmqPopulateWindowBytes", 8_388_608, 65_536, 1_073_741_824, step=4096)
     spin_pauses: int = number("ringmqSpinPauses", -1, -1, 1_000_000)

@@ -45,6 +45,7 @@ class ReaderKit(Kit):
             REASSEMBLY_BYTES,
         )
         s.send_queue_bytes_max = 8 << 20
+        s.held_polls_max, s.held_connection_polls_max, s.held_bytes_max = 65536, 16384, 64 << 20
         s.partial_frame_timeout_ms = s.send_stall_timeout_ms = 60_000  # no stall of the machine closes a connection
         s.idle_connection_ms = 120_000
         s.answer_bytes_max, s.host_connections_max = 64 << 20, 1 << 20
@@ -176,11 +177,13 @@ class ReaderKit(Kit):
         rule: int = 0,
         tells: bool = False,
         serial: int = 0,
+        held: bool = False,
     ) -> None:
         """What an answerer answers."""
         head = ffi.new("struct rmq_verdict *")
         head.type, head.last, head.rule = kind, last, rule
-        head.flags, head.serial = lib.RMQ_VERDICT_TELLS if tells else 0, serial
+        head.flags = (lib.RMQ_VERDICT_TELLS if tells else 0) | (lib.RMQ_VERDICT_HELD if held else 0)
+        head.serial = serial
         head.connection, head.connection_generation = record.connection, record.connection_generation
         head.pending = record.pending if pending is None else pending
         head.asker_generation = record.role_generation

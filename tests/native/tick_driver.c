@@ -8,6 +8,7 @@
 #include "reader/eviction_rules.c"
 #include "reader/overdue.c"
 
+void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c) { (void)cold, (void)c; }
 int rmq_cold_report_closed(struct rmq_cold *cold, struct rmq_connection *c) { return (void)cold, (void)c, 0; }
 void rmq_cold_forget(struct rmq_connection *c) { (void)c; }
 void rmq_output_forget(struct rmq_outputs *o, struct rmq_connection *c) { (void)o, (void)c; }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "codec/frame_header.h"
 #include "fuzz.h"
 #include "plane/asks.h"
 
@@ -32,15 +33,47 @@ static uint32_t make_records(uint8_t *to)
     return at + inline_bytes + head.fallback_bytes;
 }
 
-void fuzz_give_verdict(struct rmq_plane *plane, const struct waiting *w)
+/* A poll goes into a slot, perhaps one that is taken; or some slot, perhaps an empty one, gets a word. */
+static void hold(struct rmq_plane *plane, const struct waiting *w, int64_t now_ns)
 {
+    static uint8_t bytes[sizeof(struct rmq_hold) + 4096 + 64];
+    struct rmq_hold head = {.slot = (uint32_t)fuzz_dice(SLOTS), .ask_bytes = w->ask_bytes, .answer_bytes = 8 + (uint32_t)fuzz_dice(50),
+                            .deadline_ns = now_ns + (int64_t)fuzz_dice(2000) * 1000000 - 300000000};
+    memcpy(bytes, &head, sizeof head);
+    struct rmq_verdict v = {.type = RMQ_VERDICT_HOLD, .connection = w->connection, .pending = w->pending,
+                            .connection_generation = w->connection_generation, .asker_generation = w->reader_generation,
+                            .serial = (uint32_t)fuzz_dice(SERIALS)};
+    rmq_verdict_put(plane, w->answerer, RMQ_ROLE_READ, &v, bytes, (uint32_t)sizeof head + head.ask_bytes + head.answer_bytes);
+}
+
+static void end_some_poll(struct rmq_plane *plane, uint32_t answerer)
+{
+    static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_RECORDS, RMQ_VERDICT_DROP, RMQ_VERDICT_REDO,
+                                     RMQ_VERDICT_CLOSE};
+    uint8_t records[RECORDS_MAX];
+    uint32_t length = make_records(records);
+    struct rmq_verdict v = {.type = types[fuzz_dice(fuzz_dice(8) ? 5 : 6)], .last = 1, .pending = (uint32_t)fuzz_dice(SLOTS),
+                            .asker_generation = fuzz_dice(20) ? 1 : 0, .serial = (uint32_t)fuzz_dice(SERIALS),
+                            .flags = RMQ_VERDICT_HELD | (fuzz_dice(2) ? RMQ_VERDICT_TELLS : 0)};
+    rmq_verdict_put(plane, answerer, RMQ_ROLE_READ, &v, records, v.type == RMQ_VERDICT_RECORDS ? length : length / 2);
+}
+
+void fuzz_give_verdict(struct rmq_plane *plane, const struct waiting *w, int64_t now_ns)
+{
+    if (!fuzz_dice(3))
+        end_some_poll(plane, w->answerer);
+    if (w->ask_bytes && !fuzz_dice(2)) {
+        hold(plane, w, now_ns);
+        return;
+    }
     static const uint16_t types[] = {RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_SEND, RMQ_VERDICT_REDO,
                                      RMQ_VERDICT_REDO, RMQ_VERDICT_RECORDS, RMQ_VERDICT_DROP};
     const struct fuzz_input *answer = &fuzz_golden[fuzz_dice(fuzz_golden_count)];
     uint16_t type = fuzz_dice(200) ? types[fuzz_dice(sizeof types / sizeof *types)] : RMQ_VERDICT_CLOSE;
     struct rmq_verdict v = {.type = type, .last = fuzz_dice(8) > 0, .connection = w->connection, .pending = w->pending,
                             .connection_generation = w->connection_generation, .asker_generation = w->reader_generation,
-                            .rule = (uint16_t)fuzz_dice(RMQ_REDO_RULES)};
+                            .rule = (uint16_t)fuzz_dice(RMQ_REDO_RULES),
+                            .flags = fuzz_dice(2) ? RMQ_VERDICT_TELLS : 0};
     uint32_t length = type == RMQ_VERDICT_SEND ? (answer->length < 4096 ? answer->length : 4096) : 0;
     uint8_t records[RECORDS_MAX];
     if (type == RMQ_VERDICT_RECORDS)
@@ -55,6 +88,18 @@ void fuzz_give_verdict(struct rmq_plane *plane, const struct waiting *w)
                                  .connection_generation = w->connection_generation, .asker_generation = w->reader_generation};
         rmq_verdict_put(plane, w->answerer, RMQ_ROLE_READ, &v, answer->bytes, answer->length < 4096 ? answer->length : 4096);
     }
+}
+
+/* Sends and pulls are kept, and are not held. */
+int fuzz_may_hold(const struct rmq_inbox_record *record)
+{
+    struct rmq_frame_header h;
+    if (record->type == RMQ_INBOX_HELD)
+        return 1;
+    if (record->frame_length != record->length - sizeof *record || record->frame_length > 4096)
+        return 0;
+    return rmq_frame_header_parse((const uint8_t *)(record + 1), record->frame_length, &h) == 0 && h.code != 10 && h.code != 310 &&
+           h.code != 320 && h.code != 11 && h.code != 361;
 }
 
 /* One file of a log. */

@@ -47,7 +47,7 @@ static int peer;
 static int64_t clock_ns = 1000000000000;
 static uint32_t *hot, hot_count; /* golden sends and pulls */
 static uint32_t write_sleeps, control_sleeps, client_sleeps;
-static uint64_t headers_read, requests_seen, cold_seen, redirects_seen, arrivals;
+static uint64_t headers_read, requests_seen, cold_seen, redirects_seen, arrivals, unsents_seen, polls_again;
 static uint32_t system_topic;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *out);
@@ -231,17 +231,23 @@ static void take_asks(uint32_t answerer)
 {
     struct rmq_inbox_record *record;
     while ((record = rmq_inbox_take(&plane, answerer)) != NULL) {
-        if (record->type == RMQ_INBOX_COLD_FRAME && !rmq_ask_is_void(&plane, answerer, record)) {
+        unsents_seen += record->type == RMQ_INBOX_UNSENT;
+        polls_again += record->type == RMQ_INBOX_HELD;
+        if ((record->type == RMQ_INBOX_COLD_FRAME || record->type == RMQ_INBOX_HELD) && !rmq_ask_is_void(&plane, answerer, record)) {
             const uint8_t *payload = (const uint8_t *)(record + 1);
             uint32_t sum = 0;
             for (uint32_t at = 0; at < (uint32_t)record->length - sizeof *record; at += 32)
                 sum += payload[at];
             cold_seen += 1 + (sum & 0);
-            struct waiting w = {record->connection, record->connection_generation, record->pending, record->role_generation, answerer};
+            uint32_t bytes = (uint32_t)record->length - (uint32_t)sizeof *record;
+            if (record->type == RMQ_INBOX_HELD)
+                bytes -= (uint32_t)sizeof(struct rmq_asked_again);
+            struct waiting w = {record->connection, record->connection_generation, record->pending, record->role_generation,
+                                answerer, fuzz_may_hold(record) ? bytes : 0};
             if (record->pending != RMQ_NONE && waiting_count < WAITING_MAX)
                 waiting[waiting_count++] = w;
             else if (record->pending != RMQ_NONE)
-                fuzz_give_verdict(&plane, &w);
+                fuzz_give_verdict(&plane, &w, clock_ns);
         }
         rmq_inbox_done(&plane, answerer, record);
     }
@@ -274,7 +280,7 @@ static void play_control(int all)
         uint32_t number = (uint32_t)fuzz_dice(waiting_count);
         struct waiting w = waiting[number];
         waiting[number] = waiting[--waiting_count];
-        fuzz_give_verdict(&plane, &w);
+        fuzz_give_verdict(&plane, &w, clock_ns);
     }
     if (!all && !fuzz_dice(20000)) { /* control starts again */
         waiting_count = 0;
@@ -477,6 +483,9 @@ static void set_settings(struct rmq_settings *s, const char *folder)
     s->partial_frame_timeout_ms = 10000;
     s->send_queue_bytes_max = 1 << 20;
     s->send_stall_timeout_ms = 10000;
+    s->held_polls_max = 200;
+    s->held_connection_polls_max = 50;
+    s->held_bytes_max = 1 << 20;
     s->sync_flush_timeout_ms = 5000;
     snprintf(s->region_id, sizeof s->region_id, "DefaultRegion");
     snprintf(s->store_path, sizeof s->store_path, "/nonexistent");
@@ -542,6 +551,7 @@ static void close_down(void)
         play_control(1);
     }
     fuzz_must(counters[RMQ_READ_CONNECTIONS] == 0, "no connection is left");
+    fuzz_must(counters[RMQ_READ_HELD] == 0, "no poll is left");
     fuzz_must(counters[RMQ_READ_BUFFERS_FREE] == BUFFERS, "every receive buffer is free again");
     fuzz_must(counters[RMQ_READ_BLOCK_BYTES_FREE] == BLOCKS_BYTES, "every block is free again");
     rmq_reader_close(reader);
@@ -565,15 +575,17 @@ int main(int argc, char **argv)
             run_reader();
     }
     const uint64_t *counters = rmq_header(&plane)->roles[RMQ_ROLE_READ].counters;
+    uint64_t polls_held = counters[RMQ_READ_HELD];
     close_down();
     printf("{\"inputs\": %lld, \"headers\": %llu, \"frames\": %llu, \"appends\": %llu, \"pulls\": %llu, \"cold\": %llu, "
            "\"redirected\": %llu, \"connections\": %llu, \"stalls\": %llu, \"sent_bytes\": %llu, \"arrivals\": %llu, "
-           "\"named\": %llu, "
+           "\"named\": %llu, \"unsent\": %llu, \"held\": %llu, \"again\": %llu, "
            "\"faults\": %llu}\n",
            inputs, (unsigned long long)headers_read, (unsigned long long)counters[RMQ_READ_FRAMES],
            (unsigned long long)counters[RMQ_READ_APPENDS], (unsigned long long)counters[RMQ_READ_PULLS],
            (unsigned long long)cold_seen, (unsigned long long)redirects_seen, (unsigned long long)counters[RMQ_READ_ACCEPTED],
            (unsigned long long)counters[RMQ_READ_STALLS], (unsigned long long)fake_sent_bytes(), (unsigned long long)arrivals,
-           (unsigned long long)counters[RMQ_READ_NAMED_MESSAGES], (unsigned long long)fuzz_memory_faults());
+           (unsigned long long)counters[RMQ_READ_NAMED_MESSAGES], (unsigned long long)unsents_seen,
+           (unsigned long long)polls_held, (unsigned long long)polls_again, (unsigned long long)fuzz_memory_faults());
     return 0;
 }

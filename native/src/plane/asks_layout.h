@@ -53,6 +53,7 @@ struct rmq_inbox_record {
 #define RMQ_INBOX_OFFSETS 10     /* a service -> control: {"group": ..., "offsets": {topic: offset of its queue 0}}, to be committed.
                                   * Answer: empty, or the reason of a refusal */
 #define RMQ_INBOX_UNSENT 11      /* a reader -> an answerer: struct rmq_unsent */
+#define RMQ_INBOX_HELD 12        /* struct rmq_asked_again and an ask that a dead answerer has held: it is asked once more */
 #define RMQ_JUNK_BYTES 16
 
 /* An answer (answerer -> asker). Payload follows, padded to 8 bytes. */
@@ -62,12 +63,12 @@ struct rmq_verdict {
     uint16_t last;               /* SEND: 1 = the frame ends with this chunk */
     uint32_t connection;
     uint32_t connection_generation;
-    uint32_t pending;            /* of the ask; RMQ_NONE for frames that the answerer sends on its own */
+    uint32_t pending;            /* of the ask; RMQ_NONE for frames that the answerer sends on its own; HELD: the slot */
     uint32_t asker_generation;
     uint32_t answerer_generation; /* of its role: rmq_verdict_put */
-    uint32_t serial;             /* the answerer's own number of the answer, which UNSENT names */
+    uint32_t serial;             /* the answerer's own number of the answer, which UNSENT names; HOLD and HELD: of the poll */
     uint16_t rule;               /* REDO: RMQ_REDO_* */
-    uint16_t flags;              /* RMQ_VERDICT_TELLS */
+    uint16_t flags;              /* RMQ_VERDICT_TELLS, _HELD */
     uint32_t reserved;
 };
 #define RMQ_VERDICT_PAD 0
@@ -76,9 +77,31 @@ struct rmq_verdict {
 #define RMQ_VERDICT_DROP 3       /* oneway: release `pending`, nothing to send */
 #define RMQ_VERDICT_CLOSE 4      /* close the connection */
 #define RMQ_VERDICT_RECORDS 6    /* payload: struct rmq_records_head. One frame, part of which lies in the log; releases `pending` */
+#define RMQ_VERDICT_HOLD 7       /* payload: struct rmq_hold, the ask, a frame. The ask waits in a slot; releases `pending` */
 #define RMQ_VERDICT_PAYLOAD 5    /* to an asker without connections. payload: as both roles have agreed */
 
-#define RMQ_VERDICT_TELLS 1      /* of `flags`, SEND with `last` and RECORDS: the answerer hears of it (UNSENT) if the answer is dropped */
+#define RMQ_VERDICT_TELLS 1      /* of `flags`, SEND with `last` and RECORDS: the answerer is told (UNSENT) if the answer is dropped */
+
+#define RMQ_VERDICT_HELD 2       /* of `flags`: it is for a held poll. SEND with `last`, RECORDS, DROP, CLOSE end it; REDO: ask again */
+
+/* The payload of HOLD begins with it. The ask as it was in the inbox, and the frame that answers it at the deadline, follow. The
+ * reader gives that answer itself RMQ_HELD_GRACE_MS behind the deadline, if it still holds the poll. A poll whose slot is taken by
+ * a new one is answered likewise. The reader may refuse to hold: then it answers at once, and UNSENT says so whether the verdict
+ * tells or not. */
+struct rmq_hold {
+    uint32_t slot;               /* of the answerer's choice, one for each reader and poll: below RMQ_HELD_SLOTS */
+    uint32_t ask_bytes;
+    uint32_t answer_bytes;
+    uint32_t reserved;
+    int64_t deadline_ns;         /* of the monotonic clock */
+};
+#define RMQ_HELD_SLOTS 65536
+#define RMQ_HELD_GRACE_MS 200
+
+/* The payload of RMQ_INBOX_HELD begins with it. */
+struct rmq_asked_again {
+    int64_t deadline_ns;
+};
 
 /* The payload of UNSENT, reader -> answerer: an answer of which the client has received no byte. Head: connection and token of the
  * verdict. */
@@ -93,6 +116,7 @@ struct rmq_unsent {
 #define RMQ_UNSENT_STALE 2       /* the ask was given up or answered, or the reader is another one */
 #define RMQ_UNSENT_RECORD 3      /* a record cannot be sent any more; the client has the other answer */
 #define RMQ_UNSENT_BOUNDS 4      /* it exceeds the bounds of a pull; the client has the other answer */
+#define RMQ_UNSENT_FULL 5        /* HOLD: the reader holds no more polls; the client has the answer of the deadline */
 
 /* Rules of REDO (reader/redo_rules.c). */
 #define RMQ_REDO_UNCHANGED 0
@@ -161,7 +185,7 @@ struct rmq_answerer_plan {
 
 _Static_assert(RMQ_ROLES_MAX <= 64, "askers has a bit for each role");
 _Static_assert(sizeof(struct rmq_inbox_record) == 56, "inbox record");
-_Static_assert(sizeof(struct rmq_verdict) == 40 && sizeof(struct rmq_unsent) == 16, "verdict");
+_Static_assert(sizeof(struct rmq_verdict) == 40 && sizeof(struct rmq_unsent) == 16 && sizeof(struct rmq_hold) == 24, "verdict");
 _Static_assert(sizeof(struct rmq_records_head) == 8 && sizeof(struct rmq_record_piece) == 16, "records");
 _Static_assert(sizeof(struct rmq_answerer) % 64 == 0 && offsetof(struct rmq_answerer, inbox) % 64 == 0, "answerer");
 #endif

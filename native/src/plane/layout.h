@@ -92,6 +92,17 @@
  *   still in its ring [verdict-published]: the answerer finds them there when it sees the reader's new generation, and the
  *   replacement sends UNSENT when it drops them [reader-verdicts-applied]. The first of the two words counts.
  *
+ *   Held polls: HOLD takes an ask out of the pending entries into a slot of the reader that the answerer names [reader-poll-held].
+ *   Slot, serial and both generations name the poll in later verdicts [reader-poll-answered]; a stale one is dropped. Nothing of
+ *   it is in shared memory but asks and verdicts, so a death of the reader ends its polls with its connections.
+ *     the answerer  looks for messages again behind HOLD: one that came in between finds the poll, or is found. It looks for room
+ *                   in the reader's ring before it decides. At a new generation of the reader it forgets the polls of the old one
+ *                   before it gives a message to any.
+ *     the reader    takes verdicts before it looks at deadlines, and answers what is over for RMQ_HELD_GRACE_MS itself. At a
+ *                   new generation of the answerer (start_generation, or that of a verdict) it moves all polls out of its slots
+ *                   [reader-polls-emptied], before it takes a verdict of the new one. It asks for them again, at most 1,024 a
+ *                   turn [reader-poll-asked-again]. Such an ask, if it is lost with the next answerer, is made once more.
+ *
  * 3. A REQUEST'S WAY THROUGH ITS PORT (port.c, writer.c, write_plan.c, write_batch.c). A death of the actor behind a
  *   step leaves what stands beside it.
  *

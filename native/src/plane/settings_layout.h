@@ -91,7 +91,10 @@ struct rmq_settings {
     char broker_name[128];             /* brokerName, in recall handles */
     uint32_t log_level;                /* logLevel: lowest level of log lines, a number of Python's logging; live */
     uint32_t log_json;                 /* logFormat: 1 = json */
-    uint8_t reserved[40];
+    uint32_t held_polls_max;           /* per reader, at most RMQ_HELD_SLOTS */
+    uint32_t held_connection_polls_max; /* of one connection */
+    uint32_t held_bytes_max;           /* of their asks and answers, per reader */
+    uint8_t reserved[28];
 };
 #define RMQ_BROKER_MASTER 0
 #define RMQ_BROKER_SLAVE 1 /* no write worker: ha appends its master's records, readers refuse sends */

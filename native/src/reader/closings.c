@@ -19,6 +19,7 @@ static void give_back(struct rmq_closings *closings, struct rmq_connection *c)
     rmq_output_closing(closings->outputs, c);
     rmq_input_forget(closings->arena, &c->input);
     rmq_park_forget(closings->parking, c);
+    rmq_held_forget(closings->cold, c);
     rmq_cold_forget(c);
 }
 

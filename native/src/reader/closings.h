@@ -3,7 +3,7 @@
  * Parts below this one mark a connection as closed (connections.h): they may be at work on it, or on a list that it is on.
  * reader.c settles the marks behind each step of a round. The parts above close and settle in one step.
  *
- * What stays true: a connection that is closing and not named in `closed` holds no bytes of the arena and no parked pull.
+ * What stays true: a connection that is closing and not named in `closed` holds no bytes of the arena, no parked pull and no held poll.
  * Its output stays until its last operation is back, because the kernel sends from it.
  */
 #ifndef RMQ_CLOSINGS_H

@@ -31,7 +31,7 @@ static uint32_t asked_max(const struct rmq_answerer *a, uint32_t answerer, uint3
 }
 
 void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings,
-                   struct rmq_records *records)
+                   struct rmq_records *records, struct rmq_held *held)
 {
     const struct rmq_plane_header *header = answers->context->header;
     uint32_t answerer_count = header->asks.count;
@@ -48,6 +48,7 @@ void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rm
         .answers = answers,
         .pendings = pendings,
         .records = records,
+        .held = held,
         .answerer_count = answerer_count,
         .redo_head = RMQ_NONE,
         .redo_tail = RMQ_NONE,
@@ -107,7 +108,9 @@ void rmq_ask_release(struct rmq_cold *cold, struct rmq_pending *p)
     struct rmq_ask *ask = rmq_ask_of(p);
     struct rmq_connection *c = rmq_connection_at(cold->connections, p->connection);
     cold->asked[ask->answerer]--;
-    if (c->generation == p->connection_generation) {
+    if (ask->held)
+        rmq_held_release(cold->held, rmq_held_at(cold->held, ask->held));
+    if (c->generation == p->connection_generation && !ask->is_again) {
         c->cold.counts[ask->answerer]--;
         c->cold.bytes[ask->answerer] -= ask->bytes;
     }
@@ -120,7 +123,7 @@ static struct rmq_pending *keep(struct rmq_cold *cold, const struct cold_frame *
 {
     struct rmq_pendings *pendings = cold->pendings;
     int kept = is_kept(f->h);
-    if (cold->asked[f->answerer] >= cold->asked_max[f->answerer])
+    if (rmq_cold_asked(cold, f->answerer) >= cold->asked_max[f->answerer])
         return NULL;
     if (pendings->counts[RMQ_PENDING_COLD] >= pendings->capacity / 2 || (kept && !rmq_blocks_for_control(cold->arena)))
         return NULL; /* a slow control must not take the place of frames in the making */
@@ -174,6 +177,7 @@ static int put(struct rmq_cold *cold, const struct cold_frame *f)
     if (p) {
         rmq_ask_of(p)->position = position;
         rmq_ask_of(p)->bytes = f->payload;
+        rmq_ask_of(p)->frame_bytes = f->length;
         p->received_ns = (int64_t)record.received_mono_ns;
         f->c->cold.bytes[f->answerer] += f->payload;
     }

@@ -11,7 +11,7 @@
  * - The table of answerers stays as it was at the start: every answerer is below answerer_count.
  * - asked[a] is the number of entries of kind COLD whose answerer is a. Those to run again count for the answerer until they
  *   are run.
- * - counts[a] and bytes[a] of an open connection are those of its entries at answerer a.
+ * - counts[a] and bytes[a] of an open connection are those of its entries at answerer a, without polls that are asked again.
  * - Entries in the queue of redos are of kind COLD and hold their frame; no verdict finds them.
  */
 #ifndef RMQ_COLD_H
@@ -19,6 +19,7 @@
 
 #include "plane/asks.h"
 #include "reader/answers.h"
+#include "reader/held.h"
 #include "reader/pending.h"
 #include "reader/records.h"
 
@@ -37,9 +38,12 @@ struct rmq_ask {
     uint64_t frame_at;         /* in the arena, of a frame that is kept */
     struct rmq_joined *answer; /* chunks of the verdict so far */
     uint32_t bytes;            /* as it went into the inbox */
+    uint32_t frame_bytes;
+    uint32_t held;             /* the poll that was held before and is asked again; index + 1, 0 = none, or it is gone */
     uint8_t answerer;
     uint8_t redone;            /* how often the frame has been run again */
     uint8_t rule;              /* RMQ_REDO_*, of the next run */
+    uint8_t is_again;          /* asked again: it counts for no connection */
 };
 _Static_assert(sizeof(struct rmq_ask) <= RMQ_PENDING_PAYLOAD_BYTES, "it is a payload");
 
@@ -53,6 +57,7 @@ struct rmq_cold {
     struct rmq_answers *answers;
     struct rmq_pendings *pendings;
     struct rmq_records *records;
+    struct rmq_held *held;
     uint32_t answerer_count;
     uint32_t begun[RMQ_ANSWERERS_MAX]; /* generations of the answerers as last seen; control's is that of its role */
     uint32_t asked[RMQ_ANSWERERS_MAX];
@@ -61,7 +66,8 @@ struct rmq_cold {
     uint32_t redo_head, redo_tail;
 };
 
-void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings, struct rmq_records *records);
+void rmq_cold_open(struct rmq_cold *cold, struct rmq_answers *answers, struct rmq_pendings *pendings, struct rmq_records *records,
+                   struct rmq_held *held);
 void rmq_cold_close(struct rmq_cold *cold); /* before the pending entries */
 /* `redone`: how often control has said "run it again". DONE or STALL. */
 enum rmq_outcome rmq_cold_frame(struct rmq_cold *cold, struct rmq_connection *c, const struct rmq_frame_header *h, uint8_t *frame,
@@ -84,10 +90,16 @@ static inline uint32_t rmq_cold_count(const struct rmq_connection *c)
     return count;
 }
 
+/* Frames of clients that this answerer holds. Polls that it is asked for again leave the places of these alone. */
+static inline uint32_t rmq_cold_asked(const struct rmq_cold *cold, uint32_t answerer)
+{
+    return cold->asked[answerer] - cold->held->asked_of[answerer];
+}
+
 /* The number of frames that one connection may have at this answerer now, at least 1. */
 static inline uint32_t rmq_cold_max(const struct rmq_cold *cold, uint32_t answerer)
 {
-    uint32_t count = cold->asked[answerer];
+    uint32_t count = rmq_cold_asked(cold, answerer);
     return count + 1 < RMQ_COLD_TOTAL ? RMQ_COLD_TOTAL - count : 1;
 }
 
@@ -111,10 +123,10 @@ static inline int rmq_cold_has_room(const struct rmq_cold *cold, const struct rm
                                     c->cold.bytes[answerer] <= RMQ_COLD_BYTES_MAX / 2);
 }
 
-/* Asks whose answerer may be dormant or dead: they have a time. */
+/* Asks whose answerer may be dormant or dead: they have a time. Held polls wait for its replacement. */
 static inline int rmq_cold_has_others(const struct rmq_cold *cold)
 {
-    return cold->pendings->counts[RMQ_PENDING_COLD] != cold->asked[RMQ_CONTROL_ANSWERER];
+    return cold->pendings->counts[RMQ_PENDING_COLD] != cold->asked[RMQ_CONTROL_ANSWERER] || cold->held->count;
 }
 
 /* Frames to be run again, the oldest first. A frame that has been run leaves the queue and gives its entry back. */
@@ -124,6 +136,17 @@ static inline struct rmq_pending *rmq_redo_first(const struct rmq_cold *cold)
     return cold->redo_head == RMQ_NONE ? NULL : &cold->pendings->table[cold->redo_head];
 }
 void rmq_redo_done(struct rmq_cold *cold);
+
+/* held_asks.c */
+void rmq_held_take(struct rmq_cold *cold, struct rmq_connection *c, struct rmq_pending *p, const struct rmq_verdict *v); /* HOLD */
+void rmq_held_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer); /* RMQ_VERDICT_HELD */
+void rmq_held_watch(struct rmq_cold *cold, uint32_t answerer, uint32_t generation); /* the answerer has it, perhaps a new one */
+void rmq_held_ask_again(struct rmq_cold *cold); /* some of those that a new answerer has to be told of */
+int rmq_held_waits(const struct rmq_cold *cold); /* there are more */
+void rmq_held_lost(struct rmq_cold *cold, struct rmq_pending *p); /* an ask of these, with its answerer */
+void rmq_held_expire(struct rmq_cold *cold); /* behind the verdicts of the round */
+void rmq_held_end(struct rmq_cold *cold, struct rmq_held_poll *poll);
+void rmq_held_forget(struct rmq_cold *cold, struct rmq_connection *c); /* those of a closed connection */
 
 /* verdicts.c */
 uint32_t rmq_verdicts_drain(struct rmq_cold *cold);

@@ -184,7 +184,7 @@ static int is_idle(const struct rmq_eviction *eviction, const struct rmq_connect
 {
     int64_t idle_ms = eviction->context->now_ms - c->active_ms;
     return c->state == RMQ_CONNECTION_OPEN && !rmq_parked_count(c) && !rmq_cold_count(c) &&
-           idle_ms >= (has_spoken ? ROOM_IDLE_MS : ROOM_SILENT_MS);
+           !rmq_held_count(eviction->frames->cold->held, c) && idle_ms >= (has_spoken ? ROOM_IDLE_MS : ROOM_SILENT_MS);
 }
 
 /* The last places of the table go to clients that send. The reader closes one connection that has never sent a frame, or one

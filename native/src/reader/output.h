@@ -22,7 +22,7 @@
 
 struct rmq_file_map;
 
-/* The answer that begins at byte `at` is dropped unless that byte is taken by the kernel: then its answerer hears of it. */
+/* The answer that begins at byte `at` is dropped unless that byte is taken by the kernel: then its answerer is told. */
 struct rmq_told {
     uint64_t at;
     struct rmq_note note;

@@ -16,6 +16,7 @@
 #define STOP_TOGETHER_MS 30
 #define STOP_LOOK_MS 5
 #define PREDECESSOR_MS 5000
+#define AGAIN_MS 1 /* between turns in which polls are asked again */
 #define ENGINE_ENTRIES 1024u
 
 /* Each part holds those in front of it that it needs. No function beside the ones in this file takes the whole reader. */
@@ -29,6 +30,7 @@ struct rmq_reader {
     struct rmq_answers answers;
     struct rmq_pendings pendings;
     struct rmq_records records;
+    struct rmq_held held;
     struct rmq_cold cold;
     struct rmq_parking parking;
     struct rmq_closings closings;
@@ -60,11 +62,13 @@ static int parts_open(struct rmq_reader *r, int listen_fd, int vip_listen_fd)
     if (rc == 0)
         rc = rmq_records_open(&r->records, &r->outputs);
     if (rc == 0)
+        rc = rmq_held_open(&r->held, &r->context, &r->connections);
+    if (rc == 0)
         rc = rmq_parking_open(&r->parking, &r->context, &r->connections);
     if (rc < 0)
         return rc;
     rmq_answers_open(&r->answers, &r->context, &r->outputs);
-    rmq_cold_open(&r->cold, &r->answers, &r->pendings, &r->records);
+    rmq_cold_open(&r->cold, &r->answers, &r->pendings, &r->records, &r->held);
     rmq_closings_open(&r->closings, &r->cold, &r->parking);
     r->watchdog = (struct rmq_watchdog){.context = &r->context, .connections = &r->connections};
     rc = rmq_pulls_open(&r->pulls, &r->cold, &r->parking, &r->turn);
@@ -128,6 +132,7 @@ void rmq_reader_close(struct rmq_reader *r)
     rmq_frames_close(&r->frames);
     rmq_parking_close(&r->parking);
     rmq_cold_close(&r->cold);
+    rmq_held_close(&r->held);
     rmq_pendings_close(&r->pendings);
     rmq_pulls_close(&r->pulls);
     rmq_records_close(&r->records);
@@ -193,12 +198,13 @@ static uint64_t private_bytes(const struct rmq_reader *r)
 {
     return rmq_output_memory(&r->outputs) + (uint64_t)r->connections.used * sizeof *r->connections.table +
            (uint64_t)r->pendings.used * sizeof *r->pendings.table + (uint64_t)r->parking.used * sizeof *r->parking.table +
-           r->parking.bytes;
+           r->parking.bytes + (uint64_t)r->held.used * sizeof *r->held.table + r->held.bytes;
 }
 
 static void publish_counters(struct rmq_reader *r)
 {
     r->context.counters[RMQ_READ_PARKED] = r->parking.count;
+    r->context.counters[RMQ_READ_HELD] = r->held.count;
     rmq_store_relaxed(&r->context.port->awaits, r->parking.count);
     r->context.counters[RMQ_READ_ANSWER_BYTES] = r->outputs.open + r->outputs.closing;
     r->context.counters[RMQ_READ_PRIVATE_BYTES] = private_bytes(r);
@@ -244,6 +250,10 @@ static uint32_t round_once(struct rmq_reader *r)
     rmq_answerers_watch(&r->cold);
     work += rmq_completions_drain(&r->sends);
     work += rmq_verdicts_drain(&r->cold);
+    if (r->held.count) {
+        rmq_held_expire(&r->cold);
+        rmq_held_ask_again(&r->cold);
+    }
     work += rmq_arrivals_drain(&r->pulls);
     rmq_closings_settle(&r->closings);
     if (rmq_redo_first(&r->cold)) {
@@ -275,6 +285,10 @@ static int64_t sleep_ns(const struct rmq_reader *r, int64_t deadline_ns)
         wake_ms = r->eviction.next_ms;
     if (rmq_cold_has_others(&r->cold) && r->cold.look_next_ms < wake_ms)
         wake_ms = r->cold.look_next_ms;
+    if (rmq_held_due_ns(&r->held) / 1000000 < wake_ms)
+        wake_ms = rmq_held_due_ns(&r->held) / 1000000 + 1;
+    if (r->held.count && rmq_held_waits(&r->cold) && wake_ms > r->context.now_ms + AGAIN_MS)
+        wake_ms = r->context.now_ms + AGAIN_MS;
     if (r->unsents.waiting && wake_ms > r->context.now_ms + RMQ_UNSENT_LOOK_MS)
         wake_ms = r->context.now_ms + RMQ_UNSENT_LOOK_MS;
     if (r->stopping && wake_ms > r->context.now_ms + STOP_LOOK_MS)

@@ -50,6 +50,7 @@
 #define RMQ_READ_FILTER_LIMITED 31    /* pulls that ended at the bound on the work of their condition */
 #define RMQ_READ_NAMED_MESSAGES 32    /* records of the log that answers of answerers have named */
 #define RMQ_READ_UNSENT 33            /* answers that were dropped before their first byte left, and whose answerer was told */
+#define RMQ_READ_HELD 34              /* polls that wait for an answerer now */
 #define RMQ_READ_COUNTERS 52
 
 struct rmq_reader;

@@ -64,11 +64,11 @@ static void answer_pending(struct rmq_cold *cold, struct rmq_connection *c, stru
     rmq_cold_refuse(cold, c, &h, rmq_ask_of(p)->answerer, text);
 }
 
-/* The answerer hears of a verdict that nobody receives, if it wants to. */
+/* The answerer is told of a verdict that nobody receives, if it wants to, and of each poll that is not held. */
 static void tell_unsent(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer, uint32_t reason)
 {
     struct rmq_note note = rmq_note_of(v, answerer);
-    if (v->flags & RMQ_VERDICT_TELLS)
+    if (v->flags & RMQ_VERDICT_TELLS || v->type == RMQ_VERDICT_HOLD)
         rmq_unsent_tell(cold->outputs->unsents, &note, reason);
 }
 
@@ -92,6 +92,12 @@ static void answer(struct rmq_cold *cold, struct rmq_connection *c, struct rmq_p
 
 static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer)
 {
+    if (v->answerer_generation != cold->held->generation[answerer])
+        rmq_held_watch(cold, answerer, v->answerer_generation);
+    if (v->flags & RMQ_VERDICT_HELD) {
+        rmq_held_verdict(cold, v, answerer);
+        return;
+    }
     struct rmq_pending *p = v->pending == RMQ_NONE ? NULL : rmq_pending_find(cold->pendings, v->pending);
     struct rmq_ask *ask = p && p->kind == RMQ_PENDING_COLD ? rmq_ask_of(p) : NULL;
     if (v->asker_generation != cold->context->generation || (v->pending != RMQ_NONE && (!ask || ask->answerer != answerer))) {
@@ -111,6 +117,10 @@ static void apply_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, ui
     case RMQ_VERDICT_RECORDS:
         RMQ_INVARIANT(p != NULL, answerer, v->connection, v->length);
         answer(cold, c, p, v);
+        return;
+    case RMQ_VERDICT_HOLD:
+        RMQ_INVARIANT(p != NULL, answerer, v->connection, v->length);
+        rmq_held_take(cold, c, p, v);
         return;
     case RMQ_VERDICT_REDO:
         RMQ_INVARIANT(v->rule < RMQ_REDO_RULES, v->rule, answerer, v->pending);
@@ -173,6 +183,10 @@ int rmq_verdicts_wait(const struct rmq_cold *cold)
 static void give_up(struct rmq_cold *cold, struct rmq_pending *p, const char *text)
 {
     struct rmq_connection *c = rmq_pending_connection(cold->pendings, p);
+    if (rmq_ask_of(p)->held) {
+        rmq_held_lost(cold, p); /* it waits for the next answerer, until its deadline */
+        return;
+    }
     if (c)
         answer_pending(cold, c, p, text);
     rmq_ask_release(cold, p);
@@ -185,6 +199,7 @@ static void watch_control(struct rmq_cold *cold)
     if (generation == cold->begun[RMQ_CONTROL_ANSWERER])
         return;
     cold->begun[RMQ_CONTROL_ANSWERER] = generation;
+    rmq_held_watch(cold, RMQ_CONTROL_ANSWERER, generation);
     cold->redo_head = cold->redo_tail = RMQ_NONE;
     for (uint32_t i = 0; i < cold->pendings->used; i++) {
         struct rmq_pending *p = &cold->pendings->table[i];
@@ -210,6 +225,7 @@ static void watch_other(struct rmq_cold *cold, uint32_t answerer, int is_due)
         return;
     cold->begun[answerer] = begun;
     drain(cold, answerer); /* answers of a dead process count */
+    rmq_held_watch(cold, answerer, begun);
     int64_t now_ns = rmq_mono_ns();
     for (uint32_t i = 0; i < cold->pendings->used; i++) {
         struct rmq_pending *p = &cold->pendings->table[i];
@@ -225,7 +241,7 @@ void rmq_answerers_watch(struct rmq_cold *cold)
     int is_due = cold->context->now_ms >= cold->look_next_ms;
     watch_control(cold);
     for (uint32_t a = 1; a < cold->answerer_count; a++)
-        if (cold->asked[a])
+        if (cold->asked[a] || cold->held->counts[a])
             watch_other(cold, a, is_due);
     if (is_due)
         cold->look_next_ms = cold->context->now_ms + LOOK_MS;
