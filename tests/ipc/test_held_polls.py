@@ -1,0 +1,93 @@
+"""The answerer's side of held polls: slots, deadlines, another process of the reader."""
+
+import pytest
+
+from ringmq.ipc.asks import Ask, Unsent
+from ringmq.ipc.held_polls import Held, HeldPolls, Poll, first_ask
+from ringmq.native import lib
+
+READER, OTHER = 8, 9
+
+
+def ask(connection: int = 1, *, role: int = READER, generation: int = 1, kind: int = lib.RMQ_INBOX_COLD_FRAME) -> Ask:
+    return Ask(kind, role, generation, connection, 3, 4, 5, b"", 0, 0, 0, b"frame")
+
+
+def held(polls: HeldPolls, of: Ask, deadline_ns: int = 100) -> Poll:
+    found = polls.hold(of, deadline_ns, b"nothing.")
+    assert isinstance(found, Held)
+    return found.poll
+
+
+def test_slots_are_used_again_with_other_serials() -> None:
+    polls = HeldPolls(per_reader=2)
+    first, second = held(polls, ask()), held(polls, ask())
+    assert (first.slot, second.slot) == (0, 1)
+    assert polls.hold(ask(), 100, b"nothing.") is None
+    assert held(polls, ask(role=OTHER)).slot == 0, "each reader has its own"
+    polls.end(first)
+    third = held(polls, ask())
+    assert third.slot == 0 and third.serial not in (first.serial, second.serial)
+    polls.end(first)  # it is over already
+    assert polls.may_answer(third, 99) and not polls.may_answer(first, 99)
+
+
+def test_nothing_is_given_behind_the_deadline() -> None:
+    polls = HeldPolls()
+    late, early = held(polls, ask(), 200), held(polls, ask(), 100)
+    assert polls.next_deadline_ns == 100
+    assert polls.may_answer(early, 99) and not polls.may_answer(early, 100)
+    assert list(polls.due(150)) == [early]
+    assert not polls.may_answer(early, 0) and len(polls) == 1 and not polls.is_idle
+    polls.end(late)
+    assert list(polls.due(300)) == [] and polls.next_deadline_ns is None
+    assert polls.is_idle
+
+
+def test_a_new_reader_has_none_of_the_polls_of_the_old_one() -> None:
+    polls = HeldPolls()
+    old, other = held(polls, ask()), held(polls, ask(role=OTHER))
+    assert polls.see_reader(READER, 1) == []
+    assert polls.see_reader(READER, 2) == [old]
+    assert not polls.may_answer(old, 0) and polls.may_answer(other, 0)
+    new = held(polls, ask(generation=2))
+    assert new.slot == old.slot
+    polls.end(old)
+    assert polls.may_answer(new, 0), "the end of the old one is not that of the new one"
+    assert polls.closed(ask(generation=1)) == []
+    assert list(polls.due(1000)) == [other, new]
+
+
+def test_an_ask_of_a_new_reader_forgets_the_old_one() -> None:
+    polls = HeldPolls()
+    old = held(polls, ask())
+    held(polls, ask(generation=2))
+    assert not polls.may_answer(old, 0) and len(polls) == 1
+
+
+def test_a_closed_connection() -> None:
+    polls = HeldPolls()
+    first, second, stays = held(polls, ask(1)), held(polls, ask(1)), held(polls, ask(2))
+    gone = polls.closed(ask(1, kind=lib.RMQ_INBOX_CLOSED))
+    assert sorted(poll.serial for poll in gone) == [first.serial, second.serial]
+    assert polls.may_answer(stays, 0) and len(polls) == 1
+    assert polls.closed(ask(1)) == []
+
+
+@pytest.mark.parametrize(("role", "generation"), [(OTHER, 1), (READER, 2)])
+def test_a_notice_of_another_reader_names_no_poll(role: int, generation: int) -> None:
+    polls = HeldPolls()
+    poll = held(polls, ask())
+    assert polls.unsent(Unsent(role, generation, 0, poll.serial, lib.RMQ_UNSENT_STALE)) is None
+    assert polls.unsent(Unsent(READER, 1, 0, poll.serial + 1, lib.RMQ_UNSENT_STALE)) is None
+    assert polls.unsent(Unsent(READER, 1, 0, poll.serial, lib.RMQ_UNSENT_FULL)) is poll
+    assert polls.is_idle
+
+
+def test_an_ask_that_a_predecessor_has_held() -> None:
+    again = Ask(lib.RMQ_INBOX_HELD, READER, 1, 2, 3, 4, 5, b"host", 6, 0, 7, (123).to_bytes(8, "little") + b"frame")
+    first, deadline_ns = first_ask(again)
+    assert (first.type, first.payload, first.peer_host, deadline_ns) == (
+        lib.RMQ_INBOX_COLD_FRAME, b"frame", b"host", 123,
+    )  # fmt: skip
+    assert first_ask(ask()) == (ask(), None)
