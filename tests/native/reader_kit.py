@@ -33,7 +33,7 @@ class ReaderKit(Kit):
     def __init__(self, root: Path, **settings: Any) -> None:
         kit = {
             name: settings.pop(name)
-            for name in ("segment_bytes", "sync", "request_slots", "inbox_bytes", "answerers")
+            for name in ("segment_bytes", "sync", "request_slots", "inbox_bytes", "answerers", "ports")
             if name in settings
         }
         super().__init__(root, **{"segment_bytes": 1 << 20, "request_slots": 256, "inbox_bytes": 1 << 20, **kit})
