@@ -25,6 +25,10 @@ def points(*prefixes: str) -> list[str]:
     return sorted({name for name in re.findall(r'RMQ_CRASH\("([^"]+)"\)', text) if name.startswith(prefixes)})
 
 
+PORT_POINTS = [name for name in points("port-") if not name.startswith("port-commits-")]
+"""Steps of every owner of a port. Few report offsets."""
+
+
 def in_child(work: Callable[[], None], crash_point: str | None = None) -> bool:
     """Run `work` in a forked child; True when it was killed at its crash point."""
     pid = os.fork()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from crash_kit import in_child, points
+from crash_kit import PORT_POINTS, in_child, points
 from plane_kit import SHORT_SLICE_NS, Kit
 from test_port import HELD, ORDERED, ROLE, SERVICE, PlaneOfKit, requests, stored
 
@@ -92,7 +92,7 @@ def test_each_number_is_stored_once_and_in_order(tmp_path: Path, seed: int, sync
     kit, topic = made(tmp_path, sync)
     checkpoint, hits, turns = Checkpoint(), 0, 0
     is_replacement = True
-    names = {"own": points("port-"), "write": points("write-"), "flush": ["flush-answer", "flush-completed-head"]}
+    names = {"own": PORT_POINTS, "write": points("write-"), "flush": ["flush-answer", "flush-completed-head"]}
     while checkpoint.number < NUMBERS:
         turns += 1
         assert turns < 3000, "it does not come to an end"
@@ -116,7 +116,7 @@ def test_each_number_is_stored_once_and_in_order(tmp_path: Path, seed: int, sync
     assert stored(kit) == list(range(1, NUMBERS + 1))
 
 
-@pytest.mark.parametrize("point", points("port-"))
+@pytest.mark.parametrize("point", PORT_POINTS)
 def test_every_step_of_an_owner_is_reached(tmp_path: Path, point: str) -> None:
     kit, topic = made(tmp_path, False)
     checkpoint = Checkpoint()

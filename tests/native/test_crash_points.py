@@ -15,6 +15,7 @@ CASES = (
     Path(__file__).with_name("ha_crash_cases.py"),
     Path(__file__).with_name("port_crash_cases.py"),
     Path(__file__).with_name("ask_crash_cases.py"),
+    Path(__file__).with_name("held_crash_cases.py"),
     Path(__file__).with_name("chain_crash_cases.py"),
     ROOT / "tests" / "ha" / "receiver_crash_cases.py",
     ROOT / "tests" / "services" / "republish_crash_cases.py",

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 
 import pytest
-from crash_kit import in_child, points
+from crash_kit import PORT_POINTS, in_child, points
 from kit_plane import ROLE, KitPlane
 from plane_kit import ARENA_BYTES, SLICE_NS, Kit
 
@@ -85,7 +85,7 @@ class Case:
 def test_each_record_is_copied_once_and_in_order(tmp_path: Path, seed: int, sync: bool) -> None:
     chance, case, hits = random.Random(f"{seed}-{sync}"), Case(tmp_path, sync), 0
     names = {
-        "own": points("port-", "write-") + ["flush-answer", "flush-completed-head"] * sync,
+        "own": PORT_POINTS + points("write-") + ["flush-answer", "flush-completed-head"] * sync,
         "write": points("write-"),
         "flush": ["flush-answer", "flush-completed-head"],
     }
@@ -100,7 +100,7 @@ def test_each_record_is_copied_once_and_in_order(tmp_path: Path, seed: int, sync
     case.check()
 
 
-@pytest.mark.parametrize("point", points("port-"))
+@pytest.mark.parametrize("point", PORT_POINTS)
 def test_every_step_of_a_republisher_is_reached(tmp_path: Path, point: str) -> None:
     case = Case(tmp_path, False)
     assert case.turn("own", point)
