@@ -106,8 +106,8 @@ void rmq_held_verdict(struct rmq_cold *cold, const struct rmq_verdict *v, uint32
     case RMQ_VERDICT_CLOSE:
         rmq_connection_close(cold->connections, c, RMQ_READ_CLOSED_CONTROL);
         break;
-    default: /* DROP */
-        break;
+    default:
+        RMQ_INVARIANT(v->type == RMQ_VERDICT_DROP, v->type, v->pending, answerer);
     }
     rmq_held_release(cold->held, poll);
     RMQ_CRASH("reader-poll-answered");
