@@ -36,6 +36,7 @@ from ringmq.broker.table_saves import TableSaves
 from ringmq.broker.tables import notifications
 from ringmq.broker.tables.persistence import Persistence
 from ringmq.broker.tables.stats import Totals
+from ringmq.broker.worker_asks import LOOK_MS, WorkerAsks
 from ringmq.ha.control_messages import MessageError, news_of
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.audit import AuditWriter
@@ -100,6 +101,7 @@ class ControlLoop:
         self._report = ReportWriter(plane.name)
         self._slow_requests = slow_requests.SlowRequests()
         self._memory_return = MemoryReturn()
+        self.worker_asks = WorkerAsks(plane)
         self._saves = TableSaves(
             persistence, self._clock, lambda action: self._guard("config files", action), self._log_files
         )
@@ -143,6 +145,7 @@ class ControlLoop:
         self._clock.begin()
         self._replies.send_waiting()
         taken = self._intake.take(now_ms)
+        has_answers = self.worker_asks.turn(time.monotonic_ns())
         self._requests.turn()
         effects = self._requests.take_effects()
         self.broker.notifications.turn(now_ms)
@@ -169,14 +172,16 @@ class ControlLoop:
         self._replies.perform(self._registrar.released(now_ms))
         self._plane.role(lib.RMQ_ROLE_CONTROL).progress += 1
         is_saving = self._persistence.is_saving or self._saves.is_saving or self._registrar.is_busy
-        return taken > 0 or self._requests.is_busy or is_saving or self._audit.is_waiting
+        return taken > 0 or has_answers or self._requests.is_busy or is_saving or self._audit.is_waiting
 
     def park(self, now_ms: int) -> None:
         """Sleep until the bell rings or something is due."""
         timeout_ms = max(0, self._next_tick_ms - now_ms)
         if self.broker.notifications.is_waiting:
             timeout_ms = min(timeout_ms, notifications.PAUSE_MS)
-        self._intake.park(timeout_ms)
+        if self.worker_asks.is_waiting:
+            timeout_ms = min(timeout_ms, LOOK_MS)
+        self._intake.park(timeout_ms, lambda: self.worker_asks.has_news)
 
     @property
     def is_registered(self) -> bool:
@@ -185,6 +190,7 @@ class ControlLoop:
 
     def close(self, now_ms: int) -> None:
         """Clean stop: answer the requests in the inbox, save everything, unregister from the name servers."""
+        self.worker_asks.close()
         while self.turn(now_ms) or self._requests.has_work:
             self._requests.finish()
         self._replies.perform(self.broker.outbox.take())

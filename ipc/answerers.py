@@ -47,6 +47,8 @@ class AnswerRow(Struct, frozen=True):
     cold_max: int = 0
     """Requests of one read worker that may be with it at a time, at most half of the read worker's places. 0: an eighth
     of them, for control the half. More of them are answered 2."""
+    control_asks: bool = False
+    """True if control asks it, too (broker/worker_asks.py). Control's row cannot name it: it is in the table before."""
 
     def plan(self, role: int, askers: Iterable[int]) -> AnswererPlan:
         """The row of the table of answerers."""

@@ -190,13 +190,24 @@ class Asker:
 
     def ask(self, kind: int, pending: int, payload: bytes) -> bool:
         """Put an ask. False if the inbox is full. Raises ValueError if the ask is too large."""
-        head = ffi.new("struct rmq_inbox_record *")
+        return self.put(kind, pending, payload, 0) is not None
+
+    def put(self, kind: int, pending: int, payload: bytes, received_ns: int) -> int | None:
+        """Put an ask, and return its position in the inbox. None if that is full. Raises ValueError if the ask is too
+        large. `received_ns`: time of the monotonic clock, behind which an answerer without a process has
+        RMQ_ASK_TIMEOUT_MS to start; else the ask is void. 0: it may take as long as it must."""
+        head, position = ffi.new("struct rmq_inbox_record *"), ffi.new("uint64_t *")
         head.type, head.role, head.role_generation = kind, self._role, self._generation
-        head.pending = pending
-        code = int(lib.rmq_inbox_put(self._plane.struct, self._answerer, head, payload, len(payload), ffi.NULL))
+        head.pending, head.received_mono_ns = pending, received_ns
+        code = int(lib.rmq_inbox_put(self._plane.struct, self._answerer, head, payload, len(payload), position))
         if code not in (0, -errno.ENOBUFS):
             raise ValueError(f"an ask of {len(payload)} bytes to answerer {self._answerer}: {os.strerror(-code)}")
-        return code == 0
+        return int(position[0]) if code == 0 else None
+
+    def is_lost(self, position: int, received_ns: int, now_ns: int) -> bool:
+        """True if an ask without an answer gets none any more: its answerer has died with it, or has not started in
+        time. Take the answers behind this look: one may be there. `now_ns` is read before the call."""
+        return bool(lib.rmq_ask_is_lost(self._plane.struct, self._answerer, position, received_ns, now_ns))
 
     def answers(self) -> list[AskAnswer]:
         """The answers since the last call, without those to asks of an older process of this role."""

@@ -96,7 +96,8 @@ class WorkerRow(Struct, frozen=True):
     answers: AnswerRow | None = None
     """Its inbox, and the requests of clients that go there. None if it is no answerer."""
     asks: tuple[str, ...] = ()
-    """Names of workers that it asks. Read workers also ask every worker that answers requests of clients."""
+    """Names of workers that it asks. Read workers also ask every worker that answers requests of clients, and control
+    those whose row says so (AnswerRow.control_asks)."""
     needed_at_once: str = ""
     """Function that the main process calls when it opens the store: (configuration, store root) -> True to start at
     once."""
@@ -208,6 +209,8 @@ def _contradiction(row: WorkerRow) -> str:
         return f"it has needed_at_once, which a worker that starts {row.start.value} does not use"
     if row.answers and row.answers.problem:
         return row.answers.problem
+    if row.answers and row.answers.control_asks and row.role == lib.RMQ_ROLE_CONTROL:
+        return "control does not ask itself"
     for name in (row.listener, row.needed_at_once, row.port.arena if row.port else ""):
         if name and not _FUNCTION.fullmatch(name):
             return f"{name!r} is not of the form package.module:function"
@@ -239,6 +242,8 @@ def answerer_plans(rows: Iterable[WorkerRow]) -> tuple[AnswererPlan, ...]:
 
 
 def _asks(asker: WorkerRow, answerer: WorkerRow) -> bool:
+    if asker.role == lib.RMQ_ROLE_CONTROL and answerer.answers is not None and answerer.answers.control_asks:
+        return True
     return answerer.name in asker.asks or (is_read(asker.name) and bool(_codes(answerer)))
 
 

@@ -6,6 +6,7 @@ connections, a registration with the name servers) go into the outbox.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -107,13 +108,15 @@ class Slices(Struct, frozen=True):
 
     `is_large`: the steps hold a large body, so only some may be open at once. They may be postponed before the first
     step, which reads the body. `is_shared`: the answer is large, and its text is made once for all requests that ask
-    for it. `is_reading`: the steps change nothing, so they are dropped when the connection is closed.
+    for it. `is_reading`: the steps change nothing, so they are dropped when the connection is closed. `awaits`: true
+    while the next step has to wait for another worker (broker/worker_asks.py). Only small ones wait so.
     """
 
     steps: Steps[Answer]
     is_large: bool = False
     is_shared: bool = False
     is_reading: bool = False
+    awaits: Callable[[], bool] | None = None
 
 
 class Reply(Struct, frozen=True):

@@ -4,8 +4,8 @@ A connection has at most one request open; its later requests wait behind it. Re
 are open share LARGE_MAX slots and wait for one in order of arrival. No request is refused here: a read worker limits
 the requests in flight of each connection.
 
-Requests with large answers pause while large answers wait to be sent. Requests without changes are dropped when their
-connection is closed.
+Requests with large answers pause while large answers wait to be sent. Requests that wait for another worker take no
+time until it has answered. Requests without changes are dropped when their connection is closed.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ def _never() -> bool:
     return False
 
 
+def _awaits(opened: _Open) -> bool:
+    return opened.slices.awaits is not None and not opened.is_dropped and opened.slices.awaits()
+
+
 class SliceScheduler:
     """All work that connections have requested."""
 
@@ -73,6 +77,8 @@ class SliceScheduler:
         self._large: deque[_Open] = deque()
         self._shared: deque[_Open] = deque()
         self._for_a_place: deque[_Open] = deque()
+        self._awaiting: list[_Open] = []
+        """Work that waits for another worker."""
         self.undone_bytes = 0
         """Sizes of all unfinished work."""
 
@@ -83,7 +89,7 @@ class SliceScheduler:
     @property
     def is_ready(self) -> bool:
         """True if some work can go on at once."""
-        return bool(self._next) or any(self._ready())
+        return bool(self._next) or any(self._ready()) or not all(map(_awaits, self._awaiting))
 
     def add(self, work: Work) -> None:
         """Begin the work, or queue it behind earlier work of its connection."""
@@ -113,6 +119,7 @@ class SliceScheduler:
     def turn(self) -> None:
         """Advance the open work: at least one slice of each kind, and more while the turn has time."""
         while self.is_ready:
+            self._go_on()
             for queue in self._ready():
                 opened = queue.popleft()
                 if not opened.is_dropped:
@@ -157,15 +164,30 @@ class SliceScheduler:
             self._advance(opened, FIRST_GO_MS)
 
     def _advance(self, opened: _Open, limit_ms: int) -> None:
+        if opened.slices.awaits is not None:
+            limit_ms = 0  # each step may be one behind which it waits
         try:
             answer = self._clock.advance(opened.slices.steps, limit_ms)
         except Exception as error:
             self._failed(opened.work, error)
         else:
             if answer is None:
-                self._queue_of(opened).append(opened)
+                self._put(opened)
             else:
                 self._done(opened.work, answer)
+
+    def _go_on(self) -> None:
+        """Queue the work for which another worker has answered."""
+        waited, self._awaiting = self._awaiting, []
+        for opened in waited:
+            if not opened.is_dropped:
+                self._put(opened)
+
+    def _put(self, opened: _Open) -> None:
+        if _awaits(opened):
+            self._awaiting.append(opened)
+        else:
+            self._queue_of(opened).append(opened)
 
     def _queue_of(self, opened: _Open) -> deque[_Open]:
         if opened.slices.is_shared:

@@ -37,11 +37,13 @@ class Job:
     is_reading: bool = False
     size_bytes: int = 10
     breaks: bool = False
+    awaits: Callable[[], bool] | None = None
     errors: list[Exception] = field(default_factory=list)
 
     def begin(self) -> Answer | Slices:
         self.said.append(f"begin {self.name}")
-        return Slices(self._run(), self.is_large, self.is_shared, self.is_reading) if self.steps else Drop()
+        slices = Slices(self._run(), self.is_large, self.is_shared, self.is_reading, self.awaits)
+        return slices if self.steps else Drop()
 
     def _run(self) -> Steps[Answer]:
         for number in range(self.steps):
@@ -146,6 +148,40 @@ def test_a_defect_costs_one_request() -> None:
     harness.turn()
     assert harness.said == ["begin bad", "fail bad", "begin late", "fail late", "begin behind", "end behind"]
     assert (len(harness.works), harness.works.undone_bytes) == (0, 0)
+
+
+def test_a_request_that_waits_for_a_worker_takes_no_time() -> None:
+    """Others go on. It goes on with the answer, in front of later requests of its connection."""
+    harness, open_ones = Harness(), {"one", "two"}
+    for number, name in enumerate(("one", "two")):
+        harness.add(name, number, steps=20, awaits=lambda name=name: name in open_ones)
+    harness.add("behind", 0)
+    harness.add("long", 5, steps=30)
+    assert harness.cpu.ns == (2 + FIRST_GO_MS) * 1_000_000, "one step of each that waits"
+    while "end long" not in harness.said:
+        harness.turn()
+    assert not harness.works.is_ready and len(harness.works) == 2
+    assert harness.turn() == 0
+    open_ones.remove("two")
+    assert harness.works.is_ready
+    while harness.works.is_ready:
+        harness.turn()
+    assert harness.said[3:] == ["end long", "end two"]
+    open_ones.clear()
+    while len(harness.works):
+        harness.turn()
+    assert harness.said[5:] == ["end one", "begin behind", "end behind"]
+
+
+def test_a_reading_request_that_waits_is_dropped_with_its_connection() -> None:
+    harness = Harness()
+    harness.add("reads", 1, steps=20, is_reading=True, awaits=lambda: True)
+    harness.add("changes", 2, steps=20, awaits=lambda: True)
+    for number in (1, 2):
+        harness.works.end(peer(number))
+    harness.turn()
+    assert harness.said[2:] == ["end reads"] and not harness.works.is_ready
+    assert len(harness.works) == 1, "a change is made, whoever waits for it"
 
 
 def test_a_stop_ends_all() -> None:
