@@ -237,7 +237,7 @@ def test_polls_of_a_reader_that_dies_end_with_it(tmp_path: Path, point: str) -> 
 @pytest.mark.parametrize("point", ["inbox-claimed", "inbox-filled", "reader-verdicts-applied"])
 @pytest.mark.parametrize("is_held", [True, False], ids=["poll", "ask"])
 def test_an_answer_that_a_dying_reader_drops_is_free_again(tmp_path: Path, point: str, is_held: bool) -> None:
-    """The reader dies while it tells, or when it has told: the answer is in its ring still. The answerer finds it there,
+    """The reader dies while it tells, or when it has told: the answer is in its ring. The answerer finds it there,
     and the replacement tells of it."""
     armed = tmp_path / "point"
     armed.write_bytes(bytes(64))
