@@ -6,7 +6,7 @@
 
 #include "plane/plane.h"
 
-enum { LOG_BYTES = 1 << 20, PIECES_MAX = 24, RECORDS_MAX = 4096, SLOTS = 300, SERIALS = 3 };
+enum { LOG_BYTES = 1 << 20, PIECES_MAX = 24, RECORDS_MAX = 4096, SLOTS = 40, SERIALS = 2 };
 
 struct waiting { /* a cold frame that is not answered yet */
     uint32_t connection, connection_generation, pending, reader_generation, answerer;
