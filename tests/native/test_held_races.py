@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from holding_service import HoldingService
 from reader_kit import connected, send_frame
 from test_asks import ANSWERER, PLAN, ROLE
 from test_reader_held import CODE, HOLD, INBOX_BYTES, LATER_NS, READ, SEND, Holder, frame, holds, request
@@ -14,7 +15,6 @@ from waiting import wait_until
 
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Ask
-from ringmq.ipc.held_polls import Poll
 from ringmq.ipc.ports import PortPlan
 from ringmq.native import ffi, lib
 from ringmq.services.arrivals import Arrivals
@@ -24,44 +24,31 @@ OTHER = READ + 1
 PORT = PortPlan(ROLE, arena_bytes=1 << 20, flags=lib.RMQ_PORT_ARRIVALS)
 
 
-class Service:
-    """An answerer that gives each message of a queue to one poll: it looks, wants arrivals, holds, and looks again."""
+class Raced(HoldingService):
+    """The example of an answerer, and what happens between its steps."""
 
-    def __init__(self, kit: Holder, queue: int, between: Callable[[int], None]) -> None:
-        self.kit, self.queue, self.between = kit, queue, between
-        number = next(n for n in range(kit.header.ports.count) if kit.header.ports.port[n].role == ROLE)
-        self.arrivals = Arrivals(_PlaneOfKit(kit), number)
-        self.given = 0
-        self.held: list[Poll] = []
+    between: Callable[[int], None]
 
-    def serve(self, ask: Ask) -> None:
-        """A poll."""
+    def serve(self, ask: Ask) -> bool:
         self.between(0)
-        if self.found():
-            self.kit.say(ask, SEND, self.message(), 0)
-            return
-        self.between(1)
-        self.arrivals.want(self.queue)
-        self.between(2)
-        held = self.kit.polls.hold(ask, time.monotonic_ns() + LATER_NS, frame(7, "nothing"))
-        assert held is not None
-        self.held.append(held.poll)
-        self.kit.say(ask, HOLD, held.payload, held.poll.serial)
+        is_served = super().serve(ask)
         self.between(3)
-        self.give()
-        self.between(4)
+        return is_served
 
-    def give(self) -> None:
-        """Messages that are there go to polls."""
-        while self.held and self.found():
-            self.kit.end(self.held.pop(0), payload=self.message())
+    def want(self) -> None:
+        super().want()
+        self.between(1)
 
-    def found(self) -> bool:
-        return int(lib.rmq_queue_at(self.kit.plane, self.queue).max_offset) > self.given
+    def hold(self, ask: Ask, deadline_ns: int) -> None:
+        super().hold(ask, deadline_ns)
+        self.between(2)
 
-    def message(self) -> bytes:
-        self.given += 1
-        return frame(7, f"message {self.given}")
+
+def raced(kit: Holder, queue: int, kind: type[HoldingService] = Raced) -> Any:
+    """The answerer of the kit."""
+    number = next(n for n in range(kit.header.ports.count) if kit.header.ports.port[n].role == ROLE)
+    arrivals = Arrivals(_PlaneOfKit(kit), number)
+    return kind(kit.inbox, kit.polls, arrivals, queue, lambda: int(lib.rmq_queue_at(kit.plane, queue).max_offset))
 
 
 class _PlaneOfKit:
@@ -83,31 +70,52 @@ def kit(tmp_path: Path) -> Iterator[Holder]:
 
 
 def test_a_message_that_comes_while_a_poll_is_being_held(kit: Holder) -> None:
-    """At each step of the answerer. The poll has it, once."""
-    topic = kit.wide_topic(b"TopicA", 1)
-    queue, moment, looked = kit.queue_slot(topic, 0), -1, 0
+    """At each step of the answerer: before it, behind its wish for arrivals, behind HOLD, at its end. The poll has the
+    message, once."""
+    queue, moment, looked = kit.queue_slot(kit.wide_topic(b"TopicA", 1), 0), -1, -1
+    service = raced(kit, queue)
     with connected(kit) as client, connected(kit) as producer:
 
         def between(step: int) -> None:
             nonlocal looked
             if step == moment:
-                before = int(lib.rmq_queue_at(kit.plane, queue).max_offset)
+                before = service.end()
                 assert producer.ask(send_frame("TopicA", b"x")).code == 0
-                wait_until(lambda: lib.rmq_queue_at(kit.plane, queue).max_offset > before, "it is dispatched")
+                wait_until(lambda: service.end() > before, "it is dispatched")
             looked = step
 
-        service = Service(kit, queue, between)
-        for moment in range(5):
+        service.between = between
+        for moment in range(4):
             client.send(request(CODE, {}))
-            service.serve(kit.next())
-            if moment == 4:
+            assert service.serve(kit.next())
+            if moment == 3:
                 wait_until(lambda: service.arrivals.is_waiting, "dispatch tells")
             service.arrivals.take()
             service.give()
-            assert client.answer().remark == f"message {moment + 1}"
-            assert client.is_quiet() and not service.held
-        assert looked == 4
+            assert client.answer().remark == f"message {moment}"
+            assert client.is_quiet() and not service.waiting and not service.messages
+        assert looked == 3
         holds(kit, 0)
+
+
+def test_a_message_of_a_client_that_went_goes_to_another(kit: Holder) -> None:
+    """UNSENT gives it back."""
+    service = raced(kit, kit.queue_slot(kit.wide_topic(b"TopicA", 1), 0), HoldingService)
+    with connected(kit) as producer, connected(kit) as stays:
+        with connected(kit) as client:
+            client.send(request(CODE, {}))
+            assert service.serve(kit.next())
+            holds(kit, 1)
+        wait_until(kit.ask_waits, "its reader knows")
+        assert producer.ask(send_frame("TopicA", b"x")).code == 0
+        wait_until(service.end, "it is dispatched")
+        service.give()  # the record of the close has not been taken
+        (said,) = kit.notices(1)
+        service.take_back(said)
+        assert service.messages == [0] and not service.given
+        stays.send(request(CODE, {}))
+        assert service.serve(kit.next())
+        assert stays.answer().remark == "message 0"
 
 
 def test_a_full_ring_leaves_its_polls_and_stops_no_other_reader(tmp_path: Path) -> None:
