@@ -86,6 +86,11 @@ class HeldPolls:
             return gone
         return []
 
+    def new_serial(self) -> int:
+        """The number of an answer that is given at once and tells: none of a poll, so UNSENT of it ends no poll."""
+        self._serial = self._serial % 0xFFFFFFFF + 1
+        return self._serial
+
     def hold(self, ask: Ask, deadline_ns: int, answer: bytes) -> Held | None:
         """Give the poll a slot. None if there is none: answer it at once. `answer`: the frame for the deadline.
 
@@ -99,8 +104,7 @@ class HeldPolls:
             slot = reader.free.pop()
         else:
             slot, reader.used = reader.used, reader.used + 1
-        self._serial = self._serial % 0xFFFFFFFF + 1
-        poll = Poll(ask, slot, self._serial, deadline_ns)
+        poll = Poll(ask, slot, self.new_serial(), deadline_ns)
         reader.polls[slot] = self._serials[poll.serial] = poll
         reader.connections.setdefault((ask.connection, ask.connection_generation), set()).add(slot)
         heapq.heappush(self._deadlines, (deadline_ns, poll.serial, ask.role, ask.role_generation, slot))

@@ -84,6 +84,16 @@ def test_a_notice_of_another_reader_names_no_poll(role: int, generation: int) ->
     assert polls.is_idle
 
 
+def test_an_answer_at_once_has_a_number_of_its_own() -> None:
+    polls = HeldPolls()
+    first = held(polls, ask())
+    serial = polls.new_serial()
+    second = held(polls, ask())
+    assert len({first.serial, serial, second.serial}) == 3
+    assert polls.unsent(Unsent(READER, 1, 0, serial, lib.RMQ_UNSENT_GONE)) is None
+    assert len(polls) == 2
+
+
 def test_an_ask_that_a_predecessor_has_held() -> None:
     again = Ask(lib.RMQ_INBOX_HELD, READER, 1, 2, 3, 4, 5, b"host", 6, 0, 7, (123).to_bytes(8, "little") + b"frame")
     first, deadline_ns = first_ask(again)
