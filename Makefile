@@ -113,6 +113,11 @@ echo-drill: ## 200 seeded kills while the example service works, both flush poli
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "echo drill" $(BIN)/python -m tests.services.echo_drill --seed 1 --kills 200 $(ECHO_DRILL_ARGS)
 
+.PHONY: answers-drill
+answers-drill: ## 200 seeded faults while a test worker holds 10,000 polls, then 65,536; ANSWERS_DRILL_ARGS="--seed 7 --faults 50"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "answers drill" $(BIN)/python -m tests.polls.poll_drill --seed 1 --faults 200 $(ANSWERS_DRILL_ARGS)
+
 .PHONY: damage
 damage: ## 100 damaged copies of a store: each starts and serves what its log has; DAMAGE_ARGS="--seed 7 --rounds 300"
 	@.ci/stage "set up" .ci/bootstrap test
