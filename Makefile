@@ -98,6 +98,11 @@ bench-port: ## records a second that a service republishes, and what clients kee
 	@.ci/stage "set up" .ci/bootstrap test
 	@.ci/stage "port" $(BIN)/python -m ringmq.loadtest.port $(PORT_BENCH_ARGS)
 
+.PHONY: bench-answers
+bench-answers: ## answers that name records beside pulls, and what 10,000 held polls cost; ANSWERS_BENCH_ARGS="--rounds 3"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "answers" $(BIN)/python -m tests.polls.poll_bench $(ANSWERS_BENCH_ARGS)
+
 .PHONY: bench-starts
 bench-starts: ## imports of each process, and CPU of a start of `ringmq serve`; STARTS_ARGS="--old FOLDER --rounds 3"
 	@.ci/stage "set up" .ci/bootstrap test
