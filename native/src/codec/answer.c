@@ -331,3 +331,76 @@ size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, con
     }
     return end_json(to, at, head, 0);
 }
+
+/* --- answers out of records ------------------------------------------------------------------------------- */
+
+struct value {
+    const uint8_t *at;
+    size_t length;
+};
+
+/* The text of a field; a number is written into `digits`. No bytes: it is missing. */
+static struct value value_of(const struct rmq_plain_field *field, int is_present, const uint8_t *record, const uint8_t *text,
+                             uint8_t *digits)
+{
+    struct rmq_plain_text place;
+    int64_t number;
+    int32_t small;
+    if (!is_present || field->type == RMQ_FIELD_UNKEPT)
+        return (struct value){digits, 0};
+    if (field->type == RMQ_FIELD_TEXT) {
+        memcpy(&place, record + field->at, sizeof place);
+        return (struct value){text + place.at, place.length};
+    }
+    if (field->type == RMQ_FIELD_INT64) {
+        memcpy(&number, record + field->at, sizeof number);
+    } else {
+        memcpy(&small, record + field->at, sizeof small);
+        number = small;
+    }
+    if (field->type == RMQ_FIELD_BOOL)
+        return (struct value){(const uint8_t *)(number ? "true" : "false"), number ? 4 : 5};
+    return (struct value){digits, (size_t)(rmq_put_decimal(digits, number) - digits)};
+}
+
+static uint8_t *put_value_json(uint8_t *at, struct value name, struct value value, int is_first)
+{
+    at = is_first ? PUT(at, ",\"extFields\":{\"") : PUT(at, ",\"");
+    at = put_bytes(at, name.at, name.length);
+    at = PUT(at, "\":\"");
+    at = put_json_text(at, value.at, value.length);
+    *at++ = '"';
+    return at;
+}
+
+size_t rmq_fields_answer_bound(const struct rmq_answer_head *head, const struct rmq_plain_table *table, const void *record)
+{
+    size_t field_bytes = RMQ_PLAIN_NAME_BYTES_MAX + RMQ_DECIMAL_MAX + 8;
+    return head_bound(head) + table->field_count * field_bytes + (size_t)((const struct rmq_plain_head *)record)->text_bytes * 6;
+}
+
+size_t rmq_fields_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_plain_table *table,
+                             const void *record, const uint8_t *text)
+{
+    int is_binary = head->serialise == RMQ_SERIALISE_BINARY, count = 0;
+    uint8_t *begin = is_binary ? begin_binary(to, head) : begin_json(to, head), *at = begin, digits[RMQ_DECIMAL_MAX];
+    for (uint32_t i = 0; i < table->field_count; i++) {
+        const struct rmq_plain_field *field = &table->fields[i];
+        int is_present = ((const struct rmq_plain_head *)record)->present >> i & 1;
+        struct value value = value_of(field, is_present, record, text, digits);
+        if (!value.length)
+            continue;
+        if (is_binary) {
+            at = put_key(at, field->name, table->lengths[i]);
+            at = end_value(at, put_bytes(at, value.at, value.length));
+        } else {
+            struct value name = {(const uint8_t *)field->name, table->lengths[i]};
+            at = put_value_json(at, name, value, !count++);
+        }
+    }
+    if (is_binary)
+        return end_binary(to, at, begin, 0);
+    if (count)
+        *at++ = '}';
+    return end_json(to, at, head, 0);
+}

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codec/plain_requests.h"
+
 /* cdef-begin */
 struct rmq_answer_head {
     int32_t code;
@@ -61,6 +63,11 @@ size_t rmq_pull_answer_put(uint8_t *to, const struct rmq_pull_answer *answer);
 /* Error answer; `broker` NULL: no ext fields (all but sends), else MSG_REGION and TRACE_ON. */
 size_t rmq_error_answer_bound(const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
 size_t rmq_error_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_answer_broker *broker);
+/* Answer whose fields are those of a record, as `table` describes them. Missing fields are left out, as is a text without bytes,
+ * which is null to clients. */
+size_t rmq_fields_answer_bound(const struct rmq_answer_head *head, const struct rmq_plain_table *table, const void *record);
+size_t rmq_fields_answer_put(uint8_t *to, const struct rmq_answer_head *head, const struct rmq_plain_table *table,
+                             const void *record, const uint8_t *text);
 /* Elements that the batch walk of an answer sees; stops at the first that does not fit. */
 uint32_t rmq_batch_count(const uint8_t *batch, uint32_t length);
 /* Upper-case hex of `length` bytes. */

@@ -277,6 +277,7 @@ static inline int next_member(const uint8_t **at, const uint8_t *end)
 
 static const uint8_t *parse_ext(const uint8_t *at, const uint8_t *end, struct rmq_frame_header *out)
 {
+    out->unchecked |= out->has_ext;
     out->has_ext = 1;
     out->ext_count = 0; /* of two ext objects the last one counts, as in Java's reader */
     at = skip_space(at + 1, end);
@@ -384,6 +385,18 @@ static int odd_number(const struct text *value, int32_t *out)
     return rmq_text_int32(text.at, (uint32_t)(point - text.at), out);
 }
 
+/* A value of another key than the four numbers, which is passed over: sound are strings, null and numbers such as "language":9. */
+static inline int pass_over(const struct text *key, const struct text *value, struct rmq_frame_header *out)
+{
+    if (value->escaped != RMQ_TEXT_BARE && key->length != sizeof "extFields" - 1)
+        return 1; /* most */
+    const uint8_t *end = value->at + value->length;
+    int is_number = value->length < DIGITS_MAX && (*value->at != '0' || value->length == 1) && skip_digits(value->at, end) == end;
+    if ((value->escaped == RMQ_TEXT_BARE && !is_number && !is_null(value)) || is_literal(key, "extFields"))
+        out->unchecked = 1;
+    return 1;
+}
+
 static int set_number(const struct text *key, const struct text *value, struct rmq_frame_header *out)
 {
     int32_t *to = NULL;
@@ -400,7 +413,7 @@ static int set_number(const struct text *key, const struct text *value, struct r
     default:
         break;
     }
-    return !to || rmq_text_int32(value->at, value->length, to) || odd_number(value, to);
+    return to ? rmq_text_int32(value->at, value->length, to) || odd_number(value, to) : pass_over(key, value, out);
 }
 
 static int parse_json(const uint8_t *at, const uint8_t *end, struct rmq_frame_header *out)
@@ -425,6 +438,7 @@ static int parse_json(const uint8_t *at, const uint8_t *end, struct rmq_frame_he
             at = parse_ext(at, end, out);
         } else if (*at == '{' || *at == '[') {
             at = skip_nested(at, end);
+            out->unchecked = 1;
         } else {
             at = parse_bare(at, end, &value);
             if (at && !bare_is_value(&value))
@@ -512,7 +526,7 @@ int rmq_frame_header_parse(const uint8_t *frame, uint32_t length, struct rmq_fra
     out->header_length = word & 0xffffff;
     out->ext_count = 0;
     out->serialise = (uint8_t)(word >> 24);
-    out->unusual = out->has_ext = out->reserved = 0;
+    out->unusual = out->has_ext = out->unchecked = 0;
     if (out->header_length > length - 8)
         return RMQ_HEADER_LENGTH;
     const uint8_t *at = frame + 8, *end = at + out->header_length;

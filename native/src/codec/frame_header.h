@@ -53,7 +53,7 @@ struct rmq_frame_header {
     uint8_t serialise;
     uint8_t unusual;        /* 0 or RMQ_UNUSUAL_* */
     uint8_t has_ext;
-    uint8_t reserved;
+    uint8_t unchecked;      /* 1: JSON beside the fields holds a value that was passed over, and that others may refuse */
     struct rmq_ext_entry ext[40];
 };
 
