@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 from functools import lru_cache
+from typing import Any
 
 from ringmq.broker.requests.request import Connection, Request
 from ringmq.ipc.asks import Ask
-from ringmq.remoting.command import decode_payload
+from ringmq.native import ffi, lib
+from ringmq.remoting.command import FLAG_ONEWAY, RemotingCommand, SerializeType, decode_payload
 from ringmq.remoting.errors import RemotingError
 
 HOSTS_MAX = 4096
+_ENCODINGS = {
+    lib.RMQ_SERIALISE_JSON: SerializeType.JSON,
+    lib.RMQ_SERIALISE_BINARY: SerializeType.ROCKETMQ,
+}
 
 
 @lru_cache(HOSTS_MAX)
@@ -48,4 +54,34 @@ def request_of(record: Ask, connection: Connection, now_ms: int) -> Request:
         body_length,
         received_mono_ns=record.received_mono_ns,
         frame_bytes=record.frame_length,
+    )
+
+
+def plain_request(ask: Any, asked: Any, reader: int, now_ms: int) -> Request:
+    """The request of a struct rmq_inbox_record that C has taken, with what an answer needs (a struct rmq_plain_asked).
+
+    It has no fields: its record has them.
+    """
+    connection = Connection(
+        reader,
+        ask.role_generation,
+        ask.connection,
+        ask.connection_generation,
+        host_text(bytes(ffi.buffer(ask.peer_host, 16 if ask.peer_v6 else 4))),
+        ask.peer_port,
+        ask.listener == 1,
+    )
+    command = RemotingCommand(
+        asked.code,
+        asked.opaque,
+        FLAG_ONEWAY if asked.is_oneway else 0,
+        serialize_type=_ENCODINGS[asked.serialise],
+    )
+    return Request(
+        command,
+        connection,
+        now_ms,
+        ask.pending,
+        received_mono_ns=ask.received_mono_ns,
+        frame_bytes=ask.frame_length,
     )

@@ -3,7 +3,8 @@
 A batch goes from the inbox to write in one turn. Requests that need more (a topic that is to be made, an error, a copy
 that found no room) are handed to the service, which answers each alone.
 
-The twins of the C loops: `decoded` reads a request as the workers do, `sound_source` finds its source.
+A request is a record of TABLE, which C reads from a plain request and the service from any other. The twin of the C
+loop that finds the source of a request is `sound_source`.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, Protocol
 
-from ringmq.broker.requests.records import host_text, request_of
+from ringmq.broker.requests.records import plain_request
 from ringmq.broker.requests.reply_queue import ReplyQueues
-from ringmq.broker.requests.request import Answer, Connection, Drop, Request, Slices
-from ringmq.ipc.asks import Ask, Inbox
+from ringmq.broker.requests.request import Answer, Drop, Request, Slices
+from ringmq.ipc.asks import Inbox
+from ringmq.ipc.plain_requests import Record, Table, text_at, texts_of
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
-from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
-from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.command import RemotingCommand, SerializeType
 from ringmq.services.arena_ring import ArenaRing
-from ringmq.services.send_back.cases import SendBack, Source, version_counts
+from ringmq.services.send_back.cases import SendBack, Source
 from ringmq.services.shared_port import Completed, SharedPort
 from ringmq.store import layout
 from ringmq.store import record as records
@@ -43,10 +42,8 @@ TICK_MS = 1000
 """Time between two checks for mapped files that retention has deleted."""
 SLOT_MASK = 0xFFFFFFFF
 _RING_LANE = 0
-_ENCODINGS = {
-    lib.RMQ_SERIALISE_JSON: SerializeType.JSON,
-    lib.RMQ_SERIALISE_BINARY: SerializeType.ROCKETMQ,
-}
+TABLE = Table.of(lib.rmq_send_back_table)
+_FIELDS = ffi.typeof("struct rmq_send_back_fields *")
 
 
 class CopyTarget(NamedTuple):
@@ -283,42 +280,23 @@ class CopyBatch:
 
 
 def request_of_row(row: Any, reader: int, now_ms: int) -> tuple[Request, SendBack]:
-    """The request in a struct rmq_send_back, without the fields that no answer needs."""
-    record = row.record
-    host = host_text(bytes(ffi.buffer(record.peer_host, 16 if record.peer_v6 else 4)))
-    connection = Connection(
-        reader, record.role_generation, record.connection, record.connection_generation, host, record.peer_port,
-        record.listener == 1,
-    )  # fmt: skip
-    command = RemotingCommand(
-        int(RequestCode.CONSUMER_SEND_MSG_BACK), row.opaque, row.flag, version=row.version,
-        serialize_type=_ENCODINGS[row.serialise],
-    )  # fmt: skip
-    request = Request(
-        command, connection, now_ms, record.pending, received_mono_ns=record.received_mono_ns,
-        frame_bytes=record.frame_length,
-    )  # fmt: skip
-    return request, asked_of_row(row)
+    """The request in a struct rmq_send_back."""
+    return plain_request(row.record, row.asked, reader, now_ms), asked_of_row(row)
 
 
 def asked_of_row(row: Any) -> SendBack:
-    """The fields of a struct rmq_send_back on which decisions depend. No decision depends on originTopic."""
-    group = bytes(ffi.buffer(row.group, row.group_length)).decode("ascii")
-    times_max = row.times_max if row.has_times_max and version_counts(row.version) else None
-    return SendBack(group, row.offset, row.delay_level, bool(row.unit_mode), times_max)
+    """The send-back in a struct rmq_send_back."""
+    return _asked_of(row.fields, texts_of(row))
 
 
-def asked_of(header: ConsumerSendMsgBackRequestHeader, version: int) -> SendBack:
-    """The same fields of a decoded request, for a client with this version."""
-    times_max = header.max_reconsume_times if version_counts(version) else None
-    return SendBack(header.group, header.offset, header.delay_level, bool(header.unit_mode), times_max)
+def asked_of(record: Record) -> SendBack:
+    """The send-back in a record of TABLE."""
+    return _asked_of(ffi.from_buffer(_FIELDS, record.data), record.text)
 
 
-def decoded(record: Ask, connection: Connection, now_ms: int) -> tuple[Request, SendBack]:
-    """`request_of_row` by the decoders of every worker. Raises RemotingError, and RequestError for a wrong header."""
-    request = request_of(record, connection, now_ms)
-    header = ConsumerSendMsgBackRequestHeader.decode(request.command.ext_fields)
-    return request, asked_of(header, request.command.version)
+def _asked_of(fields: Any, texts: bytes) -> SendBack:
+    times_max = fields.times_max if fields.head.present & lib.RMQ_SEND_BACK_TIMES_MAX else None
+    return SendBack(text_at(fields.group, texts), fields.offset, fields.delay_level, bool(fields.unit_mode), times_max)
 
 
 def sound_source(raw: bytes | memoryview, offset: int, hidden: Collection[str]) -> Source | None:

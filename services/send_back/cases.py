@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from ringmq.broker.requests.request import FAQ
 from ringmq.remoting import names
-from ringmq.remoting.codes import VERSION_MAX_RECONSUME_TIMES, ResponseCode
+from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.services.topics import GroupRetry
 
@@ -100,11 +100,6 @@ class Case(Struct, frozen=True):
     name: str
     applies: Callable[[SendBack, Seen], bool]
     outcome: Callable[[SendBack, Seen], Outcome]
-
-
-def version_counts(version: int) -> bool:
-    """True if maxReconsumeTimes of a client with this version counts."""
-    return version >= VERSION_MAX_RECONSUME_TIMES
 
 
 def decide(asked: SendBack, seen: Seen) -> Outcome:

@@ -19,7 +19,6 @@ from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.ipc.admission import Rule
 from ringmq.native import lib
 from ringmq.remoting import names
-from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.errors import RequestError
@@ -27,7 +26,7 @@ from ringmq.remoting.flags import Perm
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.log_view import LogView
 from ringmq.services.redirects import Redirect, delay_rule, redirect
-from ringmq.services.send_back.batches import CopyTarget, asked_of, sound_source
+from ringmq.services.send_back.batches import TABLE, CopyTarget, asked_of, sound_source
 from ringmq.services.send_back.cases import (
     Make,
     Refuse,
@@ -136,13 +135,12 @@ class SendBackService:
 
     def on_request(self, request: Request) -> Answer:
         """See HostedService."""
-        header = ConsumerSendMsgBackRequestHeader.decode(request.command.ext_fields)
+        record = TABLE.decode(request.command.ext_fields, request.command.version)
         if self._waiting_count >= WAITING_MAX:
             remark = f"[OVERLOAD]{WAITING_MAX} messages that are sent back wait already, try again later"
             return request.reply(ResponseCode.SYSTEM_BUSY, remark)
-        asked = asked_of(header, request.command.version)
         request.command.body = b""
-        self.take(request, asked)
+        self.take(request, asked_of(record))
         return Wait()
 
     # ---- SendBackPolicy ----

@@ -4,18 +4,34 @@ does."""
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from ringmq.ipc.plain_requests import Record as PlainRecord
+from ringmq.ipc.plain_requests import Table, text_at, texts_of
+from ringmq.native import ffi, lib
 from ringmq.remoting import properties
-from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.errors import RequestError
 from ringmq.services.transactions.half_table import NO_IMMUNITY
 from ringmq.services.transactions.records import immunity_of
 from ringmq.store.record import Record
 
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
+TABLE = Table.of(lib.rmq_end_table)
+_FIELDS = ffi.typeof("struct rmq_end_fields *")
 NOT_FOUND = "Find prepared transaction message failed"
+
+
+class End(NamedTuple):
+    """A request 37."""
+
+    producer_group: str
+    queue_offset: int
+    """tranStateTableOffset."""
+    position: int
+    """commitLogOffset."""
+    decision: int
+    """commitOrRollback: UNKNOWN, COMMIT or ROLLBACK."""
+    is_from_check: bool = False
 
 
 class Readiness(Enum):
@@ -42,44 +58,47 @@ class Arrival(NamedTuple):
     """True if no more half may arrive now."""
 
 
-def readiness(header: EndTransactionRequestHeader, halves: Arrival) -> Readiness:
+def readiness(end: End, halves: Arrival) -> Readiness:
     """The next step for this end. No field makes it wait for a half that never arrives."""
-    if header.commit_log_offset >= halves.append_end:
+    if end.position >= halves.append_end:
         return Readiness.MISSING
-    if header.commit_log_offset >= halves.dispatched:
+    if end.position >= halves.dispatched:
         return Readiness.WAITING
-    if not halves.arrived <= header.tran_state_table_offset < halves.end:
+    if not halves.arrived <= end.queue_offset < halves.end:
         return Readiness.READY
     return Readiness.FULL if halves.is_full else Readiness.WAITING
 
 
-def read_end(ext_fields: dict[str, str]) -> EndTransactionRequestHeader:
-    """Decode the header. Raises RequestError."""
-    header = EndTransactionRequestHeader.decode(ext_fields)
-    if header.commit_or_rollback not in (UNKNOWN, COMMIT, ROLLBACK):
-        raise RequestError(
-            f"commitOrRollback = {header.commit_or_rollback}, not 0 (unknown), 8 (commit) or 12 (rollback)",
-            field="commitOrRollback",
-            code=ResponseCode.SYSTEM_ERROR,
-        )
-    return header
+def end_of_row(row: Any) -> End:
+    """The end in a struct rmq_plain_end."""
+    return _end_of(row.fields, texts_of(row))
 
 
-def refusal(
-    header: EndTransactionRequestHeader, half: Record | None, timeout_ms: int, now_ms: int
-) -> tuple[int, str] | None:
+def end_of(record: PlainRecord) -> End:
+    """The end in a record of TABLE."""
+    return _end_of(ffi.from_buffer(_FIELDS, record.data), record.text)
+
+
+def _end_of(fields: Any, texts: bytes) -> End:
+    return End(
+        text_at(fields.group, texts), fields.queue_offset, fields.position, fields.commit_or_rollback,
+        bool(fields.from_check),
+    )  # fmt: skip
+
+
+def refusal(end: End, half: Record | None, timeout_ms: int, now_ms: int) -> tuple[int, str] | None:
     """(code, remark) of an end that is refused. `half`: the half message at its position, None if there is none."""
     if half is None:
         return ResponseCode.SYSTEM_ERROR, NOT_FOUND
     pairs = half.properties
     immunity_s = immunity_of(pairs)
-    if immunity_s != NO_IMMUNITY and not header.from_transaction_check:
+    if immunity_s != NO_IMMUNITY and not end.is_from_check:
         immunity_ms = max(timeout_ms, immunity_s * 1000)
         if now_ms - half.born_time_ms > immunity_ms:
             remark = f"the message is {now_ms - half.born_time_ms} ms old, its immunity of {immunity_ms} ms is over:"
             return ResponseCode.ILLEGAL_OPERATION, f"{remark} only the answer to a check may end it"
-    if pairs.get(properties.PGROUP) != header.producer_group:
+    if pairs.get(properties.PGROUP) != end.producer_group:
         return ResponseCode.SYSTEM_ERROR, "The producer group wrong"
-    if half.queue_offset != header.tran_state_table_offset:
+    if half.queue_offset != end.queue_offset:
         return ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong"
     return None

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ringmq.native import ffi, lib
 from ringmq.remoting import properties
-from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.services.transactions import records
+from ringmq.services.transactions.ends import End
 from ringmq.store.queue_reader import QueueReader
 
 NO_QUEUE = -1
@@ -38,7 +38,7 @@ class NamedHalves:
         self._reader, self._slot = reader, queue_slot
         self._rows = ffi.new("struct rmq_named_half[]", room)
 
-    def of(self, ends: Sequence[EndTransactionRequestHeader]) -> list[NamedHalf | None]:
+    def of(self, ends: Sequence[End]) -> list[NamedHalf | None]:
         """The half of each sound end, None for the others. The constructor's `room` limits the number of ends."""
         rows, texts = self._rows, bytearray()
         for row, end in zip(rows, ends, strict=False):
@@ -48,10 +48,10 @@ class NamedHalves:
         return [half_of(row) for row, _ in zip(rows, ends, strict=False)]
 
 
-def fill_end(row: Any, end: EndTransactionRequestHeader, texts: bytearray) -> None:
+def fill_end(row: Any, end: End, texts: bytearray) -> None:
     """Set the fields of a struct rmq_named_half that describe the end. Its texts are added to `texts`."""
-    group = _group_bytes(end)
-    row.queue_offset, row.position = end.tran_state_table_offset, end.commit_log_offset
+    group = end.producer_group.encode()
+    row.queue_offset, row.position = end.queue_offset, end.position
     row.group_at, row.group_length = len(texts), len(group)
     texts += group
 
@@ -66,28 +66,24 @@ def half_of(row: Any) -> NamedHalf | None:
     )  # fmt: skip
 
 
-def judge(end: EndTransactionRequestHeader, data: bytes | memoryview) -> NamedHalf | None:
+def judge(end: End, data: bytes | memoryview) -> NamedHalf | None:
     """The half of an end whose record is in `data`, None if the end is not sound. The twin of the C loop's rule."""
-    record = records.half_at(data, end.commit_log_offset)
-    if record is None or record.queue_offset != end.tran_state_table_offset:
+    record = records.half_at(data, end.position)
+    if record is None or record.queue_offset != end.queue_offset:
         return None
     pieces = (piece.partition(b"\x01") for piece in record.properties_raw.split(b"\x02"))
     pairs = {name: value for name, _, value in pieces if name and value}
     group = pairs.get(properties.PGROUP.encode())
-    if group is None or group != _group_bytes(end) or properties.CHECK_IMMUNITY_TIME_IN_SECONDS.encode() in pairs:
+    if (
+        group is None
+        or group != end.producer_group.encode()
+        or properties.CHECK_IMMUNITY_TIME_IN_SECONDS.encode() in pairs
+    ):
         return None
     topic, queue_id = pairs.get(properties.REAL_TOPIC.encode(), b""), pairs.get(properties.REAL_QID.encode(), b"")
     return NamedHalf(
-        end.commit_log_offset,
+        end.position,
         records.first_of(record),
         topic.decode("utf-8", "replace") if len(topic) <= lib.RMQ_NAMED_TOPIC_BYTES_MAX else "",
         int(queue_id) if queue_id.isdigit() and len(queue_id) <= QUEUE_DIGITS_MAX else NO_QUEUE,
     )
-
-
-def _group_bytes(end: EndTransactionRequestHeader) -> bytes:
-    """No bytes for a name with half a character: no stored group has one."""
-    try:
-        return end.producer_group.encode()
-    except UnicodeEncodeError:
-        return b""

@@ -18,7 +18,6 @@ from ringmq.ipc.half_shares import HalfShares
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting import names
-from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.log_throttle import LogThrottle
@@ -30,7 +29,7 @@ from ringmq.services.transactions import core, ends, finish_times, records
 from ringmq.services.transactions.chain_port import AGAIN, COPIES_MAX, ChainPort, Item, Result
 from ringmq.services.transactions.core import CheckPolicy, Work
 from ringmq.services.transactions.end_chains import EndChains
-from ringmq.services.transactions.ends import Readiness
+from ringmq.services.transactions.ends import End, Readiness
 from ringmq.services.transactions.half_table import Half, HalfTable
 from ringmq.services.transactions.halves import HalfReader
 from ringmq.services.transactions.named_halves import NamedHalf, NamedHalves
@@ -63,7 +62,7 @@ HOUR_MS = 3_600_000
 BUSY = "[OVERLOAD]too many transactions are being ended, try again later"
 FULL = "[OVERLOAD]{0} transactions are open, and this one is behind them: try again later"
 
-_End = tuple[Request, EndTransactionRequestHeader]
+_Asked = tuple[Request, End]
 
 
 class TransactionService:
@@ -105,7 +104,7 @@ class TransactionService:
         self._stock_copies = StockCopies({}, {})
         self._unread: int | None = None
         """The first half-queue offset whose unit was damaged when the worker started."""
-        self._asked: deque[_End] = deque()
+        self._asked: deque[_Asked] = deque()
         self._pending: deque[core.Submit] = deque()
         self._submits: dict[int, core.Submit] = {}
         """By first offset, those in flight."""
@@ -123,12 +122,12 @@ class TransactionService:
 
     def on_request(self, request: Request) -> Answer:
         """Take an end of a transaction. Its answer follows when it is stored. Raises RequestError."""
-        header = ends.read_end(dict(request.command.ext_fields))
-        if header.commit_or_rollback == ends.UNKNOWN:
+        end = ends.end_of(ends.TABLE.decode(request.command.ext_fields, request.command.version))
+        if end.decision == ends.UNKNOWN:
             return Drop()  # as stock, which answers nothing: the check asks again
         if self.room <= 0:
             raise RequestError(BUSY, field="", code=ResponseCode.SYSTEM_BUSY)
-        self.take(request, header)
+        self.take(request, end)
         return Wait()
 
     @property
@@ -136,9 +135,9 @@ class TransactionService:
         """Ends that may begin to wait for an answer."""
         return WAITING_MAX - len(self._asked) - self._core.waiting
 
-    def take(self, request: Request, header: EndTransactionRequestHeader) -> None:
+    def take(self, request: Request, end: End) -> None:
         """Take an end that is a commit or a rollback. Its answer follows when it is stored."""
-        self._asked.append((request, header))
+        self._asked.append((request, end))
 
     def take_plain(self, room: int) -> int:
         """Take plain ends from the front of the inbox. Returns their number."""
@@ -315,27 +314,27 @@ class TransactionService:
 
     def _take_ends(self) -> bool:
         """Hand ends to the core. An end of a half that the core has not read yet waits."""
-        waiting: list[_End] = []
-        ready: list[_End] = []
+        waiting: list[_Asked] = []
+        ready: list[_Asked] = []
         halves = self._arrival()
         taken = min(len(self._asked), ENDS_PER_TURN)
         for _ in range(taken):
-            request, header = self._asked.popleft()
-            match ends.readiness(header, halves):
+            request, end = self._asked.popleft()
+            match ends.readiness(end, halves):
                 case Readiness.READY:
-                    ready.append((request, header))
+                    ready.append((request, end))
                 case Readiness.WAITING:
-                    waiting.append((request, header))
+                    waiting.append((request, end))
                 case Readiness.FULL:
                     self._reply(request, ResponseCode.SYSTEM_BUSY, FULL.format(len(self._core.table)))
                 case Readiness.MISSING:
                     self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
         self._asked.extendleft(reversed(waiting))
-        for (request, header), named in zip(ready, self._named.of([header for _, header in ready]), strict=True):
+        for (request, end), named in zip(ready, self._named.of([end for _, end in ready]), strict=True):
             if named is None:
-                self._take_unsound_end(request, header)
+                self._take_unsound_end(request, end)
             else:
-                self._take_end(request, header, named.first, named)
+                self._take_end(request, end, named.first, named)
         return taken > len(waiting)
 
     def _arrival(self) -> ends.Arrival:
@@ -343,24 +342,22 @@ class TransactionService:
         append_end, dispatched = int(marks.append_offset), int(marks.dispatched_offset)
         return ends.Arrival(append_end, dispatched, halves.end, halves.next_offset, self._core.is_full)
 
-    def _take_unsound_end(self, request: Request, header: EndTransactionRequestHeader) -> None:
-        half = self._halves.named(header.commit_log_offset) if header.commit_log_offset >= 0 else None
-        refused = ends.refusal(header, half, self._settings.transaction_time_out, self._wall_ms())
+    def _take_unsound_end(self, request: Request, end: End) -> None:
+        half = self._halves.named(end.position) if end.position >= 0 else None
+        refused = ends.refusal(end, half, self._settings.transaction_time_out, self._wall_ms())
         if refused is not None or half is None:
             self._reply(request, *(refused or (ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)))
             return
-        self._take_end(request, header, records.first_of(half), None)
+        self._take_end(request, end, records.first_of(half), None)
 
-    def _take_end(
-        self, request: Request, header: EndTransactionRequestHeader, first: int, named: NamedHalf | None
-    ) -> None:
-        first = self._stock_copies.open_half(first, self._core.table, lambda: self._halves.at(header.commit_log_offset))
+    def _take_end(self, request: Request, end: End, first: int, named: NamedHalf | None) -> None:
+        first = self._stock_copies.open_half(first, self._core.table, lambda: self._halves.at(end.position))
         if self._core.table.is_sent(first):
-            self._asked.append((request, header))
+            self._asked.append((request, end))
             return
-        is_commit = header.commit_or_rollback == ends.COMMIT
+        is_commit = end.decision == ends.COMMIT
         is_first = first not in self._submits
-        self._step(core.Ended(first, is_commit, header.commit_log_offset, request))
+        self._step(core.Ended(first, is_commit, end.position, request))
         if named is not None and is_first and first in self._submits:
             self._work.named[first] = named
 

@@ -1,15 +1,14 @@
 """The half messages of ends: C and Python agree, and a sound end is one that Python accepts."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from plane_kit import Kit
 
 from ringmq.native import ffi, lib
-from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.services.transactions import ends, records
+from ringmq.services.transactions.ends import End
 from ringmq.services.transactions.named_halves import NO_QUEUE, NamedHalf, NamedHalves, fill_end, half_of, judge
 from ringmq.store.queue_reader import QueueReader
 from tests.store.copy_kit import stored
@@ -17,27 +16,25 @@ from tests.store.copy_kit import stored
 HALF = b"RMQ_SYS_TRANS_HALF_TOPIC"
 MARK = lib.RMQ_ROLE_TRANSACTIONS << lib.RMQ_MARK_RANGE_SHIFT
 PAIRS = b"PGROUP\x01G\x02REAL_TOPIC\x01T\x02REAL_QID\x013\x02"
-PLAIN = EndTransactionRequestHeader(
-    producer_group="G", tran_state_table_offset=7, commit_log_offset=900, commit_or_rollback=ends.COMMIT, msg_id=""
-)
+PLAIN = End("G", 7, 900, ends.COMMIT)
 GROUPS = (b"G", b"G\xc3\xa9", b"H", b"", b"\xff", "\ufffd".encode())
 TOPICS = (b"T", b"t" * 255, b"t" * 256, b"\xff", HALF)
 QUEUES = (b"0", b"3", b"007", b"999999999", b"1000000000", b"-1", b"+1", b"x", "\u0663".encode())
 
 
-def native(end: EndTransactionRequestHeader, data: bytes) -> NamedHalf | None:
+def native(end: End, data: bytes) -> NamedHalf | None:
     row, texts = ffi.new("struct rmq_named_half *"), bytearray()
     fill_end(row, end, texts)
     lib.rmq_named_half_judge(row, bytes(texts), data, len(data))
     return half_of(row)
 
 
-def both(end: EndTransactionRequestHeader, data: bytes) -> NamedHalf | None:
+def both(end: End, data: bytes) -> NamedHalf | None:
     """The half, on which C and Python agree. Nothing refuses the end of one that is sound."""
     found = native(end, data)
     assert found == judge(end, data)
     if found is not None:
-        half = records.half_at(data, end.commit_log_offset)
+        half = records.half_at(data, end.position)
         assert half is not None
         assert ends.refusal(end, half, 1, half.born_time_ms + (1 << 40)) is None
         assert found.first == records.first_of(half)
@@ -67,12 +64,11 @@ def test_a_sound_end() -> None:
         (PLAIN, half(PAIRS + b"PGROUP\x01H\x02")),
         (PLAIN, half(b"REAL_TOPIC\x01T\x02")),
         (PLAIN, half(PAIRS + b"CHECK_IMMUNITY_TIME_IN_SECONDS\x015\x02")),
-        (replace(PLAIN, producer_group="\ud800"), half(b"PGROUP\x01?\x02")),
-        (replace(PLAIN, producer_group=""), half(b"")),
-        (replace(PLAIN, producer_group="\ufffd"), half(b"PGROUP\x01\xff\x02")),
+        (PLAIN._replace(producer_group=""), half(b"")),
+        (PLAIN._replace(producer_group="\ufffd"), half(b"PGROUP\x01\xff\x02")),
     ],
 )
-def test_ends_that_are_not_sound(end: EndTransactionRequestHeader, data: bytes) -> None:
+def test_ends_that_are_not_sound(end: End, data: bytes) -> None:
     assert both(end, data) is None
 
 
@@ -94,7 +90,7 @@ def test_random_ends(seed: int) -> None:
             at = dice.randrange(len(data))
             data = data[:at] + bytes([dice.randrange(256)]) + data[at + 1 :]
         group = dice.choice(GROUPS[:3] * 2 + GROUPS).decode("utf-8", "replace")
-        sound += both(replace(PLAIN, producer_group=group), data) is not None
+        sound += both(PLAIN._replace(producer_group=group), data) is not None
     assert sound > 100
 
 
@@ -124,19 +120,15 @@ def test_ends_of_a_stored_queue(kit: Kit) -> None:
         units = reader.units(slot, 0, COUNT).units
         assert len(units) == COUNT
         honest = [
-            replace(PLAIN, tran_state_table_offset=offset, commit_log_offset=unit.commit_log_offset)
-            for offset, unit in enumerate(units)
+            PLAIN._replace(queue_offset=offset, position=unit.commit_log_offset) for offset, unit in enumerate(units)
         ]
         places = [unit.commit_log_offset for unit in units]
         lying = [
-            *(replace(end, tran_state_table_offset=end.tran_state_table_offset + 1) for end in honest),
-            *(replace(end, commit_log_offset=end.commit_log_offset + units[0].size) for end in honest),
-            *(
-                replace(PLAIN, tran_state_table_offset=offset, commit_log_offset=places[0])
-                for offset in (-1, COUNT, 1 << 62)
-            ),
-            *(replace(honest[0], commit_log_offset=place) for place in (-1, -(1 << 63), (1 << 63) - 1)),
-            *(replace(end, producer_group="H") for end in honest),
+            *(end._replace(queue_offset=end.queue_offset + 1) for end in honest),
+            *(end._replace(position=end.position + units[0].size) for end in honest),
+            *(PLAIN._replace(queue_offset=offset, position=places[0]) for offset in (-1, COUNT, 1 << 62)),
+            *(honest[0]._replace(position=place) for place in (-1, -(1 << 63), (1 << 63) - 1)),
+            *(end._replace(producer_group="H") for end in honest),
         ]
         named = NamedHalves(reader, slot, 512)
         assert named.of(honest) == [NamedHalf(place, offset, "T", 3) for offset, place in enumerate(places)]

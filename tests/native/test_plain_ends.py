@@ -1,4 +1,4 @@
-"""Ends of transactions out of an inbox: what C takes, Python decodes alike."""
+"""Ends of transactions out of an inbox: what C takes, the service reads alike."""
 
 import random
 import struct
@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.records import request_of
 from ringmq.broker.requests.request import Request
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Ask, Inbox
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
-from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
-from ringmq.services.transactions.plain_ends import PlainEnds, decoded, request_of_row
+from ringmq.services.transactions.ends import TABLE, UNKNOWN, End, end_of
+from ringmq.services.transactions.plain_ends import PlainEnds, request_of_row
 from tests.native.plain_kit import HOST, TEXTS, ask, fill, record_of
 
 FIELDS = {
@@ -36,21 +37,25 @@ SMALL = Capacity(
 )  # fmt: skip
 
 
-def native(of: Ask) -> tuple[Request, EndTransactionRequestHeader] | None:
+def native(of: Ask) -> tuple[Request, End] | None:
     record, _kept = record_of(of)
     row = ffi.new("struct rmq_plain_end *")
     return request_of_row(row, 1, 9) if lib.rmq_plain_end_read(record, row) else None
 
 
-def needed(found: tuple[Request, EndTransactionRequestHeader]) -> tuple[object, ...]:
+def decoded(of: Ask) -> tuple[Request, End]:
+    """The same by the service in Python."""
+    request = request_of(of, HOST, 9)
+    return request, end_of(TABLE.decode(request.command.ext_fields, request.command.version))
+
+
+def needed(found: tuple[Request, End]) -> tuple[object, ...]:
     """What the service and the answer need of a request."""
-    request, header = found
+    request, end = found
     command = request.command
     return (
-        command.code, command.opaque, command.is_oneway, command.is_response, command.serialize_type,
+        end, command.code, command.opaque, command.is_oneway, command.is_response, command.serialize_type,
         request.connection, request.pending, request.now_ms, request.received_mono_ns, request.frame_bytes,
-        header.producer_group, header.tran_state_table_offset, header.commit_log_offset, header.commit_or_rollback,
-        bool(header.from_transaction_check),
     )  # fmt: skip
 
 
@@ -58,7 +63,7 @@ def both(of: Ask) -> bool:
     """True if C takes the end. Python decodes what C takes, and alike."""
     taken = native(of)
     if taken is not None:
-        assert needed(taken) == needed(decoded(of, HOST, 9))
+        assert needed(taken) == needed(decoded(of)) and taken[1].decision != UNKNOWN
     return taken is not None
 
 
@@ -149,7 +154,7 @@ class Service:
         for number in range(self._waiting, self._chains.waiting_count):
             yield self._chains.waiting[number]
 
-    def take(self, request: Request, header: EndTransactionRequestHeader) -> None:
+    def take(self, request: Request, end: End) -> None:
         self.room -= 1
         self.taken.append(request.pending)
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from ringmq.broker.requests.records import request_of
 from ringmq.broker.requests.request import Request
 from ringmq.ipc.asks import Ask
 from ringmq.native import ffi, lib
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
-from ringmq.services.send_back.batches import Rows, decoded, request_of_row, sound_source
+from ringmq.services.send_back.batches import TABLE, Rows, asked_of, request_of_row, sound_source
 from ringmq.services.send_back.cases import SendBack
 from ringmq.services.send_back.service import HIDDEN_TOPICS
 from tests.native.plain_kit import HOST, TEXTS, ask, record_of
@@ -30,6 +31,12 @@ def native(of: Ask) -> tuple[Request, SendBack] | None:
     return request_of_row(row, 1, 9) if lib.rmq_send_back_read(record, row) else None
 
 
+def decoded(of: Ask) -> tuple[Request, SendBack]:
+    """The same by the service in Python."""
+    request = request_of(of, HOST, 9)
+    return request, asked_of(TABLE.decode(request.command.ext_fields, request.command.version))
+
+
 def needed(found: tuple[Request, SendBack]) -> tuple[object, ...]:
     """What the service and the answer need of a request."""
     request, asked = found
@@ -44,7 +51,7 @@ def both(of: Ask) -> bool:
     """True if C takes the request. Python decodes what C takes, and alike."""
     taken = native(of)
     if taken is not None:
-        assert needed(taken) == needed(decoded(of, HOST, 9))
+        assert needed(taken) == needed(decoded(of))
     return taken is not None
 
 

@@ -7,18 +7,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "adding-a-service.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = re.findall(r"```(?:python|c)\n(.*?)```", PAGE, re.DOTALL)
 
 
 def test_every_block_of_code_names_its_file() -> None:
     assert len(BLOCKS) >= 4
-    assert all(re.match(r"# [\w/]+\.py\n", block) for block in BLOCKS)
+    assert all(re.match(r"(# [\w/]+\.py|/\* [\w/]+\.c \*/)\n", block) for block in BLOCKS)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_the_file_holds_the_block(block: str) -> None:
     name, _, code = block.partition("\n")
-    assert code.strip() and code in (ROOT / name.removeprefix("# ")).read_text()
+    assert code.strip() and code in (ROOT / name.strip("#/* ")).read_text()
 
 
 def test_every_file_is_there() -> None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
 from ringmq.remoting.codes import ResponseCode
 from ringmq.services.redirects import delay_rule, redirect
+from ringmq.services.send_back.batches import TABLE, asked_of
 from ringmq.services.send_back.cases import (
     CASES,
     Make,
@@ -18,7 +19,6 @@ from ringmq.services.send_back.cases import (
     Store,
     StoreNothing,
     decide,
-    version_counts,
 )
 from ringmq.services.topics import NO_LIMIT, GroupRetry
 from ringmq.store.record_copy import EditKind, PairEdit
@@ -89,9 +89,10 @@ def test_every_case_has_a_row() -> None:
     assert {name for name, *_ in ROWS} == {case.name for case in CASES}
 
 
-@pytest.mark.parametrize(("version", "counts"), [(0, False), (120, False), (121, True), (485, True)])
-def test_the_version_decides_about_the_limit_of_a_request(version: int, counts: bool) -> None:
-    assert version_counts(version) is counts
+@pytest.mark.parametrize(("version", "times_max"), [(-1, None), (0, None), (120, None), (121, 16), (485, 16)])
+def test_the_version_decides_about_the_limit_of_a_request(version: int, times_max: int | None) -> None:
+    fields = {"offset": "1", "group": "G", "delayLevel": "0", "maxReconsumeTimes": "16"}
+    assert asked_of(TABLE.decode(fields, version)).times_max == times_max
 
 
 def test_a_delayed_copy_follows_the_rule_of_delayed_sends() -> None:

@@ -2,17 +2,13 @@
 
 import pytest
 
-from ringmq.remoting.client_headers import EndTransactionRequestHeader
-from ringmq.services.transactions.ends import COMMIT, Arrival, Readiness, readiness
+from ringmq.services.transactions.ends import COMMIT, Arrival, End, Readiness, readiness
 
 NOW = Arrival(append_end=900, dispatched=700, end=50, arrived=40, is_full=False)
 
 
-def end(offset: int, position: int) -> EndTransactionRequestHeader:
-    return EndTransactionRequestHeader(
-        producer_group="P", tran_state_table_offset=offset, commit_log_offset=position, commit_or_rollback=COMMIT,
-        from_transaction_check=False, msg_id="",
-    )  # fmt: skip
+def end(offset: int, position: int) -> End:
+    return End("P", offset, position, COMMIT)
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,6 @@ static void read_frame(const uint8_t *frame, uint32_t length, struct rmq_send_ba
     memcpy(record + 1, bytes, length);
     if (rmq_send_back_read(record, row)) {
         plain++;
-        fuzz_must(row->group_length && row->group_length <= RMQ_SEND_BACK_GROUP_BYTES_MAX, "a group has a name");
-        for (uint32_t i = 0; i < row->group_length; i++)
-            fuzz_must(row->group[i] >= 0x20 && row->group[i] <= 0x7e, "a group is printable");
         fuzz_must(row->case_number == RMQ_SEND_BACK_NO_CASE && !row->source.map, "a row begins without a source");
     }
     free(record);
@@ -59,8 +56,8 @@ static uint8_t *choose_source(struct rmq_send_backs *s, struct rmq_send_back *ro
     row->source.at = bytes;
     row->source_bytes = length;
     for (int i = 28; length >= 36 && i < 36; i++)
-        row->offset = (int64_t)((uint64_t)row->offset << 8 | bytes[i]);
-    if (rmq_send_back_is_sound(s, bytes, length, row->offset, &row->reconsume_times)) {
+        row->fields.offset = (int64_t)((uint64_t)row->fields.offset << 8 | bytes[i]);
+    if (rmq_send_back_is_sound(s, bytes, length, row->fields.offset, &row->reconsume_times)) {
         sound++;
         row->case_number = fuzz_dice(10) ? (uint32_t)fuzz_dice(CASES) : RMQ_SEND_BACK_NO_CASE;
     } else {

@@ -1,37 +1,28 @@
 /* plain_ends.c: ends of transactions out of an inbox. Twin: services/transactions/plain_ends.py. */
 #include "services/plain_ends.h"
 
-#include "services/plain_fields.h"
+RMQ_PLAIN_CHECK_RECORD(rmq_end_fields);
 
-enum field { GROUP, QUEUE_OFFSET, POSITION, ACTION, MESSAGE_ID, FROM_CHECK, FIELDS };
+#define BIT(number) (UINT64_C(1) << (number))
+#define DECISIONS (BIT(RMQ_END_UNKNOWN) | BIT(RMQ_END_COMMIT) | BIT(RMQ_END_ROLLBACK))
+#define ROWS(ROW, record) \
+    ROW(record, group, "producerGroup", RMQ_FIELD_TEXT, 1, RMQ_END_GROUP_BYTES_MAX, \
+        .refusal = "The producer group wrong") \
+    ROW(record, queue_offset, "tranStateTableOffset", RMQ_FIELD_INT64, 1, 0) \
+    ROW(record, position, "commitLogOffset", RMQ_FIELD_INT64, 1, 0) \
+    ROW(record, commit_or_rollback, "commitOrRollback", RMQ_FIELD_CHOICE, 1, DECISIONS) \
+    ROW(record, from_check, "fromTransactionCheck", RMQ_FIELD_BOOL, 0, 0) \
+    ROW(record, head, "msgId", RMQ_FIELD_UNKEPT, 1, 0)
 
-static const char *const NAMES[FIELDS] = {"producerGroup",    "tranStateTableOffset", "commitLogOffset",
-                                          "commitOrRollback", "msgId",                "fromTransactionCheck"};
-
-static int read_fields(const struct rmq_frame_header *h, struct rmq_plain_end *out)
-{
-    const struct rmq_ext_entry *found[FIELDS] = {0};
-    if (!rmq_plain_find(h, NAMES, FIELDS, FROM_CHECK, found))
-        return 0;
-    out->group_length = rmq_plain_name(found[GROUP], out->group, RMQ_END_GROUP_BYTES_MAX);
-    if (!out->group_length)
-        return 0;
-    out->from_check = (uint32_t)rmq_plain_is_true(found[FROM_CHECK]);
-    return rmq_text_int64(found[QUEUE_OFFSET]->value, found[QUEUE_OFFSET]->value_length, &out->queue_offset) &&
-           rmq_text_int64(found[POSITION]->value, found[POSITION]->value_length, &out->position) &&
-           rmq_text_int32(found[ACTION]->value, found[ACTION]->value_length, &out->commit_or_rollback) &&
-           (out->commit_or_rollback == RMQ_END_COMMIT || out->commit_or_rollback == RMQ_END_ROLLBACK);
-}
+const struct rmq_plain_table rmq_end_table = {
+    .header = "EndTransactionRequestHeader", .code = RMQ_CODE_END_TRANSACTION, RMQ_PLAIN_ROWS(ROWS, rmq_end_fields)};
 
 int rmq_plain_end_read(const struct rmq_inbox_record *record, struct rmq_plain_end *out)
 {
-    struct rmq_frame_header h;
-    if (!rmq_plain_header(record, RMQ_CODE_END_TRANSACTION, &h) || !read_fields(&h, out))
+    if (rmq_plain_decode_ask(&rmq_end_table, record, &out->asked, &out->fields, out->text) != RMQ_PLAIN_READ ||
+        out->fields.commit_or_rollback == RMQ_END_UNKNOWN)
         return 0;
     out->record = *record;
-    out->opaque = h.opaque;
-    out->flag = h.flag;
-    out->serialise = h.serialise;
     return 1;
 }
 

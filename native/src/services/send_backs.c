@@ -4,39 +4,33 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "codec/answer.h"
 #include "codec/record.h"
 #include "metrics/latency.h"
-#include "services/plain_fields.h"
 
-#define ANSWER_BYTES_MAX 512 /* without a remark */
 #define SLOT_MASK 0xffffffffu
+#define NO_GROUP 26           /* SUBSCRIPTION_GROUP_NOT_EXIST */
+#define TIMES_MAX_VERSION 121 /* MQVersion.V3_4_9: older clients send no maxReconsumeTimes that counts */
+
+RMQ_PLAIN_CHECK_RECORD(rmq_send_back_fields);
 
 /* --- requests ---------------------------------------------------------------------------------------------- */
 
-enum field { OFFSET, GROUP, LEVEL, UNIT_MODE, TIMES_MAX, FIELDS };
+#define ROWS(ROW, record) \
+    ROW(record, offset, "offset", RMQ_FIELD_INT64, 1, 0) \
+    ROW(record, group, "group", RMQ_FIELD_TEXT, 1, RMQ_SEND_BACK_GROUP_BYTES_MAX, .refusal = "subscription group not exist", \
+        .refusal_code = NO_GROUP) \
+    ROW(record, delay_level, "delayLevel", RMQ_FIELD_INT32, 1, 0) \
+    ROW(record, times_max, "maxReconsumeTimes", RMQ_FIELD_INT32, 0, 0, .version_min = TIMES_MAX_VERSION) \
+    ROW(record, unit_mode, "unitMode", RMQ_FIELD_BOOL, 0, 0)
 
-static const char *const NAMES[FIELDS] = {"offset", "group", "delayLevel", "unitMode", "maxReconsumeTimes"};
+const struct rmq_plain_table rmq_send_back_table = {
+    .header = "ConsumerSendMsgBackRequestHeader", .code = RMQ_CODE_SEND_BACK, RMQ_PLAIN_ROWS(ROWS, rmq_send_back_fields)};
 
 int rmq_send_back_read(const struct rmq_inbox_record *record, struct rmq_send_back *out)
 {
-    struct rmq_frame_header h;
-    const struct rmq_ext_entry *found[FIELDS] = {0};
-    if (!rmq_plain_header(record, RMQ_CODE_SEND_BACK, &h) || !rmq_plain_find(&h, NAMES, FIELDS, UNIT_MODE, found))
+    if (rmq_plain_decode_ask(&rmq_send_back_table, record, &out->asked, &out->fields, out->text) != RMQ_PLAIN_READ)
         return 0;
-    out->group_length = rmq_plain_name(found[GROUP], out->group, RMQ_SEND_BACK_GROUP_BYTES_MAX);
-    out->has_times_max = found[TIMES_MAX] != NULL;
-    out->times_max = 0;
-    if (!out->group_length || !rmq_text_int64(found[OFFSET]->value, found[OFFSET]->value_length, &out->offset) ||
-        !rmq_text_int32(found[LEVEL]->value, found[LEVEL]->value_length, &out->delay_level) ||
-        (found[TIMES_MAX] && !rmq_text_int32(found[TIMES_MAX]->value, found[TIMES_MAX]->value_length, &out->times_max)))
-        return 0;
-    out->unit_mode = (uint32_t)rmq_plain_is_true(found[UNIT_MODE]);
     out->record = *record;
-    out->opaque = h.opaque;
-    out->flag = h.flag;
-    out->version = h.version;
-    out->serialise = h.serialise;
     out->case_number = RMQ_SEND_BACK_NO_CASE;
     out->source = (struct rmq_held_record){0};
     return 1;
@@ -92,11 +86,12 @@ int rmq_send_back_is_sound(const struct rmq_send_backs *s, const uint8_t *at, ui
 static int hold(struct rmq_queue_reader *q, struct rmq_send_back *row)
 {
     struct rmq_held_record first;
-    if (row->offset < 0 || rmq_queue_reader_record(q, (uint64_t)row->offset, 8, &first) < 0)
+    int64_t offset = row->fields.offset;
+    if (offset < 0 || rmq_queue_reader_record(q, (uint64_t)offset, 8, &first) < 0)
         return 0;
     uint32_t size = rmq_get32(first.at);
     rmq_queue_reader_release(&first);
-    if (size > INT32_MAX || rmq_queue_reader_record(q, (uint64_t)row->offset, size, &row->source) < 0)
+    if (size > INT32_MAX || rmq_queue_reader_record(q, (uint64_t)offset, size, &row->source) < 0)
         return 0;
     row->source_bytes = size;
     return 1;
@@ -104,10 +99,11 @@ static int hold(struct rmq_queue_reader *q, struct rmq_send_back *row)
 
 static int is_same_case(const struct rmq_send_back *a, const struct rmq_send_back *b)
 {
+    const struct rmq_send_back_fields *of_a = &a->fields, *of_b = &b->fields;
     return a->record.role == b->record.role && a->record.role_generation == b->record.role_generation &&
-           a->delay_level == b->delay_level && a->has_times_max == b->has_times_max && a->times_max == b->times_max &&
-           a->version == b->version && a->reconsume_times == b->reconsume_times && a->group_length == b->group_length &&
-           !memcmp(a->group, b->group, a->group_length);
+           of_a->delay_level == of_b->delay_level && of_a->times_max == of_b->times_max &&
+           !((of_a->head.present ^ of_b->head.present) & RMQ_SEND_BACK_TIMES_MAX) && a->reconsume_times == b->reconsume_times &&
+           of_a->group.length == of_b->group.length && !memcmp(a->text + of_a->group.at, b->text + of_b->group.at, of_a->group.length);
 }
 
 static uint32_t case_of(struct rmq_send_backs *s, uint32_t slot)
@@ -129,7 +125,7 @@ void rmq_send_backs_look(struct rmq_queue_reader *q, struct rmq_send_backs *s)
         struct rmq_send_back *row = &s->rows[s->taken[i]];
         if (!hold(q, row))
             continue;
-        if (rmq_send_back_is_sound(s, row->source.at, row->source_bytes, row->offset, &row->reconsume_times))
+        if (rmq_send_back_is_sound(s, row->source.at, row->source_bytes, row->fields.offset, &row->reconsume_times))
             row->case_number = case_of(s, s->taken[i]);
     }
 }
@@ -147,7 +143,7 @@ uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_bac
         const struct rmq_send_back_case *of = &s->cases[row->case_number];
         const struct rmq_send_back_target *target = &targets[of->targets_from + turn[row->case_number]++ % of->targets_count];
         copies[s->copied_count] = (struct rmq_record_copy){
-            .record = row->source.at, .record_bytes = row->source_bytes, .position = row->offset, .topic_id = target->topic_id,
+            .record = row->source.at, .record_bytes = row->source_bytes, .position = row->fields.offset, .topic_id = target->topic_id,
             .queue_slot = target->queue_slot, .queue_id = target->queue_id, .edits_from = target->edits_from,
             .edits_count = target->edits_count,
             .flags = RMQ_COPY_ADD_RECONSUME_TIMES | RMQ_COPY_CHECK_CRC, .reconsume_times = 1};
@@ -185,19 +181,6 @@ uint32_t rmq_send_backs_tokens(struct rmq_send_backs *s, struct rmq_request *req
 
 /* --- answers --------------------------------------------------------------------------------------------------- */
 
-/* 0 if the ring has no room. A oneway request gets no answer, but its read worker forgets it. */
-static int answer(struct rmq_plane *plane, uint32_t answerer, const struct rmq_send_back *row)
-{
-    uint8_t frame[ANSWER_BYTES_MAX];
-    const struct rmq_inbox_record *record = &row->record;
-    struct rmq_answer_head head = {.opaque = row->opaque, .serialise = row->serialise};
-    struct rmq_verdict verdict = {
-        .type = row->flag & RMQ_FLAG_ONEWAY ? RMQ_VERDICT_DROP : RMQ_VERDICT_SEND, .last = 1, .connection = record->connection,
-        .connection_generation = record->connection_generation, .pending = record->pending, .asker_generation = record->role_generation};
-    size_t bytes = verdict.type == RMQ_VERDICT_SEND ? rmq_error_answer_put(frame, &head, NULL) : 0;
-    return rmq_verdict_put(plane, answerer, record->role, &verdict, frame, (uint32_t)bytes) == 0;
-}
-
 void rmq_send_backs_answered(struct rmq_send_backs *s, uint32_t slot) { s->open[s->rows[slot].batch % s->capacity]--; }
 
 uint32_t rmq_send_backs_answer(struct rmq_plane *plane, uint32_t port, uint32_t answerer, uint64_t token, struct rmq_send_backs *s,
@@ -209,7 +192,8 @@ uint32_t rmq_send_backs_answer(struct rmq_plane *plane, uint32_t port, uint32_t 
         uint32_t slot = (uint32_t)(out[*left].token & SLOT_MASK);
         rmq_send_backs_answered(s, slot);
         count++;
-        if (out[*left].code == 0 && may_answer && answer(plane, answerer, &s->rows[slot]))
+        const struct rmq_send_back *row = &s->rows[slot];
+        if (out[*left].code == 0 && may_answer && !rmq_plain_answer(plane, answerer, &row->record, &row->asked, 0))
             rmq_send_backs_release(s, slot);
         else
             ++*left;

@@ -1,8 +1,8 @@
 /* send_backs.h: messages that consumers send back (36), a batch a call: requests out of an inbox, their sources in the log, the
  * copies, the answers. `ringmq.services.send_back.batches` has the twins and makes the decisions, once for each case.
  *
- * A request is plain if its header has all fields and no text that needs a closer look. Its source is sound if a consumer may
- * have got it. The service in Python handles all other requests alone.
+ * C takes plain requests (codec/plain_requests.h). The source of a request is sound if a consumer may have got it. The service in
+ * Python handles all other requests alone.
  *
  * The way of a batch: take -> look -> (Python decides about each case) -> fill -> rmq_record_copies -> tokens -> submit. Rows that
  * get no copy are listed in `left`. A row with a copy keeps its slot, which is the low part of its token, until its answer.
@@ -10,8 +10,7 @@
 #ifndef RMQ_SEND_BACKS_H
 #define RMQ_SEND_BACKS_H
 
-#include "codec/frame_header.h"
-#include "plane/asks.h"
+#include "codec/plain_requests.h"
 #include "plane/port.h"
 #include "queue/queue_reader.h"
 #include "services/record_copy.h"
@@ -26,25 +25,30 @@
 #define RMQ_SEND_BACK_STORE 1        /* copied, */
 #define RMQ_SEND_BACK_DROP 2         /* or forgotten, because their read worker has died */
 
+/* The record of a request 36. No decision depends on originTopic or originMsgId. */
+struct rmq_send_back_fields {
+    struct rmq_plain_head head;
+    int64_t offset;                  /* in the log */
+    struct rmq_plain_text group;
+    int32_t delay_level;
+    int32_t times_max;               /* maxReconsumeTimes, of a client whose version lets it count */
+    uint32_t unit_mode;
+};
+#define RMQ_SEND_BACK_TIMES_MAX 8u   /* bit of maxReconsumeTimes in `present` */
+
 struct rmq_send_back {
     struct rmq_inbox_record record;
     struct rmq_held_record source;   /* between look and tokens */
-    int64_t offset;
     uint64_t batch;                  /* number of the batch of its copy */
-    int32_t opaque, flag, version;
-    int32_t delay_level;
-    int32_t times_max;               /* maxReconsumeTimes */
-    uint32_t has_times_max;
-    uint32_t unit_mode;
-    uint32_t serialise;              /* RMQ_SERIALISE_* */
+    struct rmq_plain_asked asked;
     int32_t reconsume_times;         /* of the source */
+    struct rmq_send_back_fields fields;
     uint32_t source_bytes;
     uint32_t case_number;            /* RMQ_SEND_BACK_NO_CASE: the source is not sound, or there are too many cases */
-    uint32_t group_length;
-    uint8_t group[RMQ_SEND_BACK_GROUP_BYTES_MAX + 1]; /* printable ASCII */
+    uint8_t text[RMQ_SEND_BACK_GROUP_BYTES_MAX + 1];
 };
 
-/* Rows that agree in all on which a decision depends: asker, group, delayLevel, maxReconsumeTimes, version, reconsume times. */
+/* Rows that agree in all on which a decision depends: asker, group, delayLevel, maxReconsumeTimes, reconsume times. */
 struct rmq_send_back_case {
     uint32_t first;                  /* slot of its first row */
     uint32_t rows;
@@ -71,7 +75,9 @@ struct rmq_send_backs {
     struct rmq_send_back_case cases[RMQ_SEND_BACK_CASES_MAX];
 };
 
-/* Reads a record with its payload. 1 = it is a plain send-back; 0 = it is not, and `out` is undefined. */
+extern const struct rmq_plain_table rmq_send_back_table;
+
+/* Reads an ask. 1 = it is a plain send-back; 0 = it is not, and `out` is undefined. */
 int rmq_send_back_read(const struct rmq_inbox_record *record, struct rmq_send_back *out);
 /* Takes plain send-backs, at most `room`, up to the first record that is none, or that its asker has given up. Returns their number.
  * *oldest_ns: when the first of them was received. */

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/number_text.h"
-#include "codec/answer.h"
 #include "services/copy_targets.h"
 
 _Static_assert(RMQ_END_CHAIN_ITEMS + 1 == RMQ_CHAIN_MAX, "a chain has an op record");
@@ -32,13 +31,13 @@ uint32_t rmq_end_chains_take(struct rmq_plane *plane, struct rmq_end_chains *c, 
 
 static enum step readiness(const struct rmq_half_marks *m, const struct rmq_plain_end *end)
 {
-    if (end->position >= m->append_end)
+    if (end->fields.position >= m->append_end)
         return LEFT;
-    if (end->position >= m->dispatched)
+    if (end->fields.position >= m->dispatched)
         return WAITS;
-    if (end->queue_offset < m->arrived)
+    if (end->fields.queue_offset < m->arrived)
         return SENT;
-    return m->is_full || end->queue_offset >= m->end ? LEFT : WAITS;
+    return m->is_full || end->fields.queue_offset >= m->end ? LEFT : WAITS;
 }
 
 static int begin(struct rmq_plane *plane, struct rmq_end_chains *c, struct draft *d)
@@ -115,9 +114,9 @@ static enum step add_copy(struct rmq_plane *plane, struct rmq_end_chains *c, str
                           const struct rmq_held_record *record, uint32_t size)
 {
     struct rmq_record_copy copy = {
-        .record = record->at, .record_bytes = size, .position = end->position,
+        .record = record->at, .record_bytes = size, .position = end->fields.position,
         .sys_flag_clear = RMQ_SYS_TRANSACTION_MASK, .sys_flag_set = RMQ_SYS_TRANSACTION_COMMIT,
-        .prepared_transaction_offset = end->position,
+        .prepared_transaction_offset = end->fields.position,
     };
     if (rmq_copy_targets(plane, &copy, 1, c->half_topic_id))
         return LEFT;
@@ -146,7 +145,7 @@ static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct r
     text[digits++] = ',';
     if (d->chain->count == RMQ_END_CHAIN_ITEMS || (d->chain->count && d->op_bytes + digits > c->op_bytes_max))
         return NO_ROOM;
-    if (end->commit_or_rollback == RMQ_END_COMMIT) {
+    if (end->fields.commit_or_rollback == RMQ_END_COMMIT) {
         enum step step = add_copy(plane, c, d, end, record, size);
         if (step != SENT)
             return step;
@@ -163,11 +162,11 @@ static enum step process(struct rmq_plane *plane, struct rmq_queue_reader *q, st
                          struct rmq_half_table *halves, struct draft *d, const struct rmq_plain_end *end)
 {
     struct rmq_named_half half = {
-        .queue_offset = end->queue_offset, .position = end->position, .group_length = end->group_length,
+        .queue_offset = end->fields.queue_offset, .position = end->fields.position, .group_length = end->fields.group.length,
     };
     struct rmq_held_record record;
     uint32_t size;
-    if (!rmq_named_half_hold(q, c->half_slot, &half, end->group, &record, &size))
+    if (!rmq_named_half_hold(q, c->half_slot, &half, end->text + end->fields.group.at, &record, &size))
         return LEFT;
     enum step step = add(plane, c, halves, d, end, &half, &record, size);
     if (step == NO_ROOM) {
@@ -227,20 +226,7 @@ uint32_t rmq_end_chains_send(struct rmq_plane *plane, struct rmq_queue_reader *q
 /* 0 if the ring of answers has no room. */
 static int answer(struct rmq_plane *plane, const struct rmq_end_chains *c, const struct rmq_plain_end *end)
 {
-    uint8_t frame[256];
-    uint32_t length = 0;
-    const struct rmq_inbox_record *asked = &end->record;
-    struct rmq_verdict verdict = {
-        .type = RMQ_VERDICT_DROP, .last = 1, .connection = asked->connection,
-        .connection_generation = asked->connection_generation, .pending = asked->pending,
-        .asker_generation = asked->role_generation,
-    };
-    if (!(end->flag & RMQ_FLAG_ONEWAY)) {
-        struct rmq_answer_head head = {.code = 0, .opaque = end->opaque, .serialise = end->serialise};
-        verdict.type = RMQ_VERDICT_SEND;
-        length = (uint32_t)rmq_error_answer_put(frame, &head, NULL);
-    }
-    return rmq_verdict_put(plane, c->answerer, asked->role, &verdict, frame, length) != -ENOBUFS;
+    return rmq_plain_answer(plane, c->answerer, &end->record, &end->asked, 0) != -ENOBUFS;
 }
 
 /* The chain has all completions. Ends it, unless some answer finds no room. */
@@ -281,7 +267,7 @@ static void settle(struct rmq_end_chains *c, struct rmq_half_table *halves, stru
             continue;
         }
         rmq_half_table_end(halves, (uint64_t)place);
-        if (chain->ends[i].commit_or_rollback == RMQ_END_COMMIT)
+        if (chain->ends[i].fields.commit_or_rollback == RMQ_END_COMMIT)
             count_commit(c, halves->rows[place].born_ms);
         else
             c->rolled_back++;
