@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringmq.loadtest.fuzz.golden import filters, frames, records, send_backs, timers, write_inputs
+from ringmq.loadtest.fuzz.golden import (
+    filters,
+    frames,
+    plain_requests,
+    records,
+    send_backs,
+    timers,
+    write_inputs,
+)
 
 NATIVE = Path(__file__).parent / "native"
 FLAGS = (
@@ -63,6 +71,7 @@ DRIVERS = (
     ),
     Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),
     Driver("send_backs", send_backs, ("plain", "sound", "unsound", "made", "left", "dropped", "no_room")),
+    Driver("plain_requests", plain_requests, ("read", "odd", "refused", "answers")),
     Driver("filters", filters, ("true", "false", "unknown", "throws", "refused")),
     Driver(
         "timers",

@@ -20,6 +20,11 @@ MESSAGES: tuple[tuple[tuple[bytes, bytes], ...], ...] = (
     ((b"b", b"0x1.8p3"),),
     ((b"a", b"2147483648"), (b"b", b" 1e400 ")), ((b"a", "٣".encode()), (b"c", b"NaN")), (), ((b"TAGS", b"x" * 400),),
 )  # fmt: skip
+SEND_BACK = {"offset": "900", "group": "G", "delayLevel": "0", "unitMode": "false", "maxReconsumeTimes": "16"}
+END = {
+    "producerGroup": "G", "tranStateTableOffset": "7", "commitLogOffset": "900", "commitOrRollback": "8",
+    "fromTransactionCheck": "true", "msgId": "0A", "topic": "T",
+}  # fmt: skip
 _MAGICS = (0xDAA320A7, 0xDAA320AB)
 _RECORD_BYTES_MIN = 91
 _FLAG_RESPONSE = 1
@@ -59,16 +64,22 @@ def timers(golden: Path) -> list[bytes]:
     return found
 
 
-def send_backs(golden: Path) -> list[bytes]:
-    """Return requests 36, each with its length in front and a record behind."""
-    from ringmq.remoting.codes import RequestCode
+def _requests(code: int, fields: dict[str, str]) -> list[bytes]:
+    """Return the request in each encoding."""
     from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
 
-    fields = {"offset": "900", "group": "G", "delayLevel": "0", "unitMode": "false", "maxReconsumeTimes": "16"}
-    requests = [
-        encode_frame(RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, fields, serialize_type=kind))
-        for kind in SerializeType
-    ]
+    return [encode_frame(RemotingCommand.request(code, fields, serialize_type=kind)) for kind in SerializeType]
+
+
+def plain_requests(golden: Path) -> list[bytes]:
+    """Return requests 36 and 37 in each encoding, and recorded ones of consumers that pop."""
+    recorded = [frame for frame in frames(golden, requests_only=True) if b'"code":2000' in frame[:200]]
+    return [*_requests(36, SEND_BACK), *_requests(37, END), *recorded]
+
+
+def send_backs(golden: Path) -> list[bytes]:
+    """Return requests 36, each with its length in front and a record behind."""
+    requests = _requests(36, SEND_BACK)
     found = records(golden)[::7]
     return [
         struct.pack("=I", len(request)) + request + record
