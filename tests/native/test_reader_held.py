@@ -1,6 +1,7 @@
 """Polls that a read worker holds for an answerer (RMQ_VERDICT_HOLD): slots, deadlines, another process of either
 side."""
 
+import mmap
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -352,6 +353,35 @@ def test_an_answerer_that_dies_again_with_polls_in_its_hand(kit: Holder) -> None
         for ask in found.values():
             kit.say(ask, SEND, ask.payload, 0)
         assert {client.read_frame(), client.read_frame()} == set(found)
+
+
+def test_half_an_answer_of_an_answerer_that_dies_is_given_back(kit: Holder) -> None:
+    """The chunks are of no use to the next one, which answers as a whole."""
+    with connected(kit) as client:
+        client.send(request(CODE, {}))
+        kit.hold(kit.next())
+        before = resident_bytes()
+        for _ in range(8):
+            kit.die()
+            kit.begin()
+            ask, _ = first_ask(kit.next())
+            for _ in range(30):
+                wait_until(lambda: kit.inbox.room(READ) >= len(CHUNK), "there is room")
+                kit.say(ask, SEND, CHUNK, 0, last=False)  # noqa: B023
+        kit.die()
+        kit.begin()
+        ask, _ = first_ask(kit.next())
+        kit.say(ask, SEND, frame(7, "whole"), 0)
+        assert client.answer().remark == "whole"
+        assert resident_bytes() - before < 4 * 30 * len(CHUNK), "that of one is kept at a time, and freed"
+
+
+CHUNK = bytes(240_000)
+
+
+def resident_bytes() -> int:
+    """Memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def test_a_poll_that_is_asked_again_keeps_its_deadline(kit: Holder) -> None:

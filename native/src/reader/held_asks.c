@@ -1,4 +1,6 @@
 /* held_asks.c: what becomes of held polls: verdicts of their answerer, deadlines, another answerer, closed connections. */
+#include <stdlib.h>
+
 #include "reader/cold.h"
 
 #define AGAIN_OF_TURN 1024u
@@ -161,8 +163,8 @@ void rmq_held_lost(struct rmq_cold *cold, struct rmq_pending *p)
 {
     struct rmq_ask *ask = rmq_ask_of(p);
     rmq_held_again(cold->held, rmq_held_at(cold->held, ask->held));
-    ask->held = 0;
     cold->asked[ask->answerer]--;
+    free(ask->answer); /* chunks of a dead answerer */
     rmq_pending_release(cold->pendings, p);
 }
 
