@@ -52,11 +52,13 @@ class Unsent(Struct, frozen=True):
     asker_generation: int
     """Of the read worker that it was for."""
     pending: int
-    """The token of the ask."""
+    """The token of the ask. `is_held`: the slot."""
     serial: int
     """The answerer's number of the answer."""
     reason: int
     """RMQ_UNSENT_*."""
+    is_held: bool = False
+    """True if it was the answer to a held poll."""
 
 
 class AskAnswer(Struct, frozen=True):
@@ -122,15 +124,19 @@ class Inbox:
         said = ffi.from_buffer("struct rmq_unsent *", ask.payload)
         if said.answerer_generation != self._generation:
             return None
-        return Unsent(ask.role, said.asker_generation, ask.pending, said.serial, said.reason)
+        is_held = bool(said.flags & lib.RMQ_VERDICT_HELD)
+        return Unsent(ask.role, said.asker_generation, ask.pending, said.serial, said.reason, is_held)
 
     def unconsumed(self, role: int, generation: int) -> list[Unsent]:
-        """Answers that a dead read worker has left in its ring, of those that tell. Call it when the role has another
-        generation. The replacement tells of the same answers, if it comes to them first."""
+        """Answers of this process that a dead read worker has left in its ring, of those that tell. Call it when the
+        role has another generation. The replacement tells of the same answers, if it comes to them first."""
         position, found = ffi.new("uint64_t *"), []
         while (verdict := lib.rmq_verdict_waiting(self._plane.struct, self._answerer, role, position)) != ffi.NULL:
-            if verdict.asker_generation == generation and verdict.flags & lib.RMQ_VERDICT_TELLS:
-                found.append(Unsent(role, generation, verdict.pending, verdict.serial, lib.RMQ_UNSENT_STALE))
+            is_own = verdict.asker_generation == generation and verdict.answerer_generation == self._generation
+            is_whole = verdict.last or verdict.type == lib.RMQ_VERDICT_RECORDS
+            if is_own and is_whole and verdict.flags & lib.RMQ_VERDICT_TELLS:
+                is_held = bool(verdict.flags & lib.RMQ_VERDICT_HELD)
+                found.append(Unsent(role, generation, verdict.pending, verdict.serial, lib.RMQ_UNSENT_STALE, is_held))
         return found
 
     @property

@@ -30,7 +30,7 @@ class Answerer(AnswererKit):
 
     def begin(self) -> None:
         super().begin()
-        self.inbox = Inbox(_plane_of(self), ROLE)
+        self.inbox = Inbox(plane_of(self), ROLE)
 
     def next_ask(self) -> Any:
         """The next request of a client; ends of connections are passed over."""
@@ -72,7 +72,8 @@ class _PlaneOfKit:
         return self.header.roles[number]
 
 
-def _plane_of(kit: AnswererKit) -> Any:
+def plane_of(kit: AnswererKit) -> Any:
+    """The plane of a kit, as an `Inbox` wants it."""
     return _PlaneOfKit(kit)
 
 
@@ -131,6 +132,9 @@ def test_an_answer_in_chunks_tells_once(kit: Answerer) -> None:
         kit.answer(record, payload=FRAME[:9], last=0)
         kit.answer(record, payload=FRAME[9:])
         assert client.read_frame() == FRAME
+        kit.answer(record, payload=FRAME[:9], last=0, serial=6)
+        kit.answer(record, payload=FRAME[9:], serial=6)
+        assert kit.notice() == (record.pending, 6, STALE), "the ask has been answered"
 
 
 def test_an_ask_that_is_answered_already(kit: Answerer) -> None:
@@ -269,11 +273,28 @@ def test_a_reader_that_died_with_answers_in_its_ring(tmp_path: Path) -> None:
         kit.answer(head, serial=serial)
         assert [(said.pending, said.serial) for said in kit.inbox.unconsumed(READ, 1)] == [(77, serial)]
         assert kit.inbox.unconsumed(READ, 2) == []
+    kit.answer(head, payload=FRAME[:9], last=0, serial=300)
+    assert len(kit.inbox.unconsumed(READ, 1)) == 1, "half an answer"
     kit.header.roles[READ].generation = 2
     kit.start("read")
     (said,) = kit.notices(1)
     assert (said.asker_generation, said.serial, said.reason) == (1, 299, STALE)
     assert kit.inbox.unconsumed(READ, 1) == []
+    kit.close()
+
+
+def test_a_new_answerer_finds_nothing_of_the_old_one_in_a_ring(tmp_path: Path) -> None:
+    """It has not decided on those answers, though its own may have the same serials."""
+    kit = Answerer(tmp_path / "store", answerers=(PLAN,), inbox_bytes=INBOX_BYTES)
+    kit.begin()
+    head = ffi.new("struct rmq_inbox_record *")
+    head.role, head.role_generation, head.pending = READ, 1, 77
+    kit.answer(head, serial=1)
+    kit.die()
+    kit.begin()
+    assert kit.inbox.unconsumed(READ, 1) == []
+    kit.answer(head, serial=2)
+    assert [said.serial for said in kit.inbox.unconsumed(READ, 1)] == [2]
     kit.close()
 
 
