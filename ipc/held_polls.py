@@ -12,11 +12,17 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ringmq.ipc.answerers import ANSWER_BYTES
 from ringmq.ipc.asks import Ask, Unsent
-from ringmq.native import lib
+from ringmq.native import ffi, lib
 
 _HOLD = struct.Struct("=IIIIq")
 _AGAIN = struct.Struct("=q")
+PAYLOAD_BYTES_MAX: int = ANSWER_BYTES // 4 - ffi.sizeof("struct rmq_verdict")
+"""`Inbox.chunk_bytes` of a ring with ANSWER_BYTES."""
+FRAME_BYTES_MIN = 8
+DEADLINES_LEFT = 64
+"""Deadlines of polls that are over, beside one for each poll that is not."""
 
 
 class Poll(Struct):
@@ -46,6 +52,11 @@ class _Reader(Struct):
     connections: dict[tuple[int, int], set[int]] = {}
 
 
+def _is_at_most(generation: int, other: int) -> bool:
+    """Generations count on beyond 32 bits."""
+    return (other - generation) & 0xFFFFFFFF < 1 << 31
+
+
 def first_ask(ask: Ask) -> tuple[Ask, int | None]:
     """An ask as the client's, and its deadline if a predecessor has held it (RMQ_INBOX_HELD)."""
     if ask.type != lib.RMQ_INBOX_HELD:
@@ -57,10 +68,12 @@ def first_ask(ask: Ask) -> tuple[Ask, int | None]:
 
 
 class HeldPolls:
-    """The polls of one answerer. `per_reader`: slots that it uses of each read worker."""
+    """The polls of one answerer. `per_reader`: slots that it uses of each read worker. `payload_bytes_max`:
+    `Inbox.chunk_bytes` of its rings."""
 
-    def __init__(self, per_reader: int = lib.RMQ_HELD_SLOTS) -> None:
+    def __init__(self, per_reader: int = lib.RMQ_HELD_SLOTS, payload_bytes_max: int = PAYLOAD_BYTES_MAX) -> None:
         self._per_reader = min(per_reader, int(lib.RMQ_HELD_SLOTS))
+        self._payload_bytes_max = payload_bytes_max
         self._readers: dict[int, _Reader] = {}
         self._serial = 0
         self._serials: dict[int, Poll] = {}
@@ -78,13 +91,14 @@ class HeldPolls:
         """Forget the polls of an older process of the read worker, and return them. Call it before messages are given
         to any poll of the role."""
         reader = self._readers.get(role)
-        if reader is None or reader.generation != generation:
-            self._readers[role] = _Reader(generation, [])
-            gone = list(reader.polls.values()) if reader else []
-            for poll in gone:
-                del self._serials[poll.serial]
-            return gone
-        return []
+        if reader is not None and _is_at_most(generation, reader.generation):
+            return []
+        self._readers[role] = _Reader(generation, [])
+        gone = list(reader.polls.values()) if reader else []
+        for poll in gone:
+            del self._serials[poll.serial]
+        self._drop_deadlines()
+        return gone
 
     def new_serial(self) -> int:
         """The number of an answer that is given at once and tells: none of a poll, so UNSENT of it ends no poll."""
@@ -92,13 +106,18 @@ class HeldPolls:
         return self._serial
 
     def hold(self, ask: Ask, deadline_ns: int, answer: bytes) -> Held | None:
-        """Give the poll a slot. None if there is none: answer it at once. `answer`: the frame for the deadline.
+        """Give the poll a slot. None if there is none, its frame is too large for the ring, or its read worker is dead:
+        answer it at once. `answer`: the frame for the deadline. Raises ValueError if that is no frame.
 
         Look for messages once more afterwards: one that has come in between finds the poll, or is found.
         """
+        if len(answer) < FRAME_BYTES_MIN:
+            raise ValueError(f"the answer for the deadline has {len(answer)} bytes, a frame at least {FRAME_BYTES_MIN}")
         self.see_reader(ask.role, ask.role_generation)
         reader = self._readers[ask.role]
-        if not reader.free and reader.used >= self._per_reader:
+        has_slot = reader.free or reader.used < self._per_reader
+        is_large = _HOLD.size + len(ask.payload) + len(answer) > self._payload_bytes_max
+        if not has_slot or is_large or reader.generation != ask.role_generation:
             return None
         if reader.free:
             slot = reader.free.pop()
@@ -127,6 +146,7 @@ class HeldPolls:
         reader.connections[key].discard(poll.slot)
         if not reader.connections[key]:
             del reader.connections[key]
+        self._drop_deadlines()
 
     def closed(self, ask: Ask) -> list[Poll]:
         """Forget the polls of the connection that a record RMQ_INBOX_CLOSED names, and return them."""
@@ -140,9 +160,12 @@ class HeldPolls:
         return gone
 
     def unsent(self, said: Unsent) -> Poll | None:
-        """The poll that a notice names, which is over: the read worker does not hold it (any more). None for others."""
+        """The poll that a notice names, which is over: the read worker does not hold it (any more). None for others,
+        such as an answer to another ask whose serial is the same number."""
         poll = self._serials.get(said.serial)
         if poll is None or (poll.ask.role, poll.ask.role_generation) != (said.role, said.asker_generation):
+            return None
+        if said.pending != (poll.slot if said.is_held else poll.ask.pending):
             return None
         self.end(poll)
         return poll
@@ -162,6 +185,12 @@ class HeldPolls:
     def next_deadline_ns(self) -> int | None:
         """The time of the next call of `due`, or earlier. None: there is none."""
         return self._deadlines[0][0] if self._deadlines else None
+
+    def _drop_deadlines(self) -> None:
+        """Most polls end long before their deadline, and clients choose how many there are."""
+        if len(self._deadlines) > 2 * len(self._serials) + DEADLINES_LEFT:
+            self._deadlines = [entry for entry in self._deadlines if entry[1] in self._serials]
+            heapq.heapify(self._deadlines)
 
     def _of(self, poll: Poll) -> Poll | None:
         reader = self._readers.get(poll.ask.role)

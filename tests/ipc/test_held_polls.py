@@ -1,9 +1,10 @@
 """The answerer's side of held polls: slots, deadlines, another process of the reader."""
 
 import pytest
+from msgspec import structs
 
 from ringmq.ipc.asks import Ask, Unsent
-from ringmq.ipc.held_polls import Held, HeldPolls, Poll, first_ask
+from ringmq.ipc.held_polls import DEADLINES_LEFT, Held, HeldPolls, Poll, first_ask
 from ringmq.native import lib
 
 READER, OTHER = 8, 9
@@ -74,13 +75,26 @@ def test_a_closed_connection() -> None:
     assert polls.closed(ask(1)) == []
 
 
-@pytest.mark.parametrize(("role", "generation"), [(OTHER, 1), (READER, 2)])
-def test_a_notice_of_another_reader_names_no_poll(role: int, generation: int) -> None:
+@pytest.mark.parametrize(
+    ("role", "generation", "pending", "is_held"),
+    [(OTHER, 1, 4, False), (READER, 2, 4, False), (READER, 1, 5, False), (READER, 1, 4, True), (READER, 1, 0, False)],
+    ids=["another reader", "another process", "another ask", "another slot", "an ask whose token is the slot"],
+)
+def test_a_notice_that_names_no_poll(role: int, generation: int, pending: int, is_held: bool) -> None:
+    """Answers have serials, too, which the answerer counts as it likes."""
     polls = HeldPolls()
     poll = held(polls, ask())
-    assert polls.unsent(Unsent(role, generation, 0, poll.serial, lib.RMQ_UNSENT_STALE)) is None
-    assert polls.unsent(Unsent(READER, 1, 0, poll.serial + 1, lib.RMQ_UNSENT_STALE)) is None
-    assert polls.unsent(Unsent(READER, 1, 0, poll.serial, lib.RMQ_UNSENT_FULL)) is poll
+    stale = lib.RMQ_UNSENT_STALE
+    assert polls.unsent(Unsent(role, generation, pending, poll.serial, stale, is_held)) is None
+    assert polls.unsent(Unsent(READER, 1, 4, poll.serial + 1, stale)) is None
+    assert not polls.is_idle
+
+
+@pytest.mark.parametrize(("pending", "is_held"), [(4, False), (0, True)], ids=["not held", "its answer"])
+def test_a_notice_of_a_poll(pending: int, is_held: bool) -> None:
+    polls = HeldPolls()
+    poll = held(polls, ask())
+    assert polls.unsent(Unsent(READER, 1, pending, poll.serial, lib.RMQ_UNSENT_FULL, is_held)) is poll
     assert polls.is_idle
 
 
@@ -92,6 +106,42 @@ def test_an_answer_at_once_has_a_number_of_its_own() -> None:
     assert len({first.serial, serial, second.serial}) == 3
     assert polls.unsent(Unsent(READER, 1, 0, serial, lib.RMQ_UNSENT_GONE)) is None
     assert len(polls) == 2
+
+
+def test_a_late_ask_of_a_dead_reader_ends_no_poll_of_the_new_one() -> None:
+    """An answerer may come to it behind the look at the read worker."""
+    polls = HeldPolls()
+    polls.see_reader(READER, 2)
+    new = held(polls, ask(generation=2))
+    assert polls.hold(ask(generation=1), 100, b"nothing.") is None
+    assert polls.see_reader(READER, 1) == [] and polls.may_answer(new, 0)
+    polls.see_reader(OTHER, 0xFFFFFFFF)
+    assert polls.hold(ask(role=OTHER, generation=1), 100, b"nothing.") is not None, "the numbers begin again"
+
+
+def test_a_frame_that_is_too_large_for_the_ring_is_not_held() -> None:
+    """A client chooses its size. An answer that is no frame would end the read worker."""
+    polls = HeldPolls(payload_bytes_max=24 + len(b"frame") + len(b"nothing."))
+    assert polls.hold(ask(), 100, b"nothing. ") is None and polls.is_idle
+    assert held(polls, ask()).slot == 0
+    large = structs.replace(ask(), payload=bytes(1 << 20))
+    assert HeldPolls().hold(large, 100, b"nothing.") is None
+    with pytest.raises(ValueError, match="has 7 bytes"):
+        polls.hold(ask(), 100, b"nothing")
+
+
+def test_polls_that_are_over_leave_nothing_until_their_deadline() -> None:
+    """However many a client makes: here it closes, polls are answered, and its reader dies."""
+    polls = HeldPolls()
+    for number in range(3000):
+        held(polls, ask(number % 3, generation=1 + number // 1000), 1 << 40)
+        if number % 2:
+            polls.closed(ask(number % 3, kind=lib.RMQ_INBOX_CLOSED, generation=1 + number // 1000))
+    for _ in range(1000):
+        polls.end(held(polls, ask(generation=3), 1 << 40))
+    left = len(polls)
+    assert left > 0 and len(polls._deadlines) <= 2 * left + DEADLINES_LEFT
+    assert len(list(polls.due(1 << 40))) == left and polls.is_idle
 
 
 def test_an_ask_that_a_predecessor_has_held() -> None:
