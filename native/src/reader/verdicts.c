@@ -64,11 +64,17 @@ static void answer_pending(struct rmq_cold *cold, struct rmq_connection *c, stru
     rmq_cold_refuse(cold, c, &h, rmq_ask_of(p)->answerer, text);
 }
 
+/* A whole answer whose answerer wants to be told: one in chunks tells with the last. */
+static int tells(const struct rmq_verdict *v)
+{
+    return v->flags & RMQ_VERDICT_TELLS && (v->last || v->type == RMQ_VERDICT_RECORDS);
+}
+
 /* The answerer is told of a verdict that nobody receives, if it wants to, and of each poll that is not held. */
 static void tell_unsent(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer, uint32_t reason)
 {
     struct rmq_note note = rmq_note_of(v, answerer);
-    if (v->flags & RMQ_VERDICT_TELLS || v->type == RMQ_VERDICT_HOLD)
+    if (tells(v) || v->type == RMQ_VERDICT_HOLD)
         rmq_unsent_tell(cold->outputs->unsents, &note, reason);
 }
 
@@ -77,13 +83,12 @@ static void answer(struct rmq_cold *cold, struct rmq_connection *c, struct rmq_p
 {
     struct rmq_ask *ask = rmq_ask_of(p);
     struct rmq_note note = rmq_note_of(v, ask->answerer);
-    int tells = (v->flags & RMQ_VERDICT_TELLS) && (v->last || v->type == RMQ_VERDICT_RECORDS);
     if (!c || p->oneway) {
-        if (tells)
+        if (tells(v))
             rmq_unsent_tell(cold->outputs->unsents, &note, RMQ_UNSENT_GONE);
     } else if (v->type == RMQ_VERDICT_RECORDS) {
-        rmq_records_send(cold->records, c, v, tells ? &note : NULL);
-    } else if (!tells || rmq_output_tell(cold->outputs, c, &note)) {
+        rmq_records_send(cold->records, c, v, tells(v) ? &note : NULL);
+    } else if (!tells(v) || rmq_output_tell(cold->outputs, c, &note)) {
         send_chunk(cold, c, &ask->answer, v);
     }
     if (v->last || v->type == RMQ_VERDICT_RECORDS)
