@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from reader_kit import Client, connected, request
-from test_asks import CODE, OTHER, PLAN
-from test_reader_held import INBOX_BYTES, SEND, Holder, frame, holds
+from test_asks import CODE, OTHER, PLAN, ROLE
+from test_reader_held import HOLD, INBOX_BYTES, LATER_NS, REDO, SEND, Holder, frame, holds
+from test_reader_unsent import plane_of
 from waiting import wait_until
 
-from ringmq.ipc.held_polls import Poll, first_ask
-from ringmq.native import lib
+from ringmq.ipc.asks import Ask, Inbox
+from ringmq.ipc.held_polls import HeldPolls, Poll, first_ask
+from ringmq.native import ffi, lib
 
 PLACES = 5
 
@@ -125,3 +127,91 @@ def test_polls_that_end_at_their_deadline_while_they_are_asked_again(kit: Holder
         assert {client.answer().remark for _ in asked} == {"nothing"}
         has_its_places(kit, client)
         holds(kit, 0)
+
+
+SECOND, SECOND_CODE = ROLE + 1, CODE + 1
+EIGHTH = 64
+"""Of the reader's pending entries."""
+
+
+class TwoHolders(Holder):
+    """Two answerers that hold polls: self and `second`, which has an inbox and polls of its own."""
+
+    def __init__(self, root: Path) -> None:
+        plans = (PLAN, structs.replace(PLAN, role=SECOND, codes=(SECOND_CODE,)))
+        super().__init__(root, answerers=plans, inbox_bytes=INBOX_BYTES)
+        self.begin()
+        self.begin_second()
+
+    def begin_second(self) -> None:
+        """A process of the second answerer starts."""
+        self.header.roles[SECOND].generation += 1
+        self.second = Inbox(plane_of(self), SECOND)
+        self.second.begin()
+        self.second_polls = HeldPolls()
+
+    def next_of_second(self) -> Ask:
+        """The next ask of the second answerer."""
+        mine, self.inbox = self.inbox, self.second
+        ask = self.next()
+        self.inbox = mine
+        return ask
+
+    def hold_of_second(self, ask: Ask) -> None:
+        """It holds a poll."""
+        held = self.second_polls.hold(ask, time.monotonic_ns() + LATER_NS, frame(7, "nothing"))
+        assert held is not None
+        where = ask.connection, ask.connection_generation
+        assert self.second.answer(
+            ask.role, HOLD, where, ask.pending, ask.role_generation, held.payload, serial=held.poll.serial
+        )
+
+
+def test_an_answerer_that_takes_no_polls_keeps_those_of_no_other(tmp_path: Path) -> None:
+    """It is asked again for as many as it may have, and hangs. The other one is replaced, and is asked for its own."""
+    kit = TwoHolders(tmp_path / "store")
+    kit.start("read")
+    with connected(kit) as client:
+        polls_of(kit, client, 2 * EIGHTH)
+        kit.die()
+        kit.begin()
+        asked = [kit.next() for _ in range(EIGHTH)]
+        assert {ask.type for ask in asked} == {lib.RMQ_INBOX_HELD}
+        client.send(request(SECOND_CODE, {}))
+        kit.hold_of_second(kit.next_of_second())
+        holds(kit, 2 * EIGHTH + 1)
+        kit.begin_second()
+        assert kit.next_of_second().type == lib.RMQ_INBOX_HELD
+    kit.close()
+
+
+def test_an_answerer_that_does_not_serve_is_asked_for_one_poll(tmp_path: Path) -> None:
+    """To start it. Its inbox keeps the room for requests. When it serves it is asked for the others."""
+    kit = Holder(tmp_path / "store", answerers=(PLAN,), inbox_bytes=INBOX_BYTES)
+    kit.begin()
+    reader = lib.rmq_reader_open(kit.plane, 0, *(one.fileno() for one in kit.listeners), ffi.new("int *"))
+    client = Client(kit.listeners[0].getsockname())
+    polls = []
+    for number in range(PLACES):
+        client.send(request(CODE, {}, opaque=number))
+        while (ask := kit.inbox.take()) is None:
+            lib.rmq_reader_run(reader, 1_000_000)
+        polls.append(kit.hold(ask, opaque=number))
+    for poll in polls:
+        kit.end(poll, REDO)
+    kit.die()
+    asked = []
+    for _ in range(20):
+        lib.rmq_reader_run(reader, 1_000_000)
+        while (ask := kit.inbox.take()) is not None:
+            asked.append(ask.type)
+    assert asked == [lib.RMQ_INBOX_HELD]
+    kit.begin()
+    for _ in range(20):
+        lib.rmq_reader_run(reader, 1_000_000)
+        while (ask := kit.inbox.take()) is not None:
+            asked.append(ask.type)
+    assert asked == [lib.RMQ_INBOX_HELD] * (PLACES + 1), "the first one was lost with its process"
+    client.close()
+    lib.rmq_reader_close(reader)
+    kit.close()

@@ -367,7 +367,7 @@ def test_half_an_answer_of_an_answerer_that_dies_is_given_back(kit: Holder) -> N
             ask, _ = first_ask(kit.next())
             for _ in range(30):
                 wait_until(lambda: kit.inbox.room(READ) >= len(CHUNK), "there is room")
-                kit.say(ask, SEND, CHUNK, 0, last=False)  # noqa: B023
+                kit.say(ask, SEND, CHUNK, 0, last=False)
         kit.die()
         kit.begin()
         ask, _ = first_ask(kit.next())

@@ -93,7 +93,6 @@ static void leave(struct rmq_held *held, struct rmq_held_poll *poll)
         leave_slot(held, poll);
     else if (poll->state == RMQ_HELD_AGAIN)
         leave_queue(held, poll);
-    held->asked -= poll->state == RMQ_HELD_ASKED;
     held->asked_of[poll->answerer] -= poll->state == RMQ_HELD_ASKED;
 }
 
@@ -117,7 +116,6 @@ void rmq_held_asked(struct rmq_held *held, struct rmq_held_poll *poll, uint32_t 
     leave(held, poll);
     poll->state = RMQ_HELD_ASKED;
     poll->pending = pending;
-    held->asked++;
     held->asked_of[poll->answerer]++;
 }
 

@@ -5,8 +5,7 @@
  * - A poll is free, HELD in a slot of its answerer, in the queue of asks to be made AGAIN, or ASKED again.
  * - The slots of an answerer are those of `generation`, and name polls that are HELD.
  * - A poll that is not free is in the list of its connection and in the heap of deadlines. `count` and `bytes` are those of
- *   all, counts[a] of answerer a. `asked` is the number of those that are ASKED,
- *   asked_of[a] of answerer a.
+ *   all, counts[a] of answerer a. asked_of[a] is the number of those of answerer a that are ASKED.
  */
 #ifndef RMQ_HELD_H
 #define RMQ_HELD_H
@@ -40,7 +39,7 @@ struct rmq_held {
     struct rmq_read_context *context;
     struct rmq_connections *connections;
     struct rmq_held_poll *table;
-    uint32_t capacity, used, free, count, asked;
+    uint32_t capacity, used, free, count;
     uint32_t asked_of[RMQ_ANSWERERS_MAX];
     uint64_t bytes;
     uint32_t *heap;                  /* indexes; the earliest deadline first */

@@ -4,7 +4,7 @@
 #include "reader/cold.h"
 
 #define AGAIN_OF_TURN 1024u
-#define AGAIN_PART 8 /* of the pending entries: asks of clients keep theirs */
+#define AGAIN_PART 8 /* of the pending entries, for the answerers that have held polls: asks of clients keep theirs */
 
 static void tell(struct rmq_cold *cold, const struct rmq_verdict *v, uint32_t answerer, uint32_t reason)
 {
@@ -125,15 +125,27 @@ void rmq_held_watch(struct rmq_cold *cold, uint32_t answerer, uint32_t generatio
     RMQ_CRASH("reader-polls-emptied");
 }
 
+/* Polls that this answerer may be asked for at a time. None keeps those of another one waiting. One that does not serve needs
+ * one ask to start, and the others would wait in its inbox, void when it comes to them. */
+static uint32_t again_most(const struct rmq_cold *cold, uint32_t answerer)
+{
+    const struct rmq_plane_header *header = cold->context->header;
+    if (rmq_load(&header->roles[header->asks.answerer[answerer].role].state) != 2)
+        return 1;
+    uint32_t holders = 0;
+    for (uint32_t a = 0; a < cold->answerer_count; a++)
+        holders += cold->held->slots[a] != NULL;
+    uint32_t part = cold->pendings->capacity / AGAIN_PART / holders;
+    return part < cold->asked_max[answerer] ? part : cold->asked_max[answerer];
+}
+
 /* 0: no room there or here. */
 static int ask_again(struct rmq_cold *cold, struct rmq_held_poll *poll)
 {
     struct rmq_read_context *context = cold->context;
     struct rmq_pendings *pendings = cold->pendings;
     struct rmq_connection *c = rmq_connection_at(cold->connections, poll->connection);
-    if (cold->held->asked >= pendings->capacity / AGAIN_PART ||
-        cold->held->asked_of[poll->answerer] >= cold->asked_max[poll->answerer] ||
-        pendings->counts[RMQ_PENDING_COLD] >= pendings->capacity / 2)
+    if (pendings->counts[RMQ_PENDING_COLD] >= pendings->capacity / 2)
         return 0;
     struct rmq_frame_header h = {.code = poll->code, .opaque = poll->opaque, .serialise = poll->serialise};
     struct rmq_pending *p = rmq_pending_take(pendings, RMQ_PENDING_COLD, c, &h);
@@ -176,7 +188,7 @@ void rmq_held_ask_again(struct rmq_cold *cold)
             struct rmq_connection *c = rmq_connection_get(cold->connections, poll->connection, poll->connection_generation);
             if (!c)
                 rmq_held_release(held, poll);
-            else if (!ask_again(cold, poll))
+            else if (held->asked_of[a] >= again_most(cold, a) || !ask_again(cold, poll))
                 break;
             RMQ_CRASH("reader-poll-asked-again");
         }
