@@ -36,8 +36,8 @@ POINTS = {
 }
 
 
-ELSEWHERE = {"port-claimed", "port-acknowledged"}
-"""Of a start, test_crash_points.py; of an ordered port, tests/native/port_crash_cases.py."""
+ELSEWHERE = {"port-claimed", "port-acknowledged", "port-commits-filled", "port-commits-published"}
+"""Of a start, test_crash_points.py; of an ordered port and of one with offsets, tests/native/port_crash_cases.py."""
 
 
 def service_points() -> list[str]:
