@@ -133,6 +133,9 @@ async def test_a_consumer_goes_on_at_the_slave_and_returns_to_the_master(group: 
         await take(consumer, received, 100)
         await consumer.commit()
         group.wait_equal()
+        await asyncio.to_thread(
+            wait_until, lambda: 0 < group.committed(group.slave, name, topic) < 200, "the slave has the offsets"
+        )
         group.master.kill_all()
         await take(consumer, received, 200)
         await asyncio.to_thread(wait_until, group.has_no_master, "the slave knows that its master is gone")
