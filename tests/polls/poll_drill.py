@@ -425,7 +425,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--connections", type=int, default=100)
     parser.add_argument("--depth", type=int, default=100, help="polls of each")
-    parser.add_argument("--engine", help="property ringmqEngine of a broker that has it")
+    parser.add_argument("--engine", help="property ringmqEngine of the broker")
     parser.add_argument("--no-full", action="store_true", help="without the second part: 65,536 polls")
     parser.add_argument("--late-ms", type=int, default=LATE_NS // MS, help="that an answer may be late; busy machine")
     parser.add_argument("--free-ms", type=int, default=FREE_NS // MS, help="until messages of a lost answer are free")
