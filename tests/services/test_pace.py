@@ -2,7 +2,7 @@
 
 import pytest
 
-from ringmq.services.rate_limiter import BUSY_PER_S, IDLE_WINDOWS, RATE_MIN, UNLIMITED, WINDOW_MS, RateLimiter
+from ringmq.services.kit.pace import BUSY_PER_S, IDLE_WINDOWS, RATE_MIN, UNLIMITED, WINDOW_MS, RateLimiter
 
 SHARE = 0.25
 TURN_MS = 2

@@ -8,6 +8,9 @@ service on two CPUs.
 
 from __future__ import annotations
 
+from ringmq.ipc.plane import Plane
+from ringmq.native import lib
+
 WINDOW_MS = 10
 BUSY_PER_S = 20_000
 """Requests of clients a second above which the clients count as busy."""
@@ -44,3 +47,22 @@ class RateLimiter:
     def published(self, count: int) -> None:
         """Count published records."""
         self._credit = max(self._credit - count, 0)
+
+
+class Pace:
+    """The limiter of the worker with this role, which sees by the other ports how busy the clients are."""
+
+    def __init__(self, plane: Plane, role: int) -> None:
+        ports = [plane.header.ports.port[number] for number in range(plane.header.ports.count)]
+        self._others = [port for port in ports if port.role != role]
+        clients = sum(int(port.weight) for port in self._others if port.flags & lib.RMQ_PORT_CONNECTIONS)
+        own = next(int(port.weight) for port in ports if port.role == role)
+        self._limiter = RateLimiter(own / max(1, clients))
+
+    def allowance(self, now_ms: int) -> int:
+        """Records that may be published now."""
+        return self._limiter.allowance(now_ms, sum(int(port.request.tail) for port in self._others))
+
+    def published(self, count: int) -> None:
+        """Count published records."""
+        self._limiter.published(count)

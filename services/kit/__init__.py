@@ -1,0 +1,1 @@
+"""The parts that all services stand on: submissions, the loop, checkpoints."""
