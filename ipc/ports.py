@@ -23,7 +23,7 @@ _PARTS_MASK: int = (1 << lib.RMQ_MARK_RANGE_SHIFT) - 1
 PARKED_SLOTS = 65_536
 """Requests of all ports that may wait for the disk or for replicas at a time."""
 WEIGHT = 4
-"""Weight of a read worker and of control. A service has less, because clients go first."""
+"""Weight of a read worker. A service has less, because clients go first."""
 
 
 class PortPlan(Struct, frozen=True):
@@ -154,6 +154,11 @@ class Port:
         self.number = number
         self.row: Any = lib.rmq_port_at(self._plane, number)
         self._found = ffi.new("struct rmq_completion *")
+
+    @property
+    def answer_rings(self) -> list[Any]:
+        """The rings of completions (struct rmq_ring *), for a wait that looks at them."""
+        return [ffi.addressof(self.row, name) for name in ("appended", "completed")]
 
     @property
     def arena(self) -> Any:

@@ -17,6 +17,13 @@ NATIVE_CHAINS: int = lib.RMQ_END_CHAINS
 """Those of C (`end_chains`), with the numbers behind."""
 OP_BYTES_MAX = 4096
 PAGE_BYTES = 4096
+APPEND_SLOTS = 6
+"""Staged writes in flight, with a decision and a done record."""
+PROPERTIES_BYTES = 4096
+"""Bytes of the slot of an append behind the body."""
+RECALL_SLOTS = 256
+RECALLS_BYTES = RECALL_SLOTS * (PROPERTIES_BYTES + 64)
+COPIES_BYTES_MIN = 8 << 20
 
 
 def republisher_bytes(config: Any) -> int:
@@ -33,3 +40,20 @@ def chain_bytes(message_bytes_max: int) -> int:
     """Size of the part for one chain: the largest copy fits, and the op record."""
     size = message_bytes_max + PROPERTIES_BYTES_MAX + OP_BYTES_MAX + PAGE_BYTES
     return size + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1)
+
+
+def services_bytes(config: Any) -> int:
+    """Size of the arena of `services`: the slots of staged writes, then those of recalls, then the ring of `send_back`
+    for copies."""
+    return appends_bytes(config) + RECALLS_BYTES + copies_bytes(config)
+
+
+def appends_bytes(config: Any) -> int:
+    """Size of the slots of staged writes. Each takes the largest body. maxMessageSize needs a restart."""
+    slot = int(config.max_message_size) + PROPERTIES_BYTES
+    return APPEND_SLOTS * (slot + PAGE_BYTES - 1 & ~(PAGE_BYTES - 1))
+
+
+def copies_bytes(config: Any) -> int:
+    """Size of the ring for copies. Two of the largest messages fit."""
+    return max(COPIES_BYTES_MIN, 2 * (int(config.max_message_size) + PROPERTIES_BYTES_MAX))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ringmq.ipc.plane import Plane
-from ringmq.native import ffi
+from ringmq.native import ffi, lib
 
 
 class Arrivals:
     """The flags and the ring of one port."""
 
     def __init__(self, plane: Plane, port: int) -> None:
+        self._plane, self._port = plane, port
         self._row = plane.header.ports.port[port]
         base = ffi.cast("uint8_t *", plane.struct.base)
-        self._flags = base + int(self._row.parked_flags_at)
         self._slots = ffi.cast("uint32_t *", base + int(self._row.arrived.slots_at))
 
     def want(self, queue_slot: int) -> None:
@@ -21,7 +21,7 @@ class Arrivals:
         The word `awaits` stays 0, so dispatch goes on napping between batches. An arrival comes up to a nap later. With
         the word set, write woke dispatch for every batch of every send, though nothing was delayed.
         """
-        self._flags[queue_slot] = 1
+        lib.rmq_port_want_arrival(self._plane.struct, self._port, queue_slot)
 
     @property
     def is_waiting(self) -> bool:

@@ -1,16 +1,12 @@
-"""Publishes stored records again through an ordered port. All services that republish share this module.
+"""Publishes stored records again, in order. Services that republish queues of the plane share this module.
 
-The token of a request is the mark of its record (native/src/plane/ports_layout.h). Each record is published exactly
-once:
+It reads, copies and aims records; `Submissions` of `services/kit` submits them and tells what was stored. The token of
+a request is the mark of its record (native/src/plane/ports_layout.h). Each record is published exactly once: progress
+is a word of the role block for each lane (`ipc/republish_words.py`), so it outlives the process. After a loss of the
+plane the service's `recover` finds the progress in the copies on disk.
 
-- Progress is a word of the role block for each lane (`ipc/republish_words.py`), so it outlives the process.
-- A replacement first takes the completions of the dead process, which tell by their tokens what was stored.
-- After a loss of the plane the service's `recover` finds the progress in the copies on disk.
-- After a refusal the ordered port refuses all later requests. The service settles as after a death, pauses, and submits
-  the refused record again.
-
-`RepublishFlow` decides; this module reads, copies and submits, with one C call for each step of a batch. A service
-supplies its role, `recover`, the edits of its copies, the target of each record, and the time at which it is due.
+A service supplies its role, `recover`, the edits of its copies, the target of each record, and the time at which it is
+due.
 """
 
 from __future__ import annotations
@@ -22,14 +18,14 @@ from msgspec import Struct
 
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.plane import Plane
-from ringmq.ipc.ports import Port, mark_of, parts_of_mark
-from ringmq.ipc.republish_words import INHERITED, PROGRESS, REFUSED, SKIPPED, SUBMITTED
+from ringmq.ipc.ports import parts_of_mark
+from ringmq.ipc.republish_words import PROGRESS, SKIPPED
 from ringmq.native import ffi, lib
-from ringmq.remoting.log_throttle import LogThrottle
-from ringmq.services.chains import CHAIN_PAIR
+from ringmq.services.kit.clocks import monotonic_ms
+from ringmq.services.kit.log_lines import LogLines
+from ringmq.services.kit.loop import sleep
+from ringmq.services.kit.submissions import InOrder, copy_records
 from ringmq.services.missing_targets import MissingTarget, first_not_copied, missing_target
-from ringmq.services.rate_limiter import RateLimiter
-from ringmq.services.republish_flow import Refusal, RepublishFlow
 from ringmq.store.native_copies import NativeCopies
 from ringmq.store.queue_reader import (
     DamagedError,
@@ -41,19 +37,18 @@ from ringmq.store.queue_reader import (
     RecordBatch,
 )
 from ringmq.store.record import parse_record
-from ringmq.store.record_copy import CopyLimits, EditKind, PairEdit, RecordCopy
+from ringmq.store.record_copy import CopyLimits, PairEdit, RecordCopy
 
 BATCH = 512
 FILES = 4
 """Log files and queue files that the reader keeps mapped."""
 RECOVER_MS = 20
 """Time limit of one search of `collect` for the last copy, because the loop of a service has to turn."""
-LINES_PER_MINUTE = 4
+TROUBLES_PER_MINUTE = 4
 TICK_MS = 1000
 """Time between two checks for mapped files that retention has deleted. Their blocks are not free until they are
 unmapped.
 """
-RINGS = (lib.RMQ_PORT_APPENDED, lib.RMQ_PORT_COMPLETED)
 LANES_MAX = len(ffi.new("struct rmq_role *").counters) - PROGRESS
 
 
@@ -99,41 +94,34 @@ class Republisher:
     """The port of `role`. No other code of the process may use it.
 
     `recover` finds a lane's next source offset in steps after a loss of the plane. It is called with the reader and the
-    lane, when the queues hold every record of the log. `say` writes a line to the log. `edits` apply to every copy. The
-    pair of a chain is taken off first, so that a client's message begins none (`chains`). `batch` is the largest number
-    of records of one call.
+    lane, when the queues hold every record of the log. `edits` apply to every copy. `batch` is the largest number of
+    records of one call.
     """
 
     def __init__(
-        self, plane: Plane, role: int, recover: Callable[[QueueReader, int], Steps[int]], say: Callable[[str], None], *,
+        self, plane: Plane, role: int, recover: Callable[[QueueReader, int], Steps[int]],
+        log_line: Callable[[str], None], *,
         edits: Sequence[PairEdit] = (), lanes: int = 1, batch: int = BATCH,
     ) -> None:  # fmt: skip
         if not 1 <= lanes <= LANES_MAX:
             raise ValueError(f"{lanes} lanes are outside 1..{LANES_MAX}")
-        self._plane, self._role, self._lanes = plane, role, lanes
-        self._recover, self._write_line = recover, say
+        self._plane, self._lanes = plane, lanes
+        self._recover, self._log_line = recover, log_line
         self._recovering: Steps[int] | None = None
         self._clock = TurnClock(time.monotonic_ns)
-        self._trouble = LogThrottle(LINES_PER_MINUTE)
-        self.words = plane.role(role).counters
-        self.port = Port(plane, plane.port_of(role))
-        plane.map_arena(self.port.number)
+        self._log_trouble = LogLines(log_line, TROUBLES_PER_MINUTE)
+        self._next = [0] * lanes
+        self._submissions = InOrder.of_role(
+            plane, role, log_line, lanes=lanes, write_down=self._write_down, settle=self._settle
+        )
+        self.port, self.words = self._submissions.port, self._submissions.words
         self.reader = QueueReader(plane.struct, FILES, FILES)
         self.batch = RecordBatch(batch)
         limits = CopyLimits(int(plane.header.settings.message_bytes_max))
-        template = RecordCopy(b"", edits=(PairEdit(EditKind.REMOVE, CHAIN_PAIR.encode()), *edits))
+        template = RecordCopy(b"", edits=tuple(edits))
         self._native = NativeCopies([template] * batch, limits, self.port.arena, 0, 0)
         self._aimed: QueueTarget | None = None
         self._next_tick_ms = 0
-        ports = [plane.header.ports.port[number] for number in range(plane.header.ports.count)]
-        self._others = [port for port in ports if port.role != role]
-        clients = sum(int(port.weight) for port in self._others if port.flags & lib.RMQ_PORT_CONNECTIONS)
-        self._rate_limiter = RateLimiter(int(self.port.row.weight) / max(1, clients))
-        self._allowance = 0
-        self._flow = RepublishFlow(lanes, len(self.port.arena))
-        self._stored = ffi.new("uint64_t[]", lanes)
-        self._tally = ffi.new("struct rmq_port_tally *")
-        self.port.claim()
 
     def close(self) -> None:
         """Unmap the files of the store."""
@@ -144,19 +132,16 @@ class Republisher:
 
     def collect(self) -> bool:
         """Take completions. True if records may be published now."""
-        now_ms = _now_ms()
+        now_ms = monotonic_ms()
         if now_ms >= self._next_tick_ms:
             self._next_tick_ms = now_ms + TICK_MS
             self.reader.tick()
-        self._take_completions()
-        if not self._flow.may_submit(now_ms):
-            self._settle()
-        self._allowance = self._rate_limiter.allowance(now_ms, sum(int(port.request.tail) for port in self._others))
-        return self._allowance > 0 and self._flow.may_submit(now_ms)
+        self._submissions.collect(now_ms)
+        return self._submissions.may_submit(now_ms)
 
     def next_offset(self, lane: int = 0) -> int:
         """The source offset that the lane publishes next. Valid after `collect` has returned True."""
-        return self._flow.next[lane]
+        return self._next[lane]
 
     def progress(self, lane: int = 0) -> int:
         """The source offset behind those with stored copies. -1 while it is unknown."""
@@ -166,51 +151,28 @@ class Republisher:
     def log_offset(self) -> int:
         """End of the last copy of this process that is known to be stored. Every copy below it counts in `progress`, as
         the log has the copies of a port in order. 0 = none is known."""
-        return int(self._tally.end)
+        return self._submissions.log_end
 
     def count_passed(self) -> None:
         """Count records that were passed over as progress, if no copy is in flight. They have no completions."""
-        if self._flow.is_settling or not self.port.answered or self.port.has_answers:
+        if self._submissions.flow.is_settling or not self._submissions.is_answered:
             return
         for lane in range(self._lanes):
-            if self._flow.next[lane] > self.progress(lane):
-                self.words[PROGRESS + lane] = self._flow.next[lane] + 1
-
-    def _take_completions(self) -> None:
-        tally, count = self._tally, 0
-        tally.refused = 0
-        for ring in RINGS:
-            while taken := self.port.tally(ring, self._stored, self._lanes, tally):
-                self._write_down()  # before `done`, so that a replacement finds the completions or the words
-                self.port.done(ring, taken)
-                count += taken
-        if not count:
-            return
-        self.words[INHERITED] += tally.inherited
-        tally.inherited = 0
-        self.words[REFUSED] += tally.refused
-        refusal = Refusal(tally.first.code, tally.first.cause) if tally.refused else None
-        self._log(self._flow.tallied(self._stored_offsets(), refusal, _now_ms()))
+            if self._next[lane] > self.progress(lane):
+                self.words[PROGRESS + lane] = self._next[lane] + 1
 
     def _write_down(self) -> None:
-        for lane in range(self._lanes):
-            if self._stored[lane] and self._stored[lane] > self.progress(lane):
-                self.words[PROGRESS + lane] = self._stored[lane] + 1
+        for lane, stored in enumerate(self._submissions.stored):
+            if stored and stored > self.progress(lane):
+                self.words[PROGRESS + lane] = stored + 1
 
-    def _stored_offsets(self) -> list[int]:
-        return list(self._stored[0 : self._lanes])
-
-    def _settle(self) -> None:
-        """After a death or a refusal: go on behind the stored copies, once every request has its completion."""
-        if not self._flow.is_settling or not self.port.answered:
-            return
-        self._take_completions()
+    def _settle(self) -> bool:
+        """Go on behind the stored copies. False while they are not known."""
         for lane in range(self._lanes):
             if self.progress(lane) < 0 and not self._recover_lane(lane):
-                return
-            self._stored[lane] = self.progress(lane)
-        self.port.acknowledge()
-        self._flow.settled(self._stored_offsets())
+                return False
+            self._next[lane] = self._submissions.stored[lane] = self.progress(lane)
+        return True
 
     def _recover_lane(self, lane: int) -> bool:
         end = self.port.settled_end
@@ -237,18 +199,18 @@ class Republisher:
         the plane."""
         self.batch.release()
         try:
-            if count := self.reader.hold(self.batch, slot, self._flow.next[lane]):
+            if count := self.reader.hold(self.batch, slot, self._next[lane]):
                 return count
-            self._flow.next[lane] = self.batch.next_offset  # behind fillers
+            self._next[lane] = self.batch.next_offset  # behind fillers
         except DeletedError as error:
-            first = self._flow.next[lane]
+            first = self._next[lane]
             if error.next_offset > first:
-                self._log(
+                self._log_line(
                     f"skips {error.next_offset - first} messages: retention has deleted their records before they were "
                     f"published (source {lane}, offsets {first} to {error.next_offset - 1})"
                 )
                 self.words[SKIPPED] += error.next_offset - first
-                self._flow.next[lane] = error.next_offset
+                self._next[lane] = error.next_offset
         except (NotMappedError, NotConfirmedError):
             pass
         except DamagedError as error:  # its record may be in the log, so it is not passed over
@@ -280,27 +242,16 @@ class Republisher:
         return self._publish(count, lane)
 
     def _publish(self, count: int, lane: int) -> int:
-        count = min(count, self.port.room, self._allowance)
-        done = self._copy(count) if count else 0
-        following = self.batch.next_offset
-        if done < self.batch.count:
-            following = int(self.batch.units[done].queue_offset)
-        requests = self._native.requests
-        made = lib.rmq_record_copies_mark(requests, self.batch.units, done, mark_of(self._role, lane, 0))
+        count, native = min(count, self._submissions.room), self._native
+        lib.rmq_record_copies_read(native.copies, self.batch.units, self.batch.records, count)
+        done = copy_records(self._submissions.arena, native.batch, native.copies, count, native.requests)
+        following = int(self.batch.units[done].queue_offset) if done < self.batch.count else self.batch.next_offset
+        made = self._submissions.publish(native, self.batch.units, done, lane)
         if made < done:
             self._log_not_copied(done, lane)
         self.batch.release()
-        self.words[SKIPPED] += done - made
-        self.words[SUBMITTED] += made
-        self._rate_limiter.published(made)
-        end = parts_of_mark(requests[made - 1].token)[2] + 1 if made else None
-        self._flow.submitted(lane, following, end, int(self._native.batch.arena_at))
-        accepted = self.port.submit(requests, made) if made else 0
-        if accepted < made:
-            raise RuntimeError(
-                f"broken invariant: the request ring took {accepted} of {made} copies, with room for all"
-            )
-        return int(made)
+        self._next[lane] = following
+        return made
 
     def _log_not_copied(self, count: int, lane: int) -> None:
         """Log the first of `count` records that cannot be copied. Records without a target are logged elsewhere."""
@@ -317,37 +268,8 @@ class Republisher:
         for copy in self._native.copies:
             copy.topic_id, copy.queue_slot, copy.queue_id = target.topic_id, target.queue_slot, target.queue_id
 
-    def _copy(self, count: int) -> int:
-        """The number of records that were copied or cannot be copied."""
-        native, arena = self._native, self._flow.arena
-        lib.rmq_record_copies_read(native.copies, self.batch.units, self.batch.records, count)
-        while True:
-            native.batch.arena_at, native.batch.arena_end = arena.span
-            done = int(lib.rmq_record_copies(native.copies, count, native.batch, native.requests))
-            if done or not arena.wrap():
-                break
-        if native.batch.needed > len(self.port.arena):
-            raise ValueError(f"a copy needs {native.batch.needed} bytes, but the arena has {len(self.port.arena)}")
-        return done
-
     # -- sleep ---------------------------------------------------------------------------------------------
 
     def wait(self, wait_ms: int) -> None:
         """Sleep until a completion arrives, at most `wait_ms`."""
-        self._plane.arm(self._role)
-        if self.port.has_answers:
-            self._plane.disarm(self._role)
-        else:
-            self._plane.wait(self._role, wait_ms)
-
-    def _log_trouble(self, text: str) -> None:
-        """Log a failure that may recur at each turn."""
-        self._log(self._trouble.line(text, _now_ms()) or "")
-
-    def _log(self, text: str) -> None:
-        if text:
-            self._write_line(text)
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+        sleep(self._plane, int(self.port.row.role), lambda: 0 if self.port.has_answers else wait_ms)

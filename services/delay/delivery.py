@@ -17,12 +17,14 @@ from ringmq.native import ffi, lib
 from ringmq.remoting import names
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.remoting.errors import RequestError
-from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
 from ringmq.services.delay.levels import known_slots, queue_ends
 from ringmq.services.delay.progress import Progress, following_marks, load_progress, may_have_waiting, save_progress
 from ringmq.services.delay.schedule import RETRY_MS, Level, Schedule
+from ringmq.services.kit.clocks import monotonic_ms, wall_ms
+from ringmq.services.kit.log_lines import LogLines
+from ringmq.services.kit.loop import Part
 from ringmq.services.log_view import LogView
 from ringmq.services.missing_targets import MissingTarget
 from ringmq.services.republisher import Republisher
@@ -31,14 +33,14 @@ from ringmq.store.layout import CONFIG, DELAY_OFFSETS_FILE
 from ringmq.store.queue_reader import QueueReader
 
 SAVE_MS = 1000
-CREATE_AGAIN_MS = 1000
+CLOSE_MS = 2000
+"""Longest wait for completions at the end."""
 NAMED_MAX = 5
 """Entries of delayOffset.json that a line names."""
-LINES_PER_MINUTE = 10
 NOT_SAVED = "progress is not saved"
 
 
-class Delivery:
+class Delivery(Part):
     """The shell of the worker `delay` between its start and its stop."""
 
     def __init__(
@@ -49,15 +51,14 @@ class Delivery:
         root: Path,
         log_view: LogView,
         topics: ControlAsks,
-        say: Callable[[str], None],
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        log_line: Callable[[str], None],
+        wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self._plane, self._role, self._root, self._log_view = plane, role, root, log_view
-        self._topics, self._write_line, self._wall_ms = topics, say, wall_ms
+        self._topics, self._log_line, self._wall_ms = topics, LogLines(log_line), wall_ms
         self._schedule = Schedule(levels)
         self._arrivals = Arrivals(plane, plane.port_of(role))
-        self._lines = LogThrottle(LINES_PER_MINUTE)
-        self._republisher = Republisher(plane, role, self._recover, self._log, lanes=len(levels))
+        self._republisher = Republisher(plane, role, self._recover, self._log_line, lanes=len(levels))
         self._found: Progress | None = None
         self._scanned_end = 0
         """End of the log in which `_recover` has looked for copies."""
@@ -69,20 +70,18 @@ class Delivery:
         self._saved: Progress | None = None
         self._unsaved: Progress | None = None
         self._save_at_ms = 0
-        self._worked_ms = 0
+        self._pause_ms = 0
 
     # -- one turn ------------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Take completions, publish what is due, save, or sleep."""
-        now_ms, mono_ms = self._wall_ms(), time.monotonic_ns() // 1_000_000
+    def turn(self, mono_ms: int) -> bool:
+        """Take completions, publish what is due, save."""
+        now_ms, self.has_worked = self._wall_ms(), False
         self._topics.turn(mono_ms)
         if now_ms < self._last_wall_ms:
             self._schedule.clock_moved_back()
         self._last_wall_ms = now_ms
         self._schedule.arrived(self._arrivals.take())
-        if not self._worked_ms or not self._is_idle:
-            self._worked_ms = mono_ms
         may_publish = self._republisher.collect() and self._has_checkpoint(now_ms)
         if may_publish:
             for number in self._schedule.due(now_ms):
@@ -93,24 +92,19 @@ class Delivery:
             self._save_at_ms = mono_ms + SAVE_MS
             self._save(now_ms)
             self._poll_ends()
-        sleep_ms = self._schedule.sleep_ms(self._wall_ms()) if may_publish else RETRY_MS
-        if sleep_ms and not self._arrivals.is_waiting:
-            self._republisher.wait(sleep_ms)
+        self._pause_ms = self._schedule.sleep_ms(self._wall_ms()) if may_publish else RETRY_MS
+        return not self._pause_ms
 
-    def may_rest(self, rest_after_ms: int) -> bool:
-        """True if no message has waited for a while, and none does now, so the process may end. The next delayed
-        message starts the worker again."""
-        if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms:
-            return False
-        self._plane.deactivate(self._role)
-        return self._is_idle and not any(map(self._has_more, range(len(self._schedule.levels))))
+    def sleep_ms(self, now_ms: int) -> int:
+        """See Part. The next delayed message rings the bell."""
+        return 0 if self._arrivals.is_waiting or self._republisher.port.has_answers else self._pause_ms
 
     def rest(self) -> None:
         """Return the arena's memory to the system. Nothing is in flight."""
         self._plane.free_arena(self._republisher.port.number)
 
     @property
-    def _is_idle(self) -> bool:
+    def is_idle(self) -> bool:
         """True if every queue has ended, nothing is in flight, and the progress is saved."""
         if self._saved is None or self._unsaved is not None or self._topics.is_waiting or self._arrivals.is_waiting:
             return False
@@ -118,7 +112,9 @@ class Delivery:
             return False
         port, progress = self._republisher.port, self._republisher.progress
         offsets = tuple(map(progress, range(len(self._schedule.levels))))
-        return port.answered and not port.has_answers and offsets == self._saved.offsets[: len(offsets)]
+        if not port.answered or port.has_answers or offsets != self._saved.offsets[: len(offsets)]:
+            return False
+        return not any(map(self._has_more, range(len(self._schedule.levels))))
 
     def _deliver(self, number: int, now_ms: int) -> None:
         level, republisher = self._schedule.levels[number], self._republisher
@@ -133,7 +129,9 @@ class Delivery:
         before = republisher.next_offset(number)
         if due:
             republisher.publish_aimed(due, number)
-        if republisher.next_offset(number) == before and level.look_ms <= now_ms:
+        has_moved = republisher.next_offset(number) > before
+        self.has_worked = self.has_worked or has_moved
+        if not has_moved and level.look_ms <= now_ms:
             level.look_ms = now_ms + RETRY_MS  # the ring is full, or a topic is being made
 
     def _rest(self, number: int, now_ms: int) -> None:
@@ -160,7 +158,7 @@ class Delivery:
         for missing in self._republisher.aim_each(due, excluded):
             if self._is_being_made(missing):
                 return missing.number
-            self._log(f"skips messages {missing}")
+            self._log_line(f"skips messages {missing}")
         return due
 
     def _is_being_made(self, missing: MissingTarget) -> bool:
@@ -177,9 +175,9 @@ class Delivery:
                 self._creating.discard(topic)
                 if refusal is not None and refusal.code == 1:
                     self._refused.add(topic)
-                    self._log(f"cannot make topic {topic}: {refusal}")
+                    self._log_line(f"cannot make topic {topic}: {refusal}")
 
-            self._topics.create([TopicConfig(topic, 1, 1)], time.monotonic_ns() // 1_000_000, then)
+            self._topics.create([TopicConfig(topic, 1, 1)], monotonic_ms(), then)
         return True
 
     # -- progress ------------------------------------------------------------------------------------------
@@ -214,13 +212,13 @@ class Delivery:
             ends = queue_ends(self._plane, known_slots(self._plane))
             found = load_progress(self._root, levels, self._log_view, log_end, left_out.append, ends)
         except ConfigFileError as error:
-            self._log(f"{error}: the marks of the whole log tell what was delivered")
+            self._log_line(f"{error}: the marks of the whole log tell what was delivered")
             return Progress(0, (0,) * levels, has_checkpoint=False)
         if left_out:
             kept = save_damaged_copy(self._root, DELAY_OFFSETS_FILE)
             path = self._root / CONFIG / DELAY_OFFSETS_FILE
             more = f"; {len(left_out) - NAMED_MAX} more" if len(left_out) > NAMED_MAX else ""
-            self._log(f"{path}: {'; '.join(left_out[:NAMED_MAX])}{more}. The damaged file is kept as {kept}")
+            self._log_line(f"{path}: {'; '.join(left_out[:NAMED_MAX])}{more}. The damaged file is kept as {kept}")
         return found
 
     def _snapshot(self, flushed_offset: int) -> Progress | None:
@@ -261,13 +259,13 @@ class Delivery:
         try:
             save_progress(self._root, progress, self._log_view, now_ms)
             self._saved = progress
-            self._lines.forget(NOT_SAVED)
+            self._log_line.forget(NOT_SAVED)
         except (OSError, ConfigFileError) as error:
-            self._log(f"{NOT_SAVED}, it is tried again: {error}")
+            self._log_line(f"{NOT_SAVED}, it is tried again: {error}")
 
-    def close(self, timeout_ms: int = 2000) -> None:
+    def close(self, *, rests: bool) -> None:
         """Wait for the completions of what was submitted, and save the progress."""
-        end = time.monotonic_ns() + timeout_ms * 1_000_000
+        end = time.monotonic_ns() + CLOSE_MS * 1_000_000
         while time.monotonic_ns() < end and not self._republisher.port.answered:
             self._republisher.wait(RETRY_MS)
         self._republisher.collect()
@@ -275,8 +273,3 @@ class Delivery:
         if progress is not None and progress != self._saved:
             self._write(progress, self._wall_ms())
         self._republisher.close()
-
-    def _log(self, text: str) -> None:
-        line = self._lines.line(text, time.monotonic_ns() // 1_000_000)
-        if line:
-            self._write_line(line)

@@ -1,4 +1,4 @@
-"""plane_kit and kit_plane for the tests of services."""
+"""plane_kit and kit_plane of tests/native for the tests of services."""
 
 import sys
 from pathlib import Path

@@ -85,6 +85,13 @@ uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32
     return count;
 }
 
+void rmq_port_want_arrival(struct rmq_plane *plane, uint32_t port, uint32_t queue_slot)
+{
+    uint8_t *flags = (uint8_t *)plane->base + rmq_port_at(plane, port)->parked_flags_at;
+    rmq_store(&flags[queue_slot], 1);
+    rmq_fence(); /* dispatch stores max_offset, fences, and reads the flag */
+}
+
 void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count)
 {
     struct rmq_ring *from = completions(rmq_port_at(plane, port), ring);

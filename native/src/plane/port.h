@@ -29,13 +29,16 @@ uint32_t rmq_port_peek(struct rmq_plane *plane, uint32_t port, int ring, struct 
  * `tally` counts on. */
 struct rmq_port_tally {
     uint64_t stored;             /* a record is in the log, synced in time or not */
-    uint64_t refused;            /* nothing was stored */
+    uint64_t refused;            /* no record was stored */
     uint64_t inherited;          /* requests of a dead predecessor */
     uint64_t end;                /* raised to the end of the last stored record in the log */
     struct rmq_completion first; /* of the refused ones, if refused was 0 before; of a chain the one that has the cause */
 };
 uint32_t rmq_port_tally(struct rmq_plane *plane, uint32_t port, int ring, uint32_t room, uint64_t *stored, uint32_t lanes,
                         struct rmq_port_tally *tally);
+/* Asks dispatch for the next arrival at a queue (RMQ_PORT_ARRIVALS). What the owner reads of the queue afterwards is not older
+ * than the wish: an arrival is told, or found by that look. */
+void rmq_port_want_arrival(struct rmq_plane *plane, uint32_t port, uint32_t queue_slot);
 /* Gives the oldest `count` completions of that ring back. */
 void rmq_port_done(struct rmq_plane *plane, uint32_t port, int ring, uint32_t count);
 /* Both at once, for the next completion of this generation in either ring: 1, or 0 when there is none. */

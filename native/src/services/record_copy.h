@@ -84,8 +84,8 @@ struct rmq_pair_edit {
 struct rmq_record_copy {
     const uint8_t *record;
     uint64_t record_bytes;       /* that may be read from there on: its file's or its answer's */
-    int64_t position;            /* where in the log the record has to stand, -1: anywhere */
-    uint32_t topic_id;           /* where to */
+    int64_t position;            /* log offset that the record must have, -1: any */
+    uint32_t topic_id;           /* target of the copy */
     uint32_t queue_slot;
     uint32_t queue_id;
     uint32_t flags;              /* RMQ_COPY_CHECK_CRC .. */
