@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import sys
-import time
 from pathlib import Path
 
 from ringmq.broker.config.run_config import store_config
@@ -17,17 +16,21 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import lib
-from ringmq.services.appends import RECALL_SLOTS, RECALLS_BYTES, Appends, copies_bytes, slots_bytes
+from ringmq.services.answering import Answering
+from ringmq.services.appends import Appends
+from ringmq.services.arenas import APPEND_SLOTS, RECALL_SLOTS, RECALLS_BYTES, appends_bytes
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
+from ringmq.services.kit.clocks import wall_ms
+from ringmq.services.kit.loop import ServiceLoop
+from ringmq.services.kit.shared_port import SharedPort
 from ringmq.services.log_view import LogView
-from ringmq.services.loop import ServiceLoop
 from ringmq.services.recalls import Recall, RecallService
-from ringmq.services.send_back.batches import SendBackBatches
-from ringmq.services.send_back.copies import Copies
+from ringmq.services.send_back.batches import CopyBatches
 from ringmq.services.send_back.gone_messages import GoneMessages
+from ringmq.services.send_back.rows import Rows
 from ringmq.services.send_back.service import HIDDEN_TOPICS, SendBackService
-from ringmq.services.shared_port import SharedPort
+from ringmq.services.send_back.targets import Targets
 from ringmq.services.staged.events import Effect
 from ringmq.services.staged.writes import StagedWrites
 from ringmq.services.topics import Topics
@@ -41,26 +44,16 @@ REST_AFTER_MS = 30_000
 Its next start takes some 0.1 s."""
 
 
-def now_ms() -> int:
-    """The monotonic clock of all deadlines of the worker. A wall clock that is set back would delay them all."""
-    return time.monotonic_ns() // 1_000_000
-
-
-def wall_ms() -> int:
-    """The wall clock, by which timer messages are due."""
-    return time.time_ns() // 1_000_000
-
-
-def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Appends[Effect]]:
-    """The loop with all services, and the worker's port. A new service is constructed here."""
+def make_loop(spec: WorkerSpec, plane: Plane) -> ServiceLoop:
+    """The loop with all services. A new service is constructed here."""
     config = ConfigWatcher(Path(spec.config_path))
     port = plane.port_of(spec.role)
     plane.map_arena(port)
     log_view = LogView(plane, MessageStore(store_config(config())))
     outbox, inbox = Outbox(), Inbox(plane, spec.role)
     topic_creator = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
-    shared_port, slots = SharedPort(plane, port), slots_bytes(config())
-    appends: Appends[Effect] = Appends(plane, shared_port, slots)
+    shared_port, slots = SharedPort(plane, port), appends_bytes(config())
+    appends: Appends[Effect] = Appends(plane, shared_port, slots, APPEND_SLOTS)
     topics = Topics(plane)
     staged = StagedWrites(
         plane=plane,
@@ -70,29 +63,28 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Appends[Effe
         appends=appends,
         topic_creator=topic_creator,
         outbox=outbox,
-        tell=log.warning,
+        log_line=log.warning,
         wall_ms=wall_ms,
     )
-    single_copies_at = slots + RECALLS_BYTES
-    copies_at = single_copies_at + copies_bytes(config())
+    copies, rows = (slots + RECALLS_BYTES, len(shared_port.arena)), Rows(HIDDEN_TOPICS)
     limits = CopyLimits(int(plane.header.settings.message_bytes_max))
+    replies = ReplyQueues(plane.readers, inbox)
     send_back = SendBackService(
+        plane=plane,
+        role=spec.role,
+        inbox=inbox,
+        rows=rows,
+        batches=CopyBatches(plane, inbox.answerer, rows, shared_port, copies, limits),
         log=log_view,
         topics=topics,
-        rules=plane.admission_rules,
+        targets=Targets(topics, plane.admission_rules, random.randrange),
         config=config,
-        copies=Copies(shared_port, (single_copies_at, copies_at), limits),
         control=topic_creator,
         outbox=outbox,
-        random=random.randrange,
-        on_gone=GoneMessages(plane.role(spec.role).counters, now_ms, log.warning).add,
+        replies=replies,
+        on_gone=GoneMessages(plane.role(spec.role).counters, log.warning).add,
     )
-    replies = ReplyQueues(plane.readers, inbox)
-    batches = SendBackBatches(
-        plane, spec.role, inbox, shared_port, (copies_at, len(shared_port.arena)), limits, HIDDEN_TOPICS, replies,
-        send_back, lambda: config().slow_request_ms,
-    )  # fmt: skip
-    recalls: Appends[Recall] = Appends(plane, shared_port, RECALLS_BYTES, first_byte=slots, slots=RECALL_SLOTS)
+    recalls: Appends[Recall] = Appends(plane, shared_port, RECALLS_BYTES, RECALL_SLOTS, first_byte=slots)
     recall = RecallService(
         topics=topics,
         rules=plane.admission_rules,
@@ -101,28 +93,28 @@ def make_loop(spec: WorkerSpec, plane: Plane) -> tuple[ServiceLoop, Appends[Effe
         outbox=outbox,
         wall_ms=wall_ms,
     )
-    loop = ServiceLoop(
+    answering = Answering(
         plane,
         spec.role,
         inbox,
-        [batches, staged, send_back, recall],
+        [staged, send_back, recall],
         topic_creator,
         outbox,
         config,
         log_view,
         log.warning,
-        rest_after_ms=REST_AFTER_MS,
         replies=replies,
-        plain=batches,
+        plain=send_back,
+        on_rest=appends.rest,
     )
-    return loop, appends
+    return ServiceLoop(plane, spec.role, [config, answering], rest_after_ms=REST_AFTER_MS)
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Run until SIGTERM, or until there has been no work for a while."""
-    loop, appends = make_loop(spec, plane)
+    loop = make_loop(spec, plane)
     bound_collections()
-    return loop.run(stop, now_ms, appends.rest)
+    return loop.run(stop)
 
 
 if __name__ == "__main__":

@@ -29,8 +29,8 @@ class PlainRequests(Protocol):
     def take(self, room: int, reader_of: Callable[[int, int], int | None], now_ms: int) -> tuple[int, list[Request]]:
         """Take at most `room` records, and hand the requests to their service, which answers them later.
 
-        `reader_of(role, generation)`: port of a read worker, None for one that has died. Returns the number of records,
-        and the requests.
+        `reader_of(role, generation)`: port of a read worker, None for one that has died. It may be kept. Returns the
+        number of records, and the requests.
         """
 
 
@@ -106,23 +106,23 @@ class Intake:
     def park(self, timeout_ms: int, has_news: Callable[[], bool] | None = None) -> None:
         """Sleep until the bell rings or `timeout_ms` have passed. `has_news` is called after the bell is armed."""
         plane, role = self._plane, self._role
-        if self._replies.is_waiting:
-            timeout_ms = BACKLOG_RETRY_MS
         plane.arm(role)
-        if has_news is not None and has_news():
-            plane.disarm(role)
-            return
-        if self._inbox.is_blocked:
-            # A record has just come, or the first record is incomplete. Its writer runs, is stopped, or has died. A
-            # dead writer's record is freed here.
-            self._blocked_parks += 1
-            if self._inbox.unblock() or self._blocked_parks == 1:
-                plane.disarm(role)
-                return
-            timeout_ms = INCOMPLETE_RETRY_MS
+        has_work = has_news is not None and has_news()
+        if not has_work and (sleep_ms := self.sleep_ms(timeout_ms)) > 0:
+            plane.wait(role, sleep_ms)
         else:
+            plane.disarm(role)
+
+    def sleep_ms(self, timeout_ms: int) -> int:
+        """Longest sleep, at most `timeout_ms`, for a caller that has armed the bell. 0: there is work now."""
+        if not self._inbox.is_blocked:
             self._blocked_parks = 0
-        plane.wait(role, timeout_ms)
+            return BACKLOG_RETRY_MS if self._replies.is_waiting else timeout_ms
+        # A record has just come, or the first record is incomplete. Its writer runs, is stopped, or has died. A dead
+        # writer's record is freed here.
+        self._blocked_parks += 1
+        is_new = self._inbox.unblock() or self._blocked_parks == 1
+        return 0 if is_new else INCOMPLETE_RETRY_MS
 
     def _take_plain(self, plain: PlainRequests, room: int, now_ms: int) -> int:
         count, requests = plain.take(room, self._reader_of, now_ms)

@@ -1,8 +1,8 @@
-"""The loop of `services` over a real plane: asks in, answers out; its rest; and what a defect costs."""
+"""The part that answers clients, over a real plane: asks in, answers out; its rest; and what a defect costs."""
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +19,10 @@ from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.errors import RequestError
-from ringmq.services import worker
+from ringmq.services.answering import CLOSE_MS, TICK_MS, Answering
 from ringmq.services.control_asks import ControlAsks
-from ringmq.services.loop import CLOSE_MS, LINES_PER_MINUTE, TICK_MS, ServiceLoop
+from ringmq.services.kit.log_lines import LINES_PER_MINUTE
+from ringmq.services.kit.loop import ServiceLoop
 
 CODE, READER, ROLE = 270001, lib.RMQ_ROLE_READ, lib.RMQ_ROLE_SERVICES
 NOW, REST_MS = 1_700_000_000_000, 5000
@@ -77,7 +78,9 @@ class Harness:
     plane: Plane
     service: FakeService
     loop: ServiceLoop
+    answering: Answering
     lines: list[str]
+    now_ms: Callable[[], int] = lambda: NOW
     generation: int = 1
 
     def ask(self, does: str, pending: int = 5, connection: int = 3, age_ms: int = 0) -> None:
@@ -114,19 +117,14 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
     view = cast(Any, SimpleNamespace(refresh=lambda: None))
     topic_creator = ControlAsks(Asker(plane, ROLE, lib.RMQ_ROLE_CONTROL))
     config = BrokerConfig(slow_request_ms=500)
-    loop = ServiceLoop(
-        plane,
-        ROLE,
-        inbox,
-        [service],
-        topic_creator,
-        service.outbox,
-        lambda: config,
-        view,
-        lines.append,
-        rest_after_ms=REST_MS,
-    )
-    yield Harness(plane, service, loop, lines)
+    made = list[Harness]()
+    answering = Answering(
+        plane, ROLE, inbox, [service], topic_creator, service.outbox, lambda: config, view, lines.append,
+        now_ms=lambda: made[0].now_ms(),
+    )  # fmt: skip
+    loop = ServiceLoop(plane, ROLE, [answering], rest_after_ms=REST_MS)
+    made.append(Harness(plane, service, loop, answering, lines))
+    yield made[0]
     remove_segments(name)
 
 
@@ -210,7 +208,7 @@ def test_a_stop_answers_what_is_in_the_inbox_and_what_waits(harness: Harness) ->
     harness.ask("wait", 1)
     harness.loop.turn(NOW)
     harness.ask("answer", 2, connection=4)
-    harness.loop.close(lambda: NOW, takes_more=True)
+    harness.answering.close(rests=False)
     assert sorted(harness.answers()) == [(1, 14, "shutting down"), (2, 0, "done")]
 
 
@@ -225,7 +223,8 @@ def test_a_stop_waits_no_longer_for_work_that_goes_on(harness: Harness, monkeypa
 
     monkeypatch.setattr(harness.service, "turn", work)
     harness.ask("wait")
-    harness.loop.close(lambda: NOW + 100 * len(turns), takes_more=True)
+    harness.now_ms = lambda: NOW + 100 * len(turns)
+    harness.answering.close(rests=False)
     assert len(turns) == CLOSE_MS // 100
     assert harness.answers() == [(5, 14, "shutting down")]
 
@@ -244,13 +243,7 @@ def test_a_rest_leaves_a_late_ask_to_the_replacement(harness: Harness) -> None:
     harness.loop.turn(NOW)
     assert harness.loop.may_rest(NOW + REST_MS)
     harness.ask("answer")
-    harness.loop.close(lambda: NOW + REST_MS, takes_more=False)
+    harness.answering.close(rests=True)
     assert harness.answers() == [] and harness.plane.role(ROLE).activation_requested == 1
     record = Inbox(harness.plane, ROLE).take()
     assert record is not None and record.pending == 5
-
-
-def test_deadlines_go_by_a_clock_that_is_never_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = worker.now_ms()
-    monkeypatch.setattr(time, "time_ns", lambda: 0)
-    assert worker.now_ms() >= before > 0
