@@ -299,14 +299,14 @@ WORKERS = WorkerTable(
                 "ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
                 parked_max=4096,
             ),
-            needed_at_once="ringmq.services.delay.open_work:has_delayed",
+            needed_at_once="ringmq.services.delay.open_work:has_open_work",
         ),
         WorkerRow(
             "transactions", lib.RMQ_ROLE_TRANSACTIONS, "ringmq.services.transactions.worker", StopPhase.CONTROL,
             CpuClass.SERVICE, start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
             answers=AnswerRow(codes=(37,)),
             port=PortRow("ringmq.services.arenas:chains_bytes", lib.RMQ_PORT_ARRIVALS, weight=1),
-            needed_at_once="ringmq.services.transactions.open_work:has_open_halves",
+            needed_at_once="ringmq.services.transactions.open_work:has_open_work",
         ),
         WorkerRow(
             "timer", lib.RMQ_ROLE_TIMER, "ringmq.timer.worker", StopPhase.CONTROL, CpuClass.SERVICE,
@@ -315,7 +315,7 @@ WORKERS = WorkerTable(
                 "ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED | lib.RMQ_PORT_ARRIVALS, weight=1,
                 parked_max=4096,
             ),
-            needed_at_once="ringmq.timer.open_work:has_timers", in_image=False,
+            needed_at_once="ringmq.timer.open_work:has_open_work", in_image=False,
         ),
         WorkerRow(
             "namesrv", lib.RMQ_ROLE_NAMESRV, "ringmq.namesrv.worker", StopPhase.NAMESRV, CpuClass.AUXILIARY,

@@ -1,26 +1,27 @@
 """The progress of timers on disk: timercheck as stock writes it, and a checkpoint of our own.
 
 A stock broker that gets the store goes on from timercheck. The checkpoint adds the log offset from which on the copies
-of the open slot lie, and a checksum of the log before its end (services/delay/progress.py has the reason). A stock
+of the open slot lie, and a checksum of the log before its end (`services/kit/checkpoint.py`). A stock
 broker writes timercheck alone, so the later time of both counts.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from ringmq.services.delay.progress import TAIL_BYTES
+from ringmq.services.kit.checkpoint import History, history_of, place_in_log
 from ringmq.services.log_view import LogView
-from ringmq.store import timer_checkpoint
 from ringmq.store.layout import CONFIG
-from ringmq.store.master_timers import MasterTimers
+from ringmq.store.markers import replace_file
 from ringmq.store.sealed_files import load_sealed, persist_sealed
-from ringmq.store.timer_checkpoint import (
+from ringmq.timer import timer_checkpoint
+from ringmq.timer.core import Progress
+from ringmq.timer.master_timers import MasterTimers
+from ringmq.timer.timer_checkpoint import (
     PROGRESS_FILE,
     WRITTEN,
     Filing,
@@ -29,8 +30,7 @@ from ringmq.store.timer_checkpoint import (
     contradiction,
     read_timer_checkpoint,
 )
-from ringmq.store.timer_scan import ScanRange
-from ringmq.timer.core import Progress
+from ringmq.timer.timer_scan import ScanRange
 from ringmq.timer.timer_wheel import PRECISIONS_MS
 
 
@@ -103,22 +103,20 @@ class Saved(Struct, frozen=True):
         return Filing.of([self.window_slots, self.precision_ms, self.coarsest_ms, self.known_coarsest_ms])
 
 
-def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], None] = lambda line: None) -> Saved:
-    """Read the later of both files. `tell` gets a line about a damaged one. Raises ConfigFileError, OSError."""
+def load_saved(root: Path, log: LogView, log_end: int, log_line: Callable[[str], None] = lambda line: None) -> Saved:
+    """Read the later of both files. `log_line` gets a line about a damaged one. Raises ConfigFileError, OSError."""
     timercheck = read_timer_checkpoint(root)
     own = load_sealed(root, PROGRESS_FILE)
     if fault := contradiction(timercheck, own):
-        tell(f"{timer_checkpoint.FILE}: {fault}: those of {PROGRESS_FILE} count")
+        log_line(f"{timer_checkpoint.FILE}: {fault}: those of {PROGRESS_FILE} count")
     stock = agreed(timercheck, own) or TimerCheckpoint()
     match own:
         case {
             "openMs": int(open_ms), "queueOffset": int(queue_offset), "marksFrom": int() | None as marks_from,
-            "precisionMs": int(precision_ms), "logOffset": int(log_offset), "tail": [int(size), int(crc)],
-        } if 0 <= size <= log_offset and open_ms >= 0:  # fmt: skip
+            "precisionMs": int(precision_ms),
+        } if open_ms >= 0 and (found := history_of(own, log, log_end)) is not None:  # fmt: skip
             window_slots, needs_rebuild = _number(own.get("windowSlots")), own.get("needsRebuild") is True
-            found = log.crc(log_offset - size, size) if size and log_offset <= log_end else None
-            is_true = log_offset <= log_end and (not size or found == crc)
-            if log_offset > log_end or found not in (None, crc):
+            if found[1] is History.OTHER:
                 cut_ms = max(open_ms, stock.last_read_ms)
                 return Saved(
                     cut_ms, precision_ms=precision_ms, flushed_position=stock.flushed_position, is_cut=True,
@@ -135,8 +133,8 @@ def load_saved(root: Path, log: LogView, log_end: int, tell: Callable[[str], Non
             waits_from = 0 if is_of_stock else own.get("waitsFrom", 0)
             return Saved(
                 max(open_ms, stock.last_read_ms), max(queue_offset, stock.queue_offset), known_offset, known_ms,
-                marks_from if is_true else None, None if is_of_stock else precision_ms, stock.flushed_position,
-                coarsest_ms=coarsest_ms, known_coarsest_ms=known_coarsest_ms,
+                marks_from if found[1] is History.SAME else None, None if is_of_stock else precision_ms,
+                stock.flushed_position, coarsest_ms=coarsest_ms, known_coarsest_ms=known_coarsest_ms,
                 waits_from=waits_from if isinstance(waits_from, int) else 0,
                 window_slots=0 if is_of_stock else window_slots, needs_rebuild=needs_rebuild,
             )  # fmt: skip
@@ -170,16 +168,16 @@ def known_coarsest_ms(timers: MasterTimers) -> int:
     return PRECISIONS_MS[0] if timers.marks_from is None else PRECISIONS_MS[-1]
 
 
-def believable(saved: Saved, queue_end: int, tell: Callable[[str], None]) -> Saved:
+def believable(saved: Saved, queue_end: int, log_line: Callable[[str], None]) -> Saved:
     """Return the progress without offsets beyond the end of the timer topic: they are true of another log, or of one
-    that has lost its end. The newest unit tells what is in the wheel, marks tell what was delivered. `tell` gets a line
-    about them."""
+    that has lost its end. The newest unit tells what is in the wheel, marks tell what was delivered. `log_line` gets a
+    line about them."""
     beyond = {"queueOffset": saved.queue_offset, "known": saved.known_offset}
     beyond = {name: offset for name, offset in beyond.items() if offset > queue_end}
     if not beyond:
         return saved
     entries = ", ".join(f"{name} {offset}" for name, offset in beyond.items())
-    tell(
+    log_line(
         f"{PROGRESS_FILE}, {timer_checkpoint.FILE}: {entries} left out, as the timer topic ends at {queue_end}: "
         f"TimerLog and the marks of copies tell the progress"
     )
@@ -215,9 +213,7 @@ def read_rest(root: Path) -> int:
 
 def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms: int) -> None:
     """Write both files. Raises OSError."""
-    progress, log_offset = snapshot.progress, snapshot.log_offset
-    size = max(0, min(TAIL_BYTES, log_offset - log.bounds().min_offset))
-    crc = log.crc(log_offset - size, size) if size else None
+    progress = snapshot.progress
     value = {
         "openMs": progress.open_ms, "queueOffset": progress.queue_offset,
         "known": [progress.known_offset, progress.known_ms], "marksFrom": snapshot.marks_from,
@@ -225,8 +221,7 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
         "knownCoarsestMs": progress.known_coarsest_ms, "windowSlots": snapshot.window_slots,
         "needsRebuild": snapshot.needs_rebuild, "isRebuilding": snapshot.is_rebuilding,
         "waits": snapshot.waits, "waitsFrom": snapshot.waits_from,
-        "logOffset": log_offset,
-        "tail": [0, 0] if crc is None else [size, crc],
+        **place_in_log(log, snapshot.log_offset),
     }  # fmt: skip
     known = read_timer_checkpoint(root) or TimerCheckpoint()
     if snapshot.master is None:
@@ -239,13 +234,4 @@ def save(root: Path, snapshot: Snapshot, precision_ms: int, log: LogView, now_ms
         stock = replace(stock, queue_offset=min(progress.queue_offset, stock.master_queue_offset))
     stock = replace(stock, flushed_position=snapshot.log_position)
     persist_sealed(root, PROGRESS_FILE, value | {WRITTEN: astuple(stock)})
-    _replace(root / CONFIG / timer_checkpoint.FILE, stock.encode_file())
-
-
-def _replace(path: Path, data: bytes) -> None:
-    fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    replace_file(root / CONFIG / timer_checkpoint.FILE, stock.encode_file())

@@ -26,13 +26,13 @@ from ringmq.services.mark_scan import scan_marks
 from ringmq.store.layout import TIMER_TOPIC, TIMER_WHEEL_FILE
 from ringmq.store.record import Record, parse_record
 from ringmq.store.record_numbers import LONG_MAX
-from ringmq.store.timer_checkpoint import TimerCheckpoint
-from ringmq.store.timer_scan import ScanRange
 from ringmq.timer.core import Progress
 from ringmq.timer.progress import Saved
 from ringmq.timer.survey import read_from_ms
+from ringmq.timer.timer_checkpoint import TimerCheckpoint
 from ringmq.timer.timer_files import TimerFiles, UnfitFilesError, remove_files
 from ringmq.timer.timer_log import UNIT_BYTES
+from ringmq.timer.timer_scan import ScanRange
 
 SCAN_STEP_BYTES = 4 << 20
 OLDER_MS = 60_000
@@ -56,7 +56,7 @@ class Recovered(Struct, frozen=True):
 
 
 def open_files(
-    root: Path, saved: Saved, *, precision_ms: int, window_slots: int, file_bytes: int, log: Callable[[str], None],
+    root: Path, saved: Saved, *, precision_ms: int, window_slots: int, file_bytes: int, log_line: Callable[[str], None],
     oldest_record: int | None = None, is_slave: bool = False, usual_slots: int = 0,
 ) -> Steps[TimerFiles]:  # fmt: skip
     """Open wheel and log, and read the log, in steps. Files that cannot be used are deleted, and new ones are made.
@@ -82,13 +82,13 @@ def open_files(
         if files.files_end < saved.flushed_position:
             raise UnfitFilesError(f"TimerLog was on disk up to {saved.flushed_position}, but ends at {files.files_end}")
         if fault := (yield from files.scan(saved.scan_range, oldest_record)):
-            log(f"{fault}: they are written again")
+            log_line(f"{fault}: they are written again")
         files.note_window(saved.window_slots)
         return files
     except UnfitFilesError as error:
         if files is not None:
             files.close()
-        log(f"{error}: wheel and log are rebuilt from the timer topic")
+        log_line(f"{error}: wheel and log are rebuilt from the timer topic")
         remove_files(root)
         files = TimerFiles(root, precision_ms, window_slots, file_bytes)
         files.is_rebuilt = True

@@ -25,10 +25,12 @@ class Saver:
 
     def __init__(self, store: WorkingStore, synced_offset: int) -> None:
         self._plane, self._root, self._files, self._view = store.plane, store.root, store.slots.files, store.saver_view
-        self._log, self._wall_ms = store.log, store.wall_ms
+        self._log_line, self._wall_ms = store.log_line, store.wall_ms
         self._thread = ThreadPoolExecutor(1, "timer-saver")
         self._saving: Future[None] | None = None
         self._saved: object = None
+        self._saves_again = False
+        """True if the thread saves what is on disk already."""
         self._idle_save_at_ms = self._clean_at_ms = 0
         self._synced_position, self._synced_offset = self._files.log_begin, synced_offset
         self.also: Callable[[int], Callable[[], None]] = lambda mono_ms: lambda: None
@@ -38,7 +40,7 @@ class Saver:
 
     def is_saved(self, state: object) -> bool:
         """True if this state is on disk."""
-        return self._saving is None and state == self._saved
+        return state == self._saved and (self._saving is None or self._saves_again)
 
     def turn(self, mono_ms: int, state: object, snapshot: Callable[[], Snapshot]) -> None:
         """Called once a second. `state` changes with each unit and each delivery. Raises TimerFilesFailedError."""
@@ -48,7 +50,7 @@ class Saver:
             self._finish()
         if state != self._saved or mono_ms >= self._idle_save_at_ms:
             self._idle_save_at_ms = mono_ms + IDLE_SAVE_MS
-            self._saved = state
+            self._saved, self._saves_again = state, state == self._saved
             self._begin(snapshot(), mono_ms)
 
     def save_at_start(self, snapshot: Snapshot, then: Callable[[], None] = lambda: None) -> None:
@@ -94,7 +96,7 @@ class Saver:
             for descriptor in descriptors:
                 os.fdatasync(descriptor)
         except OSError as error:
-            remove_files(self._root)  # what the disk has of them is unknown, and a second sync would succeed
+            remove_files(self._root)  # the disk may have any part of them, and a second sync would succeed
             raise TimerFilesFailedError(f"wheel and TimerLog cannot be synced: {error}") from error
         finally:
             for descriptor in descriptors:
@@ -113,4 +115,4 @@ class Saver:
         try:
             saving.result()
         except (OSError, ConfigFileError) as error:
-            self._log(f"progress is not saved, it is tried again: {error}")
+            self._log_line(f"progress is not saved, it is tried again: {error}")

@@ -3,8 +3,7 @@
 A stock broker that gets the store goes on from delayOffset.json. The checkpoint adds an offset of the log: every copy
 below it counts in its offsets. After a loss of the plane, the marks of the copies from there on tell the rest.
 
-The checkpoint is true of one history of the log alone. It holds a checksum of the bytes before its offset, which
-reveals a log that was cut since and has grown again: by a power cut, or for another master.
+The checkpoint is true of one history of the log alone (`services/kit/checkpoint.py`).
 
 A slave has no checkpoint, and the delayOffset.json of its master may be ahead of its log. So a promoted slave that
 finds marks in its log goes by them alone. Otherwise messages whose copies never reached the slave would be lost.
@@ -28,6 +27,7 @@ from ringmq.ipc.ports import parts_of_mark
 from ringmq.remoting import json_body
 from ringmq.remoting.config_beans import DataVersion
 from ringmq.remoting.errors import BadBody
+from ringmq.services.kit.checkpoint import History, history_of, place_in_log
 from ringmq.services.log_view import LogView
 from ringmq.services.mark_scan import scan_marks
 from ringmq.store.config import DELAY_LEVELS_MAX
@@ -36,8 +36,6 @@ from ringmq.store.layout import DELAY_CHECKPOINT_FILE, DELAY_OFFSETS_FILE
 from ringmq.store.sealed_files import load_sealed, persist_sealed
 
 SCAN_STEP_BYTES = 4 << 20
-TAIL_BYTES = 4096
-"""Bytes of the log before the offset of a checkpoint that its checksum covers."""
 LeaveOut = Callable[[str], None]
 NAME_CHARS_SHOWN = 80
 
@@ -108,9 +106,10 @@ def load_progress(
     stock = stock_offsets(root, levels, leave_out, ends)
     if not own:
         return Progress(0, tuple(stock), has_checkpoint=False)
-    log_offset = _verified_log_offset(own, log, log_end)
-    if log_offset is None:
+    found = history_of(own, log, log_end)
+    if found is None or found[1] is not History.SAME:
         return Progress(0, (0,) * levels, has_checkpoint=False)
+    log_offset = found[0]
     impossible: list[str] = []
     offsets = _offsets(own.get("offsets"), levels, impossible.append, ends)
     for line in impossible:
@@ -133,14 +132,6 @@ def may_have_waiting(plane: Plane, slots: Sequence[int], saved: Progress) -> boo
     return False
 
 
-def _verified_log_offset(own: Mapping[str, Any], log: LogView, log_end: int) -> int | None:
-    """None if the log does not have the bytes that it had before the checkpoint, or if retention has deleted them."""
-    match own:
-        case {"logOffset": int(log_offset), "tail": [int(size), int(crc)]} if 0 <= size <= log_offset <= log_end:
-            return log_offset if not size or log.crc(log_offset - size, size) == crc else None
-    return None
-
-
 def save_progress(root: Path, progress: Progress, log: LogView, now_ms: int) -> None:
     """Write both files. Raises OSError."""
     try:
@@ -150,10 +141,7 @@ def save_progress(root: Path, progress: Progress, log: LogView, now_ms: int) -> 
     counter = known.get("counter", 0) if isinstance(known, Mapping) else 0
     version = DataVersion((counter if isinstance(counter, int) else 0) + 1, 0, now_ms)
     table = {str(level): offset for level, offset in enumerate(progress.offsets, 1) if offset}
-    size = max(0, min(TAIL_BYTES, progress.log_offset - log.bounds().min_offset))
-    crc = log.crc(progress.log_offset - size, size) if size else None
-    tail = [0, 0] if crc is None else [size, crc]
-    value = {"logOffset": progress.log_offset, "tail": tail, "offsets": table}
+    value = {**place_in_log(log, progress.log_offset), "offsets": table}
     persist_text(root, DELAY_OFFSETS_FILE, stock_text(progress.offsets, version))
     persist_sealed(root, DELAY_CHECKPOINT_FILE, value)
 

@@ -14,15 +14,16 @@ from typing import Any
 from ringmq.native import lib
 from ringmq.remoting.errors import RequestError
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
+from ringmq.services.kit.checkpoint import History, compare
 from ringmq.services.log_view import LogView
 from ringmq.services.mark_scan import scan_marks
 from ringmq.services.staged.commit_records import decode_record
 from ringmq.services.staged.commits import StagedCommits
+from ringmq.services.staged.staged_table import FILE
 from ringmq.services.topics import Topics
 from ringmq.store import record as records
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.sealed_files import load_sealed, persist_sealed
-from ringmq.store.staged_table import FILE
 
 UNITS_AT_ONCE = 64
 SCAN_STEP_BYTES = 4 << 20
@@ -54,7 +55,7 @@ def is_of_this_log(value: dict[str, Any], log: LogView, min_offset: int, log_end
     if "record" not in value:
         return False
     offset, size, crc = map(int, value["record"])
-    return offset < min_offset or (0 < size <= log_end - offset and log.crc(offset, size) == crc)
+    return offset < min_offset or (size > 0 and compare(log, log_end, offset, size, crc) is History.SAME)
 
 
 def save_snapshot(root: Path, log: LogView, value: dict[str, Any]) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from ringmq.services.staged.commit_records import CommitRecord, Piece, mark_of
 from ringmq.services.staged.commits import StagedCommits
 from ringmq.services.staged.events import Publish, Tick
 from ringmq.services.staged.recovery import SCAN_STEP_BYTES, load_snapshot, replay, see_published
-from ringmq.store.staged_table import FILE
+from ringmq.services.staged.staged_table import FILE
 from tests.spark_bridge.made_store import Fields, record_bytes
 
 FILE_BYTES = 4096

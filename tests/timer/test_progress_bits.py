@@ -8,18 +8,21 @@ import numpy as np
 import pytest
 from msgspec.structs import astuple
 
-from ringmq.broker.exporter.timers import NumbersFile
-from ringmq.broker.exporter.timers import _waiting as waiting_of
-from ringmq.broker.tables.passthrough_file import PassthroughFile
-from ringmq.doctor.gather_store import _timers_waiting as timers_waiting
-from ringmq.ha.slave_sync import decode_timer_counts
+from ringmq.broker.replication.copied_files import FileState
+from ringmq.ha.slave_sync import decode_file
 from ringmq.remoting.errors import RemotingError
 from ringmq.services.log_view import LogBounds, LogView
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import TIMER_COUNTS_FILE
-from ringmq.store.master_timers import FILE as MASTER_FILE
-from ringmq.store.master_timers import MasterTimers, read_master_timers, write_master_timers
-from ringmq.store.timer_checkpoint import (
+from ringmq.timer.core import Progress
+from ringmq.timer.doctor import messages_waiting
+from ringmq.timer.guest import GUEST
+from ringmq.timer.master_timers import FILE as MASTER_FILE
+from ringmq.timer.master_timers import MasterTimers, read_master_timers, write_master_timers
+from ringmq.timer.metrics import NumbersFile
+from ringmq.timer.metrics import _waiting as waiting_of
+from ringmq.timer.progress import Saved, Snapshot, load_saved, read_rest, save
+from ringmq.timer.timer_checkpoint import (
     FILE,
     PROGRESS_FILE,
     WRITTEN,
@@ -29,10 +32,9 @@ from ringmq.store.timer_checkpoint import (
     contradiction,
     read_timer_checkpoint,
 )
-from ringmq.timer.core import Progress
-from ringmq.timer.progress import Saved, Snapshot, load_saved, read_rest, save
 from ringmq.timer.topic_counts import TopicCountsFile
 
+(COUNTS,) = GUEST.copied_files
 OPEN_MS, LOG_END = 1_800_000_000_000, 9000
 PROGRESS = Progress(OPEN_MS, 70, 4096, 60, OPEN_MS - 5000, 1000)
 SNAPSHOT = Snapshot(PROGRESS, 5000, 520, waits_from=52, coarsest_ms=1000, window_slots=40)
@@ -120,10 +122,10 @@ def test_a_bit_of_the_counts_by_topic_stops_no_reader_and_is_written_again(root:
     sound = path.read_bytes()
     for bit in flips(path):
         numbers = NumbersFile(path, waiting_of).read()
-        assert timers_waiting(root) >= 0 and all(count >= 0 for count in numbers.values()), bit
+        assert messages_waiting(root) >= 0 and all(count >= 0 for count in numbers.values()), bit
         try:
-            text = PassthroughFile(path=path).read()
-            others += numbers != {"Orders": 12} and decode_timer_counts((text or "").encode()).text == text
+            text = FileState(COUNTS, path=path).read()
+            others += numbers != {"Orders": 12} and decode_file(COUNTS, (text or "").encode()).text == text
         except RemotingError:
             noticed += 1  # the slave logs it, and keeps what it has
     assert noticed > 400 and others > 10
