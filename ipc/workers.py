@@ -289,7 +289,7 @@ WORKERS = WorkerTable(
             "services", lib.RMQ_ROLE_SERVICES, "ringmq.services.worker", StopPhase.CONTROL, CpuClass.SERVICE,
             start=Start.OPEN_WORK, is_optional=True, of="master", asks=("control",),
             answers=AnswerRow(codes=(36, 370, 270001)),
-            port=PortRow("ringmq.services.appends:arena_bytes", weight=1),
+            port=PortRow("ringmq.services.arenas:services_bytes", weight=1),
             needed_at_once="ringmq.services.open_work:has_open_work",
         ),
         WorkerRow(

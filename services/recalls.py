@@ -18,17 +18,11 @@ from ringmq.remoting import properties
 from ringmq.remoting.client_headers import RecallMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.services.appends import AppendResult, Appends, Origin
+from ringmq.services.appends import Appends, Origin
+from ringmq.services.kit.flight import IN_THE_LOG, Result
 from ringmq.services.recall_cases import BODY, FAILED, Delete, Refuse, decide
 from ringmq.services.topics import Topics
 
-IN_THE_LOG = (
-    ResponseCode.SUCCESS,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT,
-)
-"""Codes of messages that are in the log. As stock, all of them are answered 0."""
 REMARK = "not set any response code"
 """Stock's remark of a success, which it forgets to clear."""
 
@@ -85,7 +79,7 @@ class RecallService:
         origin = Origin(now_ms, ipaddress.ip_address(connection.host).packed, connection.port)
         request.command.body = b""
         what = Recall(request, delete.uniq_key)
-        if not self._appends.submit(what, queue, BODY, delete.properties, origin, is_whole=True):
+        if not self._appends.append(what, queue, BODY, delete.properties, origin, is_whole=True):
             remark = "[OVERLOAD]too many recalls under way, try again later"
             return self._reply(request, ResponseCode.SYSTEM_BUSY, remark)
         return Wait()
@@ -102,7 +96,7 @@ class RecallService:
 
     def turn(self, now_ms: int) -> bool:
         """See HostedService."""
-        found = list(self._appends.answers())
+        found = list(self._appends.results())
         for result in found:
             self._answer(result)
         return bool(found)
@@ -113,9 +107,9 @@ class RecallService:
     def close(self) -> None:
         """See HostedService. Messages that write has taken may be stored without an answer."""
 
-    def _answer(self, result: AppendResult[Recall]) -> None:
+    def _answer(self, result: Result[Recall]) -> None:
         request = result.what.request
-        if result.code in IN_THE_LOG:
+        if result.code in IN_THE_LOG:  # as stock, all of them are answered 0
             fields = {"msgId": result.what.uniq_key}
             answer = self._reply(request, ResponseCode.SUCCESS, REMARK, fields)
         else:

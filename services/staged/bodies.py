@@ -18,7 +18,6 @@ from ringmq.remoting.codes import ResponseCode
 from ringmq.remoting.properties import decode_properties
 from ringmq.remoting.staged_writes import CommitRequest, StagedChunk
 from ringmq.services.appends import Origin
-from ringmq.services.chains import CHAIN_PAIR
 from ringmq.services.log_view import LogView
 from ringmq.services.staged.commit_records import Piece
 from ringmq.services.staged.events import Unsound
@@ -29,7 +28,7 @@ SYS_BORN_HOST_V6 = lib.RMQ_SYS_BORN_HOST_V6
 CAUSES = {
     lib.RMQ_CAUSE_BATCH_ELEMENT: "an element of the batch is malformed",
     lib.RMQ_CAUSE_BATCH_PAIRS: "properties of an element hold a NUL character or a pair without name or 0x01",
-    lib.RMQ_CAUSE_BATCH_LATER: "an element asks for DELAY > 0 or TRAN_MSG, which are not supported yet",
+    lib.RMQ_CAUSE_BATCH_ALONE: "an element has DELAY > 0 or TRAN_MSG = true, which only a single message may have",
     lib.RMQ_CAUSE_MESSAGE_SIZE: "an element, or the whole batch, is too large to be stored",
 }
 
@@ -153,19 +152,6 @@ class StagedBodies:
         cause = lib.rmq_batch_measure(data, len(body), limit, record, size)
         if not cause and size.bytes + lib.RMQ_BLANK_BYTES > settings.segment_bytes:
             cause = lib.RMQ_CAUSE_MESSAGE_SIZE
-        if not cause and (element := _element_of_chain(body)) is not None:
-            return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"element {element}: {CHAIN_PAIR} is the broker's own")
         if not cause:
             return int(size.messages)
         return Unsound(ResponseCode.MESSAGE_ILLEGAL, f"element {size.messages}: {CAUSES.get(cause, f'cause {cause}')}")
-
-
-def _element_of_chain(body: memoryview) -> int | None:
-    """The element of a valid body that has the pair of a chain. None if there is none.
-
-    Its copy has a mark of role 0, as a committed half message has. The scan of a service would take the pair for its
-    own (services/chains.py).
-    """
-    pair = CHAIN_PAIR.encode() + b"\x01"
-    number = int(lib.rmq_batch_find_in_properties(ffi.from_buffer("uint8_t *", body), len(body), pair, len(pair)))
-    return None if number < 0 else number

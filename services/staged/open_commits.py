@@ -13,10 +13,10 @@ from ringmq.remoting.staged_writes import COMMITS_TOPIC
 from ringmq.services.log_view import LogView
 from ringmq.services.staged.commit_records import CommitRecord, decode_record
 from ringmq.services.staged.recovery import is_of_this_log
+from ringmq.services.staged.staged_table import FILE
 from ringmq.services.topics import Topics
 from ringmq.store import record as records
 from ringmq.store.config_files import ConfigFileError, load_config
-from ringmq.store.staged_table import FILE
 
 RECORDS_MAX = 1024
 """Records that are read, in some 20 ms. After a clean stop the snapshot is a few seconds old."""

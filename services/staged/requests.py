@@ -56,7 +56,7 @@ class StagedRequests:
     """Reads requests. Commits wait undecoded; `next_commit` decodes them in slices, one after the other, hosts and
     connections in turn.
 
-    `tell` logs the trace of a defect. `clock` measures the slices.
+    `log_line` logs the trace of a defect. `clock` measures the slices.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StagedRequests:
         topic_creator: TopicCreator,
         outbox: Outbox,
         wall_ms: Callable[[], int],
-        tell: Callable[[str], None],
+        log_line: Callable[[str], None],
         clock: TurnClock | None = None,
     ) -> None:
         self._config = config
@@ -74,7 +74,7 @@ class StagedRequests:
         self._topic_creator = topic_creator
         self._outbox = outbox
         self._wall_ms = wall_ms
-        self._tell = tell
+        self._log_line = log_line
         self._clock = clock or TurnClock()
         self._commits: FairQueue[CommitBody] = FairQueue()
         self._decoding: _Decoding | None = None
@@ -163,7 +163,7 @@ class StagedRequests:
             return None
         except Exception as error:  # a defect that a client's bytes have shown costs one commit
             self._decoding = None
-            self._tell(f"a commit of staged writes could not be decoded:\n{traceback.format_exc()}")
+            self._log_line(f"a commit of staged writes could not be decoded:\n{traceback.format_exc()}")
             self._reply(of.request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
             return None
         if commit is None:

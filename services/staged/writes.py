@@ -22,7 +22,8 @@ from ringmq.ipc.plane import Plane
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
-from ringmq.services.appends import AppendResult, Appends
+from ringmq.services.appends import Appends
+from ringmq.services.kit.flight import IN_THE_LOG, Result
 from ringmq.services.log_view import LogView
 from ringmq.services.staged.bodies import StagedBodies
 from ringmq.services.staged.commit_records import Piece, mark_of
@@ -55,15 +56,6 @@ READING = "the broker is still reading its log"
 LOST = "retention has taken the staged message before it could be published"
 NO_ROOM = "no room for requests to write: try again"
 GONE = "the queue is gone: its topic was deleted or changed"
-IN_THE_LOG = (
-    ResponseCode.SUCCESS,
-    ResponseCode.FLUSH_DISK_TIMEOUT,
-    ResponseCode.SLAVE_NOT_AVAILABLE,
-    ResponseCode.FLUSH_SLAVE_TIMEOUT,
-)
-"""Codes of appends that are in the log. A record is safe once it is below the confirm offset, which moves when disk and
-replicas have it.
-"""
 REFUSALS = {
     lib.RMQ_CAUSE_IN_SYNC_REPLICAS: "in-sync replicas not enough",
     lib.RMQ_CAUSE_HELD: "a slave's log is longer than this master's, or differs: an operator has to choose",
@@ -89,7 +81,7 @@ class StagedWrites:
         appends: Appends[Effect],
         topic_creator: TopicCreator,
         outbox: Outbox,
-        tell: Callable[[str], None],
+        log_line: Callable[[str], None],
         wall_ms: Callable[[], int],
         core: StagedCommits | None = None,
     ) -> None:
@@ -99,10 +91,10 @@ class StagedWrites:
         self._config = config
         self._appends = appends
         self._outbox = outbox
-        self._write_line = tell
+        self._log_line = log_line
         self._root = Path(config().store_path_root_dir)
         self._core = StagedCommits() if core is None else core
-        self._requests = StagedRequests(config, topics, topic_creator, outbox, wall_ms, tell)
+        self._requests = StagedRequests(config, topics, topic_creator, outbox, wall_ms, log_line)
         self._clock = TurnClock()
         self._bodies = StagedBodies(log, topics, config, plane.header.settings)
         self._recovery: Iterator[bool] | None = None
@@ -146,7 +138,7 @@ class StagedWrites:
             self._is_open = True
             self._recovery = self._recover()
         worked = self._recover_some()
-        events: list[Event] = [self._event_of(result) for result in self._appends.answers()]
+        events: list[Event] = [self._event_of(result) for result in self._appends.results()]
         if self._events:
             events.append(self._events.popleft())
         if self._core.takes_commits and self._requests.has_commits:
@@ -202,13 +194,13 @@ class StagedWrites:
 
     def _recover(self) -> Iterator[bool]:
         """Yields True between steps, False while other processes have to progress first."""
-        while (log_end := self._appends.settled()) is None:
+        while (log_end := self._appends.port.settled_end) is None:
             yield False
         while int(self._plane.watermarks.dispatched_offset) < log_end:
             yield False
         first, problem = load_snapshot(self._root, self._core, self._log, log_end)
         if problem is not None:
-            self._write_line(problem)
+            self._log_line(problem)
         yield from replay(self._log, self._topics, self._core, first)
         since = self._core.open_since()
         if since is not None:
@@ -231,7 +223,7 @@ class StagedWrites:
             case Answer(token, code, remark):
                 self._answer(token, code, remark)
             case Log(text):
-                self._write_line(text)
+                self._log_line(text)
 
     def _inspect(self, effect: Inspect) -> Inspected | Unsound:
         """Inspect the chunks in order until INSPECT_MS are over. A chunk of 4 MiB takes as long."""
@@ -246,7 +238,7 @@ class StagedWrites:
                 if not self._clock.is_within(INSPECT_MS):
                     break
         except Exception as error:  # a defect that a client's bytes have shown costs one commit
-            self._write_line(f"a staged message could not be inspected:\n{traceback.format_exc()}")
+            self._log_line(f"a staged message could not be inspected:\n{traceback.format_exc()}")
             return Unsound(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         return Inspected(tuple(pieces))
 
@@ -255,7 +247,7 @@ class StagedWrites:
         if queue is None or len(body) > self._appends.body_bytes_max:
             remark = f"a record of {len(body)} bytes for topic {COMMITS_TOPIC} cannot be appended"
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_ERROR, remark))
-        elif not self._appends.submit(effect, queue, body, properties, self._appends.own_origin()):
+        elif not self._appends.append(effect, queue, body, properties, self._appends.own_origin()):
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, NO_ROOM))
 
     def _publish(self, effect: Publish) -> None:
@@ -271,7 +263,7 @@ class StagedWrites:
             self._events.append(NotStored(effect, ResponseCode.MESSAGE_ILLEGAL, remark, final=True))
             return
         mark = mark_of(effect.number, effect.chunk)
-        if not self._appends.submit(effect, queue, staged.body, b"", staged.origin, mark):
+        if not self._appends.append(effect, queue, staged.body, b"", staged.origin, mark):
             self._events.append(NotStored(effect, ResponseCode.SYSTEM_BUSY, NO_ROOM))
 
     def _answer(self, request: Request, code: int, remark: str) -> None:
@@ -279,8 +271,8 @@ class StagedWrites:
 
     # ---- in ----
 
-    def _event_of(self, result: AppendResult[Effect]) -> Event:
-        if result.code in IN_THE_LOG:
+    def _event_of(self, result: Result[Effect]) -> Event:
+        if result.code in IN_THE_LOG:  # and safe below the confirm offset, which moves when disk and replicas have it
             where = result.queue_offset, result.commit_log_offset, result.commit_log_end
             return Stored(result.what, *where)
         if result.cause == lib.RMQ_CAUSE_QUEUE_SLOT:

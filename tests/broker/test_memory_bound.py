@@ -20,11 +20,11 @@ from ringmq.ipc.segment import plane_name, segment_path
 from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.native import lib
+from ringmq.pop.arena import arena_bytes as pop_bytes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.heartbeat import HeartbeatData, LockBatch
 from ringmq.remoting.message_queue import MessageQueue
-from ringmq.services import appends
-from ringmq.services.arenas import chains_bytes, republisher_bytes
+from ringmq.services.arenas import chains_bytes, republisher_bytes, services_bytes
 from tests.broker.exporter_kit import value
 from tests.broker.fakes import make_harness, peer
 from tests.raw_client import RawClient
@@ -46,8 +46,8 @@ def test_the_default_is_what_is_configured_and_half_a_gibibyte() -> None:
     capacity = capacity_of(config, WORKERS.rows(2, slave=False))
     arenas = sum(port.arena_bytes for port in capacity.ports)
     rest = memory_max_bytes(config, 300 * MIB, arenas) - (300 + 2 * 80) * MIB - added - BESIDE_TABLES_BYTES
-    services = appends.arena_bytes(config) + 2 * republisher_bytes(config) + chains_bytes(config)
-    assert rest == services, "the arenas of `services`, `delay`, `timer` and `transactions`"
+    services = services_bytes(config) + 2 * republisher_bytes(config) + chains_bytes(config) + pop_bytes(config)
+    assert rest == services, "the arenas of `services`, `delay`, `timer`, `transactions` and `pop`"
     assert memory_max_bytes(BrokerConfig(memory_max=5), 300 * MIB, arenas) == 5
 
 

@@ -11,7 +11,7 @@ import pytest
 from ringmq.remoting.staged_writes import COMMITS_TOPIC
 from ringmq.services.staged.commit_records import CommitRecord, DoneRecord, Piece
 from ringmq.services.staged.open_commits import RECORD_BYTES_MAX, RECORDS_MAX, has_open_commits
-from ringmq.store.staged_table import FILE
+from ringmq.services.staged.staged_table import FILE
 from tests.spark_bridge.made_store import Fields, record_bytes
 
 COMMIT = CommitRecord("q", 0, ())

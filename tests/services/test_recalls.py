@@ -12,7 +12,6 @@ import pytest
 from msgspec import structs
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.tables.admission import timer_rules
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.running import RunningBroker
@@ -24,6 +23,7 @@ from ringmq.remoting.recall_handle import RecallHandle, RecallHandleError, decod
 from ringmq.services.recall_cases import Delete, Refuse, decide
 from ringmq.store.config import StoreConfig
 from ringmq.store.message_store import MessageStore
+from ringmq.timer.admission import timer_rules
 from tests.broker.test_processes import SMALL
 from tests.raw_client import RawClient
 from tests.services.late_start import ask_started

@@ -11,7 +11,7 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.native import lib
 from ringmq.remoting.codes import ResponseCode
-from ringmq.services.appends import AppendResult
+from ringmq.services.kit.flight import Result
 from ringmq.services.staged import writes as staged_writes
 from ringmq.services.staged.commit_records import CommitRecord
 from ringmq.services.staged.events import AppendCommit, Effect, Event, NotStored
@@ -42,41 +42,37 @@ class Refusing:
     """A way to write that refuses everything for this reason."""
 
     body_bytes_max = 1000
+    port = SimpleNamespace(settled_end=None)
     code, cause = 0, 0
 
     def __init__(self) -> None:
         self.taken = list[Any]()
 
-    def settled(self) -> None:
-        return None
-
     def own_origin(self) -> None:
         return None
 
-    def submit(self, what: Any, *_: Any) -> bool:
+    def append(self, what: Any, *_: Any) -> bool:
         self.taken.append(what)
         return True
 
-    def answers(self) -> list[AppendResult[Any]]:
+    def results(self) -> list[Result[Any]]:
         taken, self.taken = self.taken, []
-        return [AppendResult(what, self.code, self.cause, -1, -1, -1) for what in taken]
+        return [Result(what, self.code, self.cause, -1, -1, -1) for what in taken]
 
 
 class Full:
     """A way to write that has no slot left."""
 
     body_bytes_max = 1000
+    port = SimpleNamespace(settled_end=None)
 
-    def settled(self) -> None:
-        return None
-
-    def answers(self) -> list[Any]:
+    def results(self) -> list[Any]:
         return []
 
     def own_origin(self) -> None:
         return None
 
-    def submit(self, *_: Any) -> bool:
+    def append(self, *_: Any) -> bool:
         return False
 
 
@@ -91,7 +87,7 @@ def shell(core: Core, root: Path, appends: Any = None, flushed_offset: int = 100
     none = cast(Any, None)
     return StagedWrites(
         plane=cast(Any, plane), log=none, topics=cast(Any, topics), config=lambda: config, appends=appends,
-        topic_creator=none, outbox=none, tell=print, wall_ms=lambda: 0, core=cast(Any, core),
+        topic_creator=none, outbox=none, log_line=print, wall_ms=lambda: 0, core=cast(Any, core),
     )  # fmt: skip
 
 

@@ -20,9 +20,10 @@ from ringmq.remoting import staged_writes
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message_id import encode_offset_id
 from ringmq.remoting.staged_writes import COMMITS_TOPIC, STAGED_TOPIC
+from ringmq.services.staged import staged_table
 from ringmq.services.staged.bodies import StagedBodies
 from ringmq.services.staged.events import Unsound
-from ringmq.store import markers, staged_table
+from ringmq.store import markers
 from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import load_config, persist_config
 from ringmq.store.recovery import recover
@@ -343,7 +344,7 @@ def by_order(store: Path, border: int) -> None:
         root=store, commit_log_file_bytes=files[0], consume_queue_file_bytes=files[1],
         index_slots=SMALL["maxHashSlotNum"], index_entries=SMALL["maxIndexNum"],
     )  # fmt: skip
-    assert truncate(config, border).end_offset == border
+    assert truncate(config, border, staged_table.forget_behind).end_offset == border
     assert recover(config).append_offset == border
 
 
@@ -412,19 +413,3 @@ def test_a_chunk_that_retention_has_taken_is_named() -> None:
     assert isinstance(found, Unsound) and found.code == ResponseCode.INVALID_PARAMETER
     assert "partition 3, chunk 0" in found.remark and "retention has taken" in found.remark
     assert bodies.body(4096) is None
-
-
-def test_a_message_with_the_pair_of_a_chain_is_refused(broker: RunningBroker, stager: Stager) -> None:
-    """Its copy would have a mark, and a service's scan would take the pair for its own."""
-    make_topic(broker.address, "Chained", 1)
-    for number, pairs in enumerate(({"KEYS": "RINGMQ_CHAIN is only named"}, {"RINGMQ_CHAIN": "0/64/1f00000000000007"})):
-        body = batch_body([b"RINGMQ_CHAIN\x01", b"two"], pairs)
-        with RawClient(broker.address) as client:
-            said = StagedChunk(0, 0, 0, 0, 1, 0).properties("chained", number, "Chained", 0)
-            at = int(client.send(stager.area.topic, body, pairs=said).ext_fields["msgId"][16:], 16)
-        chunk = StagedChunk(0, 0, 0, at, len(body), zlib.crc32(body) & 0x7FFFFFFF)
-        if number == 0:
-            stager.commit("chained", number, (chunk,))
-        else:
-            code, text = refusal(stager, number, chunk, query="chained")
-            assert code == ResponseCode.MESSAGE_ILLEGAL and "element 0: RINGMQ_CHAIN" in text
