@@ -5,20 +5,20 @@ Each record comes once and in order, whichever processes die. `docs/adding-a-ser
 
 import logging
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from ringmq.broker.requests.turns import Steps
-from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.ports import PortRow
 from ringmq.ipc.role_loop import run_worker
-from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.ipc.workers import CpuClass, StopPhase, WorkerRow
 from ringmq.native import lib
-from ringmq.services.republisher import QueueTarget, Republisher, find_target, following_copies
+from ringmq.services.kit.clocks import wall_ms
+from ringmq.services.kit.loop import Part, ServiceLoop
+from ringmq.services.republisher import Republisher, find_target, following_copies
 from ringmq.store.queue_reader import QueueReader
 
 log = logging.getLogger(__name__)
@@ -27,20 +27,15 @@ SOURCE, TARGET = "EchoSource", "EchoTarget"
 DELAY_MS = 1000
 IDLE_MS = 500
 """Longest sleep. Shorter than the delay: a record that comes meanwhile is seen before it is due."""
+RETRY_MS = 10
+"""Sleep while nothing can be published."""
 
 # -- the row ---------------------------------------------------------------------------------------------------
 
-
 ECHO = WorkerRow(
-    "echo",
-    24,
-    __name__,
-    StopPhase.CONTROL,
-    CpuClass.SERVICE,
-    is_optional=True,
-    of="master",
+    "echo", 24, __name__, StopPhase.CONTROL, CpuClass.SERVICE, is_optional=True, of="master",
     port=PortRow("ringmq.services.arenas:republisher_bytes", lib.RMQ_PORT_ORDERED, weight=1, parked_max=4096),
-)
+)  # fmt: skip
 
 # -- the core: policy without IO -------------------------------------------------------------------------------
 
@@ -75,51 +70,47 @@ def step(event: Looked, now_ms: int) -> Publish | Sleep:
     return Sleep(min(wait_ms, IDLE_MS))
 
 
-# -- the shell: reads, sleeps and submits ----------------------------------------------------------------------
+# -- the shell: reads and submits --------------------------------------------------------------------------------
 
 
-class Shell:
-    """The process of the service between its start and its stop."""
+class Echo(Part):
+    """The service between its start and its stop."""
 
-    def __init__(self, plane: Plane, role: int, source: QueueTarget, target: QueueTarget) -> None:
-        self._plane, self._role, self._source, self._target = plane, role, source, target
+    def __init__(self, plane: Plane, role: int) -> None:
+        self._plane, self._role = plane, role
         self._republisher = Republisher(plane, role, self._recover, log.warning)
+        self._pause_ms = RETRY_MS
 
-    def turn(self) -> None:
+    def turn(self, now_ms: int) -> bool:
         """Take completions, look at the source, do what the core says."""
-        republisher = self._republisher
-        if not republisher.collect():  # behind a death or a refusal
-            republisher.wait(10)
-            return
-        self._target = find_target(self._plane, TARGET) or self._target  # it may have been deleted and made again
-        count = republisher.read(self._source.queue_slot)
+        plane, republisher = self._plane, self._republisher
+        source, target = find_target(plane, SOURCE), find_target(plane, TARGET)
+        self._pause_ms = RETRY_MS if source and target else IDLE_MS
+        if not source or not target or not republisher.collect():  # or it is behind a death or a refusal
+            return False
+        count = republisher.read(source.queue_slot)
         stored_ms = [republisher.batch.store_time_ms(number) for number in range(count)]
-        match step(Looked(stored_ms), time.time_ns() // 1_000_000):
+        match step(Looked(stored_ms), wall_ms()):
             case Publish(due):
-                if not republisher.publish(due, self._target):
-                    republisher.wait(10)  # ring or arena is full
+                return republisher.publish(due, target) > 0  # 0: ring or arena is full
             case Sleep(wait_ms):
-                republisher.wait(wait_ms)
+                self._pause_ms = wait_ms
+        return False
+
+    def sleep_ms(self, now_ms: int) -> int:
+        """A completion rings the bell."""
+        return 0 if self._republisher.port.has_answers else self._pause_ms
 
     def _recover(self, reader: QueueReader, lane: int) -> Steps[int]:
         """The plane is new: the copies on disk say where to go on."""
-        return following_copies(self._plane, reader, self._target.queue_slot, self._role, lane)
+        target = find_target(self._plane, TARGET)
+        assert target is not None, "turn has found it"
+        return following_copies(self._plane, reader, target.queue_slot, self._role, lane)
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Echo until SIGTERM."""
-    role, shell = plane.role(spec.role), None
-    role.state = STATE_SERVING
-    while not stop.is_set:
-        role.progress += 1
-        if shell is not None:
-            shell.turn()
-        elif (source := find_target(plane, SOURCE)) and (target := find_target(plane, TARGET)):
-            shell = Shell(plane, spec.role, source, target)
-        else:
-            plane.wait(spec.role, IDLE_MS)
-    role.state = STATE_STOPPING
-    return EXIT_CLEAN
+    return ServiceLoop(plane, spec.role, [Echo(plane, spec.role)]).run(stop)
 
 
 if __name__ == "__main__":
