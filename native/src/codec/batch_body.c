@@ -57,17 +57,6 @@ uint32_t rmq_batch_measure(uint8_t *body, uint32_t length, uint64_t record_bytes
     return out->messages ? 0 : RMQ_CAUSE_BATCH_ELEMENT;
 }
 
-int64_t rmq_batch_find_in_properties(const uint8_t *body, uint32_t length, const uint8_t *bytes, uint32_t bytes_length)
-{
-    int64_t number = 0;
-    for (uint32_t at = 0, step; at < length && (step = rmq_batch_element_bytes(body + at, length - at)); at += step, number++) {
-        uint32_t skipped = RMQ_BATCH_ELEMENT_BYTES + rmq_get32(body + at + 16);
-        if (memmem(body + at + skipped, step - skipped, bytes, bytes_length))
-            return number;
-    }
-    return -1;
-}
-
 uint32_t rmq_batch_bytes_of(const uint8_t *body, uint32_t length, uint32_t count)
 {
     uint32_t at = 0, step;

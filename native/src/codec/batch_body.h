@@ -25,8 +25,6 @@ struct rmq_batch_size {
  * `in` holds the common values of the records: topic, sys_flag, properties[0] and [2]. The rest of it is overwritten. */
 uint32_t rmq_batch_measure(uint8_t *body, uint32_t length, uint64_t record_bytes_max, struct rmq_record_in *in,
                            struct rmq_batch_size *out);
-/* Of a valid batch: the number of the first element whose properties hold these bytes, or -1. */
-int64_t rmq_batch_find_in_properties(const uint8_t *body, uint32_t length, const uint8_t *bytes, uint32_t bytes_length);
 /* Of a valid batch: the bytes of its first `count` elements. */
 uint32_t rmq_batch_bytes_of(const uint8_t *body, uint32_t length, uint32_t count);
 /* cdef-end */

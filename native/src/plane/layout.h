@@ -144,8 +144,9 @@
  *               waits for an end. The first request has CHAIN_BROKEN. Write refuses the others one by one, perhaps in
  *               several batches. refused_at has the progress, also in a port without order.
  *     drop      a chain of an older generation: its requests leave the ring one by one, because none is stored.
- *   The generation of the journal lies in shared memory. A power cut or a lost master may part a chain:
- *   services/chains.py finds and completes it.
+ *   The generation of the journal lies in shared memory. A power cut, a kill of all processes at once or a lost master may
+ *   cut a chain: the log then has its first records without the others. The order of a chain makes that harmless: the
+ *   records that keep something come first, the record that ends something comes last (docs/decisions/cut-chains.md).
  *
  * 4. PARKED -> COMPLETED (completer.c, a part of flush). A request that waits for the disk or for replicas gets an
  *   entry in `parked` instead of a completion. Its answer has a fixed place in the port's `completed`:
