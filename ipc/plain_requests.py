@@ -156,6 +156,12 @@ def texts_of(row: Any) -> bytes:
     return bytes(ffi.buffer(row.text, row.fields.head.text_bytes))
 
 
+def fill_record(row: Any, record: Record) -> None:
+    """Set the members `fields` and `text` of a struct to a record that its table has decoded."""
+    ffi.memmove(ffi.addressof(row, "fields"), record.data, len(record.data))
+    ffi.memmove(row.text, record.text, len(record.text))
+
+
 def text_at(place: Any, texts: bytes) -> str:
     """The text at a struct rmq_plain_text."""
     at = place.at

@@ -85,3 +85,17 @@ def plain_request(ask: Any, asked: Any, reader: int, now_ms: int) -> Request:
         received_mono_ns=ask.received_mono_ns,
         frame_bytes=ask.frame_length,
     )
+
+
+def fill_plain_request(request: Request, role: int, ask: Any, asked: Any) -> None:
+    """Fill a struct rmq_inbox_record and a struct rmq_plain_asked, from which `plain_request` makes this request.
+    `role`: of its read worker."""
+    connection, command = request.connection, request.command
+    host = ipaddress.ip_address(connection.host).packed
+    ask.type, ask.role, ask.role_generation = lib.RMQ_INBOX_COLD_FRAME, role, connection.reader_generation
+    ask.connection, ask.connection_generation = connection.number, connection.generation
+    ask.peer_host, ask.peer_v6, ask.peer_port = host.ljust(16, b"\0"), len(host) == 16, connection.port
+    ask.listener, ask.pending = int(connection.vip), request.pending
+    ask.received_mono_ns, ask.frame_length = request.received_mono_ns, request.frame_bytes
+    asked.code, asked.opaque, asked.is_oneway = command.code, command.opaque, command.is_oneway
+    asked.serialise = command.serialize_type

@@ -22,7 +22,7 @@ from ringmq.loadtest.fuzz.golden import (
 
 NATIVE = Path(__file__).parent / "native"
 FLAGS = (
-    "-std=gnu11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror",
+    "-std=gnu11", "-D_GNU_SOURCE", "-g1", "-pipe", "-Wall", "-Wextra", "-Werror",
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer",
 )  # fmt: skip
 LIBRARIES = ("-ldeflate", "-luring", "-lpthread")
@@ -70,7 +70,7 @@ DRIVERS = (
         needs_folder=True,
     ),
     Driver("copies", records, ("made", "no_room", "damaged", "inner_batch", "body", "nul", "properties", "edit")),
-    Driver("send_backs", send_backs, ("plain", "sound", "unsound", "made", "left", "dropped", "no_room")),
+    Driver("send_backs", send_backs, ("plain", "sound", "unsound", "made", "left", "later", "dropped", "no_room")),
     Driver("plain_requests", plain_requests, ("read", "odd", "refused", "answers")),
     Driver("filters", filters, ("true", "false", "unknown", "throws", "refused")),
     Driver(

@@ -9,11 +9,18 @@ import pytest
 from ringmq.broker.requests.records import request_of
 from ringmq.broker.requests.request import Request
 from ringmq.ipc.asks import Ask
+from ringmq.ipc.plain_requests import fill_record
 from ringmq.native import ffi, lib
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
-from ringmq.services.send_back.batches import TABLE, Rows, asked_of, request_of_row, sound_source
 from ringmq.services.send_back.cases import SendBack
+from ringmq.services.send_back.rows import (
+    TABLE,
+    Rows,
+    asked_of_row,
+    request_of_row,
+)
 from ringmq.services.send_back.service import HIDDEN_TOPICS
+from ringmq.services.send_back.source_twin import sound_source
 from tests.native.plain_kit import HOST, TEXTS, ask, record_of
 from tests.store.copy_kit import random_record, stored
 
@@ -25,16 +32,21 @@ FIELDS = {
 REQUIRED = ("offset", "group", "delayLevel")
 
 
+ROWS_OF_PYTHON = Rows(())
+
+
 def native(of: Ask) -> tuple[Request, SendBack] | None:
     record, _kept = record_of(of)
     row = ffi.new("struct rmq_send_back *")
-    return request_of_row(row, 1, 9) if lib.rmq_send_back_read(record, row) else None
+    return (request_of_row(row, 1, 9), asked_of_row(row)) if lib.rmq_send_back_read(record, row) else None
 
 
 def decoded(of: Ask) -> tuple[Request, SendBack]:
     """The same by the service in Python."""
     request = request_of(of, HOST, 9)
-    return request, asked_of(TABLE.decode(request.command.ext_fields, request.command.version))
+    row = ffi.new("struct rmq_send_back *")
+    fill_record(row, TABLE.decode(request.command.ext_fields, request.command.version))
+    return request, asked_of_row(row)
 
 
 def needed(found: tuple[Request, SendBack]) -> tuple[object, ...]:
@@ -51,8 +63,19 @@ def both(of: Ask) -> bool:
     """True if C takes the request. Python decodes what C takes, and alike."""
     taken = native(of)
     if taken is not None:
-        assert needed(taken) == needed(decoded(of))
+        assert needed(taken) == needed(decoded(of)) == needed(added(of))
     return taken is not None
+
+
+def added(of: Ask) -> tuple[Request, SendBack]:
+    """The same as a row that Python has filled."""
+    request = request_of(of, HOST, 9)
+    assert ROWS_OF_PYTHON.add(request, of.role, TABLE.decode(request.command.ext_fields, request.command.version))
+    (slot,) = ROWS_OF_PYTHON.take_ready()
+    row = ROWS_OF_PYTHON.native.rows[slot]
+    lib.rmq_send_backs_release(ROWS_OF_PYTHON.native, slot)
+    assert (row.record.role, row.tried, row.case_number) == (of.role, 0, lib.RMQ_SEND_BACK_NO_CASE)
+    return request_of_row(row, 1, 9), asked_of_row(row)
 
 
 def frame(serialize: SerializeType, fields: dict[str, str], **changes: Any) -> bytes:

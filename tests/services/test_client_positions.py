@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ringmq.broker.store_view import StoreView
-from ringmq.services.send_back.batches import sound_source
+from ringmq.services.send_back.source_twin import sound_source
 from ringmq.services.transactions.halves import HalfReader
 from ringmq.services.transactions.records import half_at
 from ringmq.store.layout import HALF_TOPIC

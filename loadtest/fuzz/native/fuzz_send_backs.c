@@ -1,7 +1,8 @@
 /* Requests 36 and the records that they name, damaged, as the batches of the service take them: GOLDEN SEED INPUTS.
  *
  * GOLDEN holds a frame with its length in front, and a record behind. Each input is one batch of rows, some of which are read
- * from damaged frames. Each row becomes a request for write, is left to Python, or is dropped, and none twice.
+ * from damaged frames. Each row becomes a request for write, is left to Python, waits for the next batch, or is dropped, and none
+ * twice.
  */
 #include "fuzz.h"
 #include "services/send_backs.h"
@@ -13,7 +14,7 @@ static const uint8_t texts[] = "RETRY_TOPICDELAY";
 static const struct rmq_pair_edit edits[EDITS] = {
     {.kind = RMQ_EDIT_DEFAULT, .value_from = RMQ_FROM_TOPIC, .name_length = 11},
     {.kind = RMQ_EDIT_SET, .value_from = RMQ_FROM_NUMBER, .name_at = 11, .name_length = 5, .number = 3}};
-static uint64_t plain, sound, hidden_or_half, made, left, dropped, no_room;
+static uint64_t plain, sound, hidden_or_half, made, left, later, dropped, no_room;
 
 /* Bytes of their own, so that a read beyond them is a report. */
 static uint8_t *own(const uint8_t *bytes, uint32_t length)
@@ -59,16 +60,16 @@ static uint8_t *choose_source(struct rmq_send_backs *s, struct rmq_send_back *ro
         row->fields.offset = (int64_t)((uint64_t)row->fields.offset << 8 | bytes[i]);
     if (rmq_send_back_is_sound(s, bytes, length, row->fields.offset, &row->reconsume_times)) {
         sound++;
-        row->case_number = fuzz_dice(10) ? (uint32_t)fuzz_dice(CASES) : RMQ_SEND_BACK_NO_CASE;
+        row->case_number = fuzz_dice(10) ? (uint32_t)fuzz_dice(CASES) : RMQ_SEND_BACK_LATER;
     } else {
         hidden_or_half++;
     }
     return bytes;
 }
 
-static void check_batch(const struct rmq_send_backs *s, const struct rmq_request *requests, uint32_t count, uint32_t unused)
+static void check_batch(const struct rmq_send_backs *s, const struct rmq_request *requests, uint32_t count, uint32_t taken)
 {
-    uint32_t seen = 0, released = s->unused_count - unused;
+    uint32_t seen = 0, released = s->unused_count;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slot = (uint32_t)requests[i].token;
         fuzz_must(slot < ROWS && !(seen >> slot & 1) && requests[i].token >> 32 == 5, "each row has one request");
@@ -79,18 +80,25 @@ static void check_batch(const struct rmq_send_backs *s, const struct rmq_request
         fuzz_must(s->left[i] < ROWS && !(seen >> s->left[i] & 1), "a row that is left has no request");
         seen |= 1u << s->left[i];
     }
+    for (uint32_t i = 0; i < s->ready_count; i++) {
+        fuzz_must(s->ready[i] < ROWS && !(seen >> s->ready[i] & 1), "a row that waits has no request, and is not left");
+        fuzz_must(!i || s->ready[i] > s->ready[i - 1], "rows that wait keep their order");
+        seen |= 1u << s->ready[i];
+    }
     fuzz_must(count + s->left_count + released == s->taken_count, "each row goes one way");
+    fuzz_must(s->taken_count + s->ready_count == taken, "the others wait for the next batch");
     fuzz_must(s->open[3] == count, "the batch waits for its copies");
     made += count;
     left += s->left_count;
+    later += s->ready_count;
     dropped += released;
 }
 
 static void send_back_batch(void)
 {
     struct rmq_send_back rows[ROWS];
-    uint32_t unused[ROWS], open[ROWS] = {0}, taken[ROWS], copied[ROWS], rest[ROWS];
-    struct rmq_send_backs s = {.rows = rows, .unused = unused, .open = open, .taken = taken, .copied = copied, .left = rest,
+    uint32_t unused[ROWS], open[ROWS] = {0}, ready[ROWS], taken[ROWS], copied[ROWS], rest[ROWS];
+    struct rmq_send_backs s = {.rows = rows, .unused = unused, .open = open, .ready = ready, .taken = taken, .copied = copied, .left = rest,
                                .hidden = hidden, .hidden_bytes = sizeof hidden - 1, .capacity = ROWS, .cases_count = CASES};
     struct rmq_send_back_target targets[CASES * 2] = {{.topic_id = 1, .edits_count = EDITS}, {.topic_id = 2}, {.topic_id = 3}};
     struct rmq_record_copy copies[ROWS];
@@ -114,7 +122,7 @@ static void send_back_batch(void)
     uint32_t filled = rmq_send_backs_fill(&s, targets, copies);
     uint32_t done = rmq_record_copies(copies, filled, &batch, requests);
     no_room += done < filled;
-    check_batch(&s, requests, rmq_send_backs_tokens(&s, requests, done, (uint64_t)5 << 32, 3), 0);
+    check_batch(&s, requests, rmq_send_backs_tokens(&s, copies, requests, done, (uint64_t)5 << 32, 3), count);
     for (uint32_t i = 0; i < count; i++)
         free(sources[i]);
     free(batch.arena);
@@ -128,8 +136,9 @@ int main(int argc, char **argv)
     long long inputs = atoll(argv[3]);
     for (long long n = 0; n < inputs; n++)
         send_back_batch();
-    printf("{\"inputs\": %lld, \"plain\": %llu, \"sound\": %llu, \"unsound\": %llu, \"made\": %llu, \"left\": %llu, \"dropped\": %llu, \"no_room\": %llu}\n",
+    printf("{\"inputs\": %lld, \"plain\": %llu, \"sound\": %llu, \"unsound\": %llu, \"made\": %llu, \"left\": %llu, \"later\": %llu, \"dropped\": %llu, \"no_room\": %llu}\n",
            inputs, (unsigned long long)plain, (unsigned long long)sound, (unsigned long long)hidden_or_half, (unsigned long long)made,
-           (unsigned long long)left, (unsigned long long)dropped, (unsigned long long)no_room);
+           (unsigned long long)left, (unsigned long long)later,
+           (unsigned long long)dropped, (unsigned long long)no_room);
     return 0;
 }

@@ -1,6 +1,7 @@
-/* send_backs.c: batches of requests 36. Twin: services/send_back/batches.py. */
+/* send_backs.c: batches of requests 36. Twin: services/send_back/source_twin.py. */
 #include "services/send_backs.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -26,38 +27,55 @@ RMQ_PLAIN_CHECK_RECORD(rmq_send_back_fields);
 const struct rmq_plain_table rmq_send_back_table = {
     .header = "ConsumerSendMsgBackRequestHeader", .code = RMQ_CODE_SEND_BACK, RMQ_PLAIN_ROWS(ROWS, rmq_send_back_fields)};
 
+static void begin_row(struct rmq_send_back *row)
+{
+    row->case_number = RMQ_SEND_BACK_NO_CASE;
+    row->cause = row->tried = 0;
+    row->source = (struct rmq_held_record){0};
+}
+
 int rmq_send_back_read(const struct rmq_inbox_record *record, struct rmq_send_back *out)
 {
     if (rmq_plain_decode_ask(&rmq_send_back_table, record, &out->asked, &out->fields, out->text) != RMQ_PLAIN_READ)
         return 0;
     out->record = *record;
-    out->case_number = RMQ_SEND_BACK_NO_CASE;
-    out->source = (struct rmq_held_record){0};
+    begin_row(out);
     return 1;
 }
 
+uint32_t rmq_send_backs_claim(struct rmq_send_backs *s)
+{
+    if (!s->unused_count)
+        return RMQ_NONE;
+    uint32_t slot = s->unused[--s->unused_count];
+    begin_row(&s->rows[slot]);
+    return slot;
+}
+
+void rmq_send_backs_ready(struct rmq_send_backs *s, uint32_t slot) { s->ready[s->ready_count++] = slot; }
+
 uint32_t rmq_send_backs_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_send_backs *s, uint32_t room, uint64_t *oldest_ns)
 {
-    s->taken_count = s->copied_count = s->left_count = s->cases_count = 0;
-    while (s->taken_count < room && s->unused_count) {
+    uint32_t taken = 0;
+    while (taken < room && s->unused_count) {
         struct rmq_inbox_record *record = rmq_inbox_take(plane, answerer);
         uint32_t slot = s->unused[s->unused_count - 1];
         if (!record || rmq_ask_is_void(plane, answerer, record) || !rmq_send_back_read(record, &s->rows[slot]))
             break;
-        if (!s->taken_count)
+        if (!taken++)
             *oldest_ns = record->received_mono_ns;
         rmq_inbox_done(plane, answerer, record);
         s->unused_count--;
-        s->taken[s->taken_count++] = slot;
+        rmq_send_backs_ready(s, slot);
     }
-    return s->taken_count;
+    return taken;
 }
 
-void rmq_send_backs_measure(const struct rmq_send_backs *s, struct rmq_latency *latency, int64_t now_ns)
+void rmq_send_backs_measure(const struct rmq_send_backs *s, uint32_t count, struct rmq_latency *latency, int64_t now_ns)
 {
     struct rmq_latency_run run = {0};
-    for (uint32_t i = 0; i < s->taken_count; i++)
-        rmq_latency_run_add(latency, &run, (int64_t)s->rows[s->taken[i]].record.received_mono_ns, now_ns);
+    for (uint32_t i = s->ready_count - count; i < s->ready_count; i++)
+        rmq_latency_run_add(latency, &run, (int64_t)s->rows[s->ready[i]].record.received_mono_ns, now_ns);
     rmq_latency_run_end(latency, &run, now_ns);
 }
 
@@ -82,26 +100,24 @@ int rmq_send_back_is_sound(const struct rmq_send_backs *s, const uint8_t *at, ui
     return !transaction || transaction == RMQ_SYS_TRANSACTION_COMMIT;
 }
 
-/* Holds the record at the row's offset, whose size is its first four bytes. */
+/* Holds the record at the row's offset, whose size is its first four bytes. 0, or an error of rmq_queue_reader_record. */
 static int hold(struct rmq_queue_reader *q, struct rmq_send_back *row)
 {
     struct rmq_held_record first;
     int64_t offset = row->fields.offset;
-    if (offset < 0 || rmq_queue_reader_record(q, (uint64_t)offset, 8, &first) < 0)
-        return 0;
-    uint32_t size = rmq_get32(first.at);
+    int result = offset < 0 ? -ENODATA : rmq_queue_reader_record(q, (uint64_t)offset, 8, &first);
+    if (result < 0)
+        return result;
+    row->source_bytes = rmq_get32(first.at);
     rmq_queue_reader_release(&first);
-    if (size > INT32_MAX || rmq_queue_reader_record(q, (uint64_t)offset, size, &row->source) < 0)
-        return 0;
-    row->source_bytes = size;
-    return 1;
+    return row->source_bytes > INT32_MAX ? -EBADMSG : rmq_queue_reader_record(q, (uint64_t)offset, row->source_bytes, &row->source);
 }
 
 static int is_same_case(const struct rmq_send_back *a, const struct rmq_send_back *b)
 {
     const struct rmq_send_back_fields *of_a = &a->fields, *of_b = &b->fields;
     return a->record.role == b->record.role && a->record.role_generation == b->record.role_generation &&
-           of_a->delay_level == of_b->delay_level && of_a->times_max == of_b->times_max &&
+           a->tried == b->tried && of_a->delay_level == of_b->delay_level && of_a->times_max == of_b->times_max &&
            !((of_a->head.present ^ of_b->head.present) & RMQ_SEND_BACK_TIMES_MAX) && a->reconsume_times == b->reconsume_times &&
            of_a->group.length == of_b->group.length && !memcmp(a->text + of_a->group.at, b->text + of_b->group.at, of_a->group.length);
 }
@@ -112,25 +128,44 @@ static uint32_t case_of(struct rmq_send_backs *s, uint32_t slot)
     while (i < s->cases_count && !is_same_case(&s->rows[s->cases[i].first], &s->rows[slot]))
         i++;
     if (i == RMQ_SEND_BACK_CASES_MAX)
-        return RMQ_SEND_BACK_NO_CASE;
+        return RMQ_SEND_BACK_LATER;
     if (i == s->cases_count)
         s->cases[s->cases_count++] = (struct rmq_send_back_case){.first = slot};
     s->cases[i].rows++;
     return i;
 }
 
-void rmq_send_backs_look(struct rmq_queue_reader *q, struct rmq_send_backs *s)
+/* `held`: sources of the batch. A file that cannot be mapped beside theirs is tried again. Without them, it cannot be read. */
+static uint32_t look_at(struct rmq_queue_reader *q, struct rmq_send_backs *s, uint32_t slot, uint32_t *held)
 {
-    for (uint32_t i = 0; i < s->taken_count; i++) {
-        struct rmq_send_back *row = &s->rows[s->taken[i]];
-        if (!hold(q, row))
-            continue;
-        if (rmq_send_back_is_sound(s, row->source.at, row->source_bytes, row->fields.offset, &row->reconsume_times))
-            row->case_number = case_of(s, s->taken[i]);
-    }
+    struct rmq_send_back *row = &s->rows[slot];
+    int result = hold(q, row);
+    if (result < 0)
+        return *held && (result == -EAGAIN || result == -ENOMEM) ? RMQ_SEND_BACK_LATER : RMQ_SEND_BACK_NO_CASE;
+    ++*held;
+    if (!rmq_send_back_is_sound(s, row->source.at, row->source_bytes, row->fields.offset, &row->reconsume_times))
+        return RMQ_SEND_BACK_NO_CASE;
+    return case_of(s, slot);
+}
+
+uint32_t rmq_send_backs_look(struct rmq_queue_reader *q, struct rmq_send_backs *s, uint32_t room)
+{
+    s->taken_count = s->ready_count < room ? s->ready_count : room;
+    s->copied_count = s->left_count = s->cases_count = 0;
+    memcpy(s->taken, s->ready, s->taken_count * sizeof *s->taken);
+    s->ready_count -= s->taken_count;
+    memmove(s->ready, s->ready + s->taken_count, s->ready_count * sizeof *s->ready);
+    for (uint32_t i = 0, held = 0; i < s->taken_count; i++)
+        s->rows[s->taken[i]].case_number = look_at(q, s, s->taken[i], &held);
+    return s->taken_count;
 }
 
 /* --- copies ---------------------------------------------------------------------------------------------------- */
+
+static uint32_t action_of(const struct rmq_send_backs *s, const struct rmq_send_back *row)
+{
+    return row->case_number < s->cases_count ? s->cases[row->case_number].action : RMQ_SEND_BACK_LEAVE;
+}
 
 uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_back_target *targets, struct rmq_record_copy *copies)
 {
@@ -138,7 +173,7 @@ uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_bac
     s->copied_count = 0;
     for (uint32_t i = 0; i < s->taken_count; i++) {
         const struct rmq_send_back *row = &s->rows[s->taken[i]];
-        if (row->case_number == RMQ_SEND_BACK_NO_CASE || s->cases[row->case_number].action != RMQ_SEND_BACK_STORE)
+        if (action_of(s, row) != RMQ_SEND_BACK_STORE)
             continue;
         const struct rmq_send_back_case *of = &s->cases[row->case_number];
         const struct rmq_send_back_target *target = &targets[of->targets_from + turn[row->case_number]++ % of->targets_count];
@@ -154,27 +189,41 @@ uint32_t rmq_send_backs_fill(struct rmq_send_backs *s, const struct rmq_send_bac
 
 void rmq_send_backs_release(struct rmq_send_backs *s, uint32_t slot) { s->unused[s->unused_count++] = slot; }
 
-uint32_t rmq_send_backs_tokens(struct rmq_send_backs *s, struct rmq_request *requests, uint32_t done, uint64_t token, uint64_t batch)
+/* Rows for a later batch go before all others: they have waited longest. */
+static void postpone(struct rmq_send_backs *s, const uint32_t *slots, uint32_t count)
 {
-    uint32_t made = 0, copied = 0;
+    memmove(s->ready + count, s->ready, s->ready_count * sizeof *s->ready);
+    memcpy(s->ready, slots, count * sizeof *slots);
+    s->ready_count += count;
+}
+
+uint32_t rmq_send_backs_tokens(struct rmq_send_backs *s, const struct rmq_record_copy *copies, struct rmq_request *requests,
+                               uint32_t done, uint64_t token, uint64_t batch)
+{
+    uint32_t made = 0, copied = 0, later = 0, taken = s->taken_count;
     s->left_count = 0;
-    for (uint32_t i = 0; i < s->taken_count; i++) {
+    for (uint32_t i = 0; i < taken; i++) {
         uint32_t slot = s->taken[i];
         struct rmq_send_back *row = &s->rows[slot];
         int is_copied = copied < s->copied_count && s->copied[copied] == slot;
         rmq_queue_reader_release(&row->source);
-        if (is_copied && copied < done && requests[copied].kind) {
+        if (row->case_number == RMQ_SEND_BACK_LATER || (is_copied && copied >= done)) {
+            s->taken[later++] = slot;
+        } else if (is_copied && requests[copied].kind) {
             if (made != copied)
                 requests[made] = requests[copied];
             requests[made++].token = token | slot;
             row->batch = batch;
-        } else if (row->case_number != RMQ_SEND_BACK_NO_CASE && s->cases[row->case_number].action == RMQ_SEND_BACK_DROP) {
+        } else if (action_of(s, row) == RMQ_SEND_BACK_DROP) {
             rmq_send_backs_release(s, slot);
         } else {
+            row->cause = is_copied ? copies[copied].cause : 0;
             s->left[s->left_count++] = slot;
         }
         copied += (uint32_t)is_copied;
     }
+    postpone(s, s->taken, later);
+    s->taken_count = taken - later;
     s->open[batch % s->capacity] = made;
     return made;
 }
