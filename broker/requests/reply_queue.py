@@ -58,13 +58,12 @@ class ReplyQueues:
     def __init__(self, readers: Iterable[Reader], inbox: Inbox) -> None:
         self._inbox = inbox
         self._roles = {reader.port: reader.role for reader in readers}
-        self._ports = {role: port for port, role in self._roles.items()}
         self._queues = {port: _ReplyQueue() for port in self._roles}
         self._large_left = LARGE_BYTES_A_TURN
 
-    def reader_of(self, role: int) -> int:
-        """Port of the read worker with this role."""
-        return self._ports[role]
+    def role_of(self, reader: int) -> int:
+        """Role of the read worker with this port."""
+        return self._roles[reader]
 
     @property
     def is_waiting(self) -> bool:

@@ -4,9 +4,10 @@ import pytest
 from msgspec.structs import replace
 
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, RulePair, ValueFrom, When
+from ringmq.ipc.plain_requests import fill_record
+from ringmq.native import ffi
 from ringmq.remoting.codes import ResponseCode
 from ringmq.services.redirects import delay_rule, redirect
-from ringmq.services.send_back.batches import TABLE, asked_of
 from ringmq.services.send_back.cases import (
     CASES,
     Make,
@@ -20,6 +21,7 @@ from ringmq.services.send_back.cases import (
     StoreNothing,
     decide,
 )
+from ringmq.services.send_back.rows import TABLE, asked_of_row
 from ringmq.services.topics import NO_LIMIT, GroupRetry
 from ringmq.store.record_copy import EditKind, PairEdit
 
@@ -92,7 +94,9 @@ def test_every_case_has_a_row() -> None:
 @pytest.mark.parametrize(("version", "times_max"), [(-1, None), (0, None), (120, None), (121, 16), (485, 16)])
 def test_the_version_decides_about_the_limit_of_a_request(version: int, times_max: int | None) -> None:
     fields = {"offset": "1", "group": "G", "delayLevel": "0", "maxReconsumeTimes": "16"}
-    assert asked_of(TABLE.decode(fields, version)).times_max == times_max
+    row = ffi.new("struct rmq_send_back *")
+    fill_record(row, TABLE.decode(fields, version))
+    assert asked_of_row(row).times_max == times_max
 
 
 def test_a_delayed_copy_follows_the_rule_of_delayed_sends() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.requests.retry_ask import GONE_COUNTER
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.loadtest.load.running import RunningBroker
@@ -20,7 +19,7 @@ from ringmq.remoting.config_beans import SubscriptionGroupConfig
 from ringmq.remoting.json_body import write_body
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from ringmq.services.send_back.gone_messages import TEXT
+from ringmq.services.send_back.gone_messages import GONE_COUNTER, TEXT
 from tests.broker.test_processes import SMALL
 from tests.conformance.wire import send_fields, shortened
 from tests.raw_client import RawClient
@@ -138,7 +137,7 @@ def test_levels_and_limits(
 
 
 def test_batches_make_the_copies_of_single_requests(broker: RunningBroker, client: RawClient) -> None:
-    """A request with a letter beyond ASCII takes the way of single requests, its twin that of batches."""
+    """Python decodes a request with a letter beyond ASCII, C its twin. Both become rows of the same batches."""
     make_group(client, "G_twin", queues=2, times=3)
     offsets = [sent(client, b"%d" % number, {"KEYS": f"k{number}", "DELAY": "0"}) for number in range(6)]
     asked = [(offset, level) for offset in offsets for level in (0, 1, 4, -1)]
@@ -207,7 +206,7 @@ def record_at(position: int) -> bytes:
     return encode(0, position, b"messages of others", b"", b"T").replace(b"others", b"OTHERS")
 
 
-@pytest.mark.parametrize("note", ["n\xf6te", "note"], ids=["single", "batch"])
+@pytest.mark.parametrize("note", ["n\xf6te", "note"], ids=["python", "c"])
 def test_a_record_that_a_client_has_made_up_is_not_copied(broker: RunningBroker, client: RawClient, note: str) -> None:
     """Its body would be the messages of others between two of the client's own, whatever their topics."""
     group = f"G_made_up_{len(note.encode())}"
@@ -309,7 +308,7 @@ def test_kills_of_the_service_lose_no_answered_message_and_no_answer(tmp_path: P
                 bodies = [b"m%d-%d" % (kill, number) for number in range(60)]
                 offsets = [sent(client, body) for body in bodies]
                 for opaque, offset in enumerate(offsets, 100 * kill):
-                    note = "note" if opaque % 2 else "n\xf6te"  # in batches, alone
+                    note = "note" if opaque % 2 else "n\xf6te"  # read by C, by Python
                     fields = {"offset": str(offset), "group": "G_kill", "delayLevel": "-1", "originMsgId": note}
                     client.send_bytes(encode_frame(RemotingCommand.request(BACK, fields, opaque=opaque)))
                     if opaque % 100 == 30:
