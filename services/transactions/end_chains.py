@@ -1,7 +1,7 @@
-"""Ends of transactions that need no decision, from the inbox to their answers in C.
+"""Ends of transactions on their way to write: the loop is in native/src/services/transaction_ends.h.
 
-The loop is in native/src/services/transaction_ends.h. The service does the same for all other ends.
-tests/broker/test_plain_and_other_ends.py compares the two.
+C reads plain ends out of the inbox, the service adds the others. Both go the same way. C leaves those to the service
+that it may only answer, or has to decide about.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ringmq.broker.requests.records import fill_plain_request
+from ringmq.broker.requests.request import Request
+from ringmq.ipc.plain_requests import Record, fill_record
 from ringmq.ipc.plane import Plane
 from ringmq.native import ffi, lib
 from ringmq.services.transactions import finish_times, records
@@ -17,36 +20,28 @@ from ringmq.services.transactions.ends import Arrival
 from ringmq.services.transactions.half_table import HalfTable
 from ringmq.store.queue_reader import QueueReader
 
-LEFT_ROOM = 64
+LEFT_ROOM = 256
 """Ends that one call leaves to Python."""
 OTHERS_ROOM = 256
 """Completions of other chains that one call returns."""
 
-Queue = tuple[int, int, int]
-
 
 class EndChains:
-    """Owns the chains of `port` from number `port.chains` on. Queues: topic id, queue slot, queue id."""
+    """Owns the chains of `port` from number CHAINS on, as C does."""
 
-    def __init__(
-        self, plane: Plane, role: int, port: ChainPort, reader: QueueReader, table: HalfTable, half: Queue, op: Queue
-    ) -> None:
-        self._plane, self._reader, self._table = plane, reader, table
+    def __init__(self, plane: Plane, role: int, port: ChainPort, reader: QueueReader, table: HalfTable) -> None:
+        self._plane, self._port, self._reader, self._table = plane, port, reader, table
         self._latency = ffi.addressof(plane.header.latency[role][lib.RMQ_SERVICES_LATENCY_ANSWERED])
         self._words = plane.role(role).counters
         self._left = ffi.new("struct rmq_plain_end[]", LEFT_ROOM)
         self._others = ffi.new("struct rmq_completion[]", OTHERS_ROOM)
         self._marks = ffi.new("struct rmq_half_marks *")
+        self._roles = {reader.port: reader.role for reader in plane.readers}
+        self._chains = port.chains
         self.ended = 0
         """Ends of stored chains."""
-        self._chains = chains = ffi.new("struct rmq_end_chains *")
-        chains.port, chains.role = port.port.number, role
-        chains.answerer = lib.rmq_answerer_find(plane.struct, role)
-        chains.half_topic_id, chains.half_slot, _ = half
-        chains.op_topic_id, chains.op_slot, chains.op_queue_id = op
-        self._arena = port.give_chains(chains)
-        chains.op_properties_length = len(records.OP_PROPERTIES)
-        chains.op_properties = records.OP_PROPERTIES.ljust(len(chains.op_properties), b"\0")
+        self.has_more = False
+        """True if the last `send` has left as many ends as it may."""
 
     @property
     def log_end(self) -> int:
@@ -67,14 +62,34 @@ class EndChains:
         """Take plain ends from the front of the inbox, at most `room`. Returns their number."""
         return int(lib.rmq_end_chains_take(self._plane.struct, self._chains, max(0, room)))
 
-    def send(
-        self, arrival: Arrival, low: int | None, op_bytes_max: int, now_ns: int, wall_ms: int, slow_ns: int, room: int
-    ) -> Iterator[Any]:
-        """Send the ends whose halves have arrived. Yields those that are left to Python, at most `room`.
+    @property
+    def waiting(self) -> int:
+        """Ends that wait for their halves or for room."""
+        return int(self._chains.waiting_count)
 
-        `low`: for the mark of the op records (`records.op_mark`). Ends received before `slow_ns` are left, because
-        slow requests get a log line. Yielded structs are valid until the next call.
+    def add(self, request: Request, record: Record) -> None:
+        """Have an end wait that was decoded into a record of `ends.TABLE`. Its time is counted elsewhere. The caller
+        keeps `waiting` below RMQ_END_WAITING_MAX."""
+        row = lib.rmq_end_chains_add(self._chains)
+        fill_plain_request(request, self._roles[request.connection.reader], row.record, row.asked)
+        fill_record(row, record)
+        row.record.received_mono_ns = 0
+
+    def add_again(self, row: Any) -> None:
+        """Have an end wait once more that `send` has left."""
+        to = lib.rmq_end_chains_add(self._chains)
+        to[0] = row
+        to.record.received_mono_ns = 0
+
+    def send(
+        self, arrival: Arrival, low: int | None, op_bytes_max: int, now_ns: int, wall_ms: int, slow_ns: int
+    ) -> Iterator[Any]:
+        """Send the ends whose halves have arrived. Yields those that are left to Python, and why (RMQ_END_*).
+
+        `low`: for the mark of the op records (`records.op_mark`). Ends received before `slow_ns` get a log line.
+        Yielded structs are valid until the next call.
         """
+        self.has_more = False
         chains, marks = self._chains, self._marks
         if not chains.waiting_count and not chains.busy_chains:
             return
@@ -82,8 +97,9 @@ class EndChains:
         chains.op_bytes_max, chains.op_mark, chains.wall_ms = op_bytes_max, records.op_mark(low), wall_ms
         count = lib.rmq_end_chains_send(
             self._plane.struct, self._reader.native, chains, self._table.native, marks, now_ns, slow_ns, self._latency,
-            self._left, max(0, min(room, LEFT_ROOM)),
+            self._left, LEFT_ROOM,
         )  # fmt: skip
+        self.has_more = count == LEFT_ROOM
         for number in range(count):
             yield self._left[number]
 
@@ -111,4 +127,4 @@ class EndChains:
         """The ends that wait, which the worker does not send any more."""
         count, self._chains.waiting_count = self._chains.waiting_count, 0
         for number in range(count):
-            yield self._chains.waiting[number]
+            yield self._chains.rows[self._chains.waiting[number]]

@@ -3,7 +3,6 @@ does."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Any, NamedTuple
 
 from ringmq.ipc.plain_requests import Record as PlainRecord
@@ -34,17 +33,8 @@ class End(NamedTuple):
     is_from_check: bool = False
 
 
-class Readiness(Enum):
-    """The next step for an end."""
-
-    READY = "its half is looked up now"
-    WAITING = "its half is in the log, and has not arrived yet"
-    FULL = "its half arrives when others have ended, so the end is refused as busy"
-    MISSING = "the log does not reach its half"
-
-
 class Arrival(NamedTuple):
-    """The halves that have arrived. `dispatched` is read before `end`."""
+    """The halves that have arrived (struct rmq_half_marks). `dispatched` is read before `end`."""
 
     append_end: int
     """End of the log."""
@@ -56,17 +46,6 @@ class Arrival(NamedTuple):
     """End of the part of the half queue that has arrived."""
     is_full: bool
     """True if no more half may arrive now."""
-
-
-def readiness(end: End, halves: Arrival) -> Readiness:
-    """The next step for this end. No field makes it wait for a half that never arrives."""
-    if end.position >= halves.append_end:
-        return Readiness.MISSING
-    if end.position >= halves.dispatched:
-        return Readiness.WAITING
-    if not halves.arrived <= end.queue_offset < halves.end:
-        return Readiness.READY
-    return Readiness.FULL if halves.is_full else Readiness.WAITING
 
 
 def end_of_row(row: Any) -> End:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ringmq.broker.requests.records import plain_request
 from ringmq.broker.requests.request import Request
-from ringmq.services.transactions.ends import End, end_of_row
+from ringmq.native import lib
 
 
 class EndService(Protocol):
@@ -19,11 +19,11 @@ class EndService(Protocol):
     def take_plain(self, room: int) -> int:
         """Take plain ends from the front of the inbox. Returns their number."""
 
-    def send_plain(self) -> Iterator[Any]:
-        """Send plain ends whose time has come. Yields those for `take` (struct rmq_plain_end)."""
+    def send_ends(self) -> Iterator[Any]:
+        """Send the ends whose time has come. Yields those that C leaves (struct rmq_plain_end)."""
 
-    def take(self, request: Request, end: End) -> None:
-        """Take an end that is a commit or a rollback. Its answer follows."""
+    def take_left(self, request: Request, row: Any) -> None:
+        """Take an end that C has left. Its answer follows."""
 
 
 class PlainEnds:
@@ -36,17 +36,13 @@ class PlainEnds:
     def take(self, room: int, reader_of: Callable[[int, int], int | None], now_ms: int) -> tuple[int, list[Request]]:
         """See PlainRequests."""
         count = self._service.take_plain(room)
-        taken: list[Request] = []
-        for row in self._service.send_plain():
+        told: list[Request] = []
+        for row in self._service.send_ends():
             reader = reader_of(row.record.role, row.record.role_generation)
             if reader is None:
                 continue
-            request, end = request_of_row(row, reader, now_ms)
-            self._service.take(request, end)
-            taken.append(request)
-        return count, taken
-
-
-def request_of_row(row: Any, reader: int, now_ms: int) -> tuple[Request, End]:
-    """The request in a struct rmq_plain_end."""
-    return plain_request(row.record, row.asked, reader, now_ms), end_of_row(row)
+            request = plain_request(row.record, row.asked, reader, now_ms)
+            told.append(request)
+            if row.why != lib.RMQ_END_SLOW:
+                self._service.take_left(request, row)
+        return count, told

@@ -1,6 +1,6 @@
-"""Ends that C takes and ends that Python takes are answered alike and store alike: each case comes in both ways.
+"""Ends that C reads and ends that Python reads are answered alike and store alike: each case comes in both ways.
 
-An end whose message id is not ASCII is left to Python (native/src/services/plain_ends.h).
+Python reads an end whose message id is not ASCII (native/src/services/plain_ends.h). Both go to write in C.
 """
 
 import random
@@ -124,7 +124,7 @@ def test_each_case_in_both_ways(tmp_path: Path) -> None:
         wait_until(lambda: listed(broker) == ended, "all op records are in their queue")
         plane = Plane.open(plane_name(broker.store))
         words = plane.role(lib.RMQ_ROLE_TRANSACTIONS).counters
-        assert words[lib.RMQ_TRANSACTIONS_PLAIN] > CASES // 3, "C has taken the plain ones"
+        assert words[lib.RMQ_TRANSACTIONS_PLAIN] > 2 * CASES // 3, "C has sent those of both ways"
         assert words[lib.RMQ_TRANSACTIONS_COMMITTED] == wanted
         assert words[lib.RMQ_TRANSACTIONS_OPEN] == sum(2 * (not case.is_sound) for case in found)
         assert broker.stop() == 0

@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plane_kit import Kit
@@ -9,7 +10,7 @@ from plane_kit import Kit
 from ringmq.native import ffi, lib
 from ringmq.services.transactions import ends, records
 from ringmq.services.transactions.ends import End
-from ringmq.services.transactions.named_halves import NO_QUEUE, NamedHalf, NamedHalves, fill_end, half_of, judge
+from ringmq.services.transactions.ends_twin import judge
 from ringmq.store.queue_reader import QueueReader
 from tests.store.copy_kit import stored
 
@@ -18,26 +19,39 @@ MARK = lib.RMQ_ROLE_TRANSACTIONS << lib.RMQ_MARK_RANGE_SHIFT
 PAIRS = b"PGROUP\x01G\x02REAL_TOPIC\x01T\x02REAL_QID\x013\x02"
 PLAIN = End("G", 7, 900, ends.COMMIT)
 GROUPS = (b"G", b"G\xc3\xa9", b"H", b"", b"\xff", "\ufffd".encode())
-TOPICS = (b"T", b"t" * 255, b"t" * 256, b"\xff", HALF)
-QUEUES = (b"0", b"3", b"007", b"999999999", b"1000000000", b"-1", b"+1", b"x", "\u0663".encode())
 
 
-def native(end: End, data: bytes) -> NamedHalf | None:
-    row, texts = ffi.new("struct rmq_named_half *"), bytearray()
-    fill_end(row, end, texts)
+def row_of(end: End, texts: bytearray) -> Any:
+    """The struct rmq_named_half of an end. Its texts are added to `texts`."""
+    group = end.producer_group.encode()
+    row = ffi.new("struct rmq_named_half *")
+    row.queue_offset, row.position = end.queue_offset, end.position
+    row.group_at, row.group_length = len(texts), len(group)
+    texts += group
+    return row
+
+
+def first_of(row: Any) -> int | None:
+    """The result in a struct rmq_named_half."""
+    return records.first_of_mark(row.prepared_transaction_offset, row.queue_offset) if row.is_sound else None
+
+
+def native(end: End, data: bytes) -> int | None:
+    texts = bytearray()
+    row = row_of(end, texts)
     lib.rmq_named_half_judge(row, bytes(texts), data, len(data))
-    return half_of(row)
+    return first_of(row)
 
 
-def both(end: End, data: bytes) -> NamedHalf | None:
-    """The half, on which C and Python agree. Nothing refuses the end of one that is sound."""
+def both(end: End, data: bytes) -> int | None:
+    """First offset of the half, on which C and Python agree. Nothing refuses the end of one that is sound."""
     found = native(end, data)
     assert found == judge(end, data)
     if found is not None:
         half = records.half_at(data, end.position)
         assert half is not None
         assert ends.refusal(end, half, 1, half.born_time_ms + (1 << 40)) is None
-        assert found.first == records.first_of(half)
+        assert found == records.first_of(half)
     return found
 
 
@@ -46,11 +60,11 @@ def half(pairs: bytes = PAIRS, *, topic: bytes = HALF, offset: int = 7, place: i
 
 
 def test_a_sound_end() -> None:
-    assert both(PLAIN, half()) == NamedHalf(900, 7, "T", 3)
-    assert both(PLAIN, half(prepared=MARK | 5)) == NamedHalf(900, 5, "T", 3)
-    assert both(PLAIN, half(prepared=MARK | 1 << lib.RMQ_MARK_LANE_SHIFT | 5)) == NamedHalf(900, 7, "T", 3)
-    assert both(PLAIN, half(b"PGROUP\x01G\x02")) == NamedHalf(900, 7, "", NO_QUEUE)
-    assert both(PLAIN, half(b"PGROUP\x01F\x02" + PAIRS)) == NamedHalf(900, 7, "T", 3)
+    assert both(PLAIN, half()) == 7
+    assert both(PLAIN, half(prepared=MARK | 5)) == 5
+    assert both(PLAIN, half(prepared=MARK | 1 << lib.RMQ_MARK_LANE_SHIFT | 5)) == 7
+    assert both(PLAIN, half(b"PGROUP\x01G\x02")) == 7
+    assert both(PLAIN, half(b"PGROUP\x01F\x02" + PAIRS)) == 7
 
 
 @pytest.mark.parametrize(
@@ -78,7 +92,6 @@ def test_random_ends(seed: int) -> None:
     sound = 0
     for _ in range(3000):
         pairs = [b"PGROUP\x01" + dice.choice(GROUPS[:3] + GROUPS)]
-        pairs += [b"REAL_TOPIC\x01" + dice.choice(TOPICS), b"REAL_QID\x01" + dice.choice(QUEUES)]
         pairs += [b"CHECK_IMMUNITY_TIME_IN_SECONDS\x01" + dice.choice((b"", b"5", b"x"))] * (dice.random() < 0.1)
         pairs += [dice.choice(pairs), b"OTHER\x01G", b"G"][: dice.randrange(4)]
         dice.shuffle(pairs)
@@ -130,9 +143,15 @@ def test_ends_of_a_stored_queue(kit: Kit) -> None:
             *(honest[0]._replace(position=place) for place in (-1, -(1 << 63), (1 << 63) - 1)),
             *(end._replace(producer_group="H") for end in honest),
         ]
-        named = NamedHalves(reader, slot, 512)
-        assert named.of(honest) == [NamedHalf(place, offset, "T", 3) for offset, place in enumerate(places)]
-        assert named.of(lying) == [None] * len(lying)
-        mixed = [end for pair in zip(honest, lying, strict=False) for end in pair]
-        assert [found is not None for found in named.of(mixed)] == [True, False] * COUNT
-        assert named.of([]) == []
+        assert [held(reader, slot, end) for end in honest] == list(range(COUNT))
+        assert [held(reader, slot, end) for end in lying] == [None] * len(lying)
+
+
+def held(reader: QueueReader, slot: int, end: End) -> int | None:
+    texts, record, size = bytearray(), ffi.new("struct rmq_held_record *"), ffi.new("uint32_t *")
+    row = row_of(end, texts)
+    is_held = lib.rmq_named_half_hold(reader.native, slot, row, bytes(texts) or b"\0", record, size)
+    assert bool(is_held) == bool(row.is_sound)
+    if is_held:
+        lib.rmq_queue_reader_release(record)
+    return first_of(row)

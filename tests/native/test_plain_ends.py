@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.requests.records import request_of
+from ringmq.broker.requests.records import fill_plain_request, plain_request, request_of
 from ringmq.broker.requests.request import Request
 from ringmq.ipc.answerers import AnswererPlan
 from ringmq.ipc.asks import Ask, Inbox
+from ringmq.ipc.plain_requests import fill_record
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.segment import remove_segments
 from ringmq.native import ffi, lib
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
-from ringmq.services.transactions.ends import TABLE, UNKNOWN, End, end_of
-from ringmq.services.transactions.plain_ends import PlainEnds, request_of_row
+from ringmq.services.transactions.ends import TABLE, UNKNOWN, End, end_of, end_of_row
+from ringmq.services.transactions.plain_ends import PlainEnds
 from tests.native.plain_kit import HOST, TEXTS, ask, fill, record_of
 
 FIELDS = {
@@ -40,7 +41,20 @@ SMALL = Capacity(
 def native(of: Ask) -> tuple[Request, End] | None:
     record, _kept = record_of(of)
     row = ffi.new("struct rmq_plain_end *")
-    return request_of_row(row, 1, 9) if lib.rmq_plain_end_read(record, row) else None
+    return request_of_row(row) if lib.rmq_plain_end_read(record, row) else None
+
+
+def request_of_row(row: Any) -> tuple[Request, End]:
+    return plain_request(row.record, row.asked, 1, 9), end_of_row(row)
+
+
+def added(of: Ask) -> tuple[Request, End]:
+    """The request in a row that Python has filled."""
+    request, row = request_of(of, HOST, 9), ffi.new("struct rmq_plain_end *")
+    fill_plain_request(request, of.role, row.record, row.asked)
+    fill_record(row, TABLE.decode(request.command.ext_fields, request.command.version))
+    assert row.record.role == of.role
+    return request_of_row(row)
 
 
 def decoded(of: Ask) -> tuple[Request, End]:
@@ -63,7 +77,7 @@ def both(of: Ask) -> bool:
     """True if C takes the end. Python decodes what C takes, and alike."""
     taken = native(of)
     if taken is not None:
-        assert needed(taken) == needed(decoded(of)) and taken[1].decision != UNKNOWN
+        assert needed(taken) == needed(decoded(of)) == needed(added(of)) and taken[1].decision != UNKNOWN
     return taken is not None
 
 
@@ -78,6 +92,14 @@ def test_plain_ends(serialize: SerializeType) -> None:
     assert both(ask(frame(serialize, {name: FIELDS[name] for name in list(FIELDS)[:5]}, flag=2)))
     assert both(ask(frame(serialize, FIELDS | {"producerGroup": "G" * 255})))
     assert both(ask(frame(serialize, FIELDS | {"tranStateTableOffset": "+7", "commitLogOffset": "0" * 40 + "1"})))
+
+
+@pytest.mark.parametrize("group", ["g\xe9", "\ud800", "G" * 255, ""])
+def test_ends_that_python_reads(group: str) -> None:
+    """They become the same rows."""
+    of = ask(frame(SerializeType.JSON, FIELDS | {"producerGroup": group, "msgId": "n\xf6te"}, flag=2))
+    assert native(of) is None
+    assert needed(added(of)) == needed(decoded(of))
 
 
 @pytest.mark.parametrize("serialize", SerializeType)
@@ -145,16 +167,18 @@ class Service:
 
     def begin(self, plane: Plane, answerer: int) -> None:
         self._plane, self._chains = plane, ffi.new("struct rmq_end_chains *")
-        self._chains.answerer, self._chains.waiting_count = answerer, self._waiting
+        self._chains.answerer = answerer
+        for _ in range(self._waiting):
+            lib.rmq_end_chains_add(self._chains)
 
     def take_plain(self, room: int) -> int:
         return int(lib.rmq_end_chains_take(self._plane.struct, self._chains, max(0, min(room, self.room))))
 
-    def send_plain(self) -> Iterator[Any]:
+    def send_ends(self) -> Iterator[Any]:
         for number in range(self._waiting, self._chains.waiting_count):
-            yield self._chains.waiting[number]
+            yield self._chains.rows[self._chains.waiting[number]]
 
-    def take(self, request: Request, end: End) -> None:
+    def take_left(self, request: Request, row: Any) -> None:
         self.room -= 1
         self.taken.append(request.pending)
 

@@ -39,7 +39,7 @@ struct rmq_half_table {
     uint32_t role;               /* of the marks of copies */
     uint32_t reserved;
     uint64_t secret[2];
-    struct rmq_half_shares *shares; /* where open rows are counted; NULL: nowhere, and while rows are staged */
+    struct rmq_half_shares *shares; /* counts open rows; NULL: not counted, and while rows are staged */
 };
 
 /* The queue offsets [low, low + count) that op records list: done[offset - low] is 1. */

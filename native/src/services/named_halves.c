@@ -1,4 +1,4 @@
-/* named_halves.c: the half messages that ends name. Twin: services/transactions/named_halves.py. */
+/* named_halves.c: the half messages that ends name. Twin: services/transactions/ends_twin.py. */
 #include "services/named_halves.h"
 
 #include <string.h>
@@ -7,10 +7,9 @@
 #include "codec/record.h"
 
 #define HALF_TOPIC "RMQ_SYS_TRANS_HALF_TOPIC"
-#define QUEUE_DIGITS_MAX 9
 
 struct half_pairs {
-    struct rmq_text group, topic, queue;
+    struct rmq_text group;
     int has_immunity;
 };
 
@@ -24,28 +23,10 @@ static struct half_pairs pairs_of(const uint8_t *at, const uint8_t *end)
     while (rmq_next_pair(&at, end, &pair)) {
         if (IS(pair.name, "PGROUP"))
             found.group = pair.value;
-        else if (IS(pair.name, "REAL_TOPIC"))
-            found.topic = pair.value;
-        else if (IS(pair.name, "REAL_QID"))
-            found.queue = pair.value;
         else if (IS(pair.name, "CHECK_IMMUNITY_TIME_IN_SECONDS"))
             found.has_immunity = 1;
     }
     return found;
-}
-
-/* -1 unless the text is a number of at most nine digits. */
-static int32_t queue_id_of(struct rmq_text text)
-{
-    int32_t number = 0;
-    if (!text.length || text.length > QUEUE_DIGITS_MAX)
-        return -1;
-    for (uint32_t i = 0; i < text.length; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
-            return -1;
-        number = number * 10 + (text.at[i] - '0');
-    }
-    return number;
 }
 
 void rmq_named_half_judge(struct rmq_named_half *half, const uint8_t *texts, const uint8_t *record, uint32_t size)
@@ -63,10 +44,6 @@ void rmq_named_half_judge(struct rmq_named_half *half, const uint8_t *texts, con
         return;
     half->is_sound = 1;
     half->prepared_transaction_offset = view.prepared_transaction_offset;
-    half->target_queue_id = queue_id_of(found.queue);
-    half->topic_length = found.topic.length <= RMQ_NAMED_TOPIC_BYTES_MAX ? found.topic.length : 0;
-    if (half->topic_length)
-        memcpy(half->topic, found.topic.at, half->topic_length);
 }
 
 int rmq_named_half_hold(struct rmq_queue_reader *q, uint32_t slot, struct rmq_named_half *half, const uint8_t *texts,
@@ -85,19 +62,4 @@ int rmq_named_half_hold(struct rmq_queue_reader *q, uint32_t slot, struct rmq_na
     if (!half->is_sound)
         rmq_queue_reader_release(record);
     return (int)half->is_sound;
-}
-
-uint32_t rmq_named_halves(struct rmq_queue_reader *q, uint32_t slot, struct rmq_named_half *halves, uint32_t count,
-                          const uint8_t *texts)
-{
-    uint32_t sound = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        struct rmq_held_record record;
-        uint32_t size;
-        if (rmq_named_half_hold(q, slot, &halves[i], texts, &record, &size)) {
-            rmq_queue_reader_release(&record);
-            sound++;
-        }
-    }
-    return sound;
 }

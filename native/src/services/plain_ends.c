@@ -1,4 +1,4 @@
-/* plain_ends.c: ends of transactions out of an inbox. Twin: services/transactions/plain_ends.py. */
+/* plain_ends.c: ends of transactions out of an inbox. */
 #include "services/plain_ends.h"
 
 RMQ_PLAIN_CHECK_RECORD(rmq_end_fields);
@@ -26,15 +26,11 @@ int rmq_plain_end_read(const struct rmq_inbox_record *record, struct rmq_plain_e
     return 1;
 }
 
-uint32_t rmq_plain_ends_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_plain_end *out, uint32_t room)
+int rmq_plain_end_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_plain_end *out)
 {
-    uint32_t count = 0;
-    while (count < room) {
-        struct rmq_inbox_record *record = rmq_inbox_take(plane, answerer);
-        if (!record || rmq_ask_is_void(plane, answerer, record) || !rmq_plain_end_read(record, &out[count]))
-            break;
-        rmq_inbox_done(plane, answerer, record);
-        count++;
-    }
-    return count;
+    struct rmq_inbox_record *record = rmq_inbox_take(plane, answerer);
+    if (!record || rmq_ask_is_void(plane, answerer, record) || !rmq_plain_end_read(record, out))
+        return 0;
+    rmq_inbox_done(plane, answerer, record);
+    return 1;
 }

@@ -1,7 +1,7 @@
-/* plain_ends.h: takes ends of transactions (37) out of an inbox, a batch a call. `ringmq.services.transactions.plain_ends` has the
- * twin, which takes one request.
+/* plain_ends.h: takes ends of transactions (37) out of an inbox.
  *
- * An end is plain if its request is (codec/plain_requests.h) and it is a commit or a rollback. Others stay in the inbox for Python.
+ * An end is plain if its request is (codec/plain_requests.h) and it is a commit or a rollback. Python decodes all others: it adds
+ * them to the same table (transaction_ends.h), or answers them.
  */
 #ifndef RMQ_PLAIN_ENDS_H
 #define RMQ_PLAIN_ENDS_H
@@ -29,6 +29,8 @@ struct rmq_plain_end {
     struct rmq_inbox_record record;
     struct rmq_plain_asked asked;
     struct rmq_end_fields fields;
+    int64_t first;              /* of a SENT or LEFT end: half-queue offset of the first half of its transaction */
+    uint32_t why;               /* RMQ_END_* of transaction_ends.h: why Python gets it */
     uint8_t text[RMQ_END_GROUP_BYTES_MAX + 1];
 };
 
@@ -36,9 +38,8 @@ extern const struct rmq_plain_table rmq_end_table;
 
 /* Reads an ask. 1 = it is a plain end; 0 = it is not, and `out` is undefined. */
 int rmq_plain_end_read(const struct rmq_inbox_record *record, struct rmq_plain_end *out);
-/* Takes plain ends, at most `room`, up to the first record that is no plain end, or that its asker has given up. Returns their
- * number. */
-uint32_t rmq_plain_ends_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_plain_end *out, uint32_t room);
+/* Takes the first ask of the inbox. 1 = it is a plain end; 0 = it is none, its asker has given it up, or there is none. */
+int rmq_plain_end_take(struct rmq_plane *plane, uint32_t answerer, struct rmq_plain_end *out);
 /* cdef-end */
 
 #endif

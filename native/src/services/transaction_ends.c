@@ -1,4 +1,4 @@
-/* transaction_ends.c: ends of transactions that need no decision. Twin: services/transactions/service.py. */
+/* transaction_ends.c: the way of ends of transactions to write. Twin of the rules: services/transactions/ends_twin.py. */
 #include "services/transaction_ends.h"
 
 #include <string.h>
@@ -6,7 +6,11 @@
 #include "base/number_text.h"
 #include "services/copy_targets.h"
 
+_Static_assert(RMQ_OP_ROOM == RMQ_OP_BYTES_MAX + sizeof(((struct rmq_end_chains *)0)->op_properties), "an op record fits");
 _Static_assert(RMQ_END_CHAIN_ITEMS + 1 == RMQ_CHAIN_MAX, "a chain has an op record");
+_Static_assert(RMQ_END_ROWS == RMQ_END_WAITING_MAX + RMQ_END_CHAINS * RMQ_END_CHAIN_ITEMS, "all ends of chains may wait again");
+
+#define CODE_FSYNC_FAILED 14 /* the record has bytes, but the disk may lack it */
 
 enum step { WAITS, SENT, LEFT, NO_ROOM };
 
@@ -21,32 +25,60 @@ struct draft {
     struct rmq_request request[RMQ_CHAIN_MAX];
 };
 
+static uint32_t row_of(struct rmq_end_chains *c)
+{
+    uint32_t row = c->unused_count ? c->unused[--c->unused_count] : c->used_rows++;
+    RMQ_INVARIANT(row < RMQ_END_ROWS, row, c->waiting_count, c->unused_count, c->used_rows);
+    return row;
+}
+
 uint32_t rmq_end_chains_take(struct rmq_plane *plane, struct rmq_end_chains *c, uint32_t room)
 {
-    uint32_t free_places = RMQ_END_WAITING_MAX - c->waiting_count;
-    uint32_t taken = rmq_plain_ends_take(plane, c->answerer, c->waiting + c->waiting_count, room < free_places ? room : free_places);
-    c->waiting_count += taken;
+    uint32_t taken = 0;
+    for (; taken < room && c->waiting_count < RMQ_END_WAITING_MAX; taken++) {
+        uint32_t row = row_of(c);
+        if (!rmq_plain_end_take(plane, c->answerer, &c->rows[row])) {
+            c->unused[c->unused_count++] = row;
+            break;
+        }
+        c->rows[row].why = RMQ_END_NEW;
+        c->waiting[c->waiting_count++] = row;
+    }
     return taken;
 }
 
-static enum step readiness(const struct rmq_half_marks *m, const struct rmq_plain_end *end)
+struct rmq_plain_end *rmq_end_chains_add(struct rmq_end_chains *c)
 {
-    if (end->fields.position >= m->append_end)
-        return LEFT;
-    if (end->fields.position >= m->dispatched)
-        return WAITS;
-    if (end->fields.queue_offset < m->arrived)
-        return SENT;
-    return m->is_full || end->fields.queue_offset >= m->end ? LEFT : WAITS;
+    uint32_t row = row_of(c);
+    c->rows[row].why = RMQ_END_NEW;
+    c->waiting[c->waiting_count++] = row;
+    return &c->rows[row];
 }
 
-static int begin(struct rmq_plane *plane, struct rmq_end_chains *c, struct draft *d)
+int rmq_end_readiness(const struct rmq_half_marks *m, const struct rmq_end_fields *end)
+{
+    if (end->position >= m->append_end)
+        return RMQ_END_MISSING;
+    if (end->position >= m->dispatched)
+        return -1;
+    if (end->queue_offset < m->arrived || end->queue_offset >= m->end)
+        return 0;
+    return m->is_full ? RMQ_END_FULL : -1;
+}
+
+/* 1 if an end may be added to a chain now. */
+static int has_room(struct rmq_plane *plane, const struct rmq_end_chains *c, const struct draft *d)
 {
     const struct rmq_ring *ring = &rmq_port_at(plane, c->port)->request;
     if (d->chain)
         return 1;
-    if (ring->capacity - (ring->head - rmq_load(&ring->tail)) < RMQ_CHAIN_MAX)
-        return 0;
+    return c->busy_chains < RMQ_END_CHAINS && ring->capacity - (ring->head - rmq_load(&ring->tail)) >= RMQ_CHAIN_MAX;
+}
+
+static int begin(struct rmq_plane *plane, struct rmq_end_chains *c, struct draft *d)
+{
+    if (d->chain || !has_room(plane, c, d))
+        return d->chain != NULL;
     for (uint32_t i = 0; i < RMQ_END_CHAINS; i++) {
         if (c->chains[i].count)
             continue;
@@ -56,7 +88,7 @@ static int begin(struct rmq_plane *plane, struct rmq_end_chains *c, struct draft
         memset(&d->batch, 0, sizeof d->batch);
         d->batch.arena = c->arena;
         d->batch.arena_at = d->number * c->chain_bytes;
-        d->batch.arena_end = d->batch.arena_at + c->chain_bytes - RMQ_OP_BYTES_MAX - sizeof c->op_properties;
+        d->batch.arena_end = d->batch.arena_at + c->chain_bytes - RMQ_OP_ROOM;
         d->batch.body_bytes_max = c->body_bytes_max;
         d->batch.properties_bytes_max = c->properties_bytes_max;
         return 1;
@@ -64,16 +96,16 @@ static int begin(struct rmq_plane *plane, struct rmq_end_chains *c, struct draft
     return 0;
 }
 
-static void add_op(const struct rmq_end_chains *c, struct draft *d)
+void rmq_end_chains_op(const struct rmq_end_chains *c, uint32_t number, const uint8_t *list, uint32_t length,
+                       struct rmq_request *request)
 {
-    struct rmq_request *request = &d->request[d->requests];
-    uint64_t at = (d->number + 1) * c->chain_bytes - RMQ_OP_BYTES_MAX - sizeof c->op_properties;
-    memcpy(c->arena + at, d->op, d->op_bytes);
-    memcpy(c->arena + at + d->op_bytes, c->op_properties, c->op_properties_length);
+    uint64_t at = (number + 1) * c->chain_bytes - RMQ_OP_ROOM;
+    memcpy(c->arena + at, list, length);
+    memcpy(c->arena + at + length, c->op_properties, c->op_properties_length);
     memset(request, 0, sizeof *request);
     request->body_at = at;
-    request->body_length = d->op_bytes;
-    request->properties_at = at + d->op_bytes;
+    request->body_length = length;
+    request->properties_at = at + length;
     request->properties_length = (uint16_t)c->op_properties_length;
     request->topic_id = c->op_topic_id;
     request->queue_slot = c->op_slot;
@@ -93,7 +125,7 @@ static void submit(struct rmq_plane *plane, struct rmq_end_chains *c, struct dra
     d->chain = NULL;
     if (!chain || !chain->count)
         return;
-    add_op(c, d);
+    rmq_end_chains_op(c, d->number, d->op, d->op_bytes, &d->request[d->requests]);
     uint32_t count = d->requests + 1;
     for (uint32_t i = 0; i < count; i++) {
         d->request[i].token = (uint64_t)d->number << 8 | i;
@@ -129,11 +161,9 @@ static enum step add_copy(struct rmq_plane *plane, struct rmq_end_chains *c, str
 }
 
 static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct rmq_half_table *halves, struct draft *d,
-                     const struct rmq_plain_end *end, const struct rmq_named_half *half, const struct rmq_held_record *record,
-                     uint32_t size)
+                     const struct rmq_plain_end *end, const struct rmq_held_record *record, uint32_t size)
 {
-    int64_t first = rmq_half_first(c->role, half->prepared_transaction_offset, half->queue_offset);
-    int64_t place = rmq_half_table_place(halves, first);
+    int64_t place = rmq_half_table_place(halves, end->first);
     if (place < 0 || halves->rows[place].state == RMQ_HALF_HELD)
         return LEFT;
     if (halves->rows[place].state == RMQ_HALF_SENT)
@@ -153,28 +183,53 @@ static enum step add(struct rmq_plane *plane, struct rmq_end_chains *c, struct r
     memcpy(d->op + d->op_bytes, text, digits);
     d->op_bytes += digits;
     halves->rows[place].state = RMQ_HALF_SENT;
-    d->chain->first[d->chain->count] = first;
-    d->chain->ends[d->chain->count++] = *end;
+    d->chain->ends[d->chain->count] = *end;
+    d->chain->ends[d->chain->count++].record.received_mono_ns = 0; /* its time is counted, or told, when it is sent */
     return SENT;
 }
 
+/* 1 if the end was judged before, and its half is still in the chain of another end. */
+static int waits_for_another(const struct rmq_half_table *halves, const struct rmq_plain_end *end)
+{
+    int64_t place = end->why == RMQ_END_DECIDE ? rmq_half_table_place(halves, end->first) : -1;
+    return place >= 0 && halves->rows[place].state == RMQ_HALF_SENT;
+}
+
 static enum step process(struct rmq_plane *plane, struct rmq_queue_reader *q, struct rmq_end_chains *c,
-                         struct rmq_half_table *halves, struct draft *d, const struct rmq_plain_end *end)
+                         struct rmq_half_table *halves, struct draft *d, struct rmq_plain_end *end)
 {
     struct rmq_named_half half = {
         .queue_offset = end->fields.queue_offset, .position = end->fields.position, .group_length = end->fields.group.length,
     };
     struct rmq_held_record record;
     uint32_t size;
+    if (!has_room(plane, c, d) || waits_for_another(halves, end))
+        return WAITS;
+    c->judged++;
+    end->why = RMQ_END_UNSOUND;
     if (!rmq_named_half_hold(q, c->half_slot, &half, end->text + end->fields.group.at, &record, &size))
         return LEFT;
-    enum step step = add(plane, c, halves, d, end, &half, &record, size);
+    end->why = RMQ_END_DECIDE;
+    end->first = rmq_half_first(c->role, half.prepared_transaction_offset, half.queue_offset);
+    enum step step = add(plane, c, halves, d, end, &record, size);
     if (step == NO_ROOM) {
         submit(plane, c, d);
-        step = add(plane, c, halves, d, end, &half, &record, size);
+        step = add(plane, c, halves, d, end, &record, size);
     }
     rmq_queue_reader_release(&record);
     return step == NO_ROOM ? LEFT : step;
+}
+
+static enum step step_of(struct rmq_plane *plane, struct rmq_queue_reader *q, struct rmq_end_chains *c, struct rmq_half_table *halves,
+                         const struct rmq_half_marks *marks, struct draft *d, struct rmq_plain_end *end)
+{
+    int ready = rmq_end_readiness(marks, &end->fields);
+    if (ready < 0)
+        return WAITS;
+    if (!ready)
+        return process(plane, q, c, halves, d, end);
+    end->why = (uint32_t)ready;
+    return LEFT;
 }
 
 /* Leaves the ends of refused chains to Python. */
@@ -202,21 +257,21 @@ uint32_t rmq_end_chains_send(struct rmq_plane *plane, struct rmq_queue_reader *q
     struct draft draft = {.chain = NULL};
     uint32_t count = leave_refused(c, left, room), kept = 0;
     for (uint32_t i = 0; i < c->waiting_count; i++) {
-        struct rmq_plain_end *end = &c->waiting[i];
+        struct rmq_plain_end *end = &c->rows[c->waiting[i]];
         int64_t received_ns = (int64_t)end->record.received_mono_ns;
-        enum step step = received_ns && received_ns < slow_ns ? LEFT : readiness(marks, end);
-        if (step == SENT)
-            step = process(plane, q, c, halves, &draft, end);
-        if (step == LEFT && count < room) {
-            left[count++] = *end;
-        } else if (step == SENT) {
-            if (received_ns)
-                rmq_latency_count(latency, now_ns - received_ns, 1);
-        } else {
-            if (kept != i)
-                c->waiting[kept] = *end;
-            kept++;
+        int is_slow = received_ns && received_ns < slow_ns;
+        enum step step = count == room ? WAITS : step_of(plane, q, c, halves, marks, &draft, end);
+        if (step == WAITS) {
+            c->waiting[kept++] = c->waiting[i];
+            continue;
         }
+        if (step == LEFT || is_slow) {
+            left[count] = *end;
+            left[count++].why = step == LEFT ? end->why : RMQ_END_SLOW;
+        } else if (received_ns) {
+            rmq_latency_count(latency, now_ns - received_ns, 1);
+        }
+        c->unused[c->unused_count++] = c->waiting[i];
     }
     c->waiting_count = kept;
     submit(plane, c, &draft);
@@ -260,8 +315,8 @@ static void count_commit(struct rmq_end_chains *c, int64_t born_ms)
 static void settle(struct rmq_end_chains *c, struct rmq_half_table *halves, struct rmq_end_chain *chain)
 {
     for (uint32_t i = 0; i < chain->count; i++) {
-        int64_t place = rmq_half_table_place(halves, chain->first[i]);
-        RMQ_INVARIANT(place >= 0 && halves->rows[place].state == RMQ_HALF_SENT, place, chain->first[i], i, chain->count);
+        int64_t first = chain->ends[i].first, place = rmq_half_table_place(halves, first);
+        RMQ_INVARIANT(place >= 0 && halves->rows[place].state == RMQ_HALF_SENT, place, first, i, chain->count);
         if (chain->refused) {
             halves->rows[place].state = RMQ_HALF_OPEN;
             continue;
@@ -291,7 +346,7 @@ uint32_t rmq_end_chains_collect(struct rmq_plane *plane, struct rmq_end_chains *
             continue;
         }
         struct rmq_end_chain *chain = &c->chains[number - c->first_chain];
-        chain->refused += !found.bytes;
+        chain->refused += !found.bytes || found.code == CODE_FSYNC_FAILED;
         if (found.commit_log_offset + found.bytes > chain->end)
             chain->end = found.commit_log_offset + found.bytes;
         if (--chain->waiting)
