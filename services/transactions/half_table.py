@@ -143,10 +143,14 @@ class HalfTable:
         if at >= 0:
             self.native.rows[at].state = OPEN
 
+    def state(self, first: int) -> int:
+        """ENDED, also for a half that never was, OPEN, SENT or HELD."""
+        at = self._place(first)
+        return int(self.native.rows[at].state) if at >= 0 else ENDED
+
     def is_sent(self, first: int) -> bool:
         """True if C has the half in a chain."""
-        at = self._place(first)
-        return at >= 0 and bool(self.native.rows[at].state == SENT)
+        return bool(self.state(first) == SENT)
 
     def move(self, first: int, newest: int, *, is_check: bool) -> None:
         """The half has a new copy. Raises KeyError if it is not open."""

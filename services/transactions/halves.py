@@ -61,16 +61,16 @@ class HalfReader:
         """True if the queue has halves that did not arrive yet."""
         return self.end > self.next_offset
 
-    def arrive(self, table: HalfTable, say: Callable[[str], None]) -> None:
+    def arrive(self, table: HalfTable, log_line: Callable[[str], None]) -> None:
         """Add the halves of one batch that producers have sent. Copies, which the service made, are left out."""
         try:
             table.arrive(self._batch, self._reader.hold(self._batch, self._slot, self.next_offset))
             self.next_offset = max(self.next_offset, self._batch.next_offset)
         except DeletedError as error:
-            say(f"half messages {self.next_offset} to {error.next_offset - 1} were deleted before")
+            log_line(f"half messages {self.next_offset} to {error.next_offset - 1} were deleted before")
             self.next_offset = max(self.next_offset, error.next_offset)
         except DamagedError as error:
-            say(f"half message {self.next_offset} is left out until the queue is rebuilt: {error}")
+            log_line(f"half message {self.next_offset} is left out until the queue is rebuilt: {error}")
             self.damaged = self.next_offset if self.damaged is None else self.damaged
             self.next_offset += 1
         except QueueReadError:  # not confirmed yet, or no file can be mapped now

@@ -20,10 +20,10 @@ class ProducerChecks:
 
     def __init__(
         self, halves: HalfReader, asks: ControlAsks, words: Any, broker_name: Callable[[], str],
-        tell: Callable[[str], None],
+        log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._halves, self._asks, self._words = halves, asks, words
-        self._broker_name, self._tell = broker_name, tell
+        self._broker_name, self._log_line = broker_name, log_line
         self._unasked: deque[Half] = deque()
         """Those whose copies are not in the half queue yet."""
         self._asked = 0
@@ -69,4 +69,4 @@ class ProducerChecks:
         except ValueError as error:
             self._asked -= 1
             self._words[lib.RMQ_TRANSACTIONS_UNCHECKED] += 1
-            self._tell(f"the check of half {half.newest} is not sent: {error}")
+            self._log_line(f"the check of half {half.newest} is not sent: {error}")

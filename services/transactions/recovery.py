@@ -54,9 +54,9 @@ class Recovered(Struct, frozen=True):
     """First offsets of the transactions that have expired last, the oldest first."""
 
 
-def stock_offset(root: Path, end: int, tell: Callable[[str], None] = lambda line: None) -> int:
-    """The half-queue offset in consumerOffset.json. -1 if there is none. `tell` gets a line if it is beyond the `end`
-    of the queue: then it counts as none."""
+def stock_offset(root: Path, end: int, log_line: Callable[[str], None] = lambda line: None) -> int:
+    """The half-queue offset in consumerOffset.json. -1 if there is none. One beyond the `end` of the queue counts as
+    none, and `log_line` gets a line about it."""
     name = f"{names.HALF_TOPIC}@{records.GROUP}"
     try:
         entry = load_config(root, OFFSETS_FILE).get("offsetTable", {}).get(name, {})
@@ -66,7 +66,7 @@ def stock_offset(root: Path, end: int, tell: Callable[[str], None] = lambda line
     if not isinstance(offset, int):
         return -1
     if offset > end:
-        tell(f"{root / CONFIG / OFFSETS_FILE}: {name} is left out: {_beyond(offset, end)}")
+        log_line(f"{root / CONFIG / OFFSETS_FILE}: {name} is left out: {_beyond(offset, end)}")
         return -1
     return offset
 
@@ -78,8 +78,10 @@ def _beyond(offset: int, end: int) -> str:
 class Recovery:
     """Reads half queue, op queue and log into `table`. All records up to the log's `end` must be in their queues."""
 
-    def __init__(self, log: TransactionLog, table: HalfTable, tell: Callable[[str], None] = lambda line: None) -> None:
-        self._log, self._table, self._tell = log, table, tell
+    def __init__(
+        self, log: TransactionLog, table: HalfTable, log_line: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self._log, self._table, self._log_line = log, table, log_line
         self.halves = 0
         """Half messages to read. 0: not known yet."""
         self.read = 0
@@ -91,7 +93,7 @@ class Recovery:
         half_min, half_max = self._log.bounds(HALVES)
         own_low, scan_from, is_newest = yield from self._newest_op()
         if own_low > half_max:
-            self._tell(f"{names.OP_HALF_TOPIC}: the newest low offset is left out: {_beyond(own_low, half_max)}")
+            self._log_line(f"{names.OP_HALF_TOPIC}: the newest low offset is left out: {_beyond(own_low, half_max)}")
             own_low, is_newest = -1, False
         low = max(half_min, own_low if is_newest else max(own_low, stock_low))
         low_place = self._log.place(HALVES, low) if low < half_max else self._log.end

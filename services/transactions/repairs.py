@@ -1,7 +1,7 @@
-"""Op records that recovery has found missing, and are made again.
+"""Op records that recovery has found missing. The service stores them again.
 
-Recovery looks for committed messages without an op record behind the newest op record with a low offset. So no op
-record gets one while another chain has to repair others: after a death, they would not be found again.
+Recovery finds a committed message without its op record only behind the newest op record that names a low offset. So
+no new op record names one while such repairs are open: after a death, recovery would not find them again.
 """
 
 from __future__ import annotations

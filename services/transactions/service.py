@@ -1,6 +1,7 @@
 """The service of transactions: takes ends, submits what the core decides, and checks producers.
 
-A turn: results of write -> recovery, or halves that have arrived -> ends -> a part of the round of checks -> chains.
+Ends go to write in C (`end_chains`). The service answers those that C leaves, and its core decides about some of them.
+A turn: results of write -> recovery, or halves that have arrived -> a part of the round of checks -> chains.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.requests.records import plain_request
 from ringmq.broker.requests.request import Answer, Drop, Outbox, Request, Wait
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.half_shares import HalfShares
@@ -20,20 +22,20 @@ from ringmq.native import lib
 from ringmq.remoting import names
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.errors import RequestError
-from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.services.arrivals import Arrivals
 from ringmq.services.control_asks import ControlAsks
+from ringmq.services.kit.flight import AGAIN
+from ringmq.services.kit.log_lines import LogLines
+from ringmq.services.kit.loop import sleep
 from ringmq.services.log_view import LogView
 from ringmq.services.topics import Topics
 from ringmq.services.transactions import core, ends, finish_times, records
-from ringmq.services.transactions.chain_port import AGAIN, COPIES_MAX, ChainPort, Item, Result
+from ringmq.services.transactions.chain_port import COPIES_MAX, ChainPort, Item, Result
 from ringmq.services.transactions.core import CheckPolicy, Work
 from ringmq.services.transactions.end_chains import EndChains
-from ringmq.services.transactions.ends import End, Readiness
+from ringmq.services.transactions.ends import End
 from ringmq.services.transactions.half_table import Half, HalfTable
 from ringmq.services.transactions.halves import HalfReader
-from ringmq.services.transactions.named_halves import NamedHalf, NamedHalves
-from ringmq.services.transactions.plain_ends import request_of_row
 from ringmq.services.transactions.producer_checks import ProducerChecks
 from ringmq.services.transactions.recovery import Recovered, Recovery, stock_offset
 from ringmq.services.transactions.repairs import Repairs
@@ -42,9 +44,8 @@ from ringmq.services.transactions.transaction_log import StoredTransactionLog
 from ringmq.services.transactions.work_items import Lost, Refusal, WorkItems
 from ringmq.store.queue_reader import QueueReader, QueueReadError
 
-WAITING_MAX = 16_384
-"""Ends that may wait for an answer."""
-ENDS_PER_TURN = 512
+WAITING_MAX: int = lib.RMQ_END_WAITING_MAX
+"""Ends that may wait for an answer, beside those that are on their way to write."""
 CHECKS_MAX = 64
 """Copies of a round of checks that may be in flight."""
 LOW_MS = 1000
@@ -57,12 +58,9 @@ RETRY_MS = 100
 CLOSE_MS = 2000
 """Time for the results of what was submitted before the worker ends."""
 FILES = 4
-LINES_PER_MINUTE = 10
 HOUR_MS = 3_600_000
 BUSY = "[OVERLOAD]too many transactions are being ended, try again later"
 FULL = "[OVERLOAD]{0} transactions are open, and this one is behind them: try again later"
-
-_Asked = tuple[Request, End]
 
 
 class TransactionService:
@@ -73,11 +71,12 @@ class TransactionService:
 
     def __init__(
         self, *, plane: Plane, role: int, log: LogView, config: Callable[[], BrokerConfig], asks: ControlAsks,
-        outbox: Outbox, tell: Callable[[str], None],
+        outbox: Outbox, log_line: Callable[[str], None],
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:  # fmt: skip
         self._plane, self._role, self._log, self._config, self._asks = plane, role, log, config, asks
-        self._outbox, self._tell, self._wall_ms = outbox, tell, wall_ms
+        self._outbox, self._wall_ms = outbox, wall_ms
+        self._log_progress, self._log_line = log_line, LogLines(log_line)
         topics = Topics(plane)
         half, op = topics.queue(names.HALF_TOPIC, 0), topics.queue(names.OP_HALF_TOPIC, 0)
         if half is None or op is None:
@@ -85,16 +84,14 @@ class TransactionService:
         self._half_queue, self._op_queue = half, op
         self._reader = QueueReader(plane.struct, FILES, FILES)
         self._halves = HalfReader(plane, self._reader, log, topics, half[1])
-        self._named = NamedHalves(self._reader, half[1], ENDS_PER_TURN)
-        self._lines = LogThrottle(LINES_PER_MINUTE)
         self._work = WorkItems(self._halves, log, topics, half, asks, self._log_line)
         self._arrivals = Arrivals(plane, plane.port_of(role))
-        self._port = ChainPort(plane, role, op)
+        self._port = ChainPort(plane, role, half, op)
         self._words = plane.role(role).counters
         self._checks = ProducerChecks(self._halves, asks, self._words, lambda: config().broker_name, self._log_line)
         self._core: core.Transactions[Request] = core.Transactions(self._policy, HalfTable(plane.header.name_secret))
         self._shares = HalfShares(plane)
-        self._plain = EndChains(plane, role, self._port, self._reader, self._core.table, half, op)
+        self._ends = EndChains(plane, role, self._port, self._reader, self._core.table)
         self._clock = TurnClock(time.monotonic_ns)
         self._recovery: Recovery | None = None
         self._recovering: Steps[Recovered] | None = None
@@ -104,7 +101,8 @@ class TransactionService:
         self._stock_copies = StockCopies({}, {})
         self._unread: int | None = None
         """The first half-queue offset whose unit was damaged when the worker started."""
-        self._asked: deque[_Asked] = deque()
+        self._has_sent = False
+        """True if C has looked at all waiting ends in this turn."""
         self._pending: deque[core.Submit] = deque()
         self._submits: dict[int, core.Submit] = {}
         """By first offset, those in flight."""
@@ -122,46 +120,59 @@ class TransactionService:
 
     def on_request(self, request: Request) -> Answer:
         """Take an end of a transaction. Its answer follows when it is stored. Raises RequestError."""
-        end = ends.end_of(ends.TABLE.decode(request.command.ext_fields, request.command.version))
-        if end.decision == ends.UNKNOWN:
+        record = ends.TABLE.decode(request.command.ext_fields, request.command.version)
+        if ends.end_of(record).decision == ends.UNKNOWN:
             return Drop()  # as stock, which answers nothing: the check asks again
         if self.room <= 0:
             raise RequestError(BUSY, field="", code=ResponseCode.SYSTEM_BUSY)
-        self.take(request, end)
+        self._ends.add(request, record)
         return Wait()
 
     @property
     def room(self) -> int:
         """Ends that may begin to wait for an answer."""
-        return WAITING_MAX - len(self._asked) - self._core.waiting
-
-    def take(self, request: Request, end: End) -> None:
-        """Take an end that is a commit or a rollback. Its answer follows when it is stored."""
-        self._asked.append((request, end))
+        return WAITING_MAX - self._ends.waiting - self._core.waiting
 
     def take_plain(self, room: int) -> int:
         """Take plain ends from the front of the inbox. Returns their number."""
-        return self._plain.take(min(room, self.room))
+        count = self._ends.take(min(room, self.room))
+        self._has_sent &= not count
+        return count
 
-    def send_plain(self) -> Iterator[Any]:
-        """Send plain ends whose halves have arrived. Yields those for `take` (struct rmq_plain_end)."""
-        if not self._is_recovered:
+    def send_ends(self) -> Iterator[Any]:
+        """Send the ends whose halves have arrived. Yields those for `take_left` (struct rmq_plain_end), and slow ones
+        for the log alone."""
+        if not self._is_recovered or self._has_sent:
             return
+        self._has_sent = True
         now_ns, limit_ms = time.monotonic_ns(), self._settings.slow_request_ms
         slow_ns = now_ns - limit_ms * 1_000_000 if limit_ms else 0
         low = self._low if self._repairs.is_last(0) else None
         op_bytes_max = self._settings.transaction_op_msg_max_size
-        yield from self._plain.send(self._arrival(), low, op_bytes_max, now_ns, self._wall_ms(), slow_ns, self.room)
+        yield from self._ends.send(self._arrival(), low, op_bytes_max, now_ns, self._wall_ms(), slow_ns)
+
+    def take_left(self, request: Request, row: Any) -> None:
+        """Answer an end that C has left, or have the core decide. Its answer follows."""
+        end = ends.end_of_row(row)
+        match row.why:
+            case lib.RMQ_END_MISSING:
+                self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
+            case lib.RMQ_END_FULL:
+                self._reply(request, ResponseCode.SYSTEM_BUSY, FULL.format(len(self._core.table)))
+            case lib.RMQ_END_UNSOUND:
+                self._take_unsound_end(request, end, row)
+            case _:
+                self._take_end(request, end, row.first, row)
 
     def turn(self, now_ms: int) -> bool:
         """Do one round. True if more may follow at once."""
+        self._has_sent = False
         self._settings, self._wall_now_ms = self._config(), self._wall_ms()
         self._core.allow(self._settings.open_halves_max)
-        worked = self._take_results(now_ms)
+        worked = self._take_results(now_ms) or self._ends.has_more
         if not self._is_recovered:
             return self._recover(now_ms) or worked
         worked |= self._take_arrivals()
-        worked |= self._take_ends()
         worked |= self._checks.turn()
         worked |= self._check(now_ms)
         worked |= self._submit(now_ms)
@@ -177,7 +188,7 @@ class TransactionService:
     @property
     def is_polling(self) -> bool:
         """True while ends wait for dispatch, or the worker for write."""
-        waits = self._asked or self._checks.is_waiting or self._pending or self._plain.is_waiting
+        waits = self._checks.is_waiting or self._pending or self._ends.is_waiting
         return bool(waits) or not self._is_recovered
 
     @property
@@ -185,10 +196,10 @@ class TransactionService:
         """True if no half is open and nothing is in flight."""
         return (
             self._is_recovered
-            and not (self._asked or self._checks.is_waiting or self._pending or self._repairs.is_waiting)
+            and not (self._checks.is_waiting or self._pending or self._repairs.is_waiting)
             and not len(self._core.table)
             and self._port.is_idle
-            and self._plain.is_idle
+            and self._ends.is_idle
             and not self._halves.has_more
             and self._saved_low == self._low
         )
@@ -215,28 +226,24 @@ class TransactionService:
 
     @property
     def _log_end(self) -> int:
-        return max(self._port.log_end, self._plain.log_end)
+        return max(self._port.log_end, self._ends.log_end)
 
     def close(self) -> None:
         """Answer the ends in flight, and those that wait: nothing of these is stored."""
         end_ns = time.monotonic_ns() + CLOSE_MS * 1_000_000
         readers = {reader.role: reader.port for reader in self._plane.readers}
-        rows = self._plain.drop_waiting()
+        requests, rows = list[Request](), self._ends.drop_waiting()
         while True:
-            self._asked.extend(request_of_row(row, readers[row.record.role], 0) for row in rows)
-            if (self._port.is_idle and self._plain.is_idle) or time.monotonic_ns() >= end_ns:
+            requests += [plain_request(row.record, row.asked, readers[row.record.role], 0) for row in rows]
+            if (self._port.is_idle and self._ends.is_idle) or time.monotonic_ns() >= end_ns:
                 break
-            self._plane.arm(self._role)
-            if self._port.has_results:
-                self._plane.disarm(self._role)
-            else:
-                self._plane.wait(self._role, RETRY_MS)
+            sleep(self._plane, self._role, lambda: 0 if self._port.has_results else RETRY_MS)
             self._take_results(0)
-            rows = self.send_plain()
+            self._has_sent = False
+            rows = self.send_ends()
         remark = "[OVERLOAD]the broker stops, try again later"
-        for request, _ in self._asked:
+        for request in requests:
             self._outbox.reply(request, request.reply(ResponseCode.SYSTEM_BUSY, remark))
-        self._asked.clear()
         self._reader.close()
 
     def rest(self) -> None:
@@ -278,7 +285,7 @@ class TransactionService:
         if self._recovery is None or halves < PROGRESS_MIN or (now_ms < self._progress_at_ms and not is_at_end):
             return
         self._progress_at_ms = now_ms + PROGRESS_MS
-        self._tell(
+        self._log_progress(
             f"the start has read {self._recovery.read} of {halves} half messages that may be open, "
             f"{len(self._core.table)} are so far; ends wait until all are read"
         )
@@ -312,54 +319,25 @@ class TransactionService:
         self._arrivals.want(self._half_queue[1])
         return self._halves.next_offset > before
 
-    def _take_ends(self) -> bool:
-        """Hand ends to the core. An end of a half that the core has not read yet waits."""
-        waiting: list[_Asked] = []
-        ready: list[_Asked] = []
-        halves = self._arrival()
-        taken = min(len(self._asked), ENDS_PER_TURN)
-        for _ in range(taken):
-            request, end = self._asked.popleft()
-            match ends.readiness(end, halves):
-                case Readiness.READY:
-                    ready.append((request, end))
-                case Readiness.WAITING:
-                    waiting.append((request, end))
-                case Readiness.FULL:
-                    self._reply(request, ResponseCode.SYSTEM_BUSY, FULL.format(len(self._core.table)))
-                case Readiness.MISSING:
-                    self._reply(request, ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)
-        self._asked.extendleft(reversed(waiting))
-        for (request, end), named in zip(ready, self._named.of([end for _, end in ready]), strict=True):
-            if named is None:
-                self._take_unsound_end(request, end)
-            else:
-                self._take_end(request, end, named.first, named)
-        return taken > len(waiting)
-
     def _arrival(self) -> ends.Arrival:
         marks, halves = self._plane.watermarks, self._halves
         append_end, dispatched = int(marks.append_offset), int(marks.dispatched_offset)
         return ends.Arrival(append_end, dispatched, halves.end, halves.next_offset, self._core.is_full)
 
-    def _take_unsound_end(self, request: Request, end: End) -> None:
+    def _take_unsound_end(self, request: Request, end: End, row: Any) -> None:
         half = self._halves.named(end.position) if end.position >= 0 else None
         refused = ends.refusal(end, half, self._settings.transaction_time_out, self._wall_ms())
         if refused is not None or half is None:
             self._reply(request, *(refused or (ResponseCode.SYSTEM_ERROR, ends.NOT_FOUND)))
             return
-        self._take_end(request, end, records.first_of(half), None)
+        self._take_end(request, end, records.first_of(half), row)
 
-    def _take_end(self, request: Request, end: End, first: int, named: NamedHalf | None) -> None:
+    def _take_end(self, request: Request, end: End, first: int, row: Any) -> None:
         first = self._stock_copies.open_half(first, self._core.table, lambda: self._halves.at(end.position))
         if self._core.table.is_sent(first):
-            self._asked.append((request, end))
+            self._ends.add_again(row)
             return
-        is_commit = end.decision == ends.COMMIT
-        is_first = first not in self._submits
-        self._step(core.Ended(first, is_commit, end.position, request))
-        if named is not None and is_first and first in self._submits:
-            self._work.named[first] = named
+        self._step(core.Ended(first, end.decision == ends.COMMIT, end.position, request))
 
     # ---- checks ----
 
@@ -408,7 +386,8 @@ class TransactionService:
                 return worked
             self._port.op_bytes_max = self._settings.transaction_op_msg_max_size
             repairs = sum(item.key < 0 for item in self._port.fitting(items))
-            taken = self._port.submit(items, self._low if self._repairs.is_last(repairs) else None)
+            low = self._low if self._repairs.is_last(repairs) else None
+            taken = self._port.submit(items, low, self._wall_ms())
             for item in reversed(items[taken:]):
                 if item.key < 0:
                     self._repairs.give_back(item.offset)
@@ -419,7 +398,6 @@ class TransactionService:
 
     def _items(self, now_ms: int) -> list[Item]:
         items = [Item(_repair_key(offset), offset) for offset in self._repairs.take(COPIES_MAX, now_ms)]
-        self._work.begin()
         while self._pending and len(items) < COPIES_MAX:
             submit = self._pending.popleft()
             item = self._item(submit)
@@ -448,11 +426,6 @@ class TransactionService:
         self._words[lib.RMQ_TRANSACTIONS_LOST] += 1
         self._log_line(f"half message {offset} {cause.value}")
 
-    def _log_line(self, text: str) -> None:
-        line = self._lines.line(text, time.monotonic_ns() // 1_000_000)
-        if line is not None:
-            self._tell(line)
-
     def _look_for_low(self, now_ms: int) -> None:
         """Find the offset that op records carry as their mark. It may be too small, never too large."""
         if now_ms < self._low_at_ms:
@@ -464,11 +437,11 @@ class TransactionService:
         self._low = max(self._low, found)
 
     def _take_results(self, now_ms: int) -> bool:
-        ended = self._plain.ended
-        results = list(self._port.results(self._plain.collect()))
+        ended = self._ends.ended
+        results = list(self._port.results(self._ends.collect()))
         for result in results:
             self._on_result(result, now_ms)
-        return bool(results) or self._plain.ended > ended
+        return bool(results) or self._ends.ended > ended
 
     def _on_result(self, result: Result, now_ms: int) -> None:
         if result.key < 0:

@@ -19,7 +19,6 @@ from ringmq.services.transactions import core, records
 from ringmq.services.transactions.chain_port import Item
 from ringmq.services.transactions.core import Work
 from ringmq.services.transactions.halves import HalfReader
-from ringmq.services.transactions.named_halves import NamedHalf
 from ringmq.store.record_copy import RecordCopy
 
 NO_TARGET = "the topic or the queue of the message is gone"
@@ -45,39 +44,19 @@ class WorkItems:
 
     def __init__(
         self, halves: HalfReader, log: LogView, topics: Topics, half_queue: tuple[int, int, int], asks: ControlAsks,
-        tell: Callable[[str], None],
+        log_line: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._halves, self._log, self._topics, self._half_queue = halves, log, topics, half_queue
-        self._asks, self._tell = asks, tell
+        self._asks, self._log_line = asks, log_line
         self._creating = False
-        self._targets: dict[tuple[str, int], tuple[int, int, int] | None] = {}
-        """Those that the present batch has looked up: many halves of a batch have the same target."""
-        self.named: dict[int, NamedHalf] = {}
-        """By first offset, the halves that sound ends have named, until their items are made."""
-
-    def begin(self) -> None:
-        """Begin a batch: look for each target again."""
-        self._targets.clear()
 
     def of(self, submit: core.Submit) -> Item | Refusal | Lost:
         """The item of a piece of work."""
         half = submit.half
         if submit.work is Work.ROLLBACK:
-            self.named.pop(half.first, None)
             return Item(half.first, half.newest)
-        copy = self._named_copy(submit) or self._copy(submit)
+        copy = self._copy(submit)
         return Item(half.first, half.newest, copy) if isinstance(copy, RecordCopy) else copy
-
-    def _named_copy(self, submit: core.Submit) -> RecordCopy | None:
-        """The committed message of a sound end. None: take the slow way."""
-        named = self.named.pop(submit.half.first, None)
-        if named is None or named.position != submit.position or named.topic == names.HALF_TOPIC or named.queue_id < 0:
-            return None
-        place = named.topic, named.queue_id
-        if place not in self._targets:
-            self._targets[place] = self._topics.queue(*place)
-        target, data = self._targets[place], self._log.record(named.position)
-        return None if target is None or data is None else records.commit_copy(data, named.position, target)
 
     def _copy(self, submit: core.Submit) -> RecordCopy | Refusal | Lost:
         half = submit.half
@@ -118,7 +97,7 @@ class WorkItems:
             def then(refusal: RequestError | None) -> None:
                 self._creating = False
                 if refusal is not None:
-                    self._tell(f"cannot make topic {names.TRANS_CHECK_MAX_TIME_TOPIC}: {refusal}")
+                    self._log_line(f"cannot make topic {names.TRANS_CHECK_MAX_TIME_TOPIC}: {refusal}")
 
             topic = TopicConfig(names.TRANS_CHECK_MAX_TIME_TOPIC, 1, 1)
             self._asks.create([topic], time.monotonic_ns() // 1_000_000, then)

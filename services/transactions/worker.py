@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from pathlib import Path
 
 from ringmq.broker.config.run_config import store_config
@@ -15,10 +14,11 @@ from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import run_worker
 from ringmq.ipc.worker import StopFlag, WorkerSpec
 from ringmq.native import lib
+from ringmq.services.answering import Answering
 from ringmq.services.config_watcher import ConfigWatcher
 from ringmq.services.control_asks import ControlAsks
+from ringmq.services.kit.loop import ServiceLoop
 from ringmq.services.log_view import LogView
-from ringmq.services.loop import ServiceLoop
 from ringmq.services.transactions.plain_ends import PlainEnds
 from ringmq.services.transactions.service import TransactionService
 from ringmq.store.message_store import MessageStore
@@ -29,11 +29,6 @@ REST_AFTER_MS = 30_000
 """Time without open halves after which the worker ends."""
 
 
-def now_ms() -> int:
-    """The monotonic clock of all deadlines of the worker."""
-    return time.monotonic_ns() // 1_000_000
-
-
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     """Run until SIGTERM, or until no half has been open for a while."""
     config = ConfigWatcher(Path(spec.config_path))
@@ -41,14 +36,15 @@ def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     outbox, inbox = Outbox(), Inbox(plane, spec.role)
     asks = ControlAsks(Asker(plane, spec.role, lib.RMQ_ROLE_CONTROL))
     service = TransactionService(
-        plane=plane, role=spec.role, log=log_view, config=config, asks=asks, outbox=outbox, tell=log.warning
+        plane=plane, role=spec.role, log=log_view, config=config, asks=asks, outbox=outbox, log_line=log.warning
     )
-    loop = ServiceLoop(
-        plane, spec.role, inbox, [service], asks, outbox, config, log_view, log.warning, rest_after_ms=REST_AFTER_MS,
-        plain=PlainEnds(service),
+    answering = Answering(
+        plane, spec.role, inbox, [service], asks, outbox, config, log_view, log.warning, plain=PlainEnds(service),
+        on_rest=service.rest,
     )  # fmt: skip
+    loop = ServiceLoop(plane, spec.role, [config, answering], rest_after_ms=REST_AFTER_MS)
     bound_collections()
-    return loop.run(stop, now_ms, service.rest)
+    return loop.run(stop)
 
 
 if __name__ == "__main__":

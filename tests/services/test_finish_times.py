@@ -2,7 +2,6 @@
 
 import random
 
-from ringmq.broker.exporter.transactions import FINISH_BOUNDS
 from ringmq.native import lib
 from ringmq.services.transactions.finish_times import BOUNDS_S, add_counts, count_commit
 
@@ -26,6 +25,6 @@ def test_a_clock_that_was_set_back_counts_as_no_age() -> None:
     assert words[lib.RMQ_TRANSACTIONS_FINISH] == 1 and words[lib.RMQ_TRANSACTIONS_FINISH_SECONDS] == 0
 
 
-def test_the_exporter_has_the_same_bounds() -> None:
-    assert tuple(map(str, BOUNDS_S)) == FINISH_BOUNDS and len(BOUNDS_S) + 1 == lib.RMQ_FINISH_BUCKETS
+def test_the_words_have_room_for_the_bounds() -> None:
+    assert len(BOUNDS_S) + 1 == lib.RMQ_FINISH_BUCKETS
     assert lib.RMQ_TRANSACTIONS_FINISH_SECONDS == lib.RMQ_TRANSACTIONS_FINISH + lib.RMQ_FINISH_BUCKETS
