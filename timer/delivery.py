@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from array import array
 from collections.abc import Callable
 
@@ -10,7 +9,8 @@ from msgspec.structs import replace
 
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals
-from ringmq.store.master_timers import delete_master_timers
+from ringmq.services.kit.clocks import monotonic_ms
+from ringmq.services.kit.loop import SLEEP_MAX_MS, Part, sleep
 from ringmq.timer.catch_up import CatchUp
 from ringmq.timer.core import (
     Close,
@@ -29,6 +29,7 @@ from ringmq.timer.core import (
     Walked,
 )
 from ringmq.timer.enqueuer import Enqueuer
+from ringmq.timer.master_timers import delete_master_timers
 from ringmq.timer.progress import Snapshot
 from ringmq.timer.publisher import Publisher
 from ringmq.timer.read_time import ReadTime
@@ -43,11 +44,13 @@ from ringmq.timer.working_store import WorkingStore
 CHECK_MS = 1000
 """Time between two rounds of slow checks."""
 RETRY_MS, SETTLE_MS = 100, 2
-SLEEP_MAX_MS = 1000
+"""Longest and first pause while the worker waits for a word that rings no bell. Each pause without work doubles it."""
+CLOSE_MS = 2000
+"""Longest wait at the end, beside a slot's length."""
 PIECE_PAUSE_MS = 1
 
 
-class Delivery:
+class Delivery(Part):
     """Between the start and the stop of the worker. `delivered`: see Slots.set_delivered. `disk_percent`: see
     RetentionNotice. `saves_at_start`: the progress on disk counts no longer, because it is that of other files, of a
     former master, or of a log that was cut since."""
@@ -77,29 +80,28 @@ class Delivery:
         self._statistics = Statistics(store)
         self._enqueuer = Enqueuer(store, publisher.reader)
         self._read_time = ReadTime()
-        self._catch_up = CatchUp(store.log)
+        self._catch_up = CatchUp(store.log_line)
         self._rebuild = RebuildNotice(
-            recovered.progress.queue_offset, recovered.queue_end, store.slots.tally, store.log,
+            recovered.progress.queue_offset, recovered.queue_end, store.slots.tally, store.log_line,
             is_rebuilt=store.slots.files.is_rebuilt,
         )  # fmt: skip
         self._arrivals = Arrivals(store.plane, store.plane.port_of(store.role))
         self._saver = Saver(store, recovered.progress.marks_from)
         self._saver.also, self._saver.before_drop = self._save_counts, self._count_lost
         self._oldest = OldestRecord(store.slots.files, store.slots.files.scanned_from)
-        self._notice = RetentionNotice(store.log, disk_percent)
+        self._notice = RetentionNotice(store.log_line, disk_percent)
         self._save_at_ms = self._early_save_at_ms = self._check_at_ms = 0
-        self._has_more = self._has_worked = True
-        self._worked_ms = time.monotonic_ns() // 1_000_000
+        self._has_more, self.has_worked, self._pause_ms, self._poll_ms = True, True, 0, SETTLE_MS
         if saves_at_start:
             self._saver.save_at_start(self._snapshot(), then=lambda: delete_master_timers(store.root))
 
     # -- one turn ------------------------------------------------------------------------------------------
 
-    def turn(self) -> None:
-        """Take completions, enqueue, publish what is due, save, or sleep."""
+    def turn(self, mono_ms: int) -> bool:
+        """Take completions, enqueue, publish what is due, save."""
         self.core.settings = self._store.settings()
         self._enqueuer.skips_unknown_errors = self.core.settings.skips_unknown_errors
-        self._has_more = self._has_worked = False
+        self._has_more = self.has_worked = False  # that a slot ends is no work
         if not self._statistics.topics.is_complete:
             self._statistics.topics.count_piece()
             self._has_more = True
@@ -108,12 +110,11 @@ class Delivery:
         if collected.stored:
             self._slots.stored(collected.stored, self._wall_ms())
             self._step(Stored(collected.stored, self._publisher.log_offset))
-        if collected.refused:
+        if collected.has_settled:
             self._slots.refused(self.core.source_ms)
             self._step(Refused())
         self._step(Tick(int(self._plane.watermarks.append_offset)))
         is_paced = self._walk()
-        mono_ms = time.monotonic_ns() // 1_000_000
         if mono_ms >= self._save_at_ms:
             interval_ms = self.core.settings.flush_interval_ms
             self._save_at_ms, self._early_save_at_ms = mono_ms + interval_ms, mono_ms + interval_ms // 2
@@ -129,7 +130,9 @@ class Delivery:
             if not self.core.settings.stops_dequeue:
                 self._catch_up.note(self.core.progress.open_ms, self._wall_ms(), mono_ms, self._totals()[1])
         self._write_words()
-        self._sleep(mono_ms, is_paced)
+        is_walking = self._slots.walking_ms is not None
+        self._pause_ms = 0 if self._has_more or (is_walking and not is_paced) else self._next_pause_ms(is_walking)
+        return not self._pause_ms
 
     def _walk(self) -> bool:
         """Read a piece of a slot. Returns True if the next one has time."""
@@ -164,25 +167,24 @@ class Delivery:
         words[lib.RMQ_TIMER_WORD_OPEN_MS] = self.core.progress.open_ms
         words[lib.RMQ_TIMER_WORD_NEXT] = self.core.progress.queue_offset
 
-    def _sleep(self, mono_ms: int, is_paced: bool) -> None:
-        if self._has_worked:
-            self._worked_ms = mono_ms
-        is_walking = self._slots.walking_ms is not None
-        if self._has_more or (is_walking and not is_paced):
-            return
+    def sleep_ms(self, now_ms: int) -> int:
+        """See Part. An arrival rings the bell."""
+        return 0 if self._publisher.port.has_answers or self._arrivals.is_waiting else self._pause_ms
+
+    def _next_pause_ms(self, is_walking: bool) -> int:
+        """Time until there is work, if nothing arrives."""
         self._arrivals.want(self._queue.queue_slot)
         now_ms = self._wall_ms()
-        sleep_ms = min(self.core.next_ms(now_ms) - now_ms, PIECE_PAUSE_MS if is_walking else SLEEP_MAX_MS)
-        is_waiting = not self._publisher.may_publish or self.core.waits_for_delete(now_ms)
-        if is_waiting or self._has_arrivals():
-            sleep_ms = min(max(1, sleep_ms), RETRY_MS if self._enqueuer.is_waiting_for_room else SETTLE_MS)
-        if sleep_ms <= 0:
-            return
-        self._plane.arm(self._role)
-        if self._publisher.port.has_answers or self._arrivals.is_waiting:
-            self._plane.disarm(self._role)
-        else:
-            self._plane.wait(self._role, sleep_ms)
+        next_ms = self.core.next_ms(now_ms, self._publisher.flow.pause_ms(monotonic_ms()))
+        pause_ms = min(next_ms - now_ms, PIECE_PAUSE_MS if is_walking else SLEEP_MAX_MS)
+        is_settling, has_arrivals = self._publisher.flow.is_settling, self._has_arrivals()
+        is_waiting = is_settling or has_arrivals or self.core.waits_for_delete(now_ms)
+        if self.has_worked or not is_waiting:
+            self._poll_ms = SETTLE_MS
+        if is_waiting:
+            pause_ms = min(max(1, pause_ms), RETRY_MS if self._enqueuer.is_waiting_for_room else self._poll_ms)
+            self._poll_ms = min(RETRY_MS, 2 * self._poll_ms)
+        return max(0, pause_ms)
 
     def _has_arrivals(self) -> bool:
         queue = self._plane.queue(self._queue.queue_slot)
@@ -199,9 +201,9 @@ class Delivery:
             case Walk(slot_ms, until_ms, required_ms):
                 self._slots.begin_walk(slot_ms, until_ms, required_ms)
             case Publish():
-                count = self._publisher.publish(effect, self._wall_ms()) if self._publisher.may_publish else 0
+                count = self._publisher.publish(effect, self._wall_ms())
                 self._has_more |= count > 0
-                self._has_worked |= count > 0
+                self.has_worked = self.has_worked or count > 0
                 flight = self._slots.flight
                 self._step(Published(count, int(flight.last_delete) if count else 0, int(flight.delete_ms)))
             case Close(slot_ms):
@@ -221,7 +223,7 @@ class Delivery:
         work.write_ms, work.open_ms = effect.write_ms, effect.open_ms
         offset = self._enqueuer.enqueue(effect.offset, effect.limit)
         self._rebuild.note(offset)
-        self._has_worked |= offset > effect.offset
+        self.has_worked = self.has_worked or offset > effect.offset
         self._has_more |= self._enqueuer.has_more
         if self._enqueuer.has_more or self._enqueuer.is_blocked:
             return Enqueued(offset, int(work.read_ms), self._enqueuer.log_offset)
@@ -257,39 +259,37 @@ class Delivery:
         """Retention takes the units before a position."""
         following_ms = self.core.progress.open_ms + self.core.settings.precision_ms
         if lost := self._statistics.topics.drop_before(end, following_ms):
-            self._store.log(
+            self._store.log_line(
                 f"retention has deleted {lost} waiting timer messages: their records in the CommitLog are gone"
             )
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    def may_rest(self, rest_after_ms: int) -> bool:
-        """True if no message waits, and none has for a while, so the process may end. The next timer message starts it
-        again."""
-        if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms:
+    @property
+    def is_idle(self) -> bool:
+        """True if no message waits, and all is saved. The next timer message starts the worker again."""
+        if self.core.in_flight or not self._saver.is_saved(self._totals()):
             return False
-        if self.core.in_flight or not self._saver.is_saved(self._totals()) or self._waits():
-            return False
-        self._plane.deactivate(self._role)
-        return not self._has_arrivals()
+        return not self._waits() and not self._has_arrivals()
 
     def _waits(self) -> bool:
         return self.core.is_behind or self._store.waits(self.core.progress.open_ms)
 
-    def close(self, timeout_ms: int = 2000) -> None:
+    def close(self, *, rests: bool) -> None:
         """Finish the open slot, so that a stock broker does not deliver it again, and save the progress."""
-        end = time.monotonic_ns() + (timeout_ms + self.core.settings.precision_ms) * 1_000_000
+        end_ms = monotonic_ms() + CLOSE_MS + self.core.settings.precision_ms
         open_ms = self.core.progress.open_ms
         may_end = self.core.finish_slot(self._wall_ms())
         if may_end and self._slots.next_used(open_ms, open_ms + self.core.settings.precision_ms) is not None:
-            while self.core.progress.open_ms == open_ms and time.monotonic_ns() < end:
-                self.turn()
-        while self.core.in_flight and time.monotonic_ns() < end:
+            while self.core.progress.open_ms == open_ms and (now_ms := monotonic_ms()) < end_ms:
+                if not self.turn(now_ms):
+                    sleep(self._plane, self._role, lambda: self.sleep_ms(now_ms))
+        while self.core.in_flight and monotonic_ms() < end_ms:
             collected = self._publisher.collect()
             if collected.stored:
                 self._slots.stored(collected.stored, self._wall_ms())
                 self._step(Stored(collected.stored, self._publisher.log_offset))
-            if collected.refused:
+            if collected.has_settled:
                 break
             self._plane.wait(self._role, 10)
         self._saver.close(self._snapshot())

@@ -21,7 +21,8 @@ class Enqueuer:
     """Reads the timer topic's queue through `reader`."""
 
     def __init__(self, store: WorkingStore, reader: QueueReader) -> None:
-        self._slots, self._targets, self._queue, self._log = store.slots, store.targets, store.queue, store.log
+        self._slots, self._targets, self._queue = store.slots, store.targets, store.queue
+        self._log_line = store.log_line
         self._reader = reader
         # a batch may hold all files that `reader` maps, and then no target in another file could be read
         self._target_reader = QueueReader(store.plane.struct, 2, 1)
@@ -66,23 +67,23 @@ class Enqueuer:
             return self._append(offset, end)
         except DeletedError as error:
             if error.next_offset > offset:
-                self._log(
+                self._log_line(
                     f"retention has deleted {error.next_offset - offset} timer messages before they were in the wheel "
                     f"(offsets {offset} to {error.next_offset - 1})"
                 )
             return max(offset, error.next_offset)
         except NotMappedError as error:
-            self._log(f"waits: {error}")
+            self._log_line(f"waits: {error}")
             self.is_blocked = True
             return offset
         except NotConfirmedError:
             return offset
         except DamagedError as error:
             if self.skips_unknown_errors:
-                self._log(f"skips a timer message (timerSkipUnknownError): {error}")
+                self._log_line(f"skips a timer message (timerSkipUnknownError): {error}")
                 self._slots.tally.damaged += 1
                 return offset + 1
-            self._log(f"waits: {error}; later timer messages wait until the queue is rebuilt")
+            self._log_line(f"waits: {error}; later timer messages wait until the queue is rebuilt")
             return offset
         finally:
             self._batch.release()
@@ -98,7 +99,7 @@ class Enqueuer:
             try:
                 self._slots.files.make_room(count - done)
             except OSError as error:
-                self._log(f"waits: no room for TimerLog: {error}")
+                self._log_line(f"waits: no room for TimerLog: {error}")
                 self.is_waiting_for_room = True
                 break
             self.is_waiting_for_room = False

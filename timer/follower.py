@@ -10,27 +10,25 @@ messages no memory is used but the mapped files.
 from __future__ import annotations
 
 import os
-import time
 
 from ringmq.native import lib
 from ringmq.services.arrivals import Arrivals
+from ringmq.services.kit.loop import SLEEP_MAX_MS, Part
 from ringmq.store.layout import CONFIG
-from ringmq.store.master_timers import FILE, MasterTimers, read_master_timers
 from ringmq.store.queue_reader import QueueReader
-from ringmq.store.timer_checkpoint import Filing
 from ringmq.timer.core import ENQUEUE_MAX, Progress
 from ringmq.timer.enqueuer import Enqueuer
+from ringmq.timer.master_timers import FILE, MasterTimers, read_master_timers
 from ringmq.timer.progress import Snapshot, known_coarsest_ms
 from ringmq.timer.rebuild_notice import RebuildNotice
 from ringmq.timer.retention_notice import OldestRecord
 from ringmq.timer.saver import SAVE_MS, Saver
+from ringmq.timer.timer_checkpoint import Filing
 from ringmq.timer.timer_wheel import PRECISIONS_MS, SLOTS
 from ringmq.timer.working_store import WorkingStore
 
-SLEEP_MAX_MS = 1000
 
-
-class Follower:
+class Follower(Part):
     """Between the start and the stop of a slave's worker. `needs_rebuild`: see Saved. `saves_at_start`: what is on disk
     about the files is not true of their next unit."""
 
@@ -45,24 +43,20 @@ class Follower:
         self._oldest = OldestRecord(store.slots.files, store.slots.files.scanned_from)
         self._must_save, self._needs_rebuild = saves_at_start, needs_rebuild
         self._rebuild = RebuildNotice(
-            self._offset, store.recovered.queue_end, store.slots.tally, store.log,
+            self._offset, store.recovered.queue_end, store.slots.tally, store.log_line,
             is_rebuilt=store.slots.files.is_rebuilt,
         )  # fmt: skip
         self._timers: MasterTimers | None = None
         self._seen: tuple[int, int] | None = None
         self._save_at_ms = 0
-        self._worked_ms = time.monotonic_ns() // 1_000_000
 
-    def turn(self) -> None:
-        """Append units as far as the master is, save, or sleep."""
+    def turn(self, mono_ms: int) -> bool:
+        """Append units as far as the master is, and save."""
         self._arrivals.take()
         self._look_at_master()
         before, offset = self._offset, self._enqueue()
-        self._offset = offset
+        self._offset, self.has_worked = offset, offset > before
         self._rebuild.note(offset)
-        mono_ms = time.monotonic_ns() // 1_000_000
-        if offset > before:
-            self._worked_ms = mono_ms
         if mono_ms >= self._save_at_ms:
             self._save_at_ms = mono_ms + SAVE_MS
             self._reader.tick()
@@ -74,8 +68,14 @@ class Follower:
         words = self._plane.role(self._role).counters
         words[lib.RMQ_TIMER_WORD_ENQUEUED] = self._slots.tally.enqueued
         words[lib.RMQ_TIMER_WORD_NEXT] = offset
-        if offset - before < ENQUEUE_MAX and not (offset > before and self._enqueuer.has_more):
-            self._sleep()
+        if offset > before:
+            return True
+        self._arrivals.want(self._queue.queue_slot)
+        return False
+
+    def sleep_ms(self, now_ms: int) -> int:
+        """See Part. An arrival rings the bell."""
+        return 0 if self._arrivals.is_waiting else SLEEP_MAX_MS
 
     def _look_at_master(self) -> None:
         try:
@@ -120,14 +120,6 @@ class Follower:
         own = Filing.of([files.window_slots, *steps_ms])
         self._needs_rebuild |= own is None or not own.agrees(timers.filing)
 
-    def _sleep(self) -> None:
-        self._arrivals.want(self._queue.queue_slot)
-        self._plane.arm(self._role)
-        if self._arrivals.is_waiting:
-            self._plane.disarm(self._role)
-        else:
-            self._plane.wait(self._role, SLEEP_MAX_MS)
-
     # -- progress ------------------------------------------------------------------------------------------
 
     def _state(self) -> tuple[int, MasterTimers | None]:
@@ -156,17 +148,14 @@ class Follower:
 
     # -- the end -------------------------------------------------------------------------------------------
 
-    def may_rest(self, rest_after_ms: int) -> bool:
-        """True if no message waits, and none has for a while, so the process may end. The next timer message starts it
-        again."""
-        if time.monotonic_ns() // 1_000_000 - self._worked_ms < rest_after_ms or self._waits():
+    @property
+    def is_idle(self) -> bool:
+        """True if no message waits, and all is saved. The next timer message starts the worker again."""
+        if self._waits() or not self._saver.is_saved(self._state()):
             return False
-        if not self._saver.is_saved(self._state()):
-            return False
-        self._plane.deactivate(self._role)
         return int(self._plane.queue(self._queue.queue_slot).max_offset) <= self._offset
 
-    def close(self) -> None:
+    def close(self, *, rests: bool) -> None:
         """Save the progress, and unmap the files of the store."""
         if self._timers is not None:
             self._saver.close(self._snapshot())

@@ -11,12 +11,12 @@ class RebuildNotice:
     rebuilt. `tally`: struct rmq_timer_tally."""
 
     def __init__(
-        self, queue_offset: int, queue_end: int, tally: Any, log: Callable[[str], None], *, is_rebuilt: bool
+        self, queue_offset: int, queue_end: int, tally: Any, log_line: Callable[[str], None], *, is_rebuilt: bool
     ) -> None:
-        self._begin, self._end, self._tally, self._log = queue_offset, queue_end, tally, log
+        self._begin, self._end, self._tally, self._log_line = queue_offset, queue_end, tally, log_line
         self._is_over = not is_rebuilt or queue_offset >= queue_end
         if not self._is_over:
-            log(
+            log_line(
                 f"rebuilds wheel and TimerLog from {queue_end - queue_offset} records of the timer topic (offsets "
                 f"{queue_offset} to {queue_end - 1})"
             )
@@ -26,7 +26,7 @@ class RebuildNotice:
         if self._is_over or queue_offset < self._end:
             return
         self._is_over = True
-        self._log(
+        self._log_line(
             f"has rebuilt wheel and TimerLog: {self._end - self._begin} records, {self._tally.enqueued} units, "
             f"{self._tally.done_before} were delivered before"
         )

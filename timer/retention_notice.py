@@ -44,8 +44,8 @@ class RetentionNotice:
     `used_percent`: use of the disk by which retention decides.
     """
 
-    def __init__(self, log: Callable[[str], None], used_percent: Callable[[], int]) -> None:
-        self._log, self._used_percent = log, used_percent
+    def __init__(self, log_line: Callable[[str], None], used_percent: Callable[[], int]) -> None:
+        self._log_line, self._used_percent = log_line, used_percent
         self._next_ms = 0
 
     def check(self, oldest: int | None, *, first_file_end: int, clean_percent: int, mono_ms: int) -> None:
@@ -58,7 +58,7 @@ class RetentionNotice:
             return
         self._next_ms = mono_ms + PERIOD_MS
         if oldest < first_file_end and (used := self._used_percent()) > clean_percent:
-            self._log(
+            self._log_line(
                 f"the disk is {used} % used (diskMaxUsedSpaceRatio {clean_percent}), and the oldest CommitLog file has "
                 "records of waiting timer messages: above diskSpaceCleanForciblyRatio retention takes it, and they are "
                 "lost; make room on the disk"

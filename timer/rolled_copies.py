@@ -6,7 +6,7 @@ Windows and precisions of earlier processes do not count.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import numpy as np
@@ -80,8 +80,14 @@ class RolledCopies:
         self.end = offset
         self._sources = array("Q", sources)
 
-    def read(self, reader: QueueReader, queue_slot: int, role: int, secret: Any, end: int) -> Steps[array[int]]:
-        """Read the records up to `end`, in steps. Returns the sources in ascending order."""
+    def read(
+        self, reader: QueueReader, queue_slot: int, role: int, secret: Any, end: int, wait: Callable[[], object]
+    ) -> Steps[array[int]]:
+        """Read the records up to `end`, in steps. Returns the sources in ascending order.
+
+        `wait`: called before a record is tried again that cannot be read now. One that is not confirmed is a copy, too:
+        without it, its source would be rolled once more.
+        """
         batch, found = RecordBatch(BATCH), ffi.new("uint64_t[]", BATCH)
         while self.end < end:
             try:
@@ -95,10 +101,8 @@ class RolledCopies:
                 self.end = max(self.end + 1, error.next_offset)
             except DamagedError:
                 self.end += 1
-            except NotConfirmedError:
-                break
-            except NotMappedError:
-                pass  # it is tried again
+            except (NotConfirmedError, NotMappedError):
+                wait()
             finally:
                 batch.release()
             yield

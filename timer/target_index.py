@@ -18,8 +18,10 @@ SEARCH_NS = 5_000_000
 class TargetIndex:
     """Fills `struct rmq_timer_index`. `all_below`: see there."""
 
-    def __init__(self, struct: Any, store: IndexStore, files: TimerFiles, all_below: int, log: Callable[[str], None]):
-        self._struct, self._store, self._files, self._log = struct, store, files, log
+    def __init__(
+        self, struct: Any, store: IndexStore, files: TimerFiles, all_below: int, log_line: Callable[[str], None]
+    ):
+        self._struct, self._store, self._files, self._log_line = struct, store, files, log_line
         self._listed: list[IndexFile] = []
         self._table = ffi.NULL
         self._logged = 0
@@ -33,7 +35,7 @@ class TargetIndex:
         """Log how many deletes more were not searched for. `total`: since the start."""
         if total > self._logged:
             more = total - self._logged
-            self._log(f"{more} deletes of timer messages came too fast: they work for their own time alone")
+            self._log_line(f"{more} deletes of timer messages came too fast: they work for their own time alone")
             self._logged = total
 
     def begin_batch(self) -> None:
@@ -56,5 +58,5 @@ class TargetIndex:
                 return self._store.files()
             except (StoreLoadError, OSError) as error:  # retention may delete a file after it was listed
                 fault = error
-        self._log(f"deletes of timer messages find none of another time: {fault}")
+        self._log_line(f"deletes of timer messages find none of another time: {fault}")
         return []

@@ -17,26 +17,28 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.requests.turns import Steps, TurnClock
 from ringmq.ipc.collector import bound_collections
-from ringmq.ipc.exit_status import EXIT_CLEAN, EXIT_RESTED
+from ringmq.ipc.exit_status import EXIT_CLEAN
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.role_loop import RoleError, run_worker
-from ringmq.ipc.worker import STATE_SERVING, STATE_STOPPING, StopFlag, WorkerSpec
+from ringmq.ipc.worker import STATE_SERVING, StopFlag, WorkerSpec
 from ringmq.native import lib
-from ringmq.remoting.log_throttle import LogThrottle
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 from ringmq.services.config_watcher import ConfigWatcher
+from ringmq.services.kit.clocks import wall_ms
+from ringmq.services.kit.log_lines import LogLines
+from ringmq.services.kit.loop import Part, ServiceLoop
 from ringmq.services.log_view import LogView
 from ringmq.services.republisher import QueueTarget, find_target
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.index_file import IndexStore
 from ringmq.store.layout import INDEX, TIMER_TOPIC
-from ringmq.store.master_timers import read_master_timers
 from ringmq.store.message_store import MessageStore
 from ringmq.store.queue_reader import QueueReader
 from ringmq.store.retention import disk_ratios
 from ringmq.timer.core import TimerSettings
 from ringmq.timer.delivery import Delivery
 from ringmq.timer.follower import Follower
+from ringmq.timer.master_timers import read_master_timers
 from ringmq.timer.progress import Saved, believable, load_saved, of_master
 from ringmq.timer.publisher import Publisher
 from ringmq.timer.recovery import (
@@ -53,14 +55,13 @@ from ringmq.timer.rolled_copies import RolledCopies
 from ringmq.timer.slots import Slots
 from ringmq.timer.target_index import TargetIndex
 from ringmq.timer.timer_files import TimerFiles, TimerFilesFailedError
-from ringmq.timer.working_store import WorkingStore, wall_ms
+from ringmq.timer.working_store import WorkingStore
 
 log = logging.getLogger(__name__)
 Found = TypeVar("Found")
 
 REST_AFTER_MS = 30_000
 """Time without waiting messages after which the worker ends."""
-LINES_PER_MINUTE = 10
 SETTLE_MS = 5
 SCAN_MS = 50
 
@@ -97,7 +98,7 @@ class Opened(Struct, frozen=True):
     was_slave: bool
     """True if the progress is that of a former master."""
     files: TimerFiles
-    write_line: Callable[[str], None]
+    log_line: Callable[[str], None]
 
     def settings(self) -> TimerSettings:
         """The current properties."""
@@ -116,16 +117,16 @@ class Opened(Struct, frozen=True):
         """The store for delivery or follower, with the index in which deletes find the messages that they name."""
         store = store_config(self.config())
         index = IndexStore(store.root / INDEX, store.index_slots, store.index_entries)
-        targets = TargetIndex(slots.work.index, index, self.files, recovered.queue_end, self.write_line)
+        targets = TargetIndex(slots.work.index, index, self.files, recovered.queue_end, self.log_line)
         return WorkingStore(
             self.plane, self.role, self.root, self.queue, self.log_view, self.saver_view, slots, targets, recovered,
-            self.settings, self.write_line,
+            self.settings, self.log_line,
         )  # fmt: skip
 
     def checked(self) -> Opened:
         """Return it without what the saved progress tells of records that the timer topic does not have."""
         end = int(self.plane.queue(self.queue.queue_slot).max_offset)
-        return replace(self, saved=believable(self.saved, end, self.write_line))
+        return replace(self, saved=believable(self.saved, end, self.log_line))
 
     def recover(self, log_end: int) -> Recovered:
         """See recover_files."""
@@ -149,7 +150,7 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     oldest = oldest_record(log_view, int(plane.queue(queue.queue_slot).min_offset))
     opening = open_files(
         root, saved, precision_ms=settings.precision_ms, window_slots=roll_slots(start),
-        file_bytes=start.mapped_file_size_timer_log, log=log.warning,
+        file_bytes=start.mapped_file_size_timer_log, log_line=log.warning,
         oldest_record=oldest, is_slave=start.broker_role == "SLAVE", usual_slots=start.timer_roll_window_slot,
     )  # fmt: skip
     try:
@@ -162,8 +163,8 @@ def open_store(plane: Plane, role: int, config: Callable[[], BrokerConfig], stop
     words[lib.RMQ_TIMER_WORD_REBUILDS] += files.is_rebuilt
     words[lib.RMQ_TIMER_WORD_MENDED_SLOTS] += files.mended_slots
     files.struct.coarsest_ms = coarsest_ms(start, saved, oldest, int(plane.header.first_append))
-    write_line = throttled(LogThrottle(LINES_PER_MINUTE))
-    return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, write_line)
+    log_line = LogLines(log.warning)
+    return Opened(plane, role, config, root, queue, log_view, saver_view, saved, saved is not own, files, log_line)
 
 
 def coarsest_ms(config: BrokerConfig, saved: Saved, oldest: int | None, first_append: int) -> int:
@@ -184,8 +185,7 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
     """Recover, in turns. None if the stop comes first."""
     plane, role, queue, log_view = opened.plane, opened.role, opened.queue, opened.log_view
     slots, block = Slots(opened.files), plane.role(role)
-    publisher = Publisher(plane, role, slots, queue, opened.write_line)
-    publisher.claim()
+    publisher = Publisher(plane, role, slots, queue, opened.log_line)
     while not publisher.is_settled():
         if stop.is_set:
             return None
@@ -197,7 +197,7 @@ def make_delivery(opened: Opened, stop: StopFlag) -> Delivery | None:
         saved = in_turns(proven(log_view, role, opened.saved, log_end, segment_bytes, step_ms), stop, block)
         if saved is None:
             return None
-        opened.write_line(f"the log was cut since the progress was saved: delivery goes on at slot {saved.open_ms}")
+        opened.log_line(f"the log was cut since the progress was saved: delivery goes on at slot {saved.open_ms}")
         opened = replace(opened, saved=saved)
     opened = opened.checked()
     recovered = opened.recover(log_end)
@@ -224,8 +224,9 @@ def find_rolled(
     not have the newest copies yet, those of `delivered`."""
     copies = RolledCopies(recovered.progress.queue_offset, delivered)
     sources = yield from copies.read(
-        reader, opened.queue.queue_slot, opened.role, slots.work.index.secret, recovered.queue_end
-    )
+        reader, opened.queue.queue_slot, opened.role, slots.work.index.secret, recovered.queue_end,
+        lambda: opened.plane.wait(opened.role, SETTLE_MS),
+    )  # fmt: skip
     return sources, copies.end
 
 
@@ -257,14 +258,17 @@ def load(root: Path, log_view: LogView, log_end: int) -> Saved:
         return Saved()
 
 
-def throttled(lines: LogThrottle) -> Callable[[str], None]:
-    """A function that logs a line that may recur at each turn."""
+class Window(Part):
+    """Ends the process once the log is kept for a shorter time than the window by which messages are rolled."""
 
-    def write_line(text: str) -> None:
-        if line := lines.line(text, time.monotonic_ns() // 1_000_000):
-            log.warning(line)
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
 
-    return write_line
+    def turn(self, now_ms: int) -> bool:
+        """See Part. Raises RoleError."""
+        if reserved_slots(self._opened.config()) < self._opened.files.struct.window_slots:
+            raise RoleError("timer: fileReservedTime is shorter now: the next process rolls messages earlier")
+        return False
 
 
 def serve(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
@@ -287,19 +291,9 @@ def serve_files(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> int:
     if made is None:
         return EXIT_CLEAN
     bound_collections()
-    rests = False
-    while not stop.is_set and not rests:
-        role.progress += 1
-        made.turn()
-        if reserved_slots(config()) < opened.files.struct.window_slots:
-            raise RoleError("timer: fileReservedTime is shorter now: the next process rolls messages earlier")
-        rests = made.may_rest(REST_AFTER_MS)
-    role.state = STATE_STOPPING
-    made.close()
-    if rests and isinstance(made, Delivery):
-        made.rest()
+    status = ServiceLoop(plane, spec.role, [Window(opened), made], rest_after_ms=REST_AFTER_MS).run(stop)
     opened.files.close()
-    return EXIT_RESTED if rests else EXIT_CLEAN
+    return status
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
 
 from ringmq.ipc.plane import Plane
+from ringmq.services.kit.clocks import wall_ms
 from ringmq.services.log_view import LogView
 from ringmq.services.republisher import QueueTarget
 from ringmq.timer.core import TimerSettings
@@ -16,11 +16,6 @@ from ringmq.timer.recovery import Recovered
 from ringmq.timer.slots import Slots
 from ringmq.timer.target_index import TargetIndex
 from ringmq.timer.timer_wheel import SLOTS
-
-
-def wall_ms() -> int:
-    """The clock by which messages are due."""
-    return time.time_ns() // 1_000_000
 
 
 class WorkingStore(Struct, frozen=True):
@@ -39,7 +34,7 @@ class WorkingStore(Struct, frozen=True):
     recovered: Recovered
     settings: Callable[[], TimerSettings]
     """Returns the current properties."""
-    log: Callable[[str], None]
+    log_line: Callable[[str], None]
     """Writes a line that may recur at each turn."""
     wall_ms: Callable[[], int] = wall_ms
 

@@ -36,7 +36,7 @@ def test_a_file_that_cannot_be_mapped_leaves_records_unread(
     store: Any = SimpleNamespace(
         slots=SimpleNamespace(work=SimpleNamespace(index=index)), plane=SimpleNamespace(struct=None),
         targets=SimpleNamespace(begin_turn=lambda now: None, begin_batch=lambda: None),
-        queue=SimpleNamespace(queue_slot=0), log=lines.append,
+        queue=SimpleNamespace(queue_slot=0), log_line=lines.append,
     )  # fmt: skip
     reader: Any = Reader()
     of = Enqueuer(store, reader)

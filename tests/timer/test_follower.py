@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ringmq.store.master_timers import MasterTimers, write_master_timers
-from ringmq.store.timer_checkpoint import Filing, checkpoint_for_slaves
+from ringmq.services.kit.loop import ServiceLoop
 from ringmq.timer.follower import Follower
+from ringmq.timer.master_timers import MasterTimers, write_master_timers
 from ringmq.timer.progress import Saved, known_coarsest_ms, load_saved, of_master, save
+from ringmq.timer.timer_checkpoint import Filing, checkpoint_for_slaves
 from tests.timer.test_progress_bits import LOG_END, OPEN_MS, SNAPSHOT, Log
 
 OWN = Filing(40, 100, 200, 100)
@@ -29,6 +30,27 @@ def follower(root: Path, own: Filing = OWN, *, has_units: bool = True) -> Any:
     found._store = SimpleNamespace(slots=SimpleNamespace(files=files), root=root)
     found._needs_rebuild, found._timers, found._seen = False, None, None
     return found
+
+
+class Reader(Follower):
+    """A follower over a queue of `end` records, which needs no files."""
+
+    def __init__(self, plane: Any) -> None:
+        self._plane, self._role, self._offset, self.end, self._save_at_ms = plane, 0, 0, 0, 1 << 62
+        parts: Any = SimpleNamespace
+        self._queue, self._rebuild = parts(queue_slot=0), parts(note=lambda offset: None)
+        self._arrivals = parts(take=lambda: None, want=lambda slot: None)
+        self._slots, self._enqueuer = parts(tally=parts(enqueued=0)), parts(has_more=False)
+
+    def _look_at_master(self) -> None:
+        pass
+
+    def _enqueue(self) -> int:
+        return self.end
+
+    @property
+    def is_idle(self) -> bool:
+        return self._offset == self.end
 
 
 def needs_rebuild(slave: Any, filing: Filing | None) -> bool:
@@ -107,3 +129,17 @@ def test_a_log_that_was_cut_keeps_the_largest_step(tmp_path: Path) -> None:
     save(tmp_path, structs.replace(SNAPSHOT, coarsest_ms=200), 100, Log(), OPEN_MS)
     cut = load_saved(tmp_path, Log(), 1)
     assert cut.is_cut and cut.coarsest_ms == 200
+
+
+def test_a_slave_that_reads_now_and_then_does_not_rest() -> None:
+    """It reads one record each ten seconds, which its master delivers at once: nothing waits at any look."""
+    role = SimpleNamespace(progress=0, counters=[0] * 64)
+    plane: Any = SimpleNamespace(role=lambda number: role, deactivate=lambda number: None, is_held=lambda *_: False)
+    slave: Any = Reader(plane)
+    loop = ServiceLoop(plane, 0, [slave], rest_after_ms=30_000)
+    for now_ms in range(1, 100_000, 1000):
+        slave.end = now_ms // 10_000
+        while loop.turn(now_ms):
+            pass
+        assert not loop.may_rest(now_ms), f"it has read {slave.end} records, the last one a while ago"
+    assert not loop.turn(121_000) and loop.may_rest(121_000)

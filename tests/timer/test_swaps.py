@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from ringmq.store.master_timers import MasterTimers
-from ringmq.store.timer_checkpoint import Filing
 from ringmq.timer.core import Progress, TimerSettings
+from ringmq.timer.master_timers import MasterTimers
 from ringmq.timer.progress import Saved, known_coarsest_ms, of_master
 from ringmq.timer.rolled_copies import DoneBefore
+from ringmq.timer.timer_checkpoint import Filing
 from tests.timer.simulation import World
 from tests.timer.test_changed_steps import run_for, send_some
 

@@ -12,6 +12,9 @@ import pytest
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.ipc.role_loop import RoleError
 from ringmq.ipc.worker import STATE_SERVING
+from ringmq.native import ffi
+from ringmq.services.kit.loop import Part
+from ringmq.store.queue_reader import DeletedError, NotConfirmedError, NotMappedError, QueueReadError
 from ringmq.timer import worker
 from ringmq.timer.progress import Saved
 from ringmq.timer.recovery import open_files
@@ -61,10 +64,9 @@ def run(monkeypatch: pytest.MonkeyPatch, config: BrokerConfig, opened: Any) -> S
         found.state = block.state
         return opened
 
-    made = SimpleNamespace(turn=lambda: None, may_rest=lambda _: False)
     monkeypatch.setattr(worker, "ConfigWatcher", lambda _: lambda: config)
     monkeypatch.setattr(worker, "open_store", open_store)
-    monkeypatch.setattr(worker, "make_delivery", lambda *_: made)
+    monkeypatch.setattr(worker, "make_delivery", lambda *_: Part())
     plane, spec = SimpleNamespace(role=lambda _: block), SimpleNamespace(role=0, config_path="")
     worker.serve(spec, plane, SimpleNamespace(is_set=False))  # type: ignore[arg-type]
     return found
@@ -76,10 +78,11 @@ def test_the_supervisor_looks_at_the_progress_of_a_start(monkeypatch: pytest.Mon
 
 def test_a_shorter_time_of_retention_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one files again what would wait for longer than its record is kept."""
+    shorter = replace(BrokerConfig(), file_reserved_time=24)
     struct = SimpleNamespace(window_slots=worker.roll_slots(BrokerConfig()))
-    opened = SimpleNamespace(files=SimpleNamespace(struct=struct))
+    opened = SimpleNamespace(files=SimpleNamespace(struct=struct), config=lambda: shorter)
     with pytest.raises(RoleError, match="fileReservedTime is shorter now"):
-        run(monkeypatch, replace(BrokerConfig(), file_reserved_time=24), opened)
+        run(monkeypatch, shorter, opened)
 
 
 def test_copies_that_the_timer_topic_does_not_have_yet_tell_what_was_rolled() -> None:
@@ -92,9 +95,30 @@ def test_copies_that_the_timer_topic_does_not_have_yet_tell_what_was_rolled() ->
     assert (list(sources), end) == ([3, 7], 5)
 
 
+def test_a_start_waits_until_the_copies_are_confirmed() -> None:
+    """A kill comes while a replica is late. What a start does not see of the timer topic, it would roll again."""
+    waits = list[tuple[int, int]]()
+    left: list[QueueReadError] = [NotConfirmedError("late"), NotMappedError("no memory"), DeletedError("", 6)]
+
+    def hold(batch: Any, slot: int, offset: int) -> int:
+        if left:
+            raise left.pop(0)
+        assert offset == 6
+        batch.count, batch.next_offset = 0, 9
+        return 0
+
+    plane = SimpleNamespace(wait=lambda role, wait_ms: waits.append((role, wait_ms)))
+    opened: Any = SimpleNamespace(queue=SimpleNamespace(queue_slot=0), role=4, plane=plane)
+    slots: Any = SimpleNamespace(work=SimpleNamespace(index=SimpleNamespace(secret=ffi.new("uint64_t[2]"))))
+    recovered: Any = SimpleNamespace(progress=SimpleNamespace(queue_offset=5), queue_end=9)
+    reader: Any = SimpleNamespace(hold=hold)
+    sources, end = finish(worker.find_rolled(opened, slots, reader, recovered, array("Q", [3])))
+    assert (list(sources), end, waits) == ([3], 9, [(4, worker.SETTLE_MS)] * 2)
+
+
 def opened_files(root: Path, saved: Saved, window_slots: int, lines: list[str], **more: Any) -> TimerFiles:
     opening = open_files(
-        root, saved, precision_ms=1000, window_slots=window_slots, file_bytes=PAGES, log=lines.append, **more
+        root, saved, precision_ms=1000, window_slots=window_slots, file_bytes=PAGES, log_line=lines.append, **more
     )
     found = finish(opening)
     assert isinstance(found, TimerFiles)
