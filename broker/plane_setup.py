@@ -12,10 +12,11 @@ from ringmq.broker.config.run_config import store_config
 from ringmq.broker.live_settings import show_live
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
+from ringmq.ipc.named_functions import function_of
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Capacity, Plane
 from ringmq.ipc.ports import REQUEST_SLOTS
-from ringmq.ipc.workers import WorkerRow, answerer_plans, function_of, port_plans
+from ringmq.ipc.workers import WorkerRow, answerer_plans, port_plans
 from ringmq.native import ffi, lib
 from ringmq.remoting.address import for_lookup
 from ringmq.store.recovery_state import RecoveredStore

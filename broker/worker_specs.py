@@ -8,13 +8,14 @@ from pathlib import Path
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.listening import ListenRequest
+from ringmq.ipc.named_functions import function_of
 from ringmq.ipc.package_guard import PackageReplacedError
 from ringmq.ipc.placement import Placement
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.supervisor import make_event_fds
 from ringmq.ipc.worker import WorkerSpec
 from ringmq.ipc.worker_blocks import publish_workers
-from ringmq.ipc.workers import Start, WorkerRow, function_of, is_read
+from ringmq.ipc.workers import Start, WorkerRow, is_read
 from ringmq.native import lib
 
 

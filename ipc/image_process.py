@@ -36,6 +36,7 @@ from msgspec import Struct
 
 from ringmq.ipc.build import installed_build
 from ringmq.ipc.forked_worker import Order, become, close_all_but, code_of
+from ringmq.ipc.guests import modules as modules_of_guests
 from ringmq.ipc.package_guard import PackageGuard, PackageReplacedError
 from ringmq.ipc.process_title import set_title
 from ringmq.ipc.worker import die_with_parent
@@ -65,13 +66,14 @@ class ImageContents(Struct, frozen=True):
 
 
 def contents_of(rows: Iterable[WorkerRow], label: str) -> ImageContents:
-    """The modules of these workers. Modules of guests are left out: they may do anything when they are imported."""
+    """The modules of these workers. Those of other packages are left out: they may do
+    anything when they are imported."""
     at_once: dict[str, None] = {}
     later: dict[str, None] = {}
     for row in rows:
         if row.in_image and row.module.startswith("ringmq."):
             modules = at_once if row.start is Start.AT_ONCE else later
-            modules |= dict.fromkeys((row.module, *row.runs_modules))
+            modules |= dict.fromkeys((row.module, *row.runs_modules, *modules_of_guests(*row.walks)))
     return ImageContents(tuple(at_once), tuple(name for name in later if name not in at_once), label)
 
 

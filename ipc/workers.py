@@ -14,13 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, IntEnum
-from importlib import import_module
-from typing import Any, Literal
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ringmq.ipc.answerers import AnswererPlan, AnswerRow
+from ringmq.ipc.guests import is_missing
 from ringmq.ipc.ports import READERS_MAX, PortPlan, PortRow
 from ringmq.native import lib
 
@@ -103,6 +103,8 @@ class WorkerRow(Struct, frozen=True):
     once."""
     runs_modules: tuple[str, ...] = ()
     """Modules that its module imports only when it runs as this worker. The image of the workers loads them, too."""
+    walks: tuple[str, ...] = ()
+    """Columns of guests whose functions it calls (`ipc/guests.py`). The image loads their modules, too."""
     in_image: bool = True
     """False if its modules load a library that keeps state over a fork. The image then leaves them to the worker."""
 
@@ -127,7 +129,10 @@ def is_read(name: str) -> bool:
 
 
 class WorkerTable:
-    """Rows by name, in the order of `rows`. One template row stands for all read workers."""
+    """Rows by name, in the order of `rows`. One template row stands for all read workers.
+
+    A guest's worker counts only if this build has the guest.
+    """
 
     def __init__(self, read: WorkerRow, rows: Iterable[WorkerRow]) -> None:
         self._read = read
@@ -152,7 +157,7 @@ class WorkerTable:
     def rows(self, readers: int, *, slave: bool) -> list[WorkerRow]:
         """The workers that a broker may have: `readers` read workers, then the others of its replication role."""
         side = "slave" if slave else "master"
-        others = [row for row in self._rows.values() if row.of in ("any", side)]
+        others = [row for row in self._present() if row.of in ("any", side)]
         return [*(self.row(read_name(reader)) for reader in range(readers)), *others]
 
     @property
@@ -162,7 +167,10 @@ class WorkerTable:
 
     def __iter__(self) -> Iterator[WorkerRow]:
         """The rows of all brokers. All read workers share one."""
-        return iter((self._read, *self._rows.values()))
+        return iter((self._read, *self._present()))
+
+    def _present(self) -> Iterator[WorkerRow]:
+        return (row for row in self._rows.values() if not is_missing(row.module))
 
     def _problem(self, row: WorkerRow) -> str:
         if not _NAME.fullmatch(row.name) or len(row.name) > NAME_BYTES_MAX or row.name == "read" or is_read(row.name):
@@ -217,12 +225,6 @@ def _contradiction(row: WorkerRow) -> str:
     return ""
 
 
-def function_of(name: str) -> Callable[..., Any]:
-    """The function that a row names as `package.module:function`."""
-    module, _, function = name.partition(":")
-    return getattr(import_module(module), function)  # type: ignore[no-any-return]
-
-
 def port_plans(
     rows: Iterable[WorkerRow], arena_bytes: Callable[[str], int] = lambda function: 0
 ) -> tuple[PortPlan, ...]:
@@ -269,7 +271,12 @@ WORKERS = WorkerTable(
         ),
         WorkerRow(
             "control", lib.RMQ_ROLE_CONTROL, _BROKER_MODULE, StopPhase.CONTROL, CpuClass.CONTROL, AtStop.REPLACEMENT,
-            answers=AnswerRow(), runs_modules=("ringmq.broker.control_shell",),
+            answers=AnswerRow(),
+            runs_modules=("ringmq.broker.control_shell",),
+            walks=(
+                "questions", "send_check", "runtime_info", "admission", "control_answers", "copied_files",
+                "slave_progress",
+            ),
         ),
         WorkerRow(
             "dispatch", lib.RMQ_ROLE_DISPATCH, _BROKER_MODULE, StopPhase.DISPATCH, CpuClass.DISPATCH, AtStop.FINISHER,

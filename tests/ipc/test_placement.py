@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.ipc.placement import READERS_MAX, default_readers, place
 
-WORKERS = {"write", "flush", "dispatch", "control", "ha", "services", "delay", "transactions", "timer"}
+WORKERS = {"write", "flush", "dispatch", "control", "ha", "services", "delay", "transactions", "timer", "pop"}
 
 
 @pytest.mark.parametrize("count", range(1, 65))
@@ -15,7 +15,7 @@ def test_every_cpu_count_has_a_plan(count: int) -> None:
     used = {cpu for cpus in plan.cpus_by_worker.values() for cpu in cpus}
     assert used <= set(range(count))
     if count >= plan.readers + 4:
-        assert len(used) == min(count, plan.readers + 9), "with enough CPUs nobody shares"
+        assert len(used) == min(count, plan.readers + len(WORKERS)), "with enough CPUs nobody shares"
     else:
         assert plan.spin_pauses == 0, "nobody spins on a shared CPU"
 
@@ -52,4 +52,5 @@ def test_a_slave_appends_where_its_master_would_write(count: int) -> None:
         "services",
         "delay",
         "transactions",
+        "pop",
     } | {"ha-slave"}

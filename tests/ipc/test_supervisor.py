@@ -152,7 +152,7 @@ def test_a_process_that_cannot_be_made_has_failed_to_start(
 
 
 SERVICE = WorkerRow(
-    "pop", 26, "ringmq.pop.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
+    "errand", 26, "ringmq.errands.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 READ, *ROWS = WORKERS
 TABLE = WorkerTable(READ, (*ROWS, SERVICE))

@@ -264,7 +264,7 @@ def test_the_wish_counts_in_the_middle_of_a_stop_too() -> None:
 
 
 SERVICE = WorkerRow(
-    "pop", 24, "ringmq.pop.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
+    "errand", 24, "ringmq.errands.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 READ, *ROWS = WORKERS
 TABLE = WorkerTable(READ, (*ROWS, SERVICE))
@@ -272,7 +272,7 @@ TABLE = WorkerTable(READ, (*ROWS, SERVICE))
 
 def service_core() -> SupervisorCore:
     """`flush` serves, the service is dormant."""
-    core = SupervisorCore(["flush", "pop"], dormant=frozenset({"pop"}), table=TABLE)
+    core = SupervisorCore(["flush", "errand"], dormant=frozenset({"errand"}), table=TABLE)
     assert core.start() == [Spawn("flush")]
     core.step(Serving("flush"), 0)
     return core
@@ -280,51 +280,51 @@ def service_core() -> SupervisorCore:
 
 def in_state(state: State, *, stopping: bool) -> SupervisorCore:
     """The service is in this state; read-0 keeps a stop in its first phase, before the service's."""
-    core = SupervisorCore(["read-0", "pop"], dormant=frozenset({"pop"}), table=TABLE)
+    core = SupervisorCore(["read-0", "errand"], dormant=frozenset({"errand"}), table=TABLE)
     core.start()
     core.step(Serving("read-0"), 0)
     if state is not State.DORMANT:
-        core.step(ActivationRequested("pop"), 1)
+        core.step(ActivationRequested("errand"), 1)
     if state is State.SERVING:
-        core.step(Serving("pop"), 2)
+        core.step(Serving("errand"), 2)
     if state is State.WAITING:
-        core.step(Exited("pop", 1), 2)
+        core.step(Exited("errand", 1), 2)
     if stopping:
         core.step(Stop(), 3)
     if state is State.ENDED:
-        core.step(Exited("pop", 0), 4)
-    assert core._workers["pop"].state is state
+        core.step(Exited("errand", 0), 4)
+    assert core._workers["errand"].state is state
     return core
 
 
 STARTING, SERVING, WAITING, DORMANT, ENDED = (
     State.STARTING, State.SERVING, State.WAITING, State.DORMANT, State.ENDED
 )  # fmt: skip
-DIES = Exited("pop", -9)
-RESTS = Exited("pop", EXIT_RESTED)
+DIES = Exited("errand", -9)
+RESTS = Exited("errand", EXIT_RESTED)
 CELLS = {
     # (state, event): (state and effects while the broker runs, the same in a stop); "log" = a line alone
-    (DORMANT, ActivationRequested("pop")): ((STARTING, [Spawn("pop")]), (DORMANT, [])),
-    (DORMANT, Serving("pop")): ((DORMANT, "log"), (DORMANT, "log")),
-    (DORMANT, Silent("pop")): ((DORMANT, "log"), (DORMANT, "log")),
+    (DORMANT, ActivationRequested("errand")): ((STARTING, [Spawn("errand")]), (DORMANT, [])),
+    (DORMANT, Serving("errand")): ((DORMANT, "log"), (DORMANT, "log")),
+    (DORMANT, Silent("errand")): ((DORMANT, "log"), (DORMANT, "log")),
     (DORMANT, DIES): ((DORMANT, "log"), (DORMANT, "log")),
-    (STARTING, ActivationRequested("pop")): ((STARTING, []), (STARTING, [])),
-    (STARTING, Serving("pop")): ((SERVING, []), (SERVING, [])),
-    (STARTING, Silent("pop")): ((STARTING, [Kill("pop")]), (STARTING, [])),
+    (STARTING, ActivationRequested("errand")): ((STARTING, []), (STARTING, [])),
+    (STARTING, Serving("errand")): ((SERVING, []), (SERVING, [])),
+    (STARTING, Silent("errand")): ((STARTING, [Kill("errand")]), (STARTING, [])),
     (STARTING, DIES): ((WAITING, "log"), (ENDED, "log")),
     (STARTING, RESTS): ((DORMANT, []), (ENDED, [])),
-    (SERVING, ActivationRequested("pop")): ((SERVING, []), (SERVING, [])),
-    (SERVING, Serving("pop")): ((SERVING, []), (SERVING, [])),
-    (SERVING, Silent("pop")): ((SERVING, [Kill("pop")]), (SERVING, [])),
-    (SERVING, DIES): ((STARTING, [Spawn("pop")]), (ENDED, "log")),
+    (SERVING, ActivationRequested("errand")): ((SERVING, []), (SERVING, [])),
+    (SERVING, Serving("errand")): ((SERVING, []), (SERVING, [])),
+    (SERVING, Silent("errand")): ((SERVING, [Kill("errand")]), (SERVING, [])),
+    (SERVING, DIES): ((STARTING, [Spawn("errand")]), (ENDED, "log")),
     (SERVING, RESTS): ((DORMANT, []), (ENDED, [])),
-    (WAITING, ActivationRequested("pop")): ((WAITING, []), (WAITING, [])),
-    (WAITING, Serving("pop")): ((WAITING, "log"), (WAITING, "log")),
-    (WAITING, Silent("pop")): ((WAITING, "log"), (WAITING, "log")),
+    (WAITING, ActivationRequested("errand")): ((WAITING, []), (WAITING, [])),
+    (WAITING, Serving("errand")): ((WAITING, "log"), (WAITING, "log")),
+    (WAITING, Silent("errand")): ((WAITING, "log"), (WAITING, "log")),
     (WAITING, DIES): ((WAITING, "log"), (WAITING, "log")),
-    (ENDED, ActivationRequested("pop")): (None, (ENDED, [])),
-    (ENDED, Serving("pop")): (None, (ENDED, "log")),
-    (ENDED, Silent("pop")): (None, (ENDED, "log")),
+    (ENDED, ActivationRequested("errand")): (None, (ENDED, [])),
+    (ENDED, Serving("errand")): (None, (ENDED, "log")),
+    (ENDED, Silent("errand")): (None, (ENDED, "log")),
     (ENDED, DIES): (None, (ENDED, "log")),
 }
 """No worker is ended while the broker runs: the end of one begins the stop."""
@@ -344,7 +344,7 @@ def test_a_cell(state: State, event: ActivationRequested | Serving | Silent | Ex
         return
     core = in_state(state, stopping=stopping)
     effects = core.step(event, 5)
-    assert core._workers["pop"].state is cell[0]
+    assert core._workers["errand"].state is cell[0]
     if cell[1] == "log":
         assert effects and not without_logs(effects)
     else:
@@ -354,32 +354,32 @@ def test_a_cell(state: State, event: ActivationRequested | Serving | Silent | Ex
 def test_a_worker_that_has_nothing_to_do_is_dormant_again_and_that_is_no_death() -> None:
     core = service_core()
     for now_ms in range(0, 100_000, 10_000):
-        assert core.step(ActivationRequested("pop"), now_ms) == [Spawn("pop")]
-        core.step(Serving("pop"), now_ms + 10)
-        assert core.step(Exited("pop", EXIT_RESTED), now_ms + 5_000) == []
-        assert core.is_dormant("pop") and core.all_serving()
-    assert core.deaths("pop") == 0 and not core.in_crash_loop("pop", 100_000)
+        assert core.step(ActivationRequested("errand"), now_ms) == [Spawn("errand")]
+        core.step(Serving("errand"), now_ms + 10)
+        assert core.step(Exited("errand", EXIT_RESTED), now_ms + 5_000) == []
+        assert core.is_dormant("errand") and core.all_serving()
+    assert core.deaths("errand") == 0 and not core.in_crash_loop("errand", 100_000)
 
 
 def test_a_worker_that_is_wanted_and_finds_nothing_to_do_again_and_again_starts_more_and_more_rarely() -> None:
     core, now_ms, waits = service_core(), 0, []
     for _ in range(12):
-        wanted_ms, effects = now_ms, core.step(ActivationRequested("pop"), now_ms)
-        while Spawn("pop") not in effects:
+        wanted_ms, effects = now_ms, core.step(ActivationRequested("errand"), now_ms)
+        while Spawn("errand") not in effects:
             now_ms += 1
             effects = core.step(Tick(), now_ms)
         waits.append(now_ms - wanted_ms)
-        core.step(Exited("pop", EXIT_RESTED), now_ms)
+        core.step(Exited("errand", EXIT_RESTED), now_ms)
     assert waits[:EARLY_EXITS_FREE] == [0] * EARLY_EXITS_FREE
     assert waits == sorted(waits) and 0 < waits[-1] <= BACK_OFF_MAX_MS, waits
-    assert core.deaths("pop") == 0 and not core.stopping
+    assert core.deaths("errand") == 0 and not core.stopping
 
 
-@pytest.mark.parametrize("event", [Exited("pop", EXIT_CLEAN), Exited("flush", EXIT_RESTED)])
+@pytest.mark.parametrize("event", [Exited("errand", EXIT_CLEAN), Exited("flush", EXIT_RESTED)])
 def test_a_clean_end_that_nobody_asked_for_is_a_death(event: Exited) -> None:
     """A SIGTERM from elsewhere: it may have had work. A worker that never rests has no such end."""
     core = service_core()
-    for worker in ("pop", "flush"):
+    for worker in ("errand", "flush"):
         core.step(ActivationRequested(worker), 0)
         core.step(Serving(worker), 10)
     assert without_logs(core.step(event, 20)) == [Spawn(event.worker)]
@@ -388,10 +388,10 @@ def test_a_clean_end_that_nobody_asked_for_is_a_death(event: Exited) -> None:
 
 def test_a_worker_that_does_not_come_up_is_told_apart_from_one_that_stands_still() -> None:
     core = service_core()
-    core.step(ActivationRequested("pop"), 0)
-    assert core.step(Silent("pop"), 60_000)[0] == Log("worker pop has not come up for 60 s, killing it")
-    core.step(Serving("pop"), 60_010)
-    assert core.step(Silent("pop"), 90_000)[0] == Log("worker pop has not turned its loop for 20 s, killing it")
+    core.step(ActivationRequested("errand"), 0)
+    assert core.step(Silent("errand"), 60_000)[0] == Log("worker errand has not come up for 60 s, killing it")
+    core.step(Serving("errand"), 60_010)
+    assert core.step(Silent("errand"), 90_000)[0] == Log("worker errand has not turned its loop for 20 s, killing it")
 
 
 @pytest.mark.parametrize(("worker", "readers"), [("write", Kill), ("control", Kill), ("flush", Terminate)])
@@ -414,27 +414,27 @@ def test_a_worker_of_which_only_another_build_is_there_ends_the_broker(
 @pytest.mark.parametrize("comes_up", [False, True])
 def test_an_optional_worker_may_die_for_ever(status: int, *, comes_up: bool) -> None:
     core, now_ms, deaths = service_core(), 0, 100
-    effects = core.step(ActivationRequested("pop"), now_ms)
+    effects = core.step(ActivationRequested("errand"), now_ms)
     for _ in range(deaths):
-        while Spawn("pop") not in effects:
+        while Spawn("errand") not in effects:
             now_ms += 1
             effects = core.step(Tick(), now_ms)
         if comes_up:
-            core.step(Serving("pop"), now_ms)
-        effects = core.step(Exited("pop", status), now_ms)
+            core.step(Serving("errand"), now_ms)
+        effects = core.step(Exited("errand", status), now_ms)
         assert not any("the broker stops" in effect.text for effect in effects if isinstance(effect, Log))
-    assert core.deaths("pop") == deaths and core.all_serving() and not core.stopping
-    assert core.in_crash_loop("pop", now_ms) and not core.in_crash_loop("flush", now_ms)
-    assert not core.in_crash_loop("pop", now_ms + CRASH_LOOP_MS), "it is forgotten in a minute"
+    assert core.deaths("errand") == deaths and core.all_serving() and not core.stopping
+    assert core.in_crash_loop("errand", now_ms) and not core.in_crash_loop("flush", now_ms)
+    assert not core.in_crash_loop("errand", now_ms + CRASH_LOOP_MS), "it is forgotten in a minute"
 
 
 def test_two_deaths_are_no_habit() -> None:
     core = service_core()
-    core.step(ActivationRequested("pop"), 0)
+    core.step(ActivationRequested("errand"), 0)
     for now_ms in (10, 20):
-        core.step(Serving("pop"), now_ms)
-        core.step(Exited("pop", -9), now_ms)
-    assert not core.in_crash_loop("pop", 21)
+        core.step(Serving("errand"), now_ms)
+        core.step(Exited("errand", -9), now_ms)
+    assert not core.in_crash_loop("errand", 21)
 
 
 def test_a_clean_end_of_a_worker_that_does_not_start_by_its_word_is_a_death() -> None:
@@ -444,14 +444,14 @@ def test_a_clean_end_of_a_worker_that_does_not_start_by_its_word_is_a_death() ->
 
 
 def test_a_service_stops_in_the_phase_of_its_row() -> None:
-    core = SupervisorCore(["read-0", "pop", "write"], table=TABLE)
+    core = SupervisorCore(["read-0", "errand", "write"], table=TABLE)
     core.start()
-    for name in ("read-0", "pop", "write"):
+    for name in ("read-0", "errand", "write"):
         core.step(Serving(name), 1)
     assert core.step(Stop(), 2) == [Terminate("read-0")]
-    assert core.step(Exited("read-0", 0), 3) == [Terminate("pop")]
-    assert core.step(ActivationRequested("pop"), 4) == [], "wanted in a stop"
-    assert core.step(Exited("pop", 0), 5) == [Terminate("write")]
+    assert core.step(Exited("read-0", 0), 3) == [Terminate("errand")]
+    assert core.step(ActivationRequested("errand"), 4) == [], "wanted in a stop"
+    assert core.step(Exited("errand", 0), 5) == [Terminate("write")]
     assert core.step(Exited("write", 0), 6) == [Finished(0)]
 
 

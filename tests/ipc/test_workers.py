@@ -25,7 +25,7 @@ from ringmq.ipc.workers import (
 from ringmq.native import ffi, lib
 
 SERVICE = WorkerRow(
-    "pop", 24, "ringmq.pop.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
+    "errand", 24, "ringmq.errands.worker", StopPhase.CONTROL, CpuClass.SERVICE, start=Start.ON_REQUEST, is_optional=True
 )
 
 
@@ -53,7 +53,7 @@ def test_a_name_and_a_role_fit_into_the_plane() -> None:
 def test_a_slave_has_ha_slave_in_place_of_write_and_ha() -> None:
     master = {row.name for row in WORKERS.rows(2, slave=False)}
     slave = {row.name for row in WORKERS.rows(2, slave=True)}
-    of_masters = {"write", "ha", "services", "delay", "transactions"}
+    of_masters = {"write", "ha", "services", "delay", "transactions", "pop"}
     assert (master - slave, slave - master) == (of_masters, {"ha-slave"})
     assert {"read-0", "read-1"} <= slave & master
 
@@ -67,7 +67,7 @@ def test_rows_of_read_workers_are_made_from_a_count() -> None:
 
 
 def test_what_takes_work_in_stops_before_what_does_the_work() -> None:
-    order = ["read-0", "control", "write", "flush", "dispatch", "ha", "namesrv"]
+    order = ["read-0", "pop", "control", "write", "flush", "dispatch", "ha", "namesrv"]
     phases = [WORKERS.row(name).stop_phase for name in order]
     assert phases == sorted(set(phases)) and WORKERS.last_phase == phases[-1]
     assert [row.name for row in WORKERS if row.at_stop is AtStop.FINISHER] == ["flush", "dispatch"]
@@ -103,17 +103,17 @@ def test_a_row_that_clashes_or_contradicts_itself_is_refused(changes: dict[str, 
 
 def test_two_workers_share_a_role_when_no_broker_has_both() -> None:
     full = table(replace(SERVICE, of="slave"))
-    full.add(replace(SERVICE, name="pop-master", of="master"))
+    full.add(replace(SERVICE, name="errand-master", of="master"))
     with pytest.raises(WorkerRowError, match="role 24 is that of worker"):
-        full.add(replace(SERVICE, name="pop-any"))
+        full.add(replace(SERVICE, name="errand-any"))
 
 
 def test_workers_share_request_codes_when_all_of_them_say_so() -> None:
     shared = AnswerRow(codes=(270_050, 270_051), shares_codes=True)
-    full = table(replace(SERVICE, answers=shared), replace(SERVICE, name="pop-2", role=25, answers=shared))
+    full = table(replace(SERVICE, answers=shared), replace(SERVICE, name="errand-2", role=25, answers=shared))
     for answers in (replace(shared, shares_codes=False), replace(shared, codes=(270_050,))):
-        with pytest.raises(WorkerRowError, match="request code 270050 is answered by worker 'pop'"):
-            full.add(replace(SERVICE, name="pop-3", role=26, answers=answers))
+        with pytest.raises(WorkerRowError, match="request code 270050 is answered by worker 'errand'"):
+            full.add(replace(SERVICE, name="errand-3", role=26, answers=answers))
     plans = answerer_plans(full.rows(1, slave=False))
     assert [plan.role for plan in plans if 270_050 in plan.codes] == [24, 25]
 
@@ -121,7 +121,7 @@ def test_workers_share_request_codes_when_all_of_them_say_so() -> None:
 @pytest.mark.parametrize("count", range(1, 65))
 def test_a_service_moves_no_other_worker(count: int) -> None:
     cpus = list(range(count))
-    services = [replace(SERVICE, name=f"service-{number}", role=24 + number) for number in range(4)]
+    services = [replace(SERVICE, name=f"service-{number}", role=32 + number) for number in range(4)]
     plan, plain = place(cpus, table=table(*services)), place(cpus)
     placed = {name: plan.cpus_by_worker[name] for name in plain.cpus_by_worker}
     assert (placed, plan.spin_pauses) == (plain.cpus_by_worker, plain.spin_pauses)
@@ -134,7 +134,7 @@ def test_a_service_moves_no_other_worker(count: int) -> None:
 def test_a_service_shares_the_cold_cpu_of_a_small_host() -> None:
     for sync in (False, True):
         plan = place([3, 5], sync_flush=sync, sync_replication=sync, table=table(SERVICE)).cpus_by_worker
-        assert plan["pop"] == plan["control"] == (5,)
+        assert plan["errand"] == plan["control"] == (5,)
 
 
 def test_a_worker_whose_listener_is_not_open_has_no_place() -> None:
