@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.broker.tables.protocols import BatchPull, KeyQuery, LogState, Wants
-from ringmq.ipc.timer_words import TimerState, timer_state
-from ringmq.remoting.names import STAGED_TOPICS, WHEEL_TIMER_TOPIC
+from ringmq.remoting.names import STAGED_TOPICS
 from ringmq.store import layout
 from ringmq.store.markers import sync_directory
 from ringmq.store.message_store import MessageStore
@@ -158,10 +157,6 @@ class StoreView:
             disk_free_bytes=disk.f_bfree * disk.f_frsize,
             disk_ratio=used_ratio(path),
         )
-
-    def timer_state(self, now_ms: int) -> TimerState:
-        """See StoreProtocol."""
-        return timer_state(self._plane, WHEEL_TIMER_TOPIC, now_ms)
 
     def earliest_store_time(self) -> int:
         """See StoreProtocol."""

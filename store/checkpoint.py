@@ -10,9 +10,10 @@ from msgspec import Struct
 from ringmq.fastjson.files import read_head
 from ringmq.store import layout
 from ringmq.store.safe_files import open_to_write
-from ringmq.store.timer_checkpoint import TIME_MS_MAX
 
 _FIELDS = struct.Struct(">qqqqq")
+TIME_MS_MAX = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 TIMES = 3
 """The first fields are times."""
 SAFETY_MS = 3000  # records this much older than the checkpoint are on disk, StoreCheckpoint.getMinTimestamp

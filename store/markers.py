@@ -38,6 +38,15 @@ def replace_file(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
+def replace_unsynced(path: Path, text: str) -> None:
+    """Write a whole file that need not outlive a power cut, and make its folder. A death of the process leaves the old
+    or the new content, a power cut perhaps an empty file. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(path.name + ".tmp")
+    fresh.write_text(text)
+    fresh.replace(path)
+
+
 def replace_or_remove(path: Path, data: bytes | None) -> None:
     """Like `replace_file`, and make the folder. Without data the file is removed, durably too. Raises OSError."""
     if data is None:

@@ -22,8 +22,8 @@ from ringmq.remoting.subscription import java_string_hash
 from ringmq.store.layout import TIMER_TOPIC
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer import timer_log
+from ringmq.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer.timer_log import TimerLog, TimerUnit
 from ringmq.timer.timer_wheel import SLOTS, Slot, TimerWheel
 

@@ -20,10 +20,11 @@ from msgspec import Struct
 from ringmq.broker.requests.turns import Steps
 from ringmq.native import ffi, lib
 from ringmq.store.layout import TIMER_WHEEL_FILE, file_name
-from ringmq.store.timer_scan import LOG_NAME, ScanRange, TimerScan
+from ringmq.store.markers import sync_directory
 from ringmq.timer import timer_log, timer_wheel
 from ringmq.timer.placement import WINDOW_SLOTS, WINDOW_SLOTS_MAX
 from ringmq.timer.timer_log import UNIT_BYTES
+from ringmq.timer.timer_scan import LOG_NAME, ScanRange, TimerScan
 
 ROOM_BYTES = 1 << 20
 """Blocks that are allocated at a time."""
@@ -193,7 +194,7 @@ class TimerFiles:
         path = self._folder / file_name(self.files_end)
         file = _File.open(path, self.file_bytes, creates=True)
         try:
-            _sync_folder(self._folder)
+            sync_directory(self._folder)
         except OSError:  # the folder may not have the file after a power cut
             file.close()
             path.unlink()
@@ -282,13 +283,5 @@ def remove_files(root: Path) -> None:
         for path in folder.iterdir():
             if path.name.isdigit():
                 path.unlink()
-        _sync_folder(folder)
-    _sync_folder(root)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_directory(folder)
+    sync_directory(root)

@@ -19,6 +19,7 @@ from ringmq.native.table_secret import table_secret
 from ringmq.remoting.properties import REAL_TOPIC
 from ringmq.store.config_files import data_version, persist_text
 from ringmq.store.layout import CONFIG, TIMER_COUNTS_FILE, TIMER_TOPICS_FILE
+from ringmq.store.markers import replace_unsynced
 from ringmq.store.record import Record
 from ringmq.timer.timer_files import TimerFiles
 
@@ -128,11 +129,7 @@ class TopicCountsFile:
         }
         text = json.dumps(table, separators=(",", ":"))
         if text != self._totals:
-            path = self._root / CONFIG / TIMER_TOPICS_FILE
-            path.parent.mkdir(parents=True, exist_ok=True)
-            fresh = path.with_name(path.name + ".tmp")
-            fresh.write_text(text)
-            fresh.replace(path)
+            replace_unsynced(self._root / CONFIG / TIMER_TOPICS_FILE, text)
             self._totals = text
 
     def _text(self, now_ms: int) -> str:

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ringmq.ipc.admission import Rule
-from ringmq.ipc.timer_words import TimerState
 
 TOPIC_LIVE = 0x1
 TOPIC_SEND_COLD = 0x2
@@ -172,9 +171,6 @@ class StoreProtocol(Protocol):
 
     def log_state(self) -> LogState:
         """Positions and free space."""
-
-    def timer_state(self, now_ms: int) -> TimerState:
-        """Counters and backlog of the worker `timer`."""
 
     def earliest_store_time(self) -> int:
         """Store time of the first record in the log. -1 if it is empty."""

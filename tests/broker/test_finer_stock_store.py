@@ -7,7 +7,7 @@ import pytest
 
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.store.sealed_files import load_sealed
-from ringmq.store.timer_checkpoint import PROGRESS_FILE
+from ringmq.timer.timer_checkpoint import PROGRESS_FILE
 from ringmq.timer.timer_log import FOLDER, UNIT_BYTES
 from tests.broker.test_delay_metrics import Scrape
 from tests.broker.test_timers import check, now_ms, send_some

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt, decode_messages
-from ringmq.store.timer_checkpoint import read_timer_checkpoint
+from ringmq.timer.timer_checkpoint import read_timer_checkpoint
 from tests.raw_client import RawClient
 from tests.services.late_start import ask_started
 from tests.waiting import wait_until

@@ -10,7 +10,7 @@ import pytest
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
-from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
+from ringmq.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from tests.ha.test_pair import MASTER, NAMED, SLAVE, running_slave, wait_for_slave
 from tests.raw_client import RawClient
 from tests.staging import make_topic, messages_of

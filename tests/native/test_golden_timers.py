@@ -12,11 +12,12 @@ from reader_kit import BOTH, MakeKit, ReaderKit, connected, send_frame
 from test_admission_times import make_sparse, put
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.tables.admission import delay_rules, half_rules, timer_rules
+from ringmq.broker.tables import admission
 from ringmq.ipc.admission import publish_rules
 from ringmq.remoting.codes import SerializeType
 from ringmq.remoting.command import RemotingCommand, decode_frame, encode_frame
 from ringmq.remoting.properties import decode_properties
+from ringmq.timer.admission import timer_rules
 from ringmq.timer.timer_wheel import SLOT
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "timer"
@@ -44,7 +45,7 @@ def make(make_kit: MakeKit, **changed: Any) -> ReaderKit:
     ids = {name: kit.wide_topic(name.encode(), queues) for name, queues in (
         ("GT", 2), ("SCHEDULE_TOPIC_XXXX", 18), (HALF, 1), (WHEEL, 1), ("%RETRY%G", 1))}  # fmt: skip
     config = BrokerConfig(**changed)
-    features = (half_rules, delay_rules, timer_rules)
+    features = admission.features()
     publish_rules(kit.plane, [rule for feature in features for rule in feature(config, ids.get)])
     kit.start("write")
     kit.start("read")

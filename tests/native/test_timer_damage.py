@@ -12,8 +12,8 @@ from plane_kit import Kit
 from ringmq.broker.requests.turns import finish
 from ringmq.native import ffi, lib
 from ringmq.store.queue_reader import QueueReader, RecordBatch
-from ringmq.store.timer_scan import ScanRange, TimerScan
 from ringmq.timer.timer_log import UNIT_BYTES, seal
+from ringmq.timer.timer_scan import ScanRange, TimerScan
 from tests.timer.kit import SECRET, MemoryFiles, joined
 
 OPEN_MS, STEP_MS, WINDOW = 1_800_000_000_000, 1000, 20

@@ -150,7 +150,7 @@ def test_a_batch_that_holds_all_maps_leaves_one_for_the_targets_of_deletes(tmp_p
     queue = SimpleNamespace(queue_slot=world.kit.queue_slot(world.topic, 0))
     plane = SimpleNamespace(struct=world.kit.plane)
     store = SimpleNamespace(
-        slots=WorldSlots(world), targets=world.index, queue=queue, log=world.lines.append, plane=plane
+        slots=WorldSlots(world), targets=world.index, queue=queue, log_line=world.lines.append, plane=plane
     )
     with QueueReader(world.kit.plane, maps, 4) as reader:
         enqueuer = Enqueuer(store, reader)  # type: ignore[arg-type]

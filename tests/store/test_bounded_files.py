@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from ringmq.broker.exporter.timers import NumbersFile
 from ringmq.broker.start_error import StartError
 from ringmq.broker.start_files import check_kv_config, check_own_files
 from ringmq.broker.tables import client_names
@@ -25,6 +24,7 @@ from ringmq.store.pending_deletions import DELETIONS_FILE
 from ringmq.store.queue_ends import read_queue_ends
 from ringmq.store.topic_start_offsets import START_OFFSETS_FILE
 from ringmq.store.write_hold import HOLD_FILE
+from ringmq.timer.metrics import NumbersFile
 
 NO_JSON = {
     "nested": (b"[" * 100_000, "nested deeper than 64 levels"),

@@ -15,11 +15,11 @@ from ringmq.store.inferred_config import config_without_index
 from ringmq.store.layout import HALF_TOPIC
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
-from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer import timer_log
 from ringmq.timer.progress import Saved
 from ringmq.timer.recovery import open_files
 from ringmq.timer.survey import TimerState, names_its_record, read_from_ms, survey, waiting_units
+from ringmq.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from ringmq.timer.timer_log import NO_UNIT, Magic, TimerLog, TimerUnit, blank
 from ringmq.timer.timer_wheel import FILE_BYTES, SLOT, SLOTS, TimerWheel
 from ringmq.timer.waiting import WaitingTopic, waiting_topics
@@ -108,7 +108,13 @@ def test_sound_files_of_stock_are_not_rebuilt(stores: Path, tmp_path: Path, name
     assert known is not None
     saved = Saved(known.last_read_ms, known.queue_offset, flushed_position=known.flushed_position)
     opening = open_files(
-        root, saved, precision_ms=1000, window_slots=20, file_bytes=LOG_FILE_BYTES, log=lines.append, oldest_record=0
+        root,
+        saved,
+        precision_ms=1000,
+        window_slots=20,
+        file_bytes=LOG_FILE_BYTES,
+        log_line=lines.append,
+        oldest_record=0,
     )
     with closing(finish(opening)) as files:
         assert not files.is_rebuilt and not any("rebuilt" in line for line in lines)

@@ -17,7 +17,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import MessageExt
 from ringmq.store.inferred_config import config_without_index
 from ringmq.store.message_store import MessageStore
-from ringmq.store.timer_checkpoint import read_timer_checkpoint
+from ringmq.timer.timer_checkpoint import read_timer_checkpoint
 from ringmq.timer.timer_wheel import FILE_BYTES
 from tests.archives import unpack
 from tests.broker.test_delay_faults import Clock

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from ringmq.cli.main import main
-from ringmq.store.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
+from ringmq.timer.timer_checkpoint import TimerCheckpoint, read_timer_checkpoint
 from tests.archives import unpack
 
 GOLDEN = Path(__file__).parents[1] / "golden"

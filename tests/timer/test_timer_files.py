@@ -14,16 +14,16 @@ from ringmq.native import ffi, lib
 from ringmq.store.inferred_config import config_without_index
 from ringmq.store.layout import TIMER_WHEEL_FILE
 from ringmq.store.message_store import MessageStore
-from ringmq.store.timer_checkpoint import FILE as CHECKPOINT_FILE
-from ringmq.store.timer_checkpoint import TimerCheckpoint
-from ringmq.store.timer_damage import find_timer_damage
-from ringmq.store.timer_scan import ScanRange, TimerScan
 from ringmq.timer.placement import place
 from ringmq.timer.progress import Saved
 from ringmq.timer.recovery import open_files
+from ringmq.timer.timer_checkpoint import FILE as CHECKPOINT_FILE
+from ringmq.timer.timer_checkpoint import TimerCheckpoint
+from ringmq.timer.timer_damage import find_timer_damage
 from ringmq.timer.timer_files import TimerFiles, TimerFilesFailedError
 from ringmq.timer.timer_log import FOLDER, UNIT_BYTES, Magic
 from ringmq.timer.timer_record import timer_record
+from ringmq.timer.timer_scan import ScanRange, TimerScan
 from tests.timer.kit import SECRET, MemoryFiles, encode, held, joined
 
 NOW_MS = 1_800_000_000_000
@@ -242,7 +242,9 @@ def test_a_log_without_its_wheel_is_rebuilt(tmp_path: Path) -> None:
     (tmp_path / TIMER_WHEEL_FILE).unlink()
     lines: list[str] = []
     saved = Saved()
-    opening = open_files(tmp_path, saved, precision_ms=1000, window_slots=WINDOW, file_bytes=PAGES, log=lines.append)
+    opening = open_files(
+        tmp_path, saved, precision_ms=1000, window_slots=WINDOW, file_bytes=PAGES, log_line=lines.append
+    )
     with closing(finish(opening)) as files:
         assert files.file_count == 0 and files.is_new
     assert lines == [f"{tmp_path / TIMER_WHEEL_FILE} is missing: wheel and log are rebuilt from the timer topic"]
@@ -272,7 +274,7 @@ def test_a_stock_store_of_a_finer_precision_is_sound_though_all_is_delivered(tmp
     lines: list[str] = []
     opening = open_files(
         tmp_path, Saved(NOW_MS, 40, flushed_position=end), precision_ms=1000, window_slots=WINDOW, file_bytes=PAGES,
-        log=lines.append,
+        log_line=lines.append,
     )  # fmt: skip
     finish(opening).close()
     assert len(lines) == 1 and "the wheel has a precision of 100 ms, timerPrecisionMs is 1000" in lines[0]

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from ringmq.native import lib
+from ringmq.store.layout import TIMER_TOPIC
 
 
 class TimerState(Struct, frozen=True):
@@ -21,22 +22,19 @@ class TimerState(Struct, frozen=True):
     """Messages of the timer topic that are not in TimerWheel yet."""
 
 
-def timer_state(plane: Any, timer_topic: str, now_ms: int) -> TimerState:
-    """Read the words. `timer_topic` is the topic of waiting messages.
-
-    Without the worker since the start, no message waits.
-    """
+def timer_state(plane: Any, now_ms: int) -> TimerState:
+    """Read the words. Without the worker since the start, no message waits."""
     role = plane.role(lib.RMQ_ROLE_TIMER)
     words = role.counters
     open_ms = int(words[lib.RMQ_TIMER_WORD_OPEN_MS]) if role.pid else 0
     return TimerState(
         int(words[lib.RMQ_TIMER_WORD_ENQUEUED]), int(words[lib.RMQ_TIMER_WORD_DELIVERED]),
-        max(0, now_ms - open_ms) if open_ms else 0, _unread(plane, timer_topic) if role.generation else 0,
+        max(0, now_ms - open_ms) if open_ms else 0, _unread(plane) if role.generation else 0,
     )  # fmt: skip
 
 
-def _unread(plane: Any, timer_topic: str) -> int:
-    topic_id = plane.topic_find(timer_topic)
+def _unread(plane: Any) -> int:
+    topic_id = plane.topic_find(TIMER_TOPIC)
     slot = None if topic_id is None else plane.queue_find(topic_id, 0)
     if slot is None:
         return 0

@@ -4,7 +4,13 @@ from dataclasses import astuple
 
 import pytest
 
-from ringmq.ha.timer_sync import (
+from ringmq.remoting.codes import RequestCode
+from ringmq.remoting.command import RemotingCommand
+from ringmq.remoting.errors import RemotingError
+from ringmq.remoting.ha_bodies import HaRuntimeInfo
+from ringmq.timer.master_timers import MasterTimers
+from ringmq.timer.timer_checkpoint import Filing, ForSlaves, TimerCheckpoint
+from ringmq.timer.timer_sync import (
     AHEAD_MS_MAX,
     OFFSET_MAX,
     RINGMQ_MS,
@@ -14,12 +20,6 @@ from ringmq.ha.timer_sync import (
     decode_timers,
     encode_fields,
 )
-from ringmq.remoting.codes import RequestCode
-from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.errors import RemotingError
-from ringmq.remoting.ha_bodies import HaRuntimeInfo
-from ringmq.store.master_timers import MasterTimers
-from ringmq.store.timer_checkpoint import Filing, ForSlaves, TimerCheckpoint
 
 MASTER = "10.0.0.1:10911"
 NOW_MS = 1_800_000_000_000

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from ringmq.fastjson.files import read_head
+from ringmq.store.checkpoint import TIME_MS_MAX
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import CHECKPOINT_BYTES, CONFIG
 from ringmq.store.sealed_files import load_sealed
@@ -25,8 +26,6 @@ PROGRESS_FILE = "ringmqTimer.json"
 WRITTEN = "timercheck"
 """Key of PROGRESS_FILE: the fields with which RingMQ has written timercheck, which has no checksum."""
 _FIELDS = struct.Struct(">7q")
-TIME_MS_MAX = 253_402_300_799_999
-"""The last millisecond of the year 9999."""
 PRECISION_MS_MAX, WINDOW_SLOTS_MAX = 1000, 1_209_600
 
 

@@ -2,14 +2,14 @@
 
 A stock slave adopts the answer to request 60 at once: as master it delivers no slot before that time. If its log lacks
 copies of these slots, their messages are lost. So the master keeps its last checkpoints, and a slave gets the newest
-one for which its log is long enough. A RingMQ slave waits for its log itself (ha/timer_sync.py).
+one for which its log is long enough. A RingMQ slave waits for its log itself (timer/timer_sync.py).
 """
 
 from __future__ import annotations
 
 from msgspec import Struct, field
 
-from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.timer.timer_checkpoint import TimerCheckpoint
 
 KEPT_MAX = 64
 """A stock slave asks every 3 s. One whose log is behind for longer asks in vain."""

@@ -20,8 +20,8 @@ from ringmq.ha.slave_sync import Ask, master_log_end
 from ringmq.remoting import json_body
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
-from ringmq.store.master_timers import MasterTimers
-from ringmq.store.timer_checkpoint import (
+from ringmq.timer.master_timers import MasterTimers
+from ringmq.timer.timer_checkpoint import (
     PRECISION_MS_MAX,
     WINDOW_SLOTS_MAX,
     Filing,

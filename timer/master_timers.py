@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import CONFIG
+from ringmq.store.markers import replace_unsynced
 from ringmq.store.sealed_files import load_sealed, sealed_text
-from ringmq.store.timer_checkpoint import Filing, TimerCheckpoint
+from ringmq.timer.timer_checkpoint import Filing, TimerCheckpoint
 
 FILE = "ringmqMasterTimers.json"
 
@@ -47,11 +48,7 @@ def write_master_timers(root: Path, timers: MasterTimers) -> None:
         "marksFrom": timers.marks_from, "version": timers.version,
         "filing": None if timers.filing is None else astuple(timers.filing),
     }  # fmt: skip
-    path = root / CONFIG / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(FILE + ".tmp")
-    fresh.write_text(sealed_text(value))
-    fresh.replace(path)
+    replace_unsynced(root / CONFIG / FILE, sealed_text(value))
 
 
 def read_master_timers(root: Path) -> MasterTimers | None:

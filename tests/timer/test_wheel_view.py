@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 import pytest
 
-from ringmq.broker.exporter.timer_wheel import BOUNDS_S, WheelView, read_wheel
 from ringmq.native import ffi, lib
+from ringmq.timer.wheel_view import BOUNDS_S, WheelView, read_wheel
 from tests.timer.kit import MemoryFiles
 
 NOW_MS = 1_800_000_000_123

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from ringmq.native import ffi, lib
-from ringmq.store import timer_checkpoint
 from ringmq.store.config_files import ConfigFileError
 from ringmq.store.layout import TIMER_TOPIC, TIMER_WHEEL_FILE
 from ringmq.store.message_store import MessageStore
 from ringmq.store.sealed_files import load_sealed
-from ringmq.store.timer_checkpoint import (
+from ringmq.timer import timer_checkpoint
+from ringmq.timer.timer_checkpoint import (
     PROGRESS_FILE,
     TimerCheckpoint,
     agreed,
     contradiction,
     read_timer_checkpoint,
 )
-from ringmq.store.timer_scan import ScanRange, TimerScan
+from ringmq.timer.timer_scan import ScanRange, TimerScan
 
 FOLDER = "timerlog"
 WHEEL_BYTES: int = lib.RMQ_TIMER_SLOTS * lib.RMQ_TIMER_SLOT_BYTES
