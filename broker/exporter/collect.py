@@ -10,18 +10,16 @@ from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.control_report import read_report
 from ringmq.broker.exporter import engine
-from ringmq.broker.exporter.delays import DelayFamilies
 from ringmq.broker.exporter.groups import GroupFamilies
 from ringmq.broker.exporter.http_counts import HttpPort
+from ringmq.broker.exporter.sources import Sources
 from ringmq.broker.exporter.tables import Tables
 from ringmq.broker.exporter.text import Page, PageText, parse_labels
-from ringmq.broker.exporter.timers import TimerFamilies
 from ringmq.broker.exporter.topics import TopicFamilies
-from ringmq.broker.exporter.transactions import add_transactions
 from ringmq.broker.health import Heartbeats, readiness
+from ringmq.ipc.guests import parts
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.worker_blocks import workers
-from ringmq.store.config import parse_delay_levels
 from ringmq.store.message_store import MessageStore
 from ringmq.store.retention import used_ratio
 
@@ -47,9 +45,10 @@ class Collector:
         self._store = MessageStore(store)
         self._disks = (*store.commit_log_directories, store.root)
         self._topics = TopicFamilies(self._tables)
-        self._delays = DelayFamilies(plane, self._store, len(parse_delay_levels(config.message_delay_level)))
-        self._timers = TimerFamilies(plane, config, self._store_time)
-        self._groups = GroupFamilies(self._tables, self._store_time)
+        sources = Sources(plane, config, self._store)
+        self._guests = [add for of_guest in parts("metrics") if (add := of_guest(sources)) is not None]
+        self._is_slave = sources.is_slave
+        self._groups = GroupFamilies(self._tables, sources.store_time)
         labels = {"cluster": config.broker_cluster_name, "node_id": config.broker_name, "node_type": "broker"}
         self._labels = {**parse_labels(config.metrics_label), **labels}
         self._replicas_wanted = engine.replicas_wanted(config)
@@ -64,11 +63,10 @@ class Collector:
         page = Page(self._labels, config.metrics_otel_cardinality_limit)
         report = read_report(plane.name)
         engine.add_clients(page, self._tables, report, config)
-        if config.broker_role != "SLAVE":  # what came in is the master's to tell: a sum over both would count it twice
+        if not self._is_slave:  # a sum over master and slave would count messages twice
             self._topics.add_to(page)
-            self._delays.add_to(page, now_ms)
-            self._timers.add_to(page, now_ms)
-            add_transactions(page, plane)
+        for add in self._guests:
+            add(page, now_ms)
         self._groups.add_to(page, now_ms)
         engine.add_requests(page, plane)
         earliest_ms = self._store.earliest_store_time(plane.confirm_offset())
@@ -86,6 +84,3 @@ class Collector:
         page.add("ringmq_series", page.series + 1)
         self._last = Scrape(page.text(), page.series, time.perf_counter() - began)
         return self._last
-
-    def _store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        return self._store.store_time(topic, queue_id, offset, self._plane.confirm_offset())

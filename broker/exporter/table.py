@@ -1,23 +1,17 @@
 """Every metric of the broker: name, kind, help and labels. A test compares docs/monitoring.md with this table.
 
+Guests have tables of their own (the column `metric_table` of their rows).
+
 Names beginning with rocketmq_ are those of the Prometheus exporter of a stock 5.3.3 broker, with its labels. They count
 the same events, unless the help says otherwise.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Iterable
 
-COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
-
-
-class Metric(Struct, frozen=True):
-    """One family. `labels` are added to the labels of every series."""
-
-    name: str
-    kind: str
-    help: str
-    labels: tuple[str, ...] = ()
+from ringmq.broker.exporter.metric import COUNTER, GAUGE, HISTOGRAM, STORAGE, Metric
+from ringmq.ipc.guests import parts
 
 
 def markdown_rows() -> list[str]:
@@ -33,18 +27,22 @@ def markdown_rows() -> list[str]:
 _TOPIC = ("is_system", "message_type", "topic")
 _LAG = ("consumer_group", "is_retry", "is_system", "topic")
 _OUT = ("consumer_group", "is_system", "topic")
-_STORAGE = ("storage_medium", "storage_type")
 _PRODUCER = ("language", "protocol_type", "version")
 _CONSUMER = ("consume_mode", "consumer_group", "is_system", *_PRODUCER)
 LABEL_SETS = {
     "TOPIC": _TOPIC,
     "LAG": _LAG,
     "OUT": _OUT,
-    "STORAGE": _STORAGE,
+    "STORAGE": STORAGE,
     "PRODUCER": _PRODUCER,
     "CONSUMER": _CONSUMER,
 }
 """Name in the table of docs/monitoring.md -> labels."""
+
+
+def _of_guests(prefix: str) -> Iterable[Metric]:
+    return (metric for table in parts("metric_table") for metric in table if metric.name.startswith(prefix))
+
 
 METRICS = {
     metric.name: metric
@@ -67,28 +65,11 @@ METRICS = {
         Metric("rocketmq_consumer_ready_messages", GAUGE, "Messages not pulled", _LAG),
         Metric("rocketmq_consumer_queueing_latency_milliseconds", GAUGE, "Age of the oldest message not pulled", _LAG),
         Metric("rocketmq_send_to_dlq_messages_total", COUNTER, "Messages in the group's dead letter topic, ever", _OUT),
-        Metric("rocketmq_timing_messages", GAUGE, "Timer messages that wait", (*_STORAGE, "topic")),
-        Metric("rocketmq_timer_message_snapshot", GAUGE, "Those of a day, by seconds", (*_STORAGE, "timer_bound_s")),
-        Metric("rocketmq_timer_enqueue_lag", GAUGE, "Timer messages that are not in the wheel yet", _STORAGE),
-        Metric("rocketmq_timer_enqueue_latency_milliseconds", GAUGE, "Age of the oldest of them", _STORAGE),
-        Metric("rocketmq_timer_dequeue_lag", GAUGE, "Timer messages that wait in the wheel", _STORAGE),
-        Metric("rocketmq_timer_dequeue_latency_milliseconds", GAUGE, "Age of the open slot, ms", _STORAGE),
-        Metric("rocketmq_timer_enqueue_total", COUNTER, "Timer messages into the wheel", (*_STORAGE, "topic")),
-        Metric("rocketmq_timer_dequeue_total", COUNTER, "Timer messages out of the wheel", (*_STORAGE, "topic")),
-        Metric(
-            "rocketmq_delay_message_latency_seconds",
-            HISTOGRAM,
-            "Delays that timer messages ask for",
-            (*_STORAGE, "topic"),
-        ),
-        Metric("rocketmq_half_messages", GAUGE, "Half messages whose transactions are open, of all topics"),
-        Metric("rocketmq_commit_messages_total", COUNTER, "Transactions committed since the start, of all topics"),
-        Metric("rocketmq_rollback_messages_total", COUNTER, "Transactions rolled back since the start, of all topics"),
-        Metric("rocketmq_finish_message_latency_milliseconds", HISTOGRAM, "Seconds from a half message to its commit"),
-        Metric("rocketmq_storage_size_bytes", GAUGE, "Used bytes of the fuller file system of log and store", _STORAGE),
-        Metric("rocketmq_storage_flush_behind_bytes", GAUGE, "Bytes appended and not flushed", _STORAGE),
-        Metric("rocketmq_storage_dispatch_behind_bytes", GAUGE, "Bytes readable and not dispatched", _STORAGE),
-        Metric("rocketmq_storage_message_reserve_time_milliseconds", GAUGE, "Age of the oldest message", _STORAGE),
+        *_of_guests("rocketmq_"),
+        Metric("rocketmq_storage_size_bytes", GAUGE, "Used bytes of the fuller file system of log and store", STORAGE),
+        Metric("rocketmq_storage_flush_behind_bytes", GAUGE, "Bytes appended and not flushed", STORAGE),
+        Metric("rocketmq_storage_dispatch_behind_bytes", GAUGE, "Bytes readable and not dispatched", STORAGE),
+        Metric("rocketmq_storage_message_reserve_time_milliseconds", GAUGE, "Age of the oldest message", STORAGE),
         # RingMQ's own: requests
         Metric(
             "ringmq_request_seconds",
@@ -96,8 +77,10 @@ METRICS = {
             "Time from receipt to the stage of a send; control, services: all requests",
             ("stage",),
         ),
-        Metric("ringmq_slow_requests_untold_total", COUNTER, "Slow requests without a log line"),
-        Metric("ringmq_junk_untold_total", COUNTER, "Junk connections without a log line"),
+        Metric("ringmq_slow_requests_unlogged_total", COUNTER, "Slow requests without a log line"),
+        Metric("ringmq_slow_requests_untold_total", COUNTER, "Deprecated, use ringmq_slow_requests_unlogged_total"),
+        Metric("ringmq_junk_unlogged_total", COUNTER, "Junk connections without a log line"),
+        Metric("ringmq_junk_untold_total", COUNTER, "Deprecated, use ringmq_junk_unlogged_total"),
         Metric("ringmq_connections", GAUGE, "Open connections", ("worker",)),
         Metric("ringmq_connections_accepted_total", COUNTER, "Connections accepted", ("worker",)),
         Metric("ringmq_connections_closed_total", COUNTER, "Connections closed", ("reason", "worker")),
@@ -120,34 +103,7 @@ METRICS = {
         Metric("ringmq_frame_memory_free_bytes", GAUGE, "Free memory for incomplete frames", ("worker",)),
         Metric("ringmq_answers_waiting_bytes", GAUGE, "Memory of unsent answers", ("worker",)),
         Metric("ringmq_client_memory_bytes", GAUGE, "Memory for clients beside the arena", ("worker",)),
-        Metric("ringmq_delayed_messages", GAUGE, "Messages that wait for their time of delivery", ("level",)),
-        Metric("ringmq_delay_overdue_seconds", GAUGE, "Time since the oldest of them was due", ("level",)),
-        Metric("ringmq_delay_delivered_total", COUNTER, "Delayed messages published since the start"),
-        Metric("ringmq_delay_skipped_total", COUNTER, "Delayed messages skipped: no target, or deleted by retention"),
-        Metric("ringmq_timer_enqueued_total", COUNTER, "Timer messages that went into the wheel"),
-        Metric("ringmq_timer_delivered_total", COUNTER, "Timer messages delivered"),
-        Metric("ringmq_timer_rolled_total", COUNTER, "Timer messages stored again, because they wait for long"),
-        Metric("ringmq_timer_recalled_total", COUNTER, "Timer messages that a recall or delete withdrew"),
-        Metric("ringmq_timer_skipped_total", COUNTER, "Timer messages without a target, a time or a record"),
-        Metric("ringmq_timer_rebuilds_total", COUNTER, "Rebuilds of TimerLog and TimerWheel from the timer topic"),
-        Metric(
-            "ringmq_timer_mended_slots_total", COUNTER, "Slots of TimerWheel that differed from TimerLog at a start"
-        ),
-        Metric("ringmq_timer_behind_seconds", GAUGE, "Age of the oldest slot that is not delivered whole"),
-        Metric("ringmq_timer_unread_messages", GAUGE, "Timer messages that are not in the wheel yet"),
-        Metric("ringmq_timer_waiting_messages", GAUGE, "Timer messages that wait, without recalled ones"),
-        Metric("ringmq_timer_waiting_beyond_day", GAUGE, "Those of a time more than a day ahead"),
-        Metric("ringmq_timer_lateness_seconds", HISTOGRAM, "Time from a timer message's time to its place in the log"),
-        Metric("ringmq_timer_minute_messages", GAUGE, "Timer messages delivered in the last minute"),
-        Metric("ringmq_timer_minute_lateness_seconds", GAUGE, "Bound of their lateness, 34 s for more", ("quantile",)),
-        Metric("ringmq_timer_oldest_record_bytes", GAUGE, "Log before the oldest record that a waiting one needs"),
-        Metric("ringmq_timer_full_slots", GAUGE, "Slots for which sends are refused (timerCongestNumEachSlot)"),
-        Metric("ringmq_timer_fullest_slot_messages", GAUGE, "Messages of the slot that has most"),
-        Metric("ringmq_timer_fullest_slot_seconds", GAUGE, "Time until that slot"),
-        Metric("ringmq_send_backs_gone_total", COUNTER, "Messages sent back after retention had deleted them"),
-        Metric("ringmq_transaction_checks_total", COUNTER, "Checks of open transactions, by result", ("result",)),
-        Metric("ringmq_transactions_expired_total", COUNTER, "Transactions given up after transactionCheckMax checks"),
-        Metric("ringmq_transactions_lost_total", COUNTER, "Open transactions whose half message is deleted or damaged"),
+        *_of_guests("ringmq_"),
         # the log
         Metric("ringmq_log_offset_bytes", GAUGE, "Positions in the commit log", ("mark",)),
         Metric("ringmq_write_batches_total", COUNTER, "Batches committed to the log"),

@@ -11,8 +11,9 @@ import numpy as np
 from msgspec import Struct, field
 
 from ringmq.broker.exporter.label_rows import LabelRows
+from ringmq.broker.exporter.metric import HISTOGRAM, Metric
 from ringmq.broker.exporter.series_lines import SeriesLines
-from ringmq.broker.exporter.table import HISTOGRAM, METRICS, Metric
+from ringmq.broker.exporter.table import METRICS
 from ringmq.broker.exporter.tables import Ints
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

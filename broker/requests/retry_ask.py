@@ -6,9 +6,6 @@ from msgspec import Struct
 
 from ringmq.remoting import json_body
 
-GONE_COUNTER = 1
-"""The counter of the worker `services` for messages that were sent back after retention had deleted them."""
-
 
 class RetryAsk(Struct, frozen=True):
     """The group that sends a message back. `dead`: its dead letter topic is needed, too."""

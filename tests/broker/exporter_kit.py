@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.exporter.collect import Collector
 from ringmq.broker.exporter.http_counts import HttpPort
 from ringmq.broker.health import Heartbeats

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ringmq.broker.config.broker_config import BrokerConfig
-from ringmq.broker.exporter.engine import LOCAL_DISK, STAGE_BOUNDS
+from ringmq.broker.exporter.metric import LOCAL_DISK, STAGE_BOUNDS
+from ringmq.broker.exporter.sources import Add, Sources
 from ringmq.broker.exporter.text import Page
-from ringmq.broker.exporter.timer_wheel import BOUNDS_S, read_wheel
 from ringmq.ipc.admission import RuleKind
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.republish_words import SKIPPED
-from ringmq.ipc.timer_words import TimerState, timer_state
 from ringmq.native import lib
-from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 from ringmq.store.config_files import ConfigFileError, read_standard_json
-from ringmq.store.layout import CONFIG, TIMER_COUNTS_FILE, TIMER_TOPICS_FILE
+from ringmq.store.layout import CONFIG, TIMER_COUNTS_FILE, TIMER_TOPIC, TIMER_TOPICS_FILE
+from ringmq.timer.wheel_view import BOUNDS_S, read_wheel
+from ringmq.timer.words import TimerState, timer_state
 
 DELAY_BOUNDS = ("60", "600", "3600", "43200", "86400", "259200")
 Numbers = TypeVar("Numbers")
@@ -35,6 +35,11 @@ _MINUTE = {
     "0.99": lib.RMQ_TIMER_WORD_MINUTE_P99_US,
     "1": lib.RMQ_TIMER_WORD_MINUTE_MAX_US,
 }
+
+
+def families(sources: Sources) -> Add | None:
+    """Those of a master."""
+    return None if sources.is_slave else TimerFamilies(sources.plane, sources.config, sources.store_time).add_to
 
 
 class TimerFamilies:
@@ -56,7 +61,7 @@ class TimerFamilies:
         for name, word in _WORDS.items():
             page.add(name, int(words[word]))
         page.add("ringmq_timer_skipped_total", int(words[SKIPPED]) + int(words[lib.RMQ_TIMER_WORD_UNREADABLE]))
-        state = timer_state(self._plane, WHEEL_TIMER_TOPIC, now_ms)
+        state = timer_state(self._plane, now_ms)
         page.add("ringmq_timer_behind_seconds", state.behind_ms / 1000)
         page.add("ringmq_timer_unread_messages", state.unread)
         minute = [({"quantile": share}, int(words[word]) / 1e6) for share, word in _MINUTE.items()]
@@ -113,7 +118,7 @@ class TimerFamilies:
     def _age_of_unread(self, state: TimerState, now_ms: int) -> int:
         """The age in ms of the oldest message that is not in the wheel."""
         following = int(self._plane.role(lib.RMQ_ROLE_TIMER).counters[lib.RMQ_TIMER_WORD_NEXT])
-        stored_ms = self._store_time(WHEEL_TIMER_TOPIC, 0, following) if state.unread else 0
+        stored_ms = self._store_time(TIMER_TOPIC, 0, following) if state.unread else 0
         return max(0, now_ms - stored_ms) if stored_ms > 0 else 0
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ringmq.broker.exporter.sources import Add, Sources
 from ringmq.broker.exporter.text import Page
 from ringmq.ipc.plane import Plane
 from ringmq.native import lib
+from ringmq.services.transactions.finish_times import BOUNDS_S
 
 _WORDS = {
     "rocketmq_half_messages": lib.RMQ_TRANSACTIONS_OPEN,
@@ -13,8 +15,13 @@ _WORDS = {
     "ringmq_transactions_expired_total": lib.RMQ_TRANSACTIONS_EXPIRED,
     "ringmq_transactions_lost_total": lib.RMQ_TRANSACTIONS_LOST,
 }
-FINISH_BOUNDS = ("5", "60", "600", "3600", "43200", "86400")
+FINISH_BOUNDS = tuple(map(str, BOUNDS_S))
 _CHECKS = {"sent": lib.RMQ_TRANSACTIONS_CHECKED, "no_producer": lib.RMQ_TRANSACTIONS_UNCHECKED}
+
+
+def families(sources: Sources) -> Add | None:
+    """Those of a master."""
+    return None if sources.is_slave else lambda page, now_ms: add_transactions(page, sources.plane)
 
 
 def add_transactions(page: Page, plane: Plane) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from ringmq.broker.exporter.sources import Add, Sources
 from ringmq.broker.exporter.text import Page
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.republish_words import PROGRESS, REFUSED, SKIPPED, SUBMITTED
 from ringmq.native import lib
 from ringmq.remoting.names import SCHEDULE_TOPIC
+from ringmq.store.config import parse_delay_levels
 from ringmq.store.message_store import MessageStore
+
+
+def families(sources: Sources) -> Add | None:
+    """Those of a master."""
+    levels = len(parse_delay_levels(sources.config.message_delay_level))
+    return None if sources.is_slave else DelayFamilies(sources.plane, sources.store, levels).add_to
 
 
 class DelayFamilies:
