@@ -19,6 +19,7 @@ from ringmq.broker.control_wiring import handlers_of, limits_of
 from ringmq.broker.core import Broker
 from ringmq.broker.health import fault_text
 from ringmq.broker.outbound_calls import OutboundCalls
+from ringmq.broker.questions import Questions
 from ringmq.broker.registrar import STOP_CALL_MS, Registrar
 from ringmq.broker.replication import refusals
 from ringmq.broker.replication.proof_reader import ProofReader
@@ -26,10 +27,8 @@ from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.request_runner import RequestRunner
 from ringmq.broker.requests import slow_requests
 from ringmq.broker.requests.intake import Intake
-from ringmq.broker.requests.producer_check import ProducerCheck
-from ringmq.broker.requests.reply_queue import BACKLOG_BYTES_LARGE, ReplyQueues
+from ringmq.broker.requests.reply_queue import ReplyQueues
 from ringmq.broker.requests.request import Effect
-from ringmq.broker.requests.retry_ask import RetryAsk
 from ringmq.broker.requests.runner import AnswerTimes
 from ringmq.broker.requests.turns import TurnClock
 from ringmq.broker.table_saves import TableSaves
@@ -44,11 +43,7 @@ from ringmq.ipc.errors import PlaneFullError
 from ringmq.ipc.memory import MemoryReturn
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.steady_clock import SteadyClock
-from ringmq.native import ffi, lib
-from ringmq.remoting import json_body
-from ringmq.remoting.command import decode_frame
-from ringmq.remoting.config_beans import TopicConfig
-from ringmq.remoting.errors import RemotingError, RequestError
+from ringmq.native import lib
 from ringmq.remoting.log_throttle import CauseThrottle, LogThrottle
 from ringmq.store.record_values import is_topic_name
 
@@ -105,6 +100,8 @@ class ControlLoop:
         self._saves = TableSaves(
             persistence, self._clock, lambda action: self._guard("config files", action), self._log_files
         )
+        backlog_bytes = self._replies.backlog_bytes
+        self._questions = Questions(plane, broker, self._inbox, self._saves, backlog_bytes)
         role = lib.RMQ_ROLE_CONTROL
         latency = plane.header.latency[role][lib.RMQ_CONTROL_LATENCY_ANSWERED]
         self._requests = RequestRunner(
@@ -115,7 +112,7 @@ class ControlLoop:
             lambda text: self._log_line(self._failed_requests, text),
             self._clock,
             self._saves,
-            self._replies.backlog_bytes,
+            backlog_bytes,
         )
         self._intake = Intake(
             plane,
@@ -128,11 +125,8 @@ class ControlLoop:
             before_request=self._drain_offsets,
             on_reader_restart=self._on_reader_restart,
             others={
+                **dict.fromkeys(self._questions.types, self._on_question),
                 lib.RMQ_INBOX_QUEUE: self._on_queue,
-                lib.RMQ_INBOX_TOPICS: self._on_topics,
-                lib.RMQ_INBOX_CHECK: self._on_check,
-                lib.RMQ_INBOX_RETRY: self._on_retry,
-                lib.RMQ_INBOX_OFFSETS: self._on_offsets,
                 lib.RMQ_INBOX_HA: self._on_ha_event,
             },
         )
@@ -215,42 +209,8 @@ class ControlLoop:
     def _on_queue(self, record: Ask, now_ms: int) -> None:
         self._guard("the queue for a record of the master", lambda: self._make_queue(record))
 
-    def _on_topics(self, record: Ask, now_ms: int) -> None:
-        self._guard("topics of a service", lambda: self._make_topics(record, now_ms))
-
-    def _on_retry(self, record: Ask, now_ms: int) -> None:
-        self._guard("topics of a retry", lambda: self._make_retry_topics(record, now_ms))
-
-    def _on_check(self, record: Ask, now_ms: int) -> None:
-        """Send a transaction's check to a client of its producer group. The answer is empty, or the reason why not."""
-        if self._replies.backlog_bytes() > BACKLOG_BYTES_LARGE:
-            remark = f"more than {BACKLOG_BYTES_LARGE} bytes wait for a read worker"
-        else:
-            remark = self._push_check(record.payload)
-        self._inbox.answer_role(record, remark.encode())
-
-    def _push_check(self, payload: bytes) -> str:
-        try:
-            check = ProducerCheck.decode(payload)
-            command = decode_frame(check.frame)
-        except (ValueError, RemotingError) as error:
-            return str(error)
-        connection = self.broker.producers.next_of(check.group)
-        if connection is None:
-            return f"producer group {check.group} has no client"
-        self.broker.outbox.push(connection, command)
-        return ""
-
-    def _on_offsets(self, record: Ask, now_ms: int) -> None:
-        """Commit the offsets of a service's group. The answer is empty, or the reason of a refusal."""
-        remark = ""
-        try:
-            value = json_body.read_object(record.payload, "offsets")
-            for topic, offset in value["offsets"].items():
-                self.broker.offsets.put(value["group"], topic, 0, int(offset), now_ms)
-        except (RequestError, PlaneFullError, LookupError, TypeError, ValueError) as error:
-            remark = str(error)
-        self._inbox.answer_role(record, remark.encode())
+    def _on_question(self, record: Ask, now_ms: int) -> None:
+        self._guard("a question of a service", lambda: self._questions.take(record, now_ms))
 
     def _make_queue(self, record: Ask) -> None:
         """Publish a queue for which a slave's dispatch waits: its record has arrived before the settings of its
@@ -269,47 +229,6 @@ class ControlLoop:
             self._log_line(self._of_peers, f"no queue for a record of the master: {error}")
             return
         self._inbox.answer_role(record, b"")
-
-    def _make_topics(self, record: Ask, now_ms: int) -> None:
-        """Make system topics for a service. The answer is empty, or the reason of a refusal.
-
-        It is sent once the topics are in the plane and on disk. A start must know a topic that holds a decision of the
-        service.
-        """
-
-        def make() -> None:
-            for value in json_body.items(json_body.read_object(record.payload, "topics"), "topics"):
-                self.broker.new_entries.make_for_service(TopicConfig.from_json(value), now_ms)
-
-        self._make_entries(record, make)
-
-    def _make_retry_topics(self, record: Ask, now_ms: int) -> None:
-        """Make the group and the topics of retries for a service. The answer comes as that of `_make_topics`."""
-        make = self.broker.retry_topics.make
-        self._make_entries(record, lambda: make(RetryAsk.decode(record.payload), now_ms))
-
-    def _make_entries(self, record: Ask, make: Callable[[], None]) -> None:
-        tables, remark = (self.broker.topics, self.broker.groups), ""
-        before = [table.changes for table in tables]
-        try:
-            with self.broker.audit.caused_by(f"worker {self._name_of(record.role)}", "topics for messages"):
-                make()
-        except (RequestError, PlaneFullError) as error:
-            remark = str(error)
-        if [table.changes for table in tables] == before:
-            self._inbox.answer_role(record, remark.encode())
-        else:
-            self._saves.hold([], lambda effects: self._notify_asker(record, remark), is_change=True)
-
-    def _name_of(self, role: int) -> str:
-        """The name of the worker with this role."""
-        return bytes(ffi.string(self._plane.role(role).name)).decode()
-
-    def _notify_asker(self, record: Ask, remark: str) -> None:
-        """Answer the service after the save of the tables."""
-        if not remark and self._saves.has_failed:
-            remark = "config files cannot be written: a restart would lose the topics"
-        self._inbox.answer_role(record, remark.encode())
 
     def _on_ha_event(self, record: Ask, now_ms: int) -> None:
         try:

@@ -134,5 +134,5 @@ def test_a_check_that_cannot_be_sent_has_a_reason(harness: Harness, payload: byt
 
 
 def test_a_check_waits_for_a_reader_with_a_long_backlog(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.loop._replies, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
+    monkeypatch.setattr(harness.loop._questions, "backlog_bytes", lambda: BACKLOG_BYTES_LARGE + 1)
     assert "bytes wait for a read worker" in told_check(harness, ProducerCheck("Nobody", check_frame(0)).encode())
