@@ -91,15 +91,12 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
     def on_serving() -> None:
         role.state = STATE_SERVING
 
-    persistence.load_passthrough_files()
-    if config.broker_role != "SLAVE":
-        broker.delay_offsets.path = root / layout.CONFIG / layout.DELAY_OFFSETS_FILE
-        broker.timer_counts.path = root / layout.CONFIG / layout.TIMER_COUNTS_FILE
+    broker.copied_files.load(root, is_slave=broker.live.is_slave)
     try:
         persistence.load_client_names()
     except (ConfigFileError, OSError) as error:
         log.error("%s: topics and groups that clients have created count as created by administrators", error)
-    slave = slave_of(plane, broker, persistence) if config.broker_role == "SLAVE" else None
+    slave = slave_of(plane, broker, root, persistence) if config.broker_role == "SLAVE" else None
     bound_collections()
     run_control(plane, broker, persistence, name_servers, lambda: stop.is_set, on_serving, slave)
     role.state = STATE_STOPPING
@@ -108,13 +105,13 @@ def serve_control(spec: WorkerSpec, plane: Plane, stop: StopFlag) -> None:
         raise SystemExit(EXIT_RESTART_STORE)
 
 
-def slave_of(plane: Plane, broker: Broker, persistence: Persistence) -> SlaveRole:
+def slave_of(plane: Plane, broker: Broker, root: Path, persistence: Persistence) -> SlaveRole:
     """The role of a slave, with the offsets that consumers have committed on it."""
     try:
         persistence.load_slave_commits()
     except (ConfigFileError, OSError) as error:
         log.error("%s: the master's offsets replace those that consumers have committed here", error)
-    return slave_role_of(broker, persistence, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)))
+    return slave_role_of(broker, root, OutboundCalls(lambda: plane.wake(lib.RMQ_ROLE_CONTROL)))
 
 
 def time_text(milliseconds: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers import (
@@ -18,14 +19,15 @@ from ringmq.broker.handlers import (
     queries,
     runtime_info,
     sends,
-    slaves,
 )
 from ringmq.broker.handlers.client_limits import ClientLimits
 from ringmq.broker.handlers.table import Handler, HandlerTable
 from ringmq.broker.outbound_calls import OutboundCalls
 from ringmq.broker.replication.slave_role import SlaveRole
 from ringmq.broker.replication.slave_tables import SlaveTables
-from ringmq.broker.tables.persistence import Persistence, Saved
+from ringmq.broker.requests.guest_answers import ControlParts
+from ringmq.broker.tables.persistence import Saved
+from ringmq.ipc.guests import parts
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 
@@ -41,10 +43,7 @@ def handlers_of(broker: Broker) -> HandlerTable:
         **_handlers_of_statistics(broker),
         **_handlers_of_the_broker(broker),
         **_handlers_of_replicas(broker),
-        RequestCode.CONSUMER_SEND_MSG_BACK: slaves.send_back,
-        RequestCode.END_TRANSACTION: slaves.end_transaction,
-        RequestCode.STAGED_WRITES: slaves.staged_writes,
-        RequestCode.RECALL_MESSAGE: partial(slaves.recall, broker.live),
+        **_handlers_of_guests(broker),
     }
     return HandlerTable(
         codes=codes,
@@ -82,8 +81,6 @@ def saved_by(broker: Broker) -> Saved:
         client_names=broker.client_names,
         deletions=broker.deletions,
         hold=broker.replication,
-        delay_offsets=broker.delay_offsets,
-        timer_counts=broker.timer_counts,
         store=broker.store,
     )
 
@@ -93,16 +90,16 @@ def slave_tables_of(broker: Broker) -> SlaveTables:
     return SlaveTables(topics=broker.topics, groups=broker.groups, offsets=broker.offsets, deletions=broker.deletions)
 
 
-def slave_role_of(broker: Broker, persistence: Persistence, master_calls: OutboundCalls) -> SlaveRole:
-    """A slave's part of control."""
+def slave_role_of(broker: Broker, root: Path, master_calls: OutboundCalls) -> SlaveRole:
+    """A slave's part of control. `root`: of the store."""
     return SlaveRole(
         identity=broker.identity,
         live=broker.live,
         replication=broker.replication,
         tables=slave_tables_of(broker),
-        delay_offsets=broker.delay_offsets,
-        timer_counts=broker.timer_counts,
-        persistence=persistence,
+        files=broker.copied_files,
+        root=root,
+        progress=tuple(make(broker.live, root) for make in parts("slave_progress")),
         master_calls=master_calls,
     )
 
@@ -304,13 +301,6 @@ def _handlers_of_the_broker(broker: Broker) -> dict[int, Handler]:
 
 
 def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
-    slave = slaves.SlaveRequests(
-        identity=broker.identity,
-        live=broker.live,
-        delay_file=broker.delay_offsets,
-        timer_counts=broker.timer_counts,
-        replicas=broker.replication.view,
-    )
     replication = ha.HaRequests(
         live=broker.live,
         identity=broker.identity,
@@ -318,10 +308,6 @@ def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
         replication=broker.replication,
     )
     return {
-        RequestCode.GET_ALL_DELAY_OFFSET: slave.delay_offsets,
-        RequestCode.GET_TIMER_CHECK_POINT: slave.timer_checkpoint,
-        RequestCode.GET_TIMER_METRICS: slave.timer_metrics,
-        RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: slaves.message_request_modes,
         RequestCode.EXCHANGE_BROKER_HA_INFO: replication.exchange,
         RequestCode.GET_BROKER_HA_STATUS: replication.runtime_status,
         RequestCode.HA_HANDSHAKE: replication.shake_hands,
@@ -329,3 +315,18 @@ def _handlers_of_replicas(broker: Broker) -> dict[int, Handler]:
         RequestCode.HA_READ_LOG: replication.read_log,
         RequestCode.HA_STATUS: replication.status,
     }
+
+
+def _handlers_of_guests(broker: Broker) -> dict[int, Handler]:
+    """Files that slaves copy, and what the guests' rows name."""
+    view = broker.replication.view
+    known = ControlParts(
+        live=broker.live,
+        started_ms=broker.identity.started_ms,
+        log_end=lambda: view.marks().append_offset,
+        stock_slave_ends=view.stock_slave_ends,
+    )
+    found: dict[int, Handler] = dict(broker.copied_files.handlers())
+    for answers in parts("control_answers"):
+        found |= answers(known)
+    return found

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.replication.copied_files import CopiedFiles
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.access import Refusals
 from ringmq.broker.requests.request import Connection, Effect, Hangup, Now, Outbox
@@ -30,7 +31,6 @@ from ringmq.broker.tables.membership import Membership
 from ringmq.broker.tables.new_entries import NewEntries
 from ringmq.broker.tables.notifications import Notifications
 from ringmq.broker.tables.offsets import OffsetTable
-from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.producers import ProducerTable
 from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.publication import PlaneTables
@@ -81,8 +81,7 @@ class Broker:
         self.deletions = Deletions()
         self.refusals = Refusals()
         self.replication = Replication.over(plane, self.audit)
-        self.delay_offsets = PassthroughFile()
-        self.timer_counts = PassthroughFile()
+        self.copied_files = CopiedFiles(identity.started_ms)
         self.config_version = DataVersion(0, 0, identity.started_ms)
         self.new_entries = NewEntries(
             live=self.live,

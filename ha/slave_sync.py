@@ -21,6 +21,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from ringmq.ipc.guests import CopiedFile
+from ringmq.ipc.named_functions import function_of
 from ringmq.remoting import json_body
 from ringmq.remoting.admin_bodies import GroupConfigTable
 from ringmq.remoting.codes import RequestCode
@@ -33,17 +35,18 @@ RETRY_FIRST_MS = 1000
 PAGE_ENTRIES_MAX = 2000
 PASS_MS_MAX = 60_000
 """Time limit of a pass, because pages never end while the table keeps changing."""
-TIMEOUT_MS = {
+TIMEOUT_MS: dict[int, int] = {
     RequestCode.GET_BROKER_HA_STATUS: 3000,
     RequestCode.GET_ALL_TOPIC_CONFIG: 30_000,
     RequestCode.GET_ALL_CONSUMER_OFFSET: 3000,
-    RequestCode.GET_ALL_DELAY_OFFSET: 3000,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: 30_000,
     RequestCode.GET_TIMER_METRICS: 3000,
 }
-"""The requests of one pass in order, with stock's timeouts. The first request is ours."""
-_ORDER = tuple(TIMEOUT_MS)
-_PAGED = {
+"""The first requests of one pass in order, with stock's timeouts. The very first is ours. Files of guests come last."""
+FILE_TIMEOUT_MS = 3000
+OPTIONAL = frozenset({RequestCode.GET_ALL_MESSAGE_REQUEST_MODE})
+"""Requests that a master may refuse: RocketMQ 4.9 does not know them."""
+_PAGED: dict[int, tuple[str, str, str]] = {
     RequestCode.GET_ALL_TOPIC_CONFIG: ("topicSeq", "maxTopicNum", "totalTopicNum"),
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ("groupSeq", "maxGroupNum", "totalGroupNum"),
 }
@@ -67,13 +70,14 @@ class DelayOffsets(Struct, frozen=True):
     text: str
 
 
-class TimerCounts(Struct, frozen=True):
-    """The answer to 61, as the text for `timermetrics`."""
+class FileText(Struct, frozen=True):
+    """The text of a guest's file."""
 
+    code: int
     text: str
 
 
-Synced = TopicConfigTable | ConsumerOffsets | DelayOffsets | GroupConfigTable | TimerCounts
+Synced = TopicConfigTable | ConsumerOffsets | GroupConfigTable | RequestModes | FileText
 """One whole table of the master."""
 
 
@@ -94,6 +98,7 @@ class SlaveSync(Struct):
     """The schedule of requests to the master."""
 
     period_ms: int = PERIOD_MS
+    files: tuple[CopiedFile, ...] = ()
     master: str = ""
     passes: int = 0
     """Passes that have updated every table."""
@@ -121,9 +126,9 @@ class SlaveSync(Struct):
             return None
         if self._place == 0 and not self._pages.count:
             self._began_ms, self._is_partial, self._own_end = now_ms, False, own_end
-        code = _ORDER[self._place]
+        code = self._order[self._place]
         self._is_asking = True
-        return Ask(self.master, code, self._pages.ext_fields(code), TIMEOUT_MS[code])
+        return Ask(self.master, code, self._pages.ext_fields(code), TIMEOUT_MS.get(code, FILE_TIMEOUT_MS))
 
     def answered(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> Synced | None:
         """The table that the answer completes. None for a page in the middle.
@@ -153,8 +158,8 @@ class SlaveSync(Struct):
         """Leave this table out of the pass, because the master has answered with an error."""
         if ask.address == self.master:
             self._is_asking = False
-            if ask.code == RequestCode.GET_TIMER_METRICS:
-                self._advance(now_ms)  # a stock master with timerWheelEnable=false has none
+            if ask.code in OPTIONAL or any(file.code == ask.code and file.is_optional for file in self.files):
+                self._advance(now_ms)
             else:
                 self._skip(now_ms)
 
@@ -186,15 +191,11 @@ class SlaveSync(Struct):
         match ask.code:
             case RequestCode.GET_ALL_CONSUMER_OFFSET:
                 return decode_consumer_offsets(answer.body)
-            case RequestCode.GET_ALL_DELAY_OFFSET:
-                return decode_delay_offsets(answer.body)
-            case RequestCode.GET_TIMER_METRICS:
-                return decode_timer_counts(answer.body)
             case RequestCode.GET_ALL_TOPIC_CONFIG:
                 topics = TopicConfigTable.from_json(json_body.read_object(answer.body, "TopicConfigSerializeWrapper"))
                 whole = self._pages.add(dict(topics.topics), topics.data_version, _total(ask.code, answer))
                 return None if whole is None else TopicConfigTable(whole, topics.data_version)
-            case _:
+            case RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG:
                 page = GroupConfigTable.decode(answer.body)
                 whole = self._pages.add(dict(page.groups), page.data_version, _total(ask.code, answer))
                 return None if whole is None else GroupConfigTable(whole, page.data_version, page.forbidden)
@@ -206,7 +207,7 @@ class SlaveSync(Struct):
     def _advance(self, now_ms: int) -> None:
         self._pages = _Pages()
         self._place += 1
-        if self._place == len(_ORDER):
+        if self._place == len(self._order):
             self.passes += not self._is_partial
             self._end(max(now_ms, self._began_ms + self.period_ms))
 
@@ -223,7 +224,7 @@ class _Pages(Struct):
     data_version: DataVersion | None = None
 
     def ext_fields(self, code: int) -> dict[str, str]:
-        names = _PAGED.get(RequestCode(code))
+        names = _PAGED.get(code)
         if names is None:
             return {}
         version = "" if self.data_version is None else json.dumps(self.data_version.to_json(), separators=(",", ":"))
@@ -245,7 +246,7 @@ class _Pages(Struct):
 
 def _total(code: int, answer: RemotingCommand) -> int | None:
     """Number of entries of the whole table. None from a master without pages."""
-    text = (answer.ext_fields or {}).get(_PAGED[RequestCode(code)][2])
+    text = (answer.ext_fields or {}).get(_PAGED[code][2])
     return None if text is None else json_body.as_integer(text, "total")
 
 
@@ -283,11 +284,9 @@ def decode_delay_offsets(body: bytes) -> DelayOffsets:
     return DelayOffsets(body.decode("utf-8", "replace"))
 
 
-def decode_timer_counts(body: bytes) -> TimerCounts:
-    """Decode the body of the answer to 61: a JSON object with counts by topic, that stays as it is. Raises
-    `BadBody`."""
-    value = json_body.read_object(body, "TimerMetricsSerializeWrapper")
-    for topic, metric in json_body.mapping(value, "timingCount").items():
-        if not isinstance(metric, dict) or not isinstance(metric.get("count", 0), int):
-            raise json_body.bad_body(f"timingCount of {str(topic)[:64]!r} has no whole number as count", "timingCount")
-    return TimerCounts(body.decode("utf-8", "replace"))
+def decode_file(file: CopiedFile, body: bytes) -> FileText:
+    """Check the text of a guest's file: a JSON object that stays as it is. Raises `BadBody`."""
+    value = json_body.read_object(body, file.file)
+    if file.check:
+        function_of(file.check)(value)
+    return FileText(file.code, body.decode("utf-8", "replace"))

@@ -10,22 +10,23 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import asdict
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
+from ringmq.broker.replication.copied_files import CopiedFiles
 from ringmq.broker.replication.master_finder import MasterFinder
 from ringmq.broker.replication.slave_tables import SlaveTables
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.replication.view import TRANSFER
 from ringmq.broker.tables import file_entries
 from ringmq.broker.tables.offsets import CommitKey
-from ringmq.broker.tables.passthrough_file import PassthroughFile
-from ringmq.broker.tables.persistence import Persistence
-from ringmq.ha.slave_sync import Ask, ConsumerOffsets, DelayOffsets, SlaveSync, TimerCounts
-from ringmq.ha.timer_sync import TimerSync
+from ringmq.ha.slave_sync import Ask, ConsumerOffsets, FileText, RequestModes, SlaveSync
 from ringmq.ipc.audit import Kind
 from ringmq.ipc.errors import PlaneFullError
 from ringmq.remoting.admin_bodies import GroupConfigTable
@@ -34,7 +35,6 @@ from ringmq.remoting.codes import RequestCode, code_name
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import TopicConfigTable
 from ringmq.remoting.errors import RemotingError
-from ringmq.store.master_timers import MasterTimers
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,43 @@ SEARCH_PERIOD_MS = 1000
 late that the master is gone, or back.
 """
 HAND_OVER_TIMEOUT_MS = 3000
-TIMERS = "timers"
+
+
+class ProgressSync(Protocol):
+    """A schedule of requests for a master's progress. See `SlaveSync` for its methods."""
+
+    def master_is(self, address: str, now_ms: int) -> None: ...
+
+    def due(self, now_ms: int, own_end: int = 0) -> Ask | None: ...
+
+    def answered(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> None: ...
+
+    def failed(self, ask: Ask, now_ms: int) -> None: ...
+
+    @property
+    def needs_end(self) -> bool:
+        """True if an answer counts only with the one that is asked for next."""
+
+
+class SlaveProgress(Protocol):
+    """The progress of a guest on the master, which a slave relies on once its log is as long as the master's was.
+
+    A guest's row names its class.
+    """
+
+    what: str
+    """The messages whose progress it is, for log lines."""
+
+    @property
+    def sync(self) -> ProgressSync:
+        """The requests to the master."""
+
+    @property
+    def is_wanted(self) -> bool:
+        """False if the configuration leaves the guest out."""
+
+    def save(self, own_end: int) -> None:
+        """Save the newest progress for which a log up to `own_end` is long enough. Raises OSError."""
 
 
 class SlaveRole:
@@ -56,27 +92,26 @@ class SlaveRole:
         live: LiveConfig,
         replication: Replication,
         tables: SlaveTables,
-        delay_offsets: PassthroughFile,
-        timer_counts: PassthroughFile,
-        persistence: Persistence,
+        files: CopiedFiles,
+        root: Path,
+        progress: Sequence[SlaveProgress],
         master_calls: OutboundCalls,
     ) -> None:
         self._replication = replication
         self._tables = tables
-        self._delay_offsets, self._timer_counts = delay_offsets, timer_counts
-        self._persistence = persistence
+        self._files, self._root = files, root
         self._calls = master_calls
         self._finder = MasterFinder(identity.address, live.config.ha_master_address)
-        self._sync = SlaveSync(live.config.slave_sync_period)
+        self._sync = SlaveSync(live.config.slave_sync_period, files.rows)
         self._live = live
-        self._timers = TimerSync()
-        self._written_timers: MasterTimers | None = None
+        self._progress = progress
         self._ask: Ask | None = None
-        self._asks_timers = False
+        self._asks_for: SlaveProgress | None = None
+        """The progress that the request is about. None: it is about tables."""
         self._handing_over: deque[CommitKey] = deque()
         self._ordered_generation: int | None = None
         self._failing: dict[str, str] = {}
-        """The trouble of each table, and of TIMERS, that is logged already."""
+        """The trouble of each table and each progress that is logged already."""
 
     @property
     def is_searching(self) -> bool:
@@ -107,28 +142,28 @@ class SlaveRole:
             self._on_outcome(outcome, now_ms)
         master = self._finder.master.broker if self._finder.is_registered else ""
         self._sync.master_is(master, now_ms)
-        self._timers.master_is(master if self._live.config.timer_wheel_enable else "", now_ms)
         own_end = replication.view.marks().append_offset
-        self._write_timers(self._timers.settled(own_end))
+        for progress in self._progress:
+            progress.sync.master_is(master if progress.is_wanted else "", now_ms)
+            self._save(progress, own_end)
         if self._ask is None and not self.is_searching:
             self._ask_next(now_ms, own_end)
 
     def _ask_next(self, now_ms: int, own_end: int) -> None:
         """One request is in flight at a time. A pass of tables is short, and begins every 10 s."""
-        self._ask = self._sync.due(now_ms, own_end)
-        self._asks_timers = self._ask is None
-        if self._ask is None:
-            self._ask = self._timers.due(now_ms, own_end)
+        self._ask, self._asks_for = self._sync.due(now_ms, own_end), None
+        for progress in self._progress:
+            if self._ask is None:
+                self._ask, self._asks_for = progress.sync.due(now_ms, own_end), progress
         if self._ask is not None:
             self._calls.call(self._ask.address, self._ask.command(), self._ask.timeout_ms)
 
-    def _write_timers(self, timers: MasterTimers | None) -> None:
-        if timers is not None and timers != self._written_timers:
-            try:
-                self._persistence.save_master_timers(timers)
-                self._written_timers = timers
-            except OSError as error:
-                self._log_throttled(f"the master's progress with timer messages cannot be saved: {error}", TIMERS)
+    def _save(self, progress: SlaveProgress, own_end: int) -> None:
+        try:
+            progress.save(own_end)
+        except OSError as error:
+            trouble = f"the master's progress with {progress.what} cannot be saved: {error}"
+            self._log_throttled(trouble, progress.what)
 
     def close(self, timeout_s: float) -> None:
         """End the calls."""
@@ -150,8 +185,8 @@ class SlaveRole:
         if ask is None or (ask.address, ask.code) != (outcome.address, outcome.request_code):
             return
         self._ask = None
-        if self._asks_timers:
-            self._on_timers(ask, outcome, now_ms)
+        if self._asks_for is not None:
+            self._on_progress(self._asks_for, ask, outcome, now_ms)
             return
         if self.is_searching:  # the link was lost meanwhile: the answer may come from a former master
             self._sync.failed(ask, now_ms)
@@ -168,17 +203,17 @@ class SlaveRole:
         else:
             self._sync.refused(ask, now_ms)
 
-    def _on_timers(self, ask: Ask, outcome: Outcome, now_ms: int) -> None:
+    def _on_progress(self, progress: SlaveProgress, ask: Ask, outcome: Outcome, now_ms: int) -> None:
         if outcome.error is not None or outcome.answer is None or self.is_searching:
-            self._timers.failed(ask, now_ms)
+            progress.sync.failed(ask, now_ms)
             return
         trouble = ""
         try:
-            self._timers.answered(ask, outcome.answer, now_ms)
+            progress.sync.answered(ask, outcome.answer, now_ms)
         except RemotingError as error:
             trouble = f"request {ask.code} to the master at {ask.address}: {error}"
-        if not self._timers.needs_end:
-            self._log_throttled(trouble, TIMERS)
+        if not progress.sync.needs_end:
+            self._log_throttled(trouble, progress.what)
 
     def _take(self, ask: Ask, answer: RemotingCommand, now_ms: int) -> str:
         """Apply a table. Returns a line about entries that could not be applied, or ""."""
@@ -192,12 +227,10 @@ class SlaveRole:
                 case ConsumerOffsets() as offsets:
                     self._hand_over(tables.newer_offsets(offsets))
                     return file_entries.joined(tables.take_offsets(offsets, now_ms))
-                case DelayOffsets(text=text) if text != self._delay_offsets.text:
-                    self._delay_offsets.text = text
-                    self._persistence.save_delay_offsets()
-                case TimerCounts(text=text) if text != self._timer_counts.text:
-                    self._timer_counts.text = text
-                    self._persistence.save_timer_counts()
+                case RequestModes() as modes:
+                    return file_entries.joined(tables.take_modes(modes))
+                case FileText(code=code, text=text):
+                    self._files.take(self._root, code, text)
         except (RemotingError, PlaneFullError, OSError) as error:
             return f"request {ask.code} to the master at {ask.address}: {error}"
         return ""

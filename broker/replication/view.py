@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ringmq.ha.control_messages import Command, command_bytes
+from ringmq.ha.control_messages import STOCK_BROKER_ID, Command, command_bytes
 
 if TYPE_CHECKING:
     from ringmq.broker.tables.protocols import PlaneProtocol
@@ -100,6 +100,14 @@ class ReplicationView:
     def peers(self) -> list[Peer]:
         """The connected slaves."""
         return [_peer(entry) for entry in self._plane.header.replication.peers if int(entry.state) != FREE]
+
+    def stock_slave_ends(self, host: str) -> list[int] | None:
+        """Ends of the logs of stock slaves at a host, or of all if none is connected from there. None: the slave is of
+        RingMQ."""
+        peers = self.peers()
+        at_host = [peer for peer in peers if peer.address.rpartition(":")[0] == host] or peers
+        stock = [peer.reported_offset for peer in at_host if peer.broker_id == STOCK_BROKER_ID]
+        return None if at_host and not stock else stock
 
     def link(self) -> Link:
         """The connection to the master."""

@@ -21,12 +21,10 @@ from ringmq.broker.tables.client_names import ClientNames
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.groups import GroupTable
 from ringmq.broker.tables.offsets import CommitKey, OffsetTable
-from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.protocols import LogState, StoreProtocol
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.store import layout
-from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text, read_standard_json, read_text
-from ringmq.store.master_timers import MasterTimers, write_master_timers
+from ringmq.store.config_files import ConfigFileError, persist_parts, persist_text, read_standard_json
 from ringmq.store.pending_deletions import read_deletions, write_deletions
 from ringmq.store.topic_start_offsets import read_start_offsets, within, write_start_offsets
 from ringmq.store.write_hold import HeldFor, write_hold
@@ -60,8 +58,6 @@ class Saved(Struct, frozen=True):
     client_names: ClientNames
     deletions: Deletions
     hold: HoldOnWrites
-    delay_offsets: PassthroughFile
-    timer_counts: PassthroughFile
     store: StoreProtocol
 
 
@@ -154,31 +150,6 @@ class Persistence:
         if hold.dirty:
             write_hold(self._root, [HeldFor(**asdict(entry)) for entry in hold.divergences.values()])
             hold.dirty = False
-
-    def save_delay_offsets(self) -> None:
-        """Save delayOffset.json as a slave's master has sent it. An own checkpoint, from when this broker was the
-        master, counts no longer. Its `.bak` would be read in its place."""
-        if self._saved.delay_offsets.text is not None:
-            for name in (layout.DELAY_CHECKPOINT_FILE, layout.DELAY_CHECKPOINT_FILE + ".bak"):
-                (self._root / layout.CONFIG / name).unlink(missing_ok=True)
-            persist_text(self._root, layout.DELAY_OFFSETS_FILE, self._saved.delay_offsets.text)
-
-    def save_timer_counts(self) -> None:
-        """Save timermetrics as a slave's master has sent it."""
-        if self._saved.timer_counts.text is not None:
-            persist_text(self._root, layout.TIMER_COUNTS_FILE, self._saved.timer_counts.text)
-
-    def save_master_timers(self, timers: MasterTimers) -> None:
-        """Save how far a slave's master has delivered its timer messages, for the worker `timer`."""
-        write_master_timers(self._root, timers)
-
-    def load_passthrough_files(self) -> None:
-        """Load delayOffset.json and timermetrics, if they are there. Slaves get them unchanged."""
-        saved = self._saved
-        files = (saved.delay_offsets, layout.DELAY_OFFSETS_FILE), (saved.timer_counts, layout.TIMER_COUNTS_FILE)
-        for kept, name in files:
-            with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):  # a slave starts without them, too
-                kept.text = read_text(self._root / layout.CONFIG / name)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the queues of deleted topics from disk, once none of their records is in flight. Topics beyond

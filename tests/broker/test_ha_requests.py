@@ -17,7 +17,7 @@ from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.ha_bodies import HaReadLogResponseHeader, HaStatus
 from ringmq.remoting.json_body import read_object
-from ringmq.store.timer_checkpoint import TimerCheckpoint
+from ringmq.timer.timer_checkpoint import TimerCheckpoint
 from tests.broker.fakes import Harness, make_harness, peer
 from tests.broker.ha_kit import LOG, SETTINGS, claim, master, shake, status
 
@@ -230,7 +230,7 @@ def test_a_stock_slaves_pass_ends_well(master: Harness) -> None:
         assert answer.code == 0, (code, answer.remark)
     assert len(master.ask(RequestCode.GET_TIMER_CHECK_POINT).body) == 56
     assert read_object(master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body, "x")["offsetTable"] == {}
-    master.broker.delay_offsets.text = '{"offsetTable":{3:5}}'
+    master.broker.copied_files.states[45].text = '{"offsetTable":{3:5}}'
     assert master.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{3:5}}'
 
 

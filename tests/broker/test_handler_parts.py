@@ -2,21 +2,19 @@
 
 from typing import Any
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.handlers.admin_config import ConfigRequests
 from ringmq.broker.handlers.queries import QueryRequests
-from ringmq.broker.handlers.slaves import SlaveRequests
-from ringmq.broker.replication.view import ReplicationView
 from ringmq.broker.requests.request import Outbox, Request
 from ringmq.broker.tables.client_names import ClientNames
-from ringmq.broker.tables.passthrough_file import PassthroughFile
 from ringmq.broker.tables.publication import PlaneTables
 from ringmq.broker.tables.topics import TopicTable
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.config_beans import DataVersion
-from tests.broker.fakes import IDENTITY, START_MS, FakePlane, FakeStore, peer
+from tests.broker.fakes import START_MS, FakePlane, FakeStore, peer
 
 
 def request(code: int, ext: dict[str, str] | None = None, body: bytes = b"") -> Request:
@@ -29,18 +27,6 @@ def test_queries_need_the_configuration_and_the_store() -> None:
     assert (found.code, found.body) == (0, b"stored")
     lost: Any = queries.view_message(request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "101"}))
     assert lost.code == ResponseCode.SYSTEM_ERROR
-
-
-def test_a_slaves_requests_need_an_identity_and_a_file() -> None:
-    file = PassthroughFile()
-    live = LiveConfig(BrokerConfig())
-    counts, replicas = PassthroughFile(), ReplicationView(FakePlane())
-    slave = SlaveRequests(identity=IDENTITY, live=live, delay_file=file, timer_counts=counts, replicas=replicas)
-    empty: Any = slave.delay_offsets(request(RequestCode.GET_ALL_DELAY_OFFSET))
-    assert b'"offsetTable":{}' in empty.body
-    file.text = '{"offsetTable":{3:5}}'
-    passed_through: Any = slave.delay_offsets(request(RequestCode.GET_ALL_DELAY_OFFSET))
-    assert passed_through.body == file.text.encode()
 
 
 def test_a_changed_configuration_is_handed_to_its_owner() -> None:
