@@ -114,6 +114,7 @@ def _handlers_of_messages(broker: Broker) -> dict[int, Handler]:
         deletions=broker.deletions,
         new_entries=broker.new_entries,
         retry_topics=broker.retry_topics,
+        of_guests=tuple(parts("send_check")),
     )
     pulling = pulls.PullRequests(
         live=broker.live,

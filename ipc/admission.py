@@ -3,13 +3,17 @@
 native/src/plane/admission_layout.h describes each field.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import Any
 
 from msgspec import Struct
 
 from ringmq.native import ffi, lib
+from ringmq.remoting import properties
+
+TopicId = Callable[[str], int | None]
+"""Looks up the id of a system topic in the plane. None if it is not there."""
 
 
 class RuleKind(IntEnum):
@@ -60,6 +64,13 @@ class RulePair(Struct, frozen=True):
     name: bytes
     value_from: ValueFrom
     text: bytes = b""
+
+
+REAL_QUEUE = (
+    RulePair(properties.REAL_TOPIC.encode(), ValueFrom.TOPIC),
+    RulePair(properties.REAL_QID.encode(), ValueFrom.QUEUE),
+)
+"""The pairs by which a message that waits elsewhere keeps the queue that its sender named."""
 
 
 class Rule(Struct, frozen=True):

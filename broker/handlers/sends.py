@@ -1,5 +1,4 @@
-"""Cold sends: topics to be made, names and properties to be refused (10, 310, 320), and codes of RocketMQ features that
-are not built yet (37).
+"""Cold sends (10, 310, 320): topics to be made, names and properties to be refused.
 
 The frame's body stays with the read worker. The decision here is a refusal or `Redo`. The checks have stock's order
 (`SendMessageProcessor.preSend`, `AbstractSendMessageProcessor.msgCheck`).
@@ -7,10 +6,13 @@ The frame's body stays with the read worker. The decision here is a refusal or `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from ringmq.broker.config.identity import Identity
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.requests.cold_send import ColdSend, SendCheck
 from ringmq.broker.requests.request import FAQ, REJECTED, Answer, Redo, Request
 from ringmq.broker.tables.deletions import Deletions
 from ringmq.broker.tables.locks import QueueLocks
@@ -27,9 +29,7 @@ from ringmq.broker.tables.topics import (
     is_batch_topic,
     planned_for_group,
 )
-from ringmq.ipc.admission import RULE_KEY_MAX, RuleKind
 from ringmq.ipc.admission_twin import (
-    RESERVED_PAIRS_MAX,
     Admitted,
     Limits,
     Reason,
@@ -37,7 +37,6 @@ from ringmq.ipc.admission_twin import (
     TopicState,
     Verdict,
     admit,
-    is_reserved,
 )
 from ringmq.ipc.asks import RedoRule
 from ringmq.remoting import names, properties
@@ -52,7 +51,6 @@ MAX_PROPERTIES_BYTES = properties.MAX_PROPERTIES_BYTES
 BATCH_TOPIC_MAX = 127
 UNIQ_PAIR_BYTES = 66
 """Largest UNIQ_KEY pair that the broker may add."""
-_TIMER_NAMES = (properties.TIMER_DELAY_SEC, properties.TIMER_DELAY_MS, properties.TIMER_DELIVER_MS)
 
 
 class SendRequests(Struct, frozen=True):
@@ -66,6 +64,7 @@ class SendRequests(Struct, frozen=True):
     deletions: Deletions
     new_entries: NewEntries
     retry_topics: RetryTopics
+    of_guests: tuple[SendCheck, ...] = ()
 
     def send(self, request: Request) -> Answer:
         """Check a send. The result is a refusal, or Redo if the read worker may append it."""
@@ -214,8 +213,11 @@ class SendRequests(Struct, frozen=True):
         self, request: Request, header: SendMessageRequestHeader, found: dict[str, str], topic: TopicConfig
     ) -> Answer | None:
         """Refuse a message that must not be stored as an ordinary one, unless a published rule covers it."""
-        pairs, transaction = self._check_pairs(request, header, found), self._check_transaction(request, header)
-        if pairs or transaction or any(name in found for name in _TIMER_NAMES):
+        text = (header.properties or "").encode("utf-8", "replace")
+        send = ColdSend(found, text, bool(header.batch), self.plane.admission_rules)
+        refusals = [refusal for check in self.of_guests if (refusal := check(send)) is not None]
+        pairs, transaction = self._check_pairs(request, found, refusals), self._check_transaction(request, header)
+        if refusals or pairs or transaction:
             admitted = self._admitted(request, header, topic)
             if admitted.reason is Reason.PROPERTIES:
                 remark = f"{self._illegal()} properties with those that the broker adds until the delivery: more than "
@@ -263,50 +265,14 @@ class SendRequests(Struct, frozen=True):
             return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
         return None
 
-    def _check_half(self, request: Request, header: SendMessageRequestHeader, found: dict[str, str]) -> Answer | None:
-        """Refuse a half message that no rule covers."""
-        if found.get(properties.TRAN_MSG, "").lower() != "true":
-            return None
-        key_length = len(found.get(properties.UNIQ_KEY, "").encode("utf-8", "replace"))
-        reason = f"the broker has no topic {names.HALF_TOPIC}"
-        if header.batch:
-            reason = "a half message cannot be in a batch"
-        elif key_length > RULE_KEY_MAX:
-            reason = f"{properties.UNIQ_KEY} of a half message: {key_length} bytes, limit {RULE_KEY_MAX}"
-        return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, f"{properties.TRAN_MSG} = true: {reason}")
-
-    def _check_pairs(self, request: Request, header: SendMessageRequestHeader, found: dict[str, str]) -> Answer | None:
-        """Refuse pairs of features that are not built yet, and pairs that no rule can use."""
-        level = found.get(properties.DELAY)
-        if level is not None and _is_positive(level):
-            remark = f"{properties.DELAY} = {level[:32]} is no delay level, or stands in a batch: only a single message"
-            remark += " can be delayed, by a number"
-            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
-        if half := self._check_half(request, header, found):
-            return half
-        if timed := self._check_timer(request, header, found):
-            return timed
-        if properties.INNER_NUM in found:
+    def _check_pairs(self, request: Request, found: dict[str, str], refusals: Sequence[str]) -> Answer | None:
+        """Refuse pairs of guests that no rule can use, and pairs that only brokers may set."""
+        remark = next((remark for remark in refusals if remark), "")
+        if not refusals and (name := next((name for name in properties.TIMES_ASKED if name in found), "")):
+            remark = f"{name} = {found[name][:32]}: this broker has no part that delivers a message at a time"
+        if not remark and properties.INNER_NUM in found:
             remark = f"{properties.INNER_NUM} is not for clients: only a broker makes inner batches"
-            return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
-        return None
-
-    def _check_timer(self, request: Request, header: SendMessageRequestHeader, found: dict[str, str]) -> Answer | None:
-        """Refuse a time that no rule covers: there is no timer topic, or the rules do not see all pairs.
-
-        If the rules see the pairs and store the message as an ordinary one, its time has passed.
-        """
-        name = next((name for name in _TIMER_NAMES if name in found), None)
-        if name is None:
-            return None
-        pairs = (header.properties or "").encode("utf-8", "replace").split(b"\x02")
-        reserved = sum(is_reserved(pair.partition(b"\x01")[0]) for pair in pairs)
-        remark = f"{name} = {found[name][:32]}: the broker has no topic {names.WHEEL_TIMER_TOPIC}"
-        if any(rule.kind is RuleKind.TIMER for rule in self.plane.admission_rules()):
-            if reserved <= RESERVED_PAIRS_MAX:
-                return None
-            remark = f"{name} is one of {reserved} properties for brokers, the limit is {RESERVED_PAIRS_MAX}"
-        return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark)
+        return self._refuse(request, ResponseCode.MESSAGE_ILLEGAL, remark) if remark else None
 
     def _check_batch_queues(self, request: Request, topic: TopicConfig) -> Answer | None:
         if is_batch_topic(topic):
@@ -320,11 +286,3 @@ class SendRequests(Struct, frozen=True):
         """A refusal. Answers to sends carry the region and the trace switch, refusals too."""
         trace_on = str(self.live.config.trace_on).lower()
         return request.reply(code, remark, {"MSG_REGION": self.live.config.region_id, "TRACE_ON": trace_on})
-
-
-def _is_positive(text: str) -> bool:
-    """True if a delay level delays. Text that is no number counts as positive, so that no malformed level passes."""
-    try:
-        return int(text) > 0
-    except ValueError:
-        return True

@@ -8,12 +8,17 @@ from msgspec import structs
 
 from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
-from ringmq.broker.tables.admission import AdmissionRules, delay_rules, half_rules, timer_rules
+from ringmq.broker.tables import admission
+from ringmq.broker.tables.admission import AdmissionRules, features
 from ringmq.ipc.admission import QueueFrom, Rule, RuleKind, ValueFrom, When, rules_struct
 from ringmq.ipc.admission_time import TimeAsked
 from ringmq.ipc.admission_twin import Admitted, Limits, Reason, Send, TopicState, Verdict, added_pairs, admit
+from ringmq.ipc.guests import guests
 from ringmq.remoting.codes import ResponseCode
+from ringmq.services.delay.admission import delay_rules
+from ringmq.services.transactions.admission import half_rules, other_halves
 from ringmq.store.record_copy import PROPERTIES_BYTES_MAX, EditKind, PairEdit
+from ringmq.timer.admission import timed_halves, timer_rules
 from ringmq.timer.publisher import copy_templates
 from tests.broker.fakes import FakePlane
 
@@ -115,9 +120,7 @@ def plane_with_system_topics() -> FakePlane:
 )
 def test_half_messages_under_the_rules(pairs: bytes, fields: dict[str, int], outcome: str) -> None:
     plane = plane_with_system_topics()
-    rules = tuple(
-        rule for make in (half_rules, delay_rules, timer_rules) for rule in make(BrokerConfig(), plane.topic_find)
-    )
+    rules = tuple(rule for make in features() for rule in make(BrokerConfig(), plane.topic_find))
     rules_struct(rules)
     send = structs.replace(Send(b"T", 2, 0, False, 5, pairs + b"UNIQ_KEY\x01A\x02"), **fields)
     admitted = admit(send, LIMITS, TOPIC, rules)
@@ -135,7 +138,7 @@ def test_half_messages_under_the_rules(pairs: bytes, fields: dict[str, int], out
         assert added == b"REAL_TOPIC\x01T\x02REAL_QID\x012\x02" + last
 
 
-ALL_TIMERS = (half_rules, delay_rules, timer_rules)
+ALL_TIMERS = features()
 NOW = 1_795_208_563_180
 OUT = 1_795_208_568_000
 
@@ -237,7 +240,7 @@ def test_a_message_that_waits_leaves_room_for_the_pairs_of_its_copies(
     pairs: bytes, edits: tuple[PairEdit, ...]
 ) -> None:
     find = plane_with_timer_topic().topic_find
-    rules = (*half_rules(BrokerConfig(), find), *delay_rules(BrokerConfig(), find), *timer_rules(BrokerConfig(), find))
+    rules = tuple(rule for make in features() for rule in make(BrokerConfig(), find))
 
     def admitted(length: int) -> Admitted:
         return admit(of_length(pairs, length), LIMITS, TOPIC, rules, now_ms=NOW)
@@ -260,7 +263,7 @@ def test_counters_of_checks_are_cut_from_half_messages() -> None:
 def test_counts_of_rolls_are_cut_from_timer_messages() -> None:
     """In a rebuild such a message would pass for the rolled copy of another one."""
     rules = [*timer_rules(BrokerConfig(), plane_with_timer_topic().topic_find)]
-    rules += [rule for rule in half_rules(BrokerConfig(), plane_with_timer_topic().topic_find) if rule.room_bytes]
+    rules += timed_halves(BrokerConfig(), plane_with_timer_topic().topic_find)
     cut = [{pair.name for pair in rule.pairs if pair.value_from is ValueFrom.CUT} for rule in rules]
     assert len(cut) == 2 and all(b"TIMER_ROLL_TIMES" in names for names in cut)
 
@@ -280,3 +283,10 @@ def test_half_messages_can_be_rejected() -> None:
     live.config = replace(live.config, reject_transaction_message=False)
     rules.publish()
     assert admit(send, LIMITS, TOPIC, plane.rules).verdict is Verdict.REDIRECT
+
+
+def test_rules_of_a_guest_that_is_not_there_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others keep their order: a half message is refused or redirected before its delay level counts."""
+    others = [guest for guest in guests() if guest.name != "timer"]
+    monkeypatch.setattr(admission, "guests", lambda: others[::-1])
+    assert features() == (other_halves, half_rules, delay_rules)
