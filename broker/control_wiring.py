@@ -277,9 +277,11 @@ def _handlers_of_the_broker(broker: Broker) -> dict[int, Handler]:
     info = runtime_info.RuntimeInfo(
         live=broker.live,
         identity=broker.identity,
+        plane=broker.plane,
         store=broker.store,
         stats=broker.stats,
         replication=broker.replication,
+        of_guests=tuple(parts("runtime_info")),
     )
     forwarded = admin_clients.ForwardedRequests(
         live=broker.live,

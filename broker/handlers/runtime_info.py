@@ -6,6 +6,7 @@ RingMQ has no thread pools: their queues are empty and their waits 0.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -14,11 +15,13 @@ from ringmq.broker.config.live_config import LiveConfig
 from ringmq.broker.replication import ha_status
 from ringmq.broker.replication.state import Replication
 from ringmq.broker.requests.request import Answer, Request
-from ringmq.broker.tables.protocols import StoreProtocol
+from ringmq.broker.tables.protocols import PlaneProtocol, StoreProtocol
 from ringmq.broker.tables.stats import BrokerStats
 from ringmq.remoting.admin_bodies import encode_kv_table
 from ringmq.remoting.codes import VERSION_V5_3_3, version_name
 
+RateOf = Callable[[str, str, int, int], float]
+"""See `BrokerStats.rate_of`."""
 _UNITS = "KMGTPE"
 _POOLS = {
     "sendThreadPoolQueueCapacity": 10_000,
@@ -53,16 +56,19 @@ class RuntimeInfo(Struct, frozen=True):
 
     live: LiveConfig
     identity: Identity
+    plane: PlaneProtocol
     store: StoreProtocol
     stats: BrokerStats
     replication: Replication
+    of_guests: tuple[Callable[[PlaneProtocol, RateOf, int], dict[str, str]], ...] = ()
 
     def runtime_info(self, request: Request) -> Answer:
         """28."""
         table = dict.fromkeys(_ZERO_KEYS, "0")
         table |= {name: str(capacity) for name, capacity in _POOLS.items()}
         table |= self._identity(request.now_ms) | self._traffic() | self._log()
-        table |= self._timers(request.now_ms)
+        for rows in self.of_guests:
+            table |= rows(self.plane, self.stats.rate_of, request.now_ms)
         table |= self._replication()
         folder = self.identity.store_folder
         return request.reply(ext_fields=None if folder is None else folder.encode(), body=encode_kv_table(table))
@@ -101,16 +107,6 @@ class RuntimeInfo(Struct, frozen=True):
             "msgGetTotalTodayNow": str(totals.got_messages),
             "msgGetTotalTodayMorning": str(today.got_messages),
             "msgGetTotalYesterdayMorning": str(yesterday.got_messages),
-        }
-
-    def _timers(self, now_ms: int) -> dict[str, str]:
-        """The rates are of the time since an earlier question, at most a minute."""
-        state = self.store.timer_state(now_ms)
-        return {
-            "timerReadBehind": str(state.behind_ms // 1000),
-            "timerOffsetBehind": str(state.unread),
-            "timerEnqueueTps": str(self.stats.rate_of("timer", "enqueued", state.enqueued, now_ms)),
-            "timerDequeueTps": str(self.stats.rate_of("timer", "delivered", state.delivered, now_ms)),
         }
 
     def _replication(self) -> dict[str, str]:

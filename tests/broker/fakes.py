@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.relations import changed
 from ringmq.broker.control_wiring import handlers_of
 from ringmq.broker.core import Broker
 from ringmq.broker.handlers.table import HandlerTable
@@ -17,7 +18,6 @@ from ringmq.broker.tables.groups import NAME_BYTES_MAX
 from ringmq.broker.tables.protocols import SUBSCRIPTION_NONE, TOPIC_LIVE, BatchPull, KeyQuery, LogState, Wants
 from ringmq.ipc.admission import Rule
 from ringmq.ipc.errors import PlaneFullError
-from ringmq.ipc.timer_words import TimerState
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.heartbeat import CLUSTERING, CONSUME_PASSIVELY, ConsumerData, HeartbeatData
@@ -54,6 +54,7 @@ class FakePlane:
             memory=SimpleNamespace(level=0),
         )
         self.watermarks = SimpleNamespace(**dict.fromkeys(MARK_FIELDS, 0))
+        self.roles: dict[int, Any] = {}
         self.ha_commands: list[bytes] = []
         self.held: dict[int, int] = {}
         self.topics: dict[int, Any] = {}
@@ -68,6 +69,10 @@ class FakePlane:
         self.commits: list[tuple[int, int, int]] = []
         self.confirm = 1 << 40
         self.rules: tuple[Rule, ...] = ()
+
+    def role(self, number: int) -> Any:
+        """The block of a role that never ran."""
+        return self.roles.setdefault(number, SimpleNamespace(pid=0, generation=0, counters=[0] * 64))
 
     def topic_find(self, name: str) -> int | None:
         for topic_id, entry in self.topics.items():
@@ -103,6 +108,7 @@ class FakePlane:
                 max_offset=max_offset,
                 replay_from=replay_from,
                 last_store_time_ms=0,
+                log_end=0,
             )
         )
         self.header.tables.queue_count = len(self.queues)
@@ -282,9 +288,6 @@ class FakeStore:
             self.log_begin, self.appended, self.appended, self.dispatched, self.appended,
             "/store/commitlog", 1000, 250, 0.75,
         )  # fmt: skip
-
-    def timer_state(self, now_ms: int) -> TimerState:
-        return TimerState(enqueued=7, behind_ms=1500, unread=3)
 
     def earliest_store_time(self) -> int:
         return -1
