@@ -35,6 +35,7 @@ from ringmq.broker.listening import (
     unreachable_note,
     unregistered_note,
 )
+from ringmq.broker.log_cut import forget_behind
 from ringmq.broker.memory_watch import MemoryWatch
 from ringmq.broker.open_files import FEW_CONNECTIONS, fit_connections, too_few_files
 from ringmq.broker.queue_ends import leave_queue_ends
@@ -443,7 +444,7 @@ def perform_store_task(config: BrokerConfig) -> int | None:
     Returns the offset from which the log is adopted. That part may hold records of topics that no table names yet.
     """
     try:
-        performed = store_task.perform(store_config(config), open_log_source, take_tables, log.info)
+        performed = store_task.perform(store_config(config), open_log_source, take_tables, log.info, forget_behind)
     except StoreLoadError as error:
         raise unloadable(config, error) from error
     except (OSError, SalvageError, ConfigFileError) as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 from ringmq.broker.start_error import StartError, unusable_config, unusable_file
 from ringmq.broker.tables.persistence import read_client_names, read_slave_commits
 from ringmq.ipc.exit_status import EXIT_STORE_REFUSED
+from ringmq.ipc.guests import store_entries
 from ringmq.ipc.segment import renew_plane_name
 from ringmq.remoting import json_body
 from ringmq.remoting.errors import RemotingError
@@ -42,7 +43,7 @@ def take_lock(root: Path) -> StoreLock:
 def check_store_owner(store: StoreConfig) -> None:
     """Refuse a store of another user, and warn of one that every user may write to. Raises StartError."""
     try:
-        check_owner(store)
+        check_owner(store, store_entries())
         if store.root.is_dir() and is_open_to_all(store.root):
             text = "%s: every user of this machine may replace the store's files; chmod o-w on it ends this"
             log.warning(text, store.root)

@@ -15,14 +15,14 @@ import errno
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from msgspec import Struct
 
 from ringmq.native import lib
-from ringmq.store import layout, markers, master_timers, staged_table
+from ringmq.store import layout, markers
 from ringmq.store.commit_log import CommitLog
 from ringmq.store.config import StoreConfig
 from ringmq.store.mapped_file import MappedFileCache, data_chunks
@@ -31,6 +31,13 @@ SALVAGE = "salvage"
 _KEPT = "ringmq.kept"  # a folder in the log's folder, on its file system; RingMQ and stock from 5.1 on ignore it
 _NAME = re.compile(r"(\d{20})-(\d{20})-(\d+)\.log")
 COPY_BYTES = 1 << 20
+Forget = Callable[[Path, int], None]
+"""Called with a store's root and an offset, before the log is cut there: files that tell of the log behind the offset
+change first. Raises OSError."""
+
+
+def forget_nothing(root: Path, log_offset: int) -> None:
+    """The store has no such files."""
 
 
 class SalvageError(Exception):
@@ -70,7 +77,9 @@ def salvage_files(root: Path) -> list[SalvageFile]:
     return sorted(found, key=lambda file: (file.from_offset, file.saved_ms))
 
 
-def truncate(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
+def truncate(
+    config: StoreConfig, to_offset: int, forget: Forget = forget_nothing, *, now_ms: int | None = None
+) -> SalvageReport:  # fmt: skip
     """End the log with the last whole record at or below `to_offset`. A log that ends there already stays as it is.
 
     Raises SalvageError if the log begins behind that offset, and OSError.
@@ -88,8 +97,7 @@ def truncate(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) 
     used = border if start is None else _used_end(log, start)
     if behind or used > border:
         markers.write_abort(config.root, os.getpid())
-        staged_table.forget_behind(config.root, border)
-        master_timers.forget_behind(config.root, border)
+        forget(config.root, border)
     for later in reversed(behind):
         saver.take_file(log, later)
     if start is not None and start < border < used:
@@ -111,7 +119,9 @@ def border_below(config: StoreConfig, offset: int) -> int:
     return _border_below(log, min(offset, log.files.end_offset))
 
 
-def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) -> SalvageReport:
+def rebase(
+    config: StoreConfig, to_offset: int, forget: Forget = forget_nothing, *, now_ms: int | None = None
+) -> SalvageReport:  # fmt: skip
     """Move out the whole log. The store then begins, and ends, at `to_offset`, a multiple of the file size.
 
     Queues and index are deleted: their units name records of the old log, and dispatch makes them again from later
@@ -128,8 +138,7 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
     saver = _Saver(config.root, _now_ms(now_ms))
     config.root.mkdir(parents=True, exist_ok=True)
     markers.write_abort(config.root, os.getpid())
-    staged_table.forget_behind(config.root, 0)
-    master_timers.forget_behind(config.root, 0)
+    forget(config.root, 0)
     for folder in (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE, layout.INDEX):
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(config.root / folder)
@@ -139,10 +148,10 @@ def rebase(config: StoreConfig, to_offset: int, *, now_ms: int | None = None) ->
     return SalvageReport(to_offset, saver.saved())
 
 
-def end_at(config: StoreConfig, border: int) -> SalvageReport:
+def end_at(config: StoreConfig, border: int, forget: Forget = forget_nothing) -> SalvageReport:
     """End the log at a record border. At the log's begin an empty file remains, which `truncate` would not leave."""
     begins_there = is_without_files(config) or CommitLog(config, MappedFileCache(2)).files.min_offset == border
-    return rebase(config, border) if border and begins_there else truncate(config, border)
+    return (rebase if border and begins_there else truncate)(config, border, forget)
 
 
 def is_without_files(config: StoreConfig) -> bool:

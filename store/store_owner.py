@@ -8,12 +8,13 @@ files anywhere. So each is this user's or root's, and so is what a link leads to
 import os
 import pwd
 import stat
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from ringmq.store import layout
 from ringmq.store.config import StoreConfig
 
-_LISTED = (layout.CONFIG, layout.INDEX, "timerlog")
+_LISTED = (layout.CONFIG, layout.INDEX)
 _TOPIC_FOLDERS = (layout.CONSUME_QUEUE, layout.BATCH_CONSUME_QUEUE)
 _USED = frozenset(
     {
@@ -21,12 +22,12 @@ _USED = frozenset(
         *_TOPIC_FOLDERS,
         layout.COMMIT_LOG,
         layout.CHECKPOINT,
-        layout.TIMER_WHEEL_FILE,
         layout.ABORT,
         layout.LOCK,
     }
 )
-"""Entries of the store's folder that a broker uses, beside `ringmq.*`. The folder may be a volume with other data."""
+"""Entries of the store's folder that a broker uses, beside `ringmq.*` and those of guests. The folder may be a volume
+with other data."""
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -34,8 +35,10 @@ class ForeignStoreError(Exception):
     """A folder, file or link of the store is another user's. The message names it, its owner and the remedy."""
 
 
-def check_owner(config: StoreConfig) -> None:
+def check_owner(config: StoreConfig, entries: Sequence[str] = ()) -> None:
     """Raise ForeignStoreError, or OSError if a folder cannot be listed. Without a folder there is nothing to check.
+
+    `entries`: files and folders of the store's folder that guests use.
 
     A start knows ten thousand topics, so a topic's folder is listed only if others may write to it. Into the rest no
     other user can have put anything.
@@ -46,8 +49,8 @@ def check_owner(config: StoreConfig) -> None:
     tops = [folder for folder in dict.fromkeys((root, *config.commit_log_directories)) if folder.is_dir()]
     for folder in tops:
         _check(root, folder, folder.lstat())
-    _check_inside(root, root, of_store=True)
-    for folder in (*tops[1:], *(root / name for name in _LISTED)):
+    _check_inside(root, root, used=_USED.union(entries))
+    for folder in (*tops[1:], *(root / name for name in (*_LISTED, *entries))):
         _check_inside(root, folder)
     for name in _TOPIC_FOLDERS:
         for topic in _check_inside(root, root / name):
@@ -61,17 +64,17 @@ def is_open_to_all(root: Path) -> bool:
     return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX
 
 
-def _check_inside(root: Path, folder: Path, *, of_store: bool = False) -> list[Path]:
+def _check_inside(root: Path, folder: Path, *, used: Set[str] | None = None) -> list[Path]:
     """Check the entries of a folder. Return the folders of them into which others may put something.
 
-    `of_store`: only entries that a broker uses.
+    `used`: only these, and `ringmq.*`.
     """
     if not folder.is_dir():
         return []
     found: list[Path] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if of_store and entry.name not in _USED and not entry.name.startswith("ringmq."):
+            if used is not None and entry.name not in used and not entry.name.startswith("ringmq."):
                 continue
             try:
                 status = entry.stat(follow_symlinks=False)

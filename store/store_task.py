@@ -26,7 +26,16 @@ from ringmq.store.config import StoreConfig
 from ringmq.store.config_files import moved_away
 from ringmq.store.queue_ends import forget_queue_ends
 from ringmq.store.recovery import recover
-from ringmq.store.salvage import SalvageError, border_below, end_at, is_without_files, rebase, truncate
+from ringmq.store.salvage import (
+    Forget,
+    SalvageError,
+    border_below,
+    end_at,
+    forget_nothing,
+    is_without_files,
+    rebase,
+    truncate,
+)
 from ringmq.store.write_hold import forget_adopted
 
 TASK_FILE = "haOrder.json"
@@ -110,6 +119,7 @@ def perform(
     open_source: OpenSource,
     take_tables: TakeTables = lambda root, address: [],
     tell: Callable[[str], None] = lambda line: None,
+    forget: Forget = forget_nothing,
 ) -> Performed:
     """Carry out the task, if there is one, and remove it. `tell` gets lines about the progress.
 
@@ -125,10 +135,10 @@ def perform(
     lines = [f"task of the store: {task.action} at offset {task.offset}"]
     forget_queue_ends(root)  # the log may end earlier from now on
     if task.action == ADOPT:
-        performed = _adopt(config, task, open_source, take_tables, tell)
+        performed = _adopt(config, task, open_source, take_tables, tell, forget)
         return replace(performed, lines=[*lines, *performed.lines])
     adoption_staging.discard(root)  # the copy of a replaced adoption fits the old log alone
-    report = (rebase if task.action == REBASE else truncate)(config, task.offset)
+    report = (rebase if task.action == REBASE else truncate)(config, task.offset, forget)
     remove_task(root)
     return Performed([*lines, report.text()])
 
@@ -139,6 +149,7 @@ def _adopt(
     open_source: OpenSource,
     take_tables: TakeTables,
     tell: Callable[[str], None],
+    forget: Forget,
 ) -> Performed:
     """Copy, cut, append. A failure before the copy is complete leaves the log as it is. Later steps ask no peer."""
     root = config.root
@@ -154,7 +165,7 @@ def _adopt(
             [], failure=f"the log of {task.source} was not taken over and the own log was not cut: {error}"
         )
     if not task.is_cut:
-        lines.append(end_at(config, staged.from_offset).text())
+        lines.append(end_at(config, staged.from_offset, forget).text())
         end_offset = recover(config).append_offset  # ends queues and index there, before other records follow
         if end_offset != staged.from_offset:
             raise SalvageError(

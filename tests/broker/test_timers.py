@@ -10,6 +10,7 @@ import pytest
 
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.config.sources import read_config
+from ringmq.broker.log_cut import forget_behind
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.message import MessageExt
@@ -89,7 +90,7 @@ def test_each_comes_once_and_never_early_over_deaths(tmp_path: Path) -> None:
         kept = delivered(broker)[int(1.6 * SENDS)].commit_log_offset
         assert broker.stop() == 0
     config, _ = read_config(None, [f"storePathRootDir={store}", f"mappedFileSizeCommitLog={FILE_BYTES}"], {})
-    assert truncate(store_config(config), kept).end_offset == kept
+    assert truncate(store_config(config), kept, forget_behind).end_offset == kept
     with RunningBroker(store, SETTINGS) as broker:
         wait_until(lambda: len(delivered(broker)) >= 2 * SENDS, "copies that a master has cut are delivered again")
         check(delivered(broker), "ab")

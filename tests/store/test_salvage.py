@@ -1,17 +1,14 @@
 """Parts of the log that are taken out of it: the end of the log, the kept parts, and adoptions of other logs."""
 
 import errno
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ringmq.store import inspect, markers
 from ringmq.store import record as records
 from ringmq.store.adoption import AdoptionError, append, check_front, whole_bytes
-from ringmq.store.master_timers import MasterTimers, read_master_timers, write_master_timers
 from ringmq.store.message_store import MessageStore
 from ringmq.store.recovery import recover
 from ringmq.store.recovery_state import SAME_BOOT
@@ -81,16 +78,21 @@ def test_a_log_that_ends_there_is_left_alone(store: Path, template: MadeStore, b
     assert not markers.has_abort(store)
 
 
-def test_a_cut_ends_the_masters_timer_progress_behind_it(store: Path, template: MadeStore) -> None:
-    """Copies that the progress counts as delivered are gone."""
+def test_files_forget_what_is_behind_a_cut_before_the_log_changes(store: Path, template: MadeStore) -> None:
+    """A death in between must not leave files that tell of more than the log has."""
+    before, forgotten = log_of(store), list[int]()
+
+    def forget(root: Path, log_offset: int) -> None:
+        assert (root, log_of(store)) == (store, before)
+        forgotten.append(log_offset)
+
+    assert truncate(config_of(store), template.end, forget).end_offset == template.end
+    assert forgotten == [], "nothing is cut"
     border = places(template)[100]
-    for needed, is_kept in ((border + 1, False), (border, True)):
-        write_master_timers(store, MasterTimers(1, 0, needed, needed))
-        truncate(config_of(store), border)
-        assert (read_master_timers(store) is not None) == is_kept
-        with (store / "commitlog" / f"{border // FILE_BYTES * FILE_BYTES:020d}").open("r+b") as file:
-            file.seek(border % FILE_BYTES)
-            file.write(b"tail")
+    truncate(config_of(store), border, forget)
+    before = log_of(store)
+    rebase(config_of(store), 4 * FILE_BYTES, forget)
+    assert forgotten == [border, 0]
 
 
 def test_a_cut_in_front_of_the_log_is_refused(store: Path) -> None:
@@ -241,37 +243,3 @@ def test_damage_ends_the_records_of_a_salvage_file_with_a_row_that_says_so(store
     rows = list(inspect.salvage_records(MessageStore(config_of(store)), file.path.name, 0, 1000))
     assert [row["commit_log_offset"] for row in rows] == [place[0] for place in template.places[100:104]]
     assert rows[-1]["error"] == "neither a record nor a blank"
-
-
-TABLE = "ringmqStagedWrites.json"
-
-
-def table_of(root: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((root / "config" / TABLE).read_text())
-    return found
-
-
-@pytest.mark.parametrize("action", ["cut", "rebase"])
-def test_what_control_believes_of_the_log_is_cut_with_it(store: Path, template: MadeStore, action: str) -> None:
-    """The table of staged writes; its older copy, too."""
-    border = places(template)[60]
-    value = {"version": 1, "replayFrom": 9, "record": [border, 100, 1]}
-    (store / "config").mkdir(exist_ok=True)
-    for name in (TABLE, TABLE + ".bak"):
-        text = json.dumps({**value, "queries": [["below", 3, border, 2], ["behind", 7, border + 1, 0]]})
-        (store / "config" / name).write_text(text)
-    if action == "cut":
-        truncate(config_of(store), border)
-    else:
-        rebase(config_of(store), 1 << 20)
-    kept = [["below", 3, border, 2]] if action == "cut" else []
-    assert table_of(store) == {"version": 1, "replayFrom": 0, "queries": kept}
-    assert not (store / "config" / (TABLE + ".bak")).exists()
-
-
-@pytest.mark.parametrize("text", ["{broken", '{"queries": [["q"]]}', '{"queries": 7}', '{"queries": [["q", 1, "x"]]}'])
-def test_what_cannot_be_read_of_it_is_forgotten(store: Path, text: str) -> None:
-    (store / "config").mkdir(exist_ok=True)
-    (store / "config" / TABLE).write_text(text)
-    truncate(config_of(store), 0)
-    assert table_of(store)["queries"] == []

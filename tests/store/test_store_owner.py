@@ -62,6 +62,9 @@ FOREIGN: dict[str, Callable[[Path], Path]] = {
     "a link for a queue": planted_queue,
     "a link for a table": lambda root: give(link(root / "config/topics.json")),
     "what a link leads to": foreign_target,
+    "a guest's folder": lambda root: give(root / "timerlog"),
+    "a link in a guest's folder": lambda root: give(link(root / "timerlog" / f"{0:020d}")),
+    "a link for a guest's file": lambda root: give(link(root / "timerwheel")),
 }
 
 

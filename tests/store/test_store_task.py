@@ -85,7 +85,9 @@ def test_an_order_is_performed_once(store: Path, template: MadeStore, action: st
     other = HeldFor(2, "10.0.0.3:10911", 0, 0, 5)
     write_hold(store, [held_for(template), other])
     write_task(store, orders(template)[action])
-    performed = perform(config_of(store), Source(template))
+    forgotten: list[int] = []
+    performed = perform(config_of(store), Source(template), forget=lambda root, offset: forgotten.append(offset))
+    assert forgotten == [0 if action == "rebase" else places(template)[61]]
     assert action in performed.lines[0]
     assert performed.adopted_from == (places(template)[61] if action == "adopt" else None)
     assert read_task(store) is None
