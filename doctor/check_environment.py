@@ -101,19 +101,6 @@ def _speed(facts: DiskFacts, sync_flush: bool) -> Iterator[Finding]:
         )
 
 
-def check_timers(waiting: int, disk: DiskFacts, *, clean_ratio: int) -> Iterator[Finding]:
-    """Check that retention leaves the records of waiting timer messages alone. `clean_ratio`: diskMaxUsedSpaceRatio."""
-    if waiting:
-        yield graded(
-            "store",
-            "timer messages",
-            WARN if disk.used_percent >= clean_ratio else OK,
-            f"{waiting} wait, the disk is {disk.used_percent} % used",
-            "above diskSpaceCleanForciblyRatio log files of any age go, with records of waiting messages",
-            "make room on the disk",
-        )
-
-
 def check_ports(
     ports: Sequence[PortFacts], *, is_running: bool | None, broker: RunningBrokerFacts | None = None
 ) -> Iterator[Finding]:
@@ -215,9 +202,9 @@ def check_store(facts: StoreFacts, *, accept_unserved: bool) -> Iterator[Finding
             "store", "files", WARN, facts.other_sizes, "the files have other sizes than these settings",
             "give doctor, and the next start, the settings of this broker (-c, --set)",
         )  # fmt: skip
-    for fault in facts.timer_faults:
+    for guest, fault in facts.guest_faults:
         yield Finding(
-            "store", "timer files", WARN, fault, "timer messages wait in these files, and in the log",
+            "store", f"{guest} files", WARN, fault, f"{guest} messages wait in these files, and in the log",
             "start the broker: it rebuilds them from the log, and a log line says so",
         )  # fmt: skip
     yield from _last_end(facts)

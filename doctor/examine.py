@@ -13,7 +13,6 @@ from ringmq.doctor.check_environment import (
     check_name_servers,
     check_ports,
     check_store,
-    check_timers,
 )
 from ringmq.doctor.check_machine import (
     check_clock,
@@ -35,6 +34,7 @@ from ringmq.doctor.gather_network import (
     wanted_ports,
 )
 from ringmq.doctor.gather_store import gather_store, running_broker, runs_other_build
+from ringmq.doctor.look import check_guests
 from ringmq.ipc.plane import plane_bytes
 from ringmq.ipc.workers import WORKERS, is_read
 
@@ -81,7 +81,7 @@ def check(facts: Facts, config: BrokerConfig) -> list[Finding]:
             clean_ratio=config.disk_max_used_space_ratio,
             sync_flush=config.flush_disk_type == "SYNC_FLUSH",
         ),
-        *check_timers(facts.store.timers_waiting, facts.disk, clean_ratio=config.disk_max_used_space_ratio),
+        *check_guests(facts, config),
         *check_ports(facts.ports, is_running=_is_running(facts), broker=facts.broker),
         *check_build(facts.broker),
         *check_endpoints(endpoints_of(config)),

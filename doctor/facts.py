@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ringmq.store.record_values import NotIndexed
 from ringmq.store.unsupported import Unsupported
@@ -164,10 +165,10 @@ class StoreFacts:
     salvage_files: int = 0
     unsupported: tuple[Unsupported, ...] = ()
     tail: TailFacts | None = None
-    timers_waiting: int = 0
-    """Timer messages that waited when the worker last counted them."""
-    timer_faults: tuple[str, ...] = ()
-    """Files of timers that are not as they were written."""
+    of_guests: Mapping[str, Any] = field(default_factory=dict)
+    """Name of a guest -> facts for its check (`ringmq.doctor.look`)."""
+    guest_faults: tuple[tuple[str, str], ...] = ()
+    """(guest, fault): files of guests that are not as they were written."""
     dispatch_lag_bytes: int | None = None
     """Bytes of a live broker that are appended but not in queues yet. None: unknown, as for a stock broker."""
     flush_lag_bytes: int | None = None

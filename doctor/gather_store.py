@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ringmq.doctor.facts import StoreFacts, TailFacts
+from ringmq.doctor.look import looks as guests_looks
+from ringmq.ipc.guests import guests
+from ringmq.ipc.named_functions import function_of
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.watermark import read_watermarks, store_is_locked
 from ringmq.native import lib
 from ringmq.store import markers, record
 from ringmq.store.config import StoreConfig
-from ringmq.store.config_files import ConfigFileError, load_config
+from ringmq.store.config_files import ConfigFileError
 from ringmq.store.inferred_config import check_index_sizes, different_sizes, with_sizes_of_files
-from ringmq.store.layout import TIMER_COUNTS_FILE
 from ringmq.store.log_loss import LostLogError, check_log
 from ringmq.store.mapped_file import StoreLoadError
 from ringmq.store.message_store import MessageStore
@@ -25,7 +28,6 @@ from ringmq.store.record_values import counted
 from ringmq.store.recovery_truncate import CUT_FOLDER
 from ringmq.store.salvage import salvage_files
 from ringmq.store.store_format import StoreFormatError, read_format
-from ringmq.store.timer_damage import find_timer_damage
 from ringmq.store.unsupported import find_unsupported
 
 TAIL_BYTES = 8 << 20
@@ -59,7 +61,7 @@ def gather_store(config: StoreConfig) -> StoreFacts:
             cut_files=looks.at(lambda: sum(map(_entries, _cut_folders(config))), 0),
             salvage_files=looks.at(lambda: len(salvage_files(root)), 0),
             format_number=looks.at(lambda: read_format(root), None),
-            timers_waiting=looks.at(lambda: _timers_waiting(root), 0),
+            of_guests=_of_guests(root, looks),
         )
         facts = _with_log(facts, config, looks)
     except LostLogError as error:
@@ -90,16 +92,9 @@ def _is_writable(root: Path) -> bool:
     return os.access(root, os.W_OK | os.X_OK, effective_ids=True)
 
 
-def _timers_waiting(root: Path) -> int:
-    try:
-        table = load_config(root, TIMER_COUNTS_FILE).get("timingCount")
-    except ConfigFileError as error:
-        if isinstance(error.__cause__, PermissionError):
-            raise
-        return 0  # the worker writes the file again
-    entries = table.values() if isinstance(table, dict) else ()
-    counts = [entry.get("count") for entry in entries if isinstance(entry, dict)]
-    return sum(max(0, count) for count in counts if isinstance(count, int))
+def _of_guests(root: Path, looks: _Looks) -> dict[str, Any]:
+    gathered = {name: looks.at(partial(look.gather, root), None) for name, look in guests_looks()}
+    return {name: facts for name, facts in gathered.items() if facts is not None}
 
 
 def _foreign_files(root: Path) -> int:
@@ -153,11 +148,18 @@ def _log_facts(facts: StoreFacts, config: StoreConfig, looks: _Looks) -> StoreFa
         )
     if facts.is_locked:  # a stock broker: its queues grow under us
         return facts
-    faults: list[tuple[str, str]] = looks.at(lambda: find_timer_damage(store), [])
     return dataclasses.replace(
         facts, tail=read_tail(store, store.log_end()), unsupported=tuple(find_unsupported(config)),
-        timer_faults=tuple(f"{place}: {fault}" for place, fault in faults),
+        guest_faults=tuple(_guest_faults(store, looks)),
     )  # fmt: skip
+
+
+def _guest_faults(store: MessageStore, looks: _Looks) -> Iterator[tuple[str, str]]:
+    nothing: list[tuple[str, str]] = []
+    for guest in guests():
+        if guest.damage:
+            found = looks.at(partial(function_of(guest.damage), store), nothing)
+            yield from ((guest.name, f"{place}: {fault}") for place, fault in found)
 
 
 def running_broker(root: Path) -> int:

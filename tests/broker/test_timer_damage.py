@@ -15,7 +15,7 @@ from ringmq.loadtest.load.running import RunningBroker
 from ringmq.store.inferred_config import config_without_index
 from ringmq.store.layout import TIMER_WHEEL_FILE
 from ringmq.store.message_store import MessageStore
-from ringmq.store.timer_damage import find_timer_damage
+from ringmq.timer.timer_damage import find_timer_damage
 from ringmq.timer.timer_log import FOLDER, UNIT_BYTES
 from tests.broker.test_delay_metrics import Scrape
 from tests.broker.test_timers import now_ms
@@ -83,7 +83,7 @@ def test_each_message_comes_once(store: Path, tmp_path: Path, damage: str) -> No
     harm(root)
     faults = find_timer_damage(MessageStore(config))
     assert len(faults) == 1 and named in faults[0][1]
-    assert gather_store(config).timer_faults == (": ".join(faults[0]),)
+    assert gather_store(config).guest_faults == (("timer", ": ".join(faults[0])),)
     if damage == "a wheel of zeros":
         verified = subprocess.run(
             [sys.executable, "-m", "ringmq.cli.main", "store", "verify", root, "--output", "json", "--quiet"],

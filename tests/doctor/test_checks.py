@@ -15,7 +15,6 @@ from ringmq.doctor.check_environment import (
     check_name_servers,
     check_ports,
     check_store,
-    check_timers,
 )
 from ringmq.doctor.check_machine import (
     check_clock,
@@ -63,13 +62,6 @@ def level(findings: Iterable[Finding], name: str) -> str:
 def disk(**changes: Any) -> list[Finding]:
     facts = dataclasses.replace(DISK, **changes)
     return [*check_disk(facts, log_file_bytes=GIB, full_ratio=90, clean_ratio=75, sync_flush=True)]
-
-
-@pytest.mark.parametrize(("used", "expected"), [(20, OK), (74, OK), (75, WARN)])
-def test_records_of_waiting_timer_messages_need_room(used: int, expected: str) -> None:
-    facts = dataclasses.replace(DISK, used_percent=used)
-    assert level(check_timers(5, facts, clean_ratio=75), "timer messages") == expected
-    assert not [*check_timers(0, facts, clean_ratio=75)]
 
 
 def store(**changes: Any) -> list[Finding]:

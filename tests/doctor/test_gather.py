@@ -116,17 +116,6 @@ def test_a_store_is_looked_at_without_writing(basic_copy: Path) -> None:  # noqa
     assert {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in basic_copy.rglob("*")} == before
 
 
-def test_counts_of_timer_messages_are_read_and_damaged_ones_hide_nothing(basic_copy: Path) -> None:  # noqa: F811
-    path = basic_copy / "config" / "timermetrics"
-    path.write_text('{"timingCount": {"T": {"count": 3}, "U": {"count": -1}, "V": {"count": 4}}}')
-    assert gather_store(basic_config(basic_copy)).timers_waiting == 7
-    path.with_name("timermetrics.bak").unlink(missing_ok=True)
-    path.write_text('{"timingCount": {')
-    facts = gather_store(basic_config(basic_copy))
-    assert (facts.error, facts.timers_waiting) == ("", 0)
-    assert facts.tail is not None
-
-
 def test_a_damaged_tail_another_size_and_marks_are_told(basic_copy: Path) -> None:  # noqa: F811
     markers.write_abort(basic_copy, 1)
     markers.write_failed_marker(basic_copy, "fdatasync: EIO")
