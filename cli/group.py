@@ -9,7 +9,7 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import no_group, no_route, open_admin
-from ringmq.cli.failed_messages import dlq, retry
+from ringmq.cli.guest_commands import add_commands
 from ringmq.cli.output import print_result, print_rows, say
 from ringmq.cli.running import run
 from ringmq.remoting.config_beans import SubscriptionGroupConfig
@@ -21,8 +21,7 @@ def group() -> None:
     """List, create, delete and inspect consumer groups."""
 
 
-group.add_command(retry)
-group.add_command(dlq)
+add_commands(group, "group")
 
 
 @group.command("list")

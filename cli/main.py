@@ -1,7 +1,7 @@
 """The `ringmq` command: one table of commands, each loaded on its first use.
 
 Help comes from the table, so `ringmq --help` loads no command. To add a command, write a module with a click command
-and add a line to `COMMANDS`.
+and add a line to `COMMANDS`. Commands of a guest are in its row (`ipc/guests.py`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ COMMANDS = {
     "namesrv": Entry("ringmq.cli.namesrv", "namesrv", "Run a name server."),
     "topic": Entry("ringmq.cli.topic", "topic", "List, create, delete and inspect topics."),
     "group": Entry("ringmq.cli.group", "group", "List, create, delete and inspect consumer groups."),
-    "transaction": Entry(
-        "ringmq.cli.transaction", "transaction", "List open transactions: age, checks, producer group."
-    ),
-    "timer": Entry("ringmq.cli.timer", "timer", "See messages that wait for a time, and recall them."),
     "produce": Entry("ringmq.cli.produce", "produce", "Send messages given with -m, from a file or standard input."),
     "consume": Entry("ringmq.cli.consume", "consume", "Print messages as a member of a consumer group."),
     "top": Entry("ringmq.cli.top", "top", "Watch a broker live: rates, lag, stages, workers."),
@@ -40,6 +36,20 @@ COMMANDS = {
     "debug": Entry("ringmq.cli.debug", "debug", "Collect what an inquiry needs in one archive."),
     "bench": Entry("ringmq.cli.bench", "bench", "Measure a broker."),
 }
+"""Those that are no guest's."""
+
+
+def commands() -> dict[str, Entry]:
+    """All commands, in the order of the help."""
+    from ringmq.ipc.guests import guests
+
+    entries = list(COMMANDS.items())
+    for command in (command for guest in guests() for command in guest.commands if not command.group):
+        module, _, attribute = command.function.partition(":")
+        names = [name for name, _ in entries]
+        at = names.index(command.after) + 1 if command.after in names else len(names)
+        entries.insert(at, (command.name, Entry(module, attribute, command.help)))
+    return dict(entries)
 
 
 _EXTRA_OF = {"locust": "loadtest", "matplotlib": "loadtest", "numba": "kernels", "pyarrow": "arrow"}
@@ -51,11 +61,11 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
-        return list(COMMANDS)
+        return list(commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command's module. A part that is not installed gives an error that names it."""
-        entry = COMMANDS.get(cmd_name)
+        entry = commands().get(cmd_name)
         if entry is None:
             return None
         try:
@@ -85,7 +95,7 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the command list from the table."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+            formatter.write_dl([(name, entry.help) for name, entry in commands().items()])
 
 
 def _not_installed(command: str, error: ImportError) -> click.ClickException:

@@ -1,23 +1,21 @@
-"""`ringmq store inspect|unserved|timers|verify`: look at a store folder while its broker runs or not.
+"""`ringmq store inspect|unserved|verify`: look at a store folder while its broker runs or not.
 
 Beside a running broker the confirm offset of its watermark page bounds every read. Without one the end of the log does.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ringmq.cli.arguments import pairs
-from ringmq.cli.output import output_option, print_json, print_line, print_rows, say, say_again
+from ringmq.cli.guest_commands import add_commands
+from ringmq.cli.output import print_json, print_line, print_rows, say, say_again
+from ringmq.cli.store_folder import open_folder, store_options
 from ringmq.client.extras import not_installed
-from ringmq.remoting.properties_text import parse_properties, read_properties_text
 
 LIMIT = 20
 
@@ -27,99 +25,7 @@ def store() -> None:
     """Inspect and verify a store folder, count what waits there."""
 
 
-def store_options(command: Any) -> Any:
-    """Add the options of each command of a store folder. What its user may not read is named with the remedy."""
-
-    @functools.wraps(command)
-    def guarded(*, folder: Path, **options: Any) -> None:
-        try:
-            command(folder=folder, **options)
-        except PermissionError as error:
-            raise _not_readable(folder, error) from error
-
-    result = guarded
-    for option in (
-        output_option,
-        click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A store property, as in broker.conf."
-        ),
-        click.option(
-            "-c", "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="broker.conf."
-        ),
-        click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path)),
-    ):
-        result = option(result)
-    return result
-
-
-def _properties(config: Path | None, settings: tuple[str, ...]) -> dict[str, str]:
-    try:
-        lines = parse_properties(read_properties_text(config)) if config else []
-    except (OSError, ValueError) as error:
-        raise click.ClickException(f"{config}: {error}") from error
-    values = {line.name: line.value for line in lines} | pairs(settings, "--set")
-    return {name: value.strip() for name, value in values.items()}
-
-
-def settings_of(folder: Path, config: Path | None, settings: tuple[str, ...]) -> dict[str, Any]:
-    """Return the fields of StoreConfig that broker.conf and --set give for a store."""
-    from ringmq.store.config import StoreConfig, StoreConfigError
-    from ringmq.store.layout import CONSUME_QUEUE
-
-    properties = _properties(config, settings)
-    try:
-        given = StoreConfig.from_properties(folder, properties)
-    except StoreConfigError as error:
-        raise click.ClickException(str(error)) from error
-    if not any(logs.is_dir() for logs in (*given.commit_log_directories, folder / CONSUME_QUEUE)):
-        raise click.ClickException(f"{folder} is not a store: it lacks {given.commit_log_directories[0]}")
-    fields = {
-        "mappedFileSizeCommitLog": "commit_log_file_bytes",
-        "mappedFileSizeConsumeQueue": "consume_queue_file_bytes",
-        "mapperFileSizeBatchConsumeQueue": "batch_consume_queue_file_bytes",
-        "maxHashSlotNum": "index_slots",
-        "maxIndexNum": "index_entries",
-        "messageIndexEnable": "message_index",
-        "messageDelayLevel": "delay_levels_ms",
-        "storePathCommitLog": "commit_log_directories",
-    }
-    return {field: getattr(given, field) for name, field in fields.items() if name in properties}
-
-
-def _not_readable(folder: Path, error: PermissionError) -> click.ClickException:
-    group = folder.stat().st_gid
-    return click.ClickException(
-        f"{error.filename}: permission denied; run this as the broker's user, or as a member of group {group}, which "
-        f"owns {folder}"
-    )
-
-
-def _open(folder: Path, config: Path | None, settings: tuple[str, ...]) -> tuple[Any, int, Any]:
-    """Return (MessageStore, readable offset, Watermarks). Raises PermissionError."""
-    from ringmq.ipc.watermark import read_watermarks
-    from ringmq.store.inferred_config import config_for_folder
-    from ringmq.store.log_loss import LostLogError, loss_remedy
-    from ringmq.store.mapped_file import StoreLoadError
-    from ringmq.store.message_store import MessageStore
-    from ringmq.store.store_format import StoreFormatError, check_format
-
-    try:
-        check_format(folder)
-        known = settings_of(folder, config, settings)
-        found = MessageStore(config_for_folder(folder, **known))
-        try:
-            found.commit_log.files.check_sizes()
-        except StoreLoadError as error:
-            raise LostLogError(str(error), loss_remedy(found.config)) from error
-    except (StoreFormatError, StoreLoadError) as error:
-        raise click.ClickException(str(error)) from error
-    watermarks = read_watermarks(folder)
-    # Dispatch may be a moment behind the confirm offset; what it has not reached is in no queue yet.
-    live_bound = min(watermarks.confirm_offset, watermarks.dispatched_offset)
-    if watermarks.live:
-        return found, live_bound, watermarks
-    is_owned = watermarks.lock_holder is not None  # by a stock broker, whose queues follow its log
-    return found, found.dispatched_end() if is_owned else found.log_end(), watermarks
+add_commands(store, "store")
 
 
 @store.command()
@@ -138,7 +44,7 @@ def inspect(
     """List files, ranges, topics and queues of FOLDER, or decode its records."""
     from ringmq.store import inspect as look
 
-    found, readable, watermarks = _open(folder, config, settings)
+    found, readable, watermarks = open_folder(folder, config, settings)
     rows: Iterable[dict[str, Any]]
     if salvage is not None:
         try:
@@ -185,7 +91,7 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
     from ringmq.store.mapped_file import StoreLoadError
     from ringmq.store.unsupported import find_unsupported
 
-    found, _, _ = _open(folder, config, settings)
+    found, _, _ = open_folder(folder, config, settings)
     try:
         rows = [structs.asdict(entry) for entry in find_unsupported(found.config)]
     except PermissionError:
@@ -197,36 +103,6 @@ def unserved(folder: Path, config: Path | None, settings: tuple[str, ...], outpu
     else:
         say("nothing waits")
     sys.exit(1 if rows else 0)
-
-
-@store.command()
-@store_options
-def timers(folder: Path, config: Path | None, settings: tuple[str, ...], output: str) -> None:
-    """Show what waits in the timer wheel that a stock broker has left in FOLDER, by topic.
-
-    Nothing is written. Messages of the timer topic that stock had not put into its wheel yet are counted apart.
-    """
-    try:
-        from ringmq.timer.report import report
-    except ModuleNotFoundError as error:
-        raise click.ClickException(not_installed("ringmq store timers", error.name, "broker")) from error
-    from ringmq.store.config_files import ConfigFileError
-    from ringmq.store.mapped_file import StoreLoadError
-
-    found, _, _ = _open(folder, config, settings)
-    try:
-        facts, rows = report(found, _properties(config, settings), int(time.time() * 1000))
-    except PermissionError:
-        raise
-    except (ConfigFileError, StoreLoadError, ValueError, OSError) as error:
-        raise click.ClickException(str(error)) from error
-    if output == "json":
-        print_json({**facts, "topics": rows})
-        return
-    for name, value in facts.items():
-        say(f"{name}: {value}")
-    say()
-    print_rows("table", rows, ["topic", "messages", "rolls", "deletes", "first_due", "last_due"])
 
 
 def _index_rows(found: Any) -> list[dict[str, Any]]:
@@ -273,7 +149,7 @@ def verify(
 ) -> None:  # fmt: skip
     """Check every record, unit and index entry of FOLDER; exit status 1 when there are errors."""
     try:
-        from ringmq.store.timer_damage import find_timer_damage
+        from ringmq.ipc.guests import parts
         from ringmq.store.verify import ERROR, can_cross_check
         from ringmq.store.verify import verify as verify_store
     except ModuleNotFoundError as error:
@@ -281,7 +157,7 @@ def verify(
 
     if cross_check and not can_cross_check():
         say("no cross-check: numba is not installed, the extra `kernels` has it", err=True)
-    found, readable, watermarks = _open(folder, config, settings)
+    found, readable, watermarks = open_folder(folder, config, settings)
     is_closed = not watermarks.live and watermarks.lock_holder is None
 
     def progress(stage: str, done: int, total: int) -> None:
@@ -292,8 +168,8 @@ def verify(
     report = verify_store(
         found, readable, progress=progress, cross_check=cross_check, check_index=not no_index, is_closed=is_closed
     )
-    timer_faults = find_timer_damage(found) if is_closed else []
-    for place, text in timer_faults:
+    guest_faults = [fault for find in parts("damage") for fault in find(found)] if is_closed else []
+    for place, text in guest_faults:
         report.add(ERROR, place, text)
     counts = {
         name: getattr(report, name)
@@ -320,12 +196,12 @@ def verify(
             say(f"{report.not_indexed}; look at memory and disk of the machine, and at the master's")
     if report.errors:
         if output != "json":
-            only_timers = report.errors == len(timer_faults)
-            say(TIMER_ADVICE if only_timers else _advice(found, report, is_closed))
+            only_guests = report.errors == len(guest_faults)
+            say(GUEST_ADVICE if only_guests else _advice(found, report, is_closed))
         sys.exit(1)
 
 
-TIMER_ADVICE = "the next start of the broker rebuilds these files from the log, no message is lost"
+GUEST_ADVICE = "the next start of the broker rebuilds these files from the log, no message is lost"
 
 
 def _advice(found: Any, report: Any, is_closed: bool) -> str:

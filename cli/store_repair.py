@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from ringmq.cli.output import print_json, say, say_lines
-from ringmq.cli.store_commands import settings_of, store, store_options
+from ringmq.cli.store_commands import store
+from ringmq.cli.store_folder import settings_of, store_options
 from ringmq.client.extras import not_installed
 
 
@@ -40,6 +41,7 @@ def repair(
     All queue files and the index are compared with the log. Everything that is moved or cut is kept in ringmq.cut. The
     next start makes missing entries from the log.
     """
+    from ringmq.ipc.guests import store_entries
     from ringmq.store.config import StoreConfig
     from ringmq.store.inferred_config import config_for_folder
     from ringmq.store.mapped_file import StoreLoadError
@@ -61,7 +63,7 @@ def repair(
     try:
         known = settings_of(folder, config, settings)
         check_format(folder)
-        check_owner(StoreConfig(folder, known.get("commit_log_directories", ())))
+        check_owner(StoreConfig(folder, known.get("commit_log_directories", ())), store_entries())
         lock = StoreLock(folder)
         chosen = config_for_folder(folder, **known)
         _check_rights(chosen)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from ringmq.cli import failed_messages, message_body
+from ringmq.cli import message_body
 from ringmq.client import Message, MessageExt, blocking
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.flags import MessageSysFlag
+from ringmq.services.send_back.cli import commands
 from tests.broker.test_processes import SMALL
 from tests.commands import run_ringmq
 from tests.raw_client import RawClient
@@ -107,7 +108,7 @@ def rows_of(broker: RunningBroker, kind: str, group: str) -> list[dict[str, obje
 
 @pytest.mark.parametrize("arguments", [[], ["--all", "--message", "b:0:0"], ["--message", "b:0:0", "--from", "b:0:0"]])
 def test_a_resend_needs_a_choice(arguments: list[str]) -> None:
-    done = CliRunner().invoke(failed_messages.dlq, ["resend", "billing", *arguments])
+    done = CliRunner().invoke(commands.dlq, ["resend", "billing", *arguments])
     assert done.exit_code == 2 and "--all" in done.output
 
 
@@ -122,19 +123,19 @@ def test_a_message_that_is_not_there_stops_a_resend(broker: RunningBroker) -> No
 def test_an_interrupted_resend_goes_on_where_it_ended(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     name, sent, interrupted = str(listed(broker, "dlq")[0]["broker"]), list[int](), [KeyboardInterrupt()]
 
-    async def send_back(admin: object, group: str | None, found: failed_messages.Failed) -> None:
+    async def send_back(admin: object, group: str | None, found: commands.Failed) -> None:
         if len(sent) == 1 and interrupted:
             raise interrupted.pop()
         sent.append(found.message.queue_offset)
 
-    monkeypatch.setattr(failed_messages, "_send_back", send_back)
+    monkeypatch.setattr(commands, "_send_back", send_back)
     command = ["resend", "billing", "--all", "--namesrv", broker.namesrv]
-    ended = CliRunner().invoke(failed_messages.dlq, command)
+    ended = CliRunner().invoke(commands.dlq, command)
     assert ended.exit_code == 1 and f"1 messages were resent; go on with --all --from {name}:0:1" in ended.output
-    ended = CliRunner().invoke(failed_messages.dlq, [*command, "--from", f"{name}:0:1"])
+    ended = CliRunner().invoke(commands.dlq, [*command, "--from", f"{name}:0:1"])
     assert ended.exit_code == 0 and "2 messages were resent" in ended.output
     assert sent == [0, 1, 2]
-    assert CliRunner().invoke(failed_messages.dlq, [*command, "--from", "zzz:0:0"]).output == "0 messages were resent\n"
+    assert CliRunner().invoke(commands.dlq, [*command, "--from", "zzz:0:0"]).output == "0 messages were resent\n"
 
 
 def test_some_or_all_dead_letters_come_again(broker: RunningBroker) -> None:

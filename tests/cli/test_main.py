@@ -1,5 +1,6 @@
 """The command table: quick help, lazy parts, the same options everywhere."""
 
+import ast
 import json
 import resource
 import subprocess
@@ -10,11 +11,15 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from ringmq.cli.main import COMMANDS, LazyGroup, main
+from ringmq.cli.main import COMMANDS, LazyGroup, commands, main
 from ringmq.cli.output import print_rows
+from ringmq.ipc.guests import FOLDERS
 
 HELP_CPU_S_MAX = 0.2
 """CPU time, which other processes of the machine do not stretch; alone, the wall time is the same."""
+
+
+NAMED = "ringmq.ipc.named_functions"
 
 
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -36,17 +41,25 @@ def test_help_loads_no_command() -> None:
         "import sys; from ringmq.cli.main import main; main(['--help'], standalone_mode=False);"
         "print(sorted(n for n in sys.modules if n.startswith('ringmq.') or n == 'asyncio'))"
     )
-    assert run_python("-c", code).stdout.splitlines()[-1] == "['ringmq.cli', 'ringmq.cli.main']"
+    loaded = set(ast.literal_eval(run_python("-c", code).stdout.splitlines()[-1]))
+    rows = {"ringmq.services", *FOLDERS, *(f"{folder}.guest" for folder in FOLDERS)}
+    assert loaded - rows == {"ringmq.cli", "ringmq.cli.main", "ringmq.ipc", "ringmq.ipc.guests", NAMED}
 
 
 def test_help_lists_every_command() -> None:
     text = CliRunner().invoke(main, ["--help"]).output
-    for name, entry in COMMANDS.items():
+    for name, entry in commands().items():
         assert f"  {name} " in text
         assert entry.help in text
 
 
-@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_commands_of_guests_stand_behind_those_that_they_name() -> None:
+    names = list(commands())
+    at = names.index("group")
+    assert names[at + 1 : at + 4] == ["transaction", "timer", "produce"]
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
 def test_every_command_can_be_loaded_and_says_what_it_does(name: str) -> None:
     result = CliRunner().invoke(main, [name, "--help"])
     assert result.exit_code == 0, result.output

@@ -14,8 +14,6 @@ from rich.console import Console
 
 from ringmq.cli.consume import _show as show_consumed
 from ringmq.cli.doctor import _shown
-from ringmq.cli.failed_messages import Failed
-from ringmq.cli.failed_messages import _print as show_failed
 from ringmq.cli.main import LazyGroup, main
 from ringmq.cli.output import print_body, print_json, print_line, print_result, print_rows, say, say_again
 from ringmq.cli.running import run
@@ -23,6 +21,8 @@ from ringmq.cli.top_view import _TOPIC_COLUMNS, TopicRow, table
 from ringmq.doctor.finding import ok
 from ringmq.doctor.render import render
 from ringmq.remoting.message import MessageExt
+from ringmq.services.send_back.cli.commands import Failed
+from ringmq.services.send_back.cli.commands import _print as show_failed
 
 HOSTILE = "a\x1b]0;title\x07\u009b2J\u202e\u2028\u2066b"
 SHOWN = r"a\x1b]0;title\x07\x9b2J\u202e\u2028\u2066b"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ringmq.cli.open_halves import OpenHalves, find_open, read_open
-from ringmq.cli.transaction import own_rows
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.message import MessageExt
+from ringmq.services.transactions.cli.commands import own_rows
+from ringmq.services.transactions.cli.open_halves import OpenHalves, find_open, read_open
 from tests.archives import extract_all
 from tests.commands import run_ringmq
 
@@ -85,8 +85,8 @@ def test_the_command_lists_the_halves_that_a_stock_broker_has_left_open(golden: 
 
 
 def test_records_beyond_the_bound_are_counted(golden: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringmq.cli.open_halves.READ_MAX", 4)
-    monkeypatch.setattr("ringmq.cli.open_halves.PULL_COUNT", 4)
+    monkeypatch.setattr("ringmq.services.transactions.cli.open_halves.READ_MAX", 4)
+    monkeypatch.setattr("ringmq.cli.queue_pages.PULL_COUNT", 4)
 
     async def read() -> OpenHalves:
         client = RemotingClient()

@@ -9,7 +9,7 @@ from rich.console import Console
 from ringmq.cli import top
 from ringmq.cli.main import main
 from ringmq.cli.metrics_text import parse
-from ringmq.cli.timer_view import BoundRow, help_screen, screen, view_of
+from ringmq.timer.cli.view import BoundRow, help_screen, screen, view_of
 
 BEFORE = """
 ringmq_timer_enqueued_total 100

@@ -15,8 +15,8 @@ import click
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import TIMEOUT_MS, Admin, open_admin
 from ringmq.cli.message_body import body_fields, plain_body
-from ringmq.cli.open_halves import pull_page
 from ringmq.cli.output import print_line, print_result, print_rows, say, say_body
+from ringmq.cli.queue_pages import pull_page
 from ringmq.cli.running import run
 from ringmq.client.errors import BrokerError
 from ringmq.client.namespaces import without_namespace

@@ -9,10 +9,10 @@ import click
 
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import open_admin
-from ringmq.cli.open_halves import READ_MAX, read_open
 from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
 from ringmq.client.namespaces import without_namespace
+from ringmq.services.transactions.cli.open_halves import READ_MAX, read_open
 
 COLUMNS = ("topic", "producerGroup", "ageMs", "checks", "key", "transactionId", "broker", "halfOffset")
 

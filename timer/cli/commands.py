@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from ringmq.cli import timer_messages
 from ringmq.cli.access import Access, client_options
 from ringmq.cli.admin import Admin, open_admin
 from ringmq.cli.output import print_rows, say
 from ringmq.cli.running import run
-from ringmq.cli.timer_messages import QUERY_MAX, RECALLED, WAITING, TimerFound
 from ringmq.cli.top import Screens, live_options, show_live
+from ringmq.timer.cli import messages
+from ringmq.timer.cli.messages import QUERY_MAX, RECALLED, WAITING, TimerFound
 
 COLUMNS = ("state", "topic", "due", "dueInMs", "key", "uniqueKey", "rolls", "broker")
 
@@ -30,7 +30,7 @@ def top(url: str, interval: float, once: bool, output: str) -> None:
 
     The key q (or ^C) ends `top`, ? explains the numbers.
     """
-    from ringmq.cli.timer_view import help_screen, screen, view_of
+    from ringmq.timer.cli.view import help_screen, screen, view_of
 
     show_live(Screens(view_of, screen, help_screen), url, interval, once, output)
 
@@ -68,8 +68,8 @@ async def _show(access: Access, cluster: str | None, key: str) -> list[dict[str,
 async def _recall(access: Access, cluster: str | None, key: str, takes_all: bool) -> list[dict[str, Any]]:
     async with open_admin(access.namesrv, access.settings) as admin:
         waiting = [(one, row) for one, row in await _found(admin, cluster, key) if row["state"] == WAITING]
-        timer_messages.only_waiting([row for _, row in waiting], key, takes_all)
-        await timer_messages.recall_all(admin.client, [one for one, _ in waiting])
+        messages.only_waiting([row for _, row in waiting], key, takes_all)
+        await messages.recall_all(admin.client, [one for one, _ in waiting])
         for _, row in waiting:
             row["state"] = RECALLED
         return [row for _, row in waiting]
@@ -82,8 +82,8 @@ async def _found(admin: Admin, cluster: str | None, key: str) -> list[tuple[Time
     names = {data.master_addr: name for name, data in brokers.items()}
     now_ms = time.time_ns() // 1_000_000
     for address in await admin.masters(cluster):
-        timers = await timer_messages.find_timers(admin.client, address, names.get(address, address), key)
-        for one in timer_messages.own(timers, admin.namespace):
-            delivered = one.due_ms <= now_ms and await timer_messages.is_delivered(admin.client, one)
+        timers = await messages.find_timers(admin.client, address, names.get(address, address), key)
+        for one in messages.own(timers, admin.namespace):
+            delivered = one.due_ms <= now_ms and await messages.is_delivered(admin.client, one)
             found.append((one, one.row(one.state(delivered, now_ms), now_ms, admin.namespace)))
     return sorted(found, key=lambda pair: pair[0].due_ms)

@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from ringmq.cli.timer_messages import (
+from ringmq.client.errors import BrokerError
+from ringmq.remoting.codes import RequestCode, ResponseCode
+from ringmq.remoting.message import MessageExt
+from ringmq.remoting.recall_handle import decode_handle
+from ringmq.timer.cli.messages import (
     DELIVERED,
     DUE,
     RECALLED,
@@ -18,10 +22,6 @@ from ringmq.cli.timer_messages import (
     recall_all,
     timers_of,
 )
-from ringmq.client.errors import BrokerError
-from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.message import MessageExt
-from ringmq.remoting.recall_handle import decode_handle
 
 OUT_MS = 1_800_000_000_000
 

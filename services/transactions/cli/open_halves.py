@@ -7,22 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringmq.cli.admin import TIMEOUT_MS
+from ringmq.cli.queue_pages import pull_page
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.client.errors import BrokerError
 from ringmq.remoting import properties
-from ringmq.remoting.client_headers import PullMessageRequestHeader
 from ringmq.remoting.codes import RequestCode, ResponseCode
-from ringmq.remoting.command import RemotingCommand
-from ringmq.remoting.flags import PullSysFlag
 from ringmq.remoting.message import MessageExt, decode_messages
 from ringmq.remoting.names import HALF_TOPIC, OP_HALF_TOPIC
 
-PULL_COUNT = 256
 READ_MAX = 100_000
 """The most records of each topic that one call reads."""
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 """Its offsets tell up to where the broker has checked halves, and read op messages."""
-TOOLS_GROUP = "TOOLS_CONSUMER"
 _NOTHING_THERE = (ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED)
 
 
@@ -111,16 +107,3 @@ async def _read(client: RemotingClient, address: str, topic: str) -> QueueRead:
 async def _number(client: RemotingClient, address: str, code: RequestCode, fields: Mapping[str, str]) -> int:
     answer = await client.call(address, code, fields, timeout_ms=TIMEOUT_MS)
     return int(answer.ext_fields["offset"])
-
-
-async def pull_page(
-    client: RemotingClient, address: str, topic: str, offset: int, queue_id: int = 0
-) -> RemotingCommand:
-    """Pull at most PULL_COUNT messages of any tag from a queue, and wait for none."""
-    header = PullMessageRequestHeader(
-        consumer_group=TOOLS_GROUP, topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=PULL_COUNT,
-        sys_flag=int(PullSysFlag.SUBSCRIPTION), commit_offset=0, suspend_timeout_millis=0, subscription="*",
-        sub_version=0, expression_type="TAG",
-    )  # fmt: skip
-    request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header.encode())
-    return await client.invoke(address, request, TIMEOUT_MS)

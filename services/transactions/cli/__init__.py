@@ -1,0 +1,1 @@
+"""`ringmq transaction`: open transactions, as a client sees them."""

@@ -1,0 +1,1 @@
+"""`ringmq timer`: what waits, as a client and as metrics see it."""
