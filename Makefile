@@ -39,6 +39,11 @@ test-epoll: ## all tests on epoll instead of io_uring; STRICT=1 SEED=7 PYTEST_AR
 	@.ci/stage "set up" .ci/bootstrap test
 	@$(SPARK_CLASSES) .ci/stage "tests on epoll" $(SUITE) --engine epoll -- $(PYTEST_ARGS)
 
+.PHONY: test-without-timers
+test-without-timers: ## a tree without timer/: builds it, runs the tests there that do not name timers; PYTEST_ARGS="tests/ipc"
+	@.ci/stage "set up" .ci/bootstrap test
+	@.ci/stage "without timers" $(BIN)/python -m tests.without_timers $(PYTEST_ARGS)
+
 .PHONY: install-service
 install-service: ## systemd units and an environment in /opt/ringmq, as root; PREFIX=, LIBDIR=, DESTDIR=, WHEEL=
 	@.ci/stage "set up" .ci/bootstrap service

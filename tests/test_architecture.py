@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ipc.guests import FOLDERS
+
 ROOT = Path(__file__).resolve().parent.parent
 MAY_IMPORT = {
     "native": set(),
@@ -19,8 +21,10 @@ MAY_IMPORT = {
     "store": {"native", "fastjson"},
     "ha": {"native", "ipc", "remoting", "store"},
     "broker": {"native", "ipc", "filters", "remoting", "store", "ha"},
-    "services": {"native", "ipc", "remoting", "store", "broker"},
-    "timer": {"native", "ipc", "remoting", "store", "broker", "services"},
+    "services": {"native", "ipc", "remoting", "store", "broker", "client", "cli"},
+    "timer": {"native", "ipc", "fastjson", "remoting", "store", "ha", "broker", "services"}
+    | {"client", "cli", "doctor"},
+    "pop": {"native", "ipc", "fastjson", "filters", "remoting", "store", "broker", "services", "doctor"},
     "doctor": {"native", "ipc", "remoting", "store", "broker"},
     "namesrv": {"ipc", "remoting"},
     "client": {"remoting"},
@@ -31,7 +35,7 @@ MAY_IMPORT = {
 }
 # Imports inside functions only: `--help` must load none of these.
 MAY_IMPORT_LAZILY = {
-    "cli": {"store", "timer", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
+    "cli": {"store", "ipc", "native", "broker", "doctor", "namesrv", "loadtest"},
     "client": {"native"},
     # For the Spark bench, the segments that a killed broker leaves, and the worker of bench-port (a service).
     "loadtest": {"spark_bridge", "ipc", "native", "store", "services", "filters"},
@@ -172,15 +176,81 @@ def test_the_broker_has_no_import_circles() -> None:
 def test_records_of_a_start_are_structs() -> None:
     """Half of the time of an import was the making of dataclasses (docs/decisions/struct-records.md)."""
     made = re.compile(r"^@(?:dataclasses\.)?dataclass\b.*\n(?:@.*\n)*class (\w+)", re.MULTILINE)
-    files = [file for folder in OF_A_START for file in (ROOT / folder).rglob("*.py")]
+    files = {file for folder in OF_A_START for file in (ROOT / folder).rglob("*.py")} - {*of_guests("cli")}
     assert {name for file in files for name in made.findall(file.read_text())} == DATACLASSES
 
 
+NAMES_GUESTS = {"ipc/guests.py", "ipc/workers.py"}
+"""The list of the folders of guests, and the table of workers."""
+
+
+def test_nobody_names_a_guest() -> None:
+    """The rest of the broker knows guests by their rows. So a tree without a folder that no other guest needs is a
+    broker without it."""
+    name = re.compile(r"ringmq\.(?:timer|services|pop)\b")
+    folders = set(MAY_IMPORT) - {"services", "timer", "pop", "loadtest"}
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert {path.relative_to(ROOT).as_posix() for path in files if name.search(path.read_text())} == NAMES_GUESTS
+
+
+NEEDED_GUESTS = {
+    "timer": {"services.transactions"},
+    "services.transactions": {"services.delay"},
+    "services": {"services.send_back", "services.staged"},
+}
+"""Guest, or the worker `services` -> the guests that it imports. ARCHITECTURE.md tells of them."""
+
+
+def test_guests_need_no_others_than_the_page_tells() -> None:
+    guests = {folder.removeprefix("ringmq.") for folder in FOLDERS}
+    found: dict[str, set[str]] = {}
+    for path in [path for folder in ("services", "timer", "pop") for path in (ROOT / folder).rglob("*.py")]:
+        modules = set(re.findall(r"(?:from|import) ringmq\.([\w.]+)", path.read_text()))
+        needed = {guest for guest in guests for name in modules if f"{name}.".startswith(f"{guest}.")}
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        owner = next((guest for guest in guests if f"{module}.".startswith(f"{guest}.")), path.parts[len(ROOT.parts)])
+        if needed - {owner}:
+            found.setdefault(owner, set()).update(needed - {owner})
+    assert found == NEEDED_GUESTS
+
+
+OF_THE_BROKER = {"metric_table": {"exporter"}, "metrics": {"exporter"}}
+"""Modules of guests that import more of the broker than settings and requests."""
+
+
 def test_services_import_only_settings_and_requests_of_the_broker() -> None:
-    imported = set()
+    wrong = []
     for path in (ROOT / "services").rglob("*.py"):
-        imported |= set(re.findall(r"(?:from|import) ringmq\.broker\.?(\w*)", path.read_text()))
-    assert imported == {"config", "requests"}
+        imported = set(re.findall(r"(?:from|import) ringmq\.broker\.?(\w*)", path.read_text()))
+        allowed = {"config", "requests"} | OF_THE_BROKER.get(path.stem, set())
+        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in imported - allowed]
+    assert not wrong
+
+
+def test_the_kit_of_services_knows_no_service() -> None:
+    services = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")} - {"kit"}
+    imported = set()
+    for path in (ROOT / "services" / "kit").rglob("*.py"):
+        imported |= set(re.findall(r"(?:from|import) ringmq\.services\.(\w+)", path.read_text()))
+    assert services and not imported & (services | {"republisher", "appends", "worker"})
+
+
+def of_guests(folder: str) -> Iterator[Path]:
+    """Modules in the folders `folder` of guests."""
+    for guests in ("services", "timer"):
+        yield from sorted(path for path in (ROOT / guests).rglob("*.py") if path.parent.name == folder)
+
+
+def test_only_commands_of_guests_are_clients() -> None:
+    """The workers of guests load no command, and a command no worker: it runs without the C core."""
+    commands = set(of_guests("cli"))
+    files = [path for folder in ("services", "timer") for path in (ROOT / folder).rglob("*.py")]
+    clients = {path for path in files if {"cli", "client"} & set(imported_packages(ast.parse(path.read_text())))}
+    assert commands >= clients > set()
+    for path in commands:
+        assert {"cli", "client", "remoting", *path.relative_to(ROOT).parts[:1]} >= set(
+            imported_packages(top_level(ast.parse(path.read_text())))
+        ), path
 
 
 @pytest.mark.parametrize("folder", SUBPACKAGES)
@@ -353,7 +423,7 @@ def test_commands_print_by_their_output_module_alone() -> None:
     """`cli/output.py` makes text of peers printable. `ringmq --version` loads no module."""
     lines = [
         f"{path.name}: {line.strip()}"
-        for path in sorted((ROOT / "cli").glob("*.py"))
+        for path in [*sorted((ROOT / "cli").glob("*.py")), *of_guests("cli")]
         if path.name != "output.py"
         for line in path.read_text().splitlines()
         if PRINTS.search(line) and "console.print(" not in line and "version('ringmq')" not in line
