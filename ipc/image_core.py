@@ -1,9 +1,8 @@
 """Decides when the image of the workers is made, used and replaced: `step(event, now_ms) -> effects`, without
 processes.
 
-The image is a process that has imported what workers need, and forks them (ipc/image_process.py).
-
-    absent --Tick--> loading --Loaded--> ready --Crashed--> worn --Wanted--> retiring --Tick--> loading ...
+The image is a process that has imported what workers need, and forks them (ipc/image_process.py). `TRANSITIONS` holds
+every pair of a state and an event. docs/state-machines.md draws it.
 
 A worker that is wanted while there is no image is started by exec, in the way of a debugger. So the broker needs the
 image for speed alone. Only at the broker's start, while the first image loads, do workers wait for it: an exec would
@@ -24,13 +23,13 @@ waits for a CPU or a disk gets BUSY_FACTOR times as long: on a busy machine an e
 """
 
 import logging
-from collections.abc import Callable
 from enum import Enum
 from signal import SIGABRT, SIGBUS, SIGILL, SIGSEGV
 
 from msgspec import Struct, field
 
 from ringmq.ipc.exit_status import EXIT_INVARIANT
+from ringmq.ipc.transitions import Cell, Table, ignored, transitions
 
 LOAD_MS = 20_000
 """Time for an image to load its modules, perhaps from a cold disk."""
@@ -96,6 +95,7 @@ class Tick(Struct, frozen=True):
 
 
 Event = Wanted | Loaded | Answered | Cancelled | Crashed | Died | Tick
+EVENTS = Wanted, Loaded, Answered, Cancelled, Crashed, Died, Tick
 
 
 class Make(Struct, frozen=True):
@@ -162,44 +162,29 @@ class ImageCore(Struct):
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of one event, in order."""
-        match event:
-            case Tick(may_make=may_make, is_busy=is_busy):
-                return self._tick(may_make, now_ms, BUSY_FACTOR if is_busy else 1)
-            case Cancelled(worker=worker):
-                self._ordered_ms.pop(worker, None)
-                self._waiting = [name for name in self._waiting if name != worker]
-                return []
-        return TRANSITIONS[self.state, type(event)](self, event, now_ms)
+        return list(TRANSITIONS[self.state, type(event)].act(self, event, now_ms))
 
     # -- cells of TRANSITIONS ----------------------------------------------------------------------------
 
-    def _stay(self, event: Event, now_ms: int) -> list[Effect]:
-        return []
-
-    def _wait(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Wanted)
+    def _wait(self, event: Wanted, now_ms: int) -> list[Effect]:
         self._waiting.append(event.worker)
         return []
 
-    def _exec(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Wanted)
+    def _exec(self, event: Wanted, now_ms: int) -> list[Effect]:
         return [Exec(event.worker)]
 
-    def _exec_new(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Wanted)
+    def _exec_new(self, event: Wanted, now_ms: int) -> list[Effect]:
         return [Exec(event.worker) if event.may_exec_new else Refuse(event.worker)]
 
-    def _order(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Wanted)
+    def _order(self, event: Wanted, now_ms: int) -> list[Effect]:
         self._ordered_ms[event.worker] = now_ms
         return [Order(event.worker)]
 
-    def _order_last(self, event: Event, now_ms: int) -> list[Effect]:
+    def _order_last(self, event: Wanted, now_ms: int) -> list[Effect]:
         self.state = State.RETIRING
         return self._order(event, now_ms)
 
-    def _loaded(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Loaded)
+    def _loaded(self, event: Loaded, now_ms: int) -> list[Effect]:
         if event.problem:
             self.state = State.REPLACED if event.is_replaced else State.OFF
             text = f"workers are started by exec, which takes longer: {event.problem}"
@@ -211,21 +196,23 @@ class ImageCore(Struct):
         self._ordered_ms = dict.fromkeys(waiting, now_ms)
         return [Order(worker) for worker in waiting]
 
-    def _loaded_later(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Loaded)
+    def _loaded_later(self, event: Loaded, now_ms: int) -> list[Effect]:
         return self._loaded(event, now_ms) if event.problem else []
 
-    def _answered(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Answered)
+    def _answered(self, event: Answered, now_ms: int) -> list[Effect]:
         self._ordered_ms.pop(event.worker, None)
         return [Exec(event.worker)] if event.can_exec else []
 
-    def _wear(self, event: Event, now_ms: int) -> list[Effect]:
+    def _cancel(self, event: Cancelled, now_ms: int) -> list[Effect]:
+        self._ordered_ms.pop(event.worker, None)
+        self._waiting = [name for name in self._waiting if name != event.worker]
+        return []
+
+    def _wear(self, event: Crashed, now_ms: int) -> list[Effect]:
         self.state = State.WORN
         return []
 
-    def _died(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Died)
+    def _died(self, event: Died, now_ms: int) -> list[Effect]:
         self._short_lives = 0 if now_ms - self.since_ms >= LONG_LIFE_MS else self._short_lives + 1
         doublings = self._short_lives - 2
         delay_ms = min(BACK_OFF_MAX_MS, BACK_OFF_FIRST_MS << min(doublings, 16)) if doublings >= 0 else 0
@@ -233,6 +220,18 @@ class ImageCore(Struct):
         plan = f"another one is made in {delay_ms // 1000} s" if delay_ms else "another one is made"
         text = f"the image of the workers {event.cause}; {plan}, running workers go on"
         return [Log(text), End(), *self._instead()]
+
+    def _watch(self, event: Tick, now_ms: int) -> list[Effect]:
+        cause = self._overdue(now_ms, BUSY_FACTOR if event.is_busy else 1)
+        return self._died(Died(cause), now_ms) if cause else []
+
+    def _watch_or_renew(self, event: Tick, now_ms: int) -> list[Effect]:
+        if effects := self._watch(event, now_ms):
+            return effects
+        return self._renew(now_ms) if event.may_make and not self._ordered_ms else []
+
+    def _make_when_due(self, event: Tick, now_ms: int) -> list[Effect]:
+        return self._make(now_ms) if event.may_make and now_ms >= self._due_ms else []
 
     # -- helpers -----------------------------------------------------------------------------------------
 
@@ -249,15 +248,6 @@ class ImageCore(Struct):
             return f"has not answered for {answer_ms // 1000} s"
         return ""
 
-    def _tick(self, may_make: bool, now_ms: int, factor: int) -> list[Effect]:
-        if self.state is State.ABSENT:
-            return self._make(now_ms) if may_make and now_ms >= self._due_ms else []
-        if cause := self._overdue(now_ms, factor):
-            return self._died(Died(cause), now_ms)
-        if self.state is State.RETIRING and not self._ordered_ms and may_make:
-            return self._renew(now_ms)
-        return []
-
     def _make(self, now_ms: int) -> list[Effect]:
         self.state, self.since_ms = State.LOADING, now_ms
         return [Make()]
@@ -273,48 +263,39 @@ class ImageCore(Struct):
         return [Exec(worker) for worker in names]
 
 
-_Cell = Callable[[ImageCore, Event, int], list[Effect]]
-_STAY, _EXEC = ImageCore._stay, ImageCore._exec
-TRANSITIONS: dict[tuple[State, type[Event]], _Cell] = {
-    (State.FIRST, Wanted): ImageCore._wait,
-    (State.FIRST, Loaded): ImageCore._loaded,
-    (State.FIRST, Answered): _STAY,
-    (State.FIRST, Crashed): _STAY,
-    (State.FIRST, Died): ImageCore._died,
-    (State.LOADING, Wanted): _EXEC,
-    (State.LOADING, Loaded): ImageCore._loaded,
-    (State.LOADING, Answered): _STAY,
-    (State.LOADING, Crashed): _STAY,
-    (State.LOADING, Died): ImageCore._died,
-    (State.READY, Wanted): ImageCore._order,
-    (State.READY, Loaded): ImageCore._loaded_later,
-    (State.READY, Answered): ImageCore._answered,
-    (State.READY, Crashed): ImageCore._wear,
-    (State.READY, Died): ImageCore._died,
-    (State.WORN, Wanted): ImageCore._order_last,
-    (State.WORN, Loaded): ImageCore._loaded_later,
-    (State.WORN, Answered): ImageCore._answered,
-    (State.WORN, Crashed): _STAY,
-    (State.WORN, Died): ImageCore._died,
-    (State.RETIRING, Wanted): _EXEC,
-    (State.RETIRING, Loaded): ImageCore._loaded_later,
-    (State.RETIRING, Answered): ImageCore._answered,
-    (State.RETIRING, Crashed): _STAY,
-    (State.RETIRING, Died): ImageCore._died,
-    (State.ABSENT, Wanted): _EXEC,
-    (State.ABSENT, Loaded): _STAY,
-    (State.ABSENT, Answered): _STAY,
-    (State.ABSENT, Crashed): _STAY,
-    (State.ABSENT, Died): _STAY,
-    (State.OFF, Wanted): _EXEC,
-    (State.OFF, Loaded): _STAY,
-    (State.OFF, Answered): _STAY,
-    (State.OFF, Crashed): _STAY,
-    (State.OFF, Died): _STAY,
-    (State.REPLACED, Wanted): ImageCore._exec_new,
-    (State.REPLACED, Loaded): _STAY,
-    (State.REPLACED, Answered): _STAY,
-    (State.REPLACED, Crashed): _STAY,
-    (State.REPLACED, Died): _STAY,
-}
-"""(state, event) -> action. Cancelled and Tick do the same in every state."""
+_FIRST, _LOADING, _READY, _WORN, _RETIRING, _ABSENT, _OFF, _REPLACED = State
+_LIVES = _READY, _WORN, _RETIRING
+_UNUSABLE = _OFF, _REPLACED
+_NONE = ignored("there is no image")
+TRANSITIONS: Table = transitions(
+    (Wanted, _FIRST, Cell(ImageCore._wait, "the worker waits for the image")),
+    (Wanted, (_LOADING, _RETIRING, _ABSENT, _OFF), Cell(ImageCore._exec, "starts the worker by exec")),
+    (Wanted, _READY, Cell(ImageCore._order, "orders a fork")),
+    (Wanted, _WORN, Cell(ImageCore._order_last, "orders the last fork", (_RETIRING,))),
+    (Wanted, _REPLACED, Cell(ImageCore._exec_new, "starts the worker by exec, if it may be of another build")),
+    (
+        Loaded,
+        (_FIRST, _LOADING),
+        Cell(ImageCore._loaded, "orders forks, or ends an image of no use", (_READY, *_UNUSABLE)),
+    ),
+    (Loaded, _LIVES, Cell(ImageCore._loaded_later, "ends an image of no use", _UNUSABLE)),
+    (Loaded, (_ABSENT, *_UNUSABLE), _NONE),
+    (Answered, _LIVES, Cell(ImageCore._answered, "starts by exec what cannot be forked")),
+    (Answered, (_FIRST, _LOADING), ignored("this image has no order yet")),
+    (Answered, (_ABSENT, *_UNUSABLE), _NONE),
+    (Cancelled, tuple(State), Cell(ImageCore._cancel, "forgets the order")),
+    (Crashed, _READY, Cell(ImageCore._wear, "forks one more worker", (_WORN,))),
+    (Crashed, (_FIRST, _LOADING), ignored("no worker of this image runs yet")),
+    (Crashed, (_WORN, _RETIRING), ignored("the image is renewed already")),
+    (Crashed, (_ABSENT, *_UNUSABLE), _NONE),
+    (Died, (_FIRST, _LOADING, *_LIVES), Cell(ImageCore._died, "starts by exec what waits", (_ABSENT,))),
+    (Died, (_ABSENT, *_UNUSABLE), _NONE),
+    (Tick, (_FIRST, _LOADING, _READY, _WORN), Cell(ImageCore._watch, "ends an image that hangs", (_ABSENT,))),
+    (
+        Tick,
+        _RETIRING,
+        Cell(ImageCore._watch_or_renew, "makes another one; ends an image that hangs", (_LOADING, _ABSENT)),
+    ),
+    (Tick, _ABSENT, Cell(ImageCore._make_when_due, "makes one, when it is due", (_LOADING,))),
+    (Tick, _UNUSABLE, _NONE),
+)

@@ -13,13 +13,13 @@ from ringmq.ipc.image_core import (
     CRASHES,
     LOAD_MS,
     LONG_LIFE_MS,
-    TRANSITIONS,
     Answered,
     Cancelled,
     Crashed,
     Died,
     Effect,
     End,
+    Event,
     Exec,
     ImageCore,
     Loaded,
@@ -31,6 +31,8 @@ from ringmq.ipc.image_core import (
     Tick,
     Wanted,
 )
+from ringmq.ipc.transitions import Kind
+from tests.ipc.image_machine import IMAGE
 
 NOW_MS = 1_000
 
@@ -59,62 +61,88 @@ def without_logs(effects: list[Effect]) -> list[Effect]:
 
 
 WANTED, LOADED, USELESS, REFUSED = Wanted("w"), Loaded(), Loaded("no"), Answered("first", can_exec=True)
-CELLS = [
-    (State.FIRST, WANTED, [], State.FIRST),
-    (State.FIRST, LOADED, [], State.READY),
-    (State.FIRST, USELESS, [End()], State.OFF),
-    (State.FIRST, REFUSED, [], State.FIRST),
-    (State.FIRST, Crashed(), [], State.FIRST),
-    (State.FIRST, Died("x"), [End()], State.ABSENT),
-    (State.LOADING, WANTED, [Exec("w")], State.LOADING),
-    (State.LOADING, LOADED, [], State.READY),
-    (State.LOADING, USELESS, [End()], State.OFF),
-    (State.LOADING, REFUSED, [], State.LOADING),
-    (State.LOADING, Crashed(), [], State.LOADING),
-    (State.LOADING, Died("x"), [End()], State.ABSENT),
-    (State.READY, WANTED, [Order("w")], State.READY),
-    (State.READY, LOADED, [], State.READY),
-    (State.READY, REFUSED, [Exec("first")], State.READY),
-    (State.READY, Crashed(), [], State.WORN),
-    (State.READY, Died("x"), [End()], State.ABSENT),
-    (State.WORN, WANTED, [Order("w")], State.RETIRING),
-    (State.WORN, LOADED, [], State.WORN),
-    (State.WORN, REFUSED, [Exec("first")], State.WORN),
-    (State.WORN, Crashed(), [], State.WORN),
-    (State.WORN, Died("x"), [End()], State.ABSENT),
-    (State.RETIRING, WANTED, [Exec("w")], State.RETIRING),
-    (State.RETIRING, LOADED, [], State.RETIRING),
-    (State.RETIRING, REFUSED, [Exec("first")], State.RETIRING),
-    (State.RETIRING, Crashed(), [], State.RETIRING),
-    (State.RETIRING, Died("x"), [End(), Exec("first")], State.ABSENT),
-    (State.ABSENT, WANTED, [Exec("w")], State.ABSENT),
-    (State.ABSENT, LOADED, [], State.ABSENT),
-    (State.ABSENT, REFUSED, [], State.ABSENT),
-    (State.ABSENT, Crashed(), [], State.ABSENT),
-    (State.ABSENT, Died("x"), [], State.ABSENT),
-    (State.OFF, WANTED, [Exec("w")], State.OFF),
-    (State.OFF, LOADED, [], State.OFF),
-    (State.OFF, REFUSED, [], State.OFF),
-    (State.OFF, Crashed(), [], State.OFF),
-    (State.OFF, Died("x"), [], State.OFF),
-    (State.REPLACED, WANTED, [Exec("w")], State.REPLACED),
-    (State.REPLACED, LOADED, [], State.REPLACED),
-    (State.REPLACED, REFUSED, [], State.REPLACED),
-    (State.REPLACED, Crashed(), [], State.REPLACED),
-    (State.REPLACED, Died("x"), [], State.REPLACED),
+NEWER, DIED, SOON, LATE_MS = Loaded("no", is_replaced=True), Died("x"), Tick(), NOW_MS + LOAD_MS
+FIRST, LOADING, READY, WORN, RETIRING, ABSENT, OFF, REPLACED = State
+Case = tuple[State, Event, int, list[Effect], State, tuple[Event, ...]]
+
+
+def case(
+    state: State, event: Event, effects: list[Effect], then: State, *before: Event, at_ms: int = NOW_MS
+) -> Case:  # fmt: skip
+    """`before`: what a loaded image has met, if that is not as in `core_in`."""
+    return state, event, at_ms, effects, then, before
+
+
+CASES = [
+    case(FIRST, WANTED, [], FIRST),
+    case(FIRST, LOADED, [], READY),
+    case(FIRST, USELESS, [End()], OFF),
+    case(FIRST, NEWER, [End()], REPLACED),
+    case(FIRST, DIED, [End()], ABSENT),
+    case(FIRST, SOON, [], FIRST),
+    case(FIRST, SOON, [End()], ABSENT, at_ms=LATE_MS),
+    case(LOADING, WANTED, [Exec("w")], LOADING),
+    case(LOADING, LOADED, [], READY),
+    case(LOADING, USELESS, [End()], OFF),
+    case(LOADING, NEWER, [End()], REPLACED),
+    case(LOADING, DIED, [End()], ABSENT),
+    case(LOADING, SOON, [End()], ABSENT, at_ms=LATE_MS),
+    case(READY, WANTED, [Order("w")], READY),
+    case(READY, LOADED, [], READY),
+    case(READY, USELESS, [End()], OFF),
+    case(READY, NEWER, [End()], REPLACED),
+    case(READY, REFUSED, [Exec("first")], READY),
+    case(READY, Crashed(), [], WORN),
+    case(READY, DIED, [End()], ABSENT),
+    case(READY, SOON, [End(), Exec("lost")], ABSENT, Wanted("lost"), at_ms=LATE_MS),
+    case(WORN, WANTED, [Order("w")], RETIRING),
+    case(WORN, LOADED, [], WORN),
+    case(WORN, USELESS, [End()], OFF),
+    case(WORN, NEWER, [End()], REPLACED),
+    case(WORN, REFUSED, [Exec("first")], WORN),
+    case(WORN, DIED, [End()], ABSENT),
+    case(WORN, SOON, [End(), Exec("lost")], ABSENT, Wanted("lost"), Crashed(), at_ms=LATE_MS),
+    case(RETIRING, WANTED, [Exec("w")], RETIRING),
+    case(RETIRING, LOADED, [], RETIRING),
+    case(RETIRING, USELESS, [End(), Exec("first")], OFF),
+    case(RETIRING, NEWER, [End(), Exec("first")], REPLACED),
+    case(RETIRING, REFUSED, [Exec("first")], RETIRING),
+    case(RETIRING, DIED, [End(), Exec("first")], ABSENT),
+    case(RETIRING, SOON, [], RETIRING),
+    case(RETIRING, SOON, [End(), Make()], LOADING, Crashed(), Wanted("last"), Answered("last")),
+    case(RETIRING, SOON, [End(), Exec("first")], ABSENT, at_ms=LATE_MS),
+    case(ABSENT, WANTED, [Exec("w")], ABSENT),
+    case(ABSENT, Tick(may_make=False), [], ABSENT),
+    case(ABSENT, SOON, [Make()], LOADING),
+    case(OFF, WANTED, [Exec("w")], OFF),
+    case(REPLACED, WANTED, [Exec("w")], REPLACED),
+    *[case(state, Cancelled("w"), [], state) for state in State],
 ]
+SAMPLES: list[Event] = [WANTED, LOADED, REFUSED, Cancelled("w"), Crashed(), DIED, SOON]
 
 
-@pytest.mark.parametrize(("state", "event", "effects", "then"), CELLS)
-def test_each_cell(state: State, event: object, effects: list[Effect], then: State) -> None:
-    core = core_in(state)
-    assert without_logs(core.step(event, NOW_MS)) == effects  # type: ignore[arg-type]
+@pytest.mark.parametrize(("state", "event", "at_ms", "effects", "then", "before"), CASES)
+def test_each_cell(
+    state: State, event: Event, at_ms: int, effects: list[Effect], then: State, before: tuple[Event, ...]
+) -> None:
+    core = core_in(READY if before else state)
+    for earlier in before:
+        core.step(earlier, NOW_MS)
+    assert core.state is state
+    assert without_logs(core.step(event, at_ms)) == effects
     assert core.state is then
 
 
-def test_the_cells_are_all_cells() -> None:
-    assert {(state, type(event)) for state, event, _, _ in CELLS} == set(TRANSITIONS)
-    assert {state for state, _ in TRANSITIONS} == set(State)
+@pytest.mark.parametrize(("state", "event"), IMAGE.cells(Kind.IGNORED))
+def test_an_ignored_event_changes_nothing(state: State, event: type[Event]) -> None:
+    core, untouched = core_in(state), core_in(state)
+    assert core.step(next(sample for sample in SAMPLES if type(sample) is event), LATE_MS) == []
+    assert core == untouched
+
+
+def test_the_cases_are_all_cells_and_all_arrows() -> None:
+    IMAGE.check_walked((state, type(event), then) for state, event, _, _, then, _ in CASES)
+    assert not IMAGE.cells(Kind.IMPOSSIBLE)
 
 
 def test_workers_wait_for_the_first_image_and_for_no_later_one() -> None:
