@@ -1,11 +1,6 @@
 """A slave's decisions about its master: `step(event, now_ms) -> effects`, without sockets and log.
 
-    idle --MasterIs--> waiting --Tick, when due--> connecting --Connected--> handshake --accept, or stock--> transfer
-      ^                   ^                            |                        |   |                           |
-      |                   +-----failed, late-----------+-----hold, refuse-------+---|---closed, silent----------+
-      +--no master any more                                                         +--start_at, cut--> restarting
-
-    faulty: the own store takes no bytes; back to waiting when it does.
+`TRANSITIONS` holds every pair of state and event. docs/state-machines.md draws it.
 
 The first attempt is made at once, later ones after up to 5 s as in stock's DefaultHAClient. There, a link that carried
 anything counts as a success. Without the address of the master's broker port there is no handshake. If no name server
@@ -22,6 +17,7 @@ A slave whose own store takes no bytes makes no attempts, and learns nothing of 
 
 from __future__ import annotations
 
+from enum import Enum
 from logging import ERROR, WARNING
 
 from msgspec import Struct, field
@@ -32,6 +28,7 @@ from ringmq.ha.control_messages import LinkNews
 from ringmq.ha.handshake import HandshakeAnswer
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_events import (
+    EVENTS,
     NO_LIMIT,
     Answered,
     AskConfirm,
@@ -59,6 +56,7 @@ from ringmq.ha.slave_events import (
     StreamStartsAt,
     Tick,
 )
+from ringmq.ipc.transitions import Cell, Table, ignored, transitions
 from ringmq.store.store_task import CUT, REBASE, StoreTask
 
 BACK_OFF_MS = (0, 250, 500, 1000, 2000, 4000, 5000)
@@ -83,12 +81,28 @@ port.
 """
 
 
+class State(Enum):
+    """State of the link."""
+
+    IDLE = "no master is known"
+    WAITING = "the next attempt is not due"
+    CONNECTING = "an attempt to connect is under way"
+    HANDSHAKE = "the master's broker is asked for its verdict"
+    TRANSFER = "the stream runs"
+    FAULTY = "the own store takes no bytes"
+    RESTARTING = "the store is closed and opened again"
+
+
+LINKED = State.CONNECTING, State.HANDSHAKE, State.TRANSFER
+"""States with a connection, or an attempt to have one."""
+
+
 class SlaveCore(Struct):
     """One slave's link. `snapshot`: the slave at its start."""
 
     settings: HaSettings
     snapshot: Snapshot
-    state: str = "idle"
+    state: State = State.IDLE
     _master: MasterIs = field(default=MasterIs("", ""))
     _since_ms: int | None = None
     _alone_since_ms: int | None = None
@@ -114,20 +128,20 @@ class SlaveCore(Struct):
     def _gone_ms(self) -> int | None:
         """Time at which the master counts as gone. An open connection is awaited, because it has time limits of its
         own."""
-        if self._alone_since_ms is None or self._limit == NO_LIMIT or self.state in ("handshake", "transfer"):
+        if self._alone_since_ms is None or self._limit == NO_LIMIT or self.state in (State.HANDSHAKE, State.TRANSFER):
             return None
         return self._alone_since_ms + MASTER_UNKNOWN_MS
 
     def _state_due_ms(self) -> int | None:
         since_ms = self._since_ms or 0
         match self.state:
-            case "waiting":
+            case State.WAITING:
                 return self._due_ms
-            case "connecting":
+            case State.CONNECTING:
                 return since_ms + CONNECT_TIMEOUT_MS
-            case "handshake":
+            case State.HANDSHAKE:
                 return since_ms + HANDSHAKE_TIMEOUT_MS
-            case "transfer":
+            case State.TRANSFER:
                 silent_ms = self._last_frame_ms() + self.settings.housekeeping_ms + 1
                 if not self._master_start_id:
                     return silent_ms
@@ -136,57 +150,26 @@ class SlaveCore(Struct):
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """The effects of one event, in order."""
-        if self.state == "restarting":
-            return []
         if self._since_ms is None:
             self._since_ms = self._alone_since_ms = now_ms
-        match self.state, event:
-            case _, Tick(snapshot=snapshot):
-                self.snapshot = snapshot
-                return self._tick(now_ms)
-            case _, MasterIs():
-                return self._master_is(event, now_ms)
-            case _, StoreFault(text=text):
-                return self._fault(text, now_ms)
-            case "faulty", StoreRecovered():
-                return [Log("the store accepts bytes again"), *self._wait(now_ms, 0)]
-            case "connecting", Connected(local_port=port, host=host):
-                self._ha_host = host
-                return self._connected(port, now_ms)
-            case "connecting", ConnectFailed(why=why):
-                return self._lost(f"no connection to master {self._master.ha}: {why}", now_ms)
-            case "handshake", Answered(answer=answer, host=host):
-                return self._on_answer(answer, host, now_ms)
-            case "handshake", NotSupported():
-                return self._transfer("", NO_LIMIT, now_ms)
-            case "handshake", HandshakeFailed(why=why):
-                return self._failed(f"no handshake with master {self._master.broker}: {why}", now_ms)
-            case "transfer", StreamStartsAt(offset=offset):
-                return self._stream_starts_at(offset, now_ms)
-            case "transfer", Confirmed(offset=offset, start_id=start_id):
-                return self._confirmed(offset, start_id, now_ms)
-            case "transfer", ConfirmFailed():
-                self._asked_ms = None
-            case "handshake" | "transfer", Closed(why=why):
-                return self._lost(f"the connection to master {self._master.ha} is gone: {why}", now_ms)
-        return []
+        return list(TRANSITIONS[self.state, type(event)].act(self, event, now_ms))
 
     # -- towards a connection ------------------------------------------------------------------------------------------
 
-    def _master_is(self, master: MasterIs, now_ms: int) -> list[Effect]:
-        before = self._master
+    def _master_is(self, event: MasterIs, now_ms: int) -> list[Effect]:
+        before, master = self._master, event
         if master.ha == before.ha and not master.broker:  # a control that was started again does not know it yet
             master = before
         self._master = master
-        linked = self.state in ("connecting", "handshake", "transfer")
-        decided_now = self.state in ("waiting", "transfer") and not before.broker and master.broker
+        decided_now = self.state in (State.WAITING, State.TRANSFER) and not before.broker and master.broker
         if master.ha == before.ha and not decided_now:
             return []
-        is_same = master.ha == before.ha
-        why = "the address of the master's broker is known now" if is_same else "the master has another address"
-        effects: list[Effect] = [Disconnect(why)] if linked else []
-        if self.state == "faulty":
-            return effects
+        if self.state is State.FAULTY:
+            return []
+        why = "the master has another address" if master.ha else "no master is known"
+        if master.ha == before.ha:
+            why = "the address of the master's broker is known now"
+        effects = self._leave(before.ha, why)
         self._failures, self._alone_since_ms = 0, None
         if not master.ha:
             return [*effects, Log("no master is known", WARNING), *self._wait(now_ms, 0)]
@@ -195,38 +178,53 @@ class SlaveCore(Struct):
 
     def _wait(self, now_ms: int, delay_ms: int) -> list[Effect]:
         if not self._master.ha:
-            self.state = "idle"
+            self.state = State.IDLE
             self._alone(now_ms)
             return []
-        self.state, self._due_ms = "waiting", now_ms + delay_ms
-        return self._tick(now_ms)
+        self.state, self._due_ms = State.WAITING, now_ms + delay_ms
+        return self.step(Tick(self.snapshot), now_ms)
 
     def _alone(self, now_ms: int) -> None:
         """Record that there is no sign of a live master, from now on or already."""
         if self._alone_since_ms is None:
             self._alone_since_ms = now_ms
 
-    def _tick(self, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = []
-        gone_ms, late_ms = self._gone_ms(), self._state_due_ms()
-        if gone_ms is not None and now_ms >= gone_ms:
-            effects = [Log(f"no sign of a master for {MASTER_UNKNOWN_MS} ms", WARNING), *self._limited(NO_LIMIT)]
-        return effects if late_ms is None or now_ms < late_ms else [*effects, *self._tick_state(now_ms)]
+    def _look(self, event: Tick, now_ms: int) -> list[Effect]:
+        self.snapshot = event.snapshot
+        gone_ms = self._gone_ms()
+        if gone_ms is None or now_ms < gone_ms:
+            return []
+        return [Log(f"no sign of a master for {MASTER_UNKNOWN_MS} ms", WARNING), *self._limited(NO_LIMIT)]
 
-    def _tick_state(self, now_ms: int) -> list[Effect]:
-        match self.state:
-            case "waiting" if self._unflushed():
-                self._due_ms = now_ms + FLUSH_LOOK_MS
-                return []
-            case "waiting":
-                self.state, self._since_ms = "connecting", now_ms
-                return [Connect(self._master.ha)]
-            case "connecting":
-                why = f"no connection to master {self._master.ha} in {CONNECT_TIMEOUT_MS} ms"
-                return [Disconnect(why), *self._lost(why, now_ms)]
-            case "handshake":
-                return self._failed(f"no answer of master {self._master.broker} in {HANDSHAKE_TIMEOUT_MS} ms", now_ms)
-        return self._tick_transfer(now_ms)
+    def _is_due(self, now_ms: int) -> bool:
+        due_ms = self._state_due_ms()
+        return due_ms is not None and now_ms >= due_ms
+
+    def _tick_waiting(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = self._look(event, now_ms)
+        if not self._is_due(now_ms):
+            return effects
+        if self._unflushed():
+            self._due_ms = now_ms + FLUSH_LOOK_MS
+            return effects
+        self.state, self._since_ms = State.CONNECTING, now_ms
+        return [*effects, Connect(self._master.ha)]
+
+    def _tick_connecting(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = self._look(event, now_ms)
+        if not self._is_due(now_ms):
+            return effects
+        return [
+            *effects,
+            *self._failed(f"no connection to master {self._master.ha} in {CONNECT_TIMEOUT_MS} ms", now_ms),
+        ]
+
+    def _tick_handshake(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = self._look(event, now_ms)
+        if not self._is_due(now_ms):
+            return effects
+        why = f"no answer of master {self._master.broker} in {HANDSHAKE_TIMEOUT_MS} ms"
+        return [*effects, *self._failed(why, now_ms)]
 
     def _unflushed(self) -> bool:
         """True if the log has bytes to flush first. The first report gives the start of the stream. Under SYNC_FLUSH it
@@ -234,13 +232,13 @@ class SlaveCore(Struct):
         flushes = self.settings.flush_disk_type == "SYNC_FLUSH"
         return flushes and self.snapshot.flushed_offset < self.snapshot.append_offset
 
-    def _connected(self, port: int, now_ms: int) -> list[Effect]:
-        self._local_port = port
+    def _connected(self, event: Connected, now_ms: int) -> list[Effect]:
+        self._local_port, self._ha_host = event.local_port, event.host
         if not self._master.broker:
             told = self.settings.namesrv_addr
             return self._nobody_to_ask(now_ms) if told else self._transfer("", NO_LIMIT, now_ms)
-        self.state, self._since_ms, self._compared = "handshake", now_ms, 0
-        return [Handshake(self._master.broker, port)]
+        self.state, self._since_ms, self._compared = State.HANDSHAKE, now_ms, 0
+        return [Handshake(self._master.broker, event.local_port)]
 
     def _nobody_to_ask(self, now_ms: int) -> list[Effect]:
         """Wait: the master lives, but the name servers do not answer, or do not know it (yet)."""
@@ -254,7 +252,8 @@ class SlaveCore(Struct):
 
     # -- the master's verdict ------------------------------------------------------------------------------------------
 
-    def _on_answer(self, answer: HandshakeAnswer, host: str, now_ms: int) -> list[Effect]:
+    def _answered(self, event: Answered, now_ms: int) -> list[Effect]:
+        answer, host = event.answer, event.host
         own_end, self._alone_since_ms = self.snapshot.append_offset, None
         self._floor = 0 if self._may_cut(host) else own_end
         match answer.verdict:
@@ -309,15 +308,18 @@ class SlaveCore(Struct):
         return [Disconnect(why), *self._log_once(why), news, *self._wait(now_ms, HELD_OFF_MS)]
 
     def _restart(self, order: StoreTask, reason: str) -> list[Effect]:
-        self.state = "restarting"
+        self.state = State.RESTARTING
         text = f"the store is closed to {order.action} the log at {order.offset}: {reason}"
         return [Disconnect(text), Log(text, WARNING), RestartStore(order)]
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
+    def _not_supported(self, event: NotSupported, now_ms: int) -> list[Effect]:
+        return self._transfer("", NO_LIMIT, now_ms)
+
     def _transfer(self, start_id: str, confirm_offset: int, now_ms: int) -> list[Effect]:
         """Start the stream. start_id: "" = a stock master, or one without a handshake."""
-        self.state, self._since_ms, self._master_start_id = "transfer", now_ms, start_id
+        self.state, self._since_ms, self._master_start_id = State.TRANSFER, now_ms, start_id
         self._asked_ms, self._confirm_due_ms, self._alone_since_ms = None, now_ms + CONFIRM_PERIOD_MS, None
         self._last_logged, self.snapshot = "", replace(self.snapshot, received_bytes=0)
         kind = (
@@ -332,10 +334,13 @@ class SlaveCore(Struct):
             effects.append(Log(f"{follows}, but cuts its log only if haMasterAddress names the master", WARNING))
         return effects
 
-    def _tick_transfer(self, now_ms: int) -> list[Effect]:
+    def _tick_transfer(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = self._look(event, now_ms)
+        if not self._is_due(now_ms):
+            return effects
         if now_ms - self._last_frame_ms() > self.settings.housekeeping_ms:
             why = f"nothing from master {self._master.ha} for {self.settings.housekeeping_ms} ms"
-            return [Disconnect(why), *self._lost(why, now_ms)]
+            return self._failed(why, now_ms)
         self._confirm_due_ms = now_ms + CONFIRM_PERIOD_MS
         if self._asked_ms is not None and now_ms - self._asked_ms < CONFIRM_TIMEOUT_MS:
             return []
@@ -345,29 +350,43 @@ class SlaveCore(Struct):
     def _last_frame_ms(self) -> int:
         return max(self.snapshot.last_read_ms, self._since_ms or 0)
 
-    def _stream_starts_at(self, offset: int, now_ms: int) -> list[Effect]:
+    def _stream_starts_at(self, event: StreamStartsAt, now_ms: int) -> list[Effect]:
         """The effects of a stream that starts elsewhere. Stock gives an empty slave its newest file alone. A slave with
         records never starts afresh by itself."""
+        offset = event.offset
         why = f"the stream starts at {offset}, this log ends at {self.snapshot.append_offset}"
         if self.snapshot.empty and offset > 0 and self._may_start_at(offset):
             return self._restart(StoreTask(REBASE, offset), why)
         lacks = "" if offset < self.snapshot.append_offset else f": {self.snapshot.append_offset}..{offset} is missing"
         return self._failed(f"{why}{lacks}", now_ms)
 
-    def _confirmed(self, offset: int, start_id: str, now_ms: int) -> list[Effect]:
+    def _confirmed(self, event: Confirmed, now_ms: int) -> list[Effect]:
         self._asked_ms = None
-        if start_id != self._master_start_id:
+        if event.start_id != self._master_start_id:
             return self._failed(f"master {self._master.broker} was started again", now_ms)
-        return self._limited(offset)
+        return self._limited(event.offset)
+
+    def _confirm_failed(self, event: ConfirmFailed, now_ms: int) -> list[Effect]:
+        self._asked_ms = None
+        return []
 
     # -- endings -------------------------------------------------------------------------------------------------------
+
+    def _connect_failed(self, event: ConnectFailed, now_ms: int) -> list[Effect]:
+        return self._lost(f"no connection to master {self._master.ha}: {event.why}", now_ms)
+
+    def _handshake_failed(self, event: HandshakeFailed, now_ms: int) -> list[Effect]:
+        return self._failed(f"no handshake with master {self._master.broker}: {event.why}", now_ms)
+
+    def _closed(self, event: Closed, now_ms: int) -> list[Effect]:
+        return self._lost(f"the connection to master {self._master.ha} is gone: {event.why}", now_ms)
 
     def _failed(self, why: str, now_ms: int) -> list[Effect]:
         return [Disconnect(why), *self._lost(why, now_ms)]
 
     def _lost(self, why: str, now_ms: int) -> list[Effect]:
         """The connection, or the attempt, has ended. Later attempts show if the master is gone, too."""
-        was_linked = self.state == "transfer"
+        was_linked = self.state is State.TRANSFER
         if was_linked and self.snapshot.received_bytes:
             self._failures = 0
         delay_ms = BACK_OFF_MS[min(self._failures, len(BACK_OFF_MS) - 1)]
@@ -378,11 +397,21 @@ class SlaveCore(Struct):
             effects.append(NotifyControl(LinkNews(self._master.ha, "closed", why=why)))
         return [*effects, *self._wait(now_ms, delay_ms)]
 
-    def _fault(self, text: str, now_ms: int) -> list[Effect]:
-        linked = self.state in ("connecting", "handshake", "transfer")
-        effects: list[Effect] = [Disconnect(text)] if linked else []
-        self.state, self._alone_since_ms = "faulty", None
-        return [*effects, Log(f"no log is received from the master: {text}", ERROR)]
+    def _leave(self, master: str, why: str) -> list[Effect]:
+        """End the connection, or the attempt. Control is told of the end of a stream."""
+        if self.state not in LINKED:
+            return []
+        if self.state is not State.TRANSFER:
+            return [Disconnect(why)]
+        return [Disconnect(why), NotifyControl(LinkNews(master, "closed", why=why))]
+
+    def _fault(self, event: StoreFault, now_ms: int) -> list[Effect]:
+        effects = self._leave(self._master.ha, event.text)
+        self.state, self._alone_since_ms = State.FAULTY, None
+        return [*effects, Log(f"no log is received from the master: {event.text}", ERROR)]
+
+    def _recovered(self, event: StoreRecovered, now_ms: int) -> list[Effect]:
+        return [Log("the store accepts bytes again"), *self._wait(now_ms, 0)]
 
     def _limited(self, offset: int) -> list[Effect]:
         offset = max(offset, self._floor)
@@ -397,3 +426,52 @@ class SlaveCore(Struct):
             return []
         self._last_logged = why
         return [Log(why, WARNING)]
+
+
+_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _TRANSFER, _FAULTY, _RESTARTING = State
+_AGAIN = "looks for the master again, soon or after a pause"
+_OVER = ignored("its attempt was ended before, by Disconnect or Closed")
+_UNASKED = ignored("it answers a question of an earlier stream")
+_OF_ATTEMPTS = Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed
+_NEXT = _WAITING, _CONNECTING
+TRANSITIONS: Table = transitions(
+    (MasterIs, _IDLE, Cell(SlaveCore._master_is, "begins to look for it", _NEXT)),
+    (MasterIs, _WAITING, Cell(SlaveCore._master_is, "looks for it from now on", (_IDLE, _CONNECTING))),
+    (MasterIs, _CONNECTING, Cell(SlaveCore._master_is, "looks for another one instead", (_IDLE, _WAITING))),
+    (MasterIs, (_HANDSHAKE, _TRANSFER), Cell(SlaveCore._master_is, "leaves its master for it", (_IDLE, *_NEXT))),
+    (MasterIs, _FAULTY, Cell(SlaveCore._master_is, "keeps it for later")),
+    (Tick, (_IDLE, _FAULTY), Cell(SlaveCore._look, "shows everything if no master is seen for long")),
+    (Tick, _WAITING, Cell(SlaveCore._tick_waiting, "connects, once the log is flushed", (_CONNECTING,))),
+    (Tick, _CONNECTING, Cell(SlaveCore._tick_connecting, "late: looks for the master again", (_WAITING,))),
+    (Tick, _HANDSHAKE, Cell(SlaveCore._tick_handshake, "late: looks for the master again", _NEXT)),
+    (Tick, _TRANSFER, Cell(SlaveCore._tick_transfer, "asks for the confirm offset, or ends a silent stream", _NEXT)),
+    (
+        Connected,
+        _CONNECTING,
+        Cell(SlaveCore._connected, "asks the broker, if there is one", (_HANDSHAKE, _TRANSFER, _WAITING)),
+    ),
+    (ConnectFailed, _CONNECTING, Cell(SlaveCore._connect_failed, _AGAIN, (_WAITING,))),
+    (Answered, _HANDSHAKE, Cell(SlaveCore._answered, "does as the verdict says", (_TRANSFER, _RESTARTING, _WAITING))),
+    (NotSupported, _HANDSHAKE, Cell(SlaveCore._not_supported, "takes the stream of a stock master", (_TRANSFER,))),
+    (HandshakeFailed, _HANDSHAKE, Cell(SlaveCore._handshake_failed, _AGAIN, _NEXT)),
+    (
+        StreamStartsAt,
+        _TRANSFER,
+        Cell(SlaveCore._stream_starts_at, "begins an empty log there, or leaves", (_RESTARTING, *_NEXT)),
+    ),
+    (Closed, (_HANDSHAKE, _TRANSFER), Cell(SlaveCore._closed, _AGAIN, _NEXT)),
+    (Confirmed, _TRANSFER, Cell(SlaveCore._confirmed, "shows the log up to it, or leaves a new process", _NEXT)),
+    (ConfirmFailed, _TRANSFER, Cell(SlaveCore._confirm_failed, "asks again at its time")),
+    (StoreFault, (_IDLE, _WAITING), Cell(SlaveCore._fault, "makes no more attempts", (_FAULTY,))),
+    (StoreFault, LINKED, Cell(SlaveCore._fault, "leaves the master", (_FAULTY,))),
+    (StoreFault, _FAULTY, Cell(SlaveCore._fault, "logs this fault, too")),
+    (StoreRecovered, _FAULTY, Cell(SlaveCore._recovered, _AGAIN, (_IDLE, *_NEXT))),
+    (_OF_ATTEMPTS, (_IDLE, _WAITING, _FAULTY), _OVER),
+    ((Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed), _CONNECTING, _OVER),
+    ((Connected, ConnectFailed, StreamStartsAt), _HANDSHAKE, _OVER),
+    ((Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed), _TRANSFER, _OVER),
+    ((Confirmed, ConfirmFailed), (_IDLE, _WAITING, _CONNECTING, _HANDSHAKE, _FAULTY), _UNASKED),
+    (StoreRecovered, (_IDLE, _WAITING, *LINKED), ignored("no fault of the store is known")),
+    (EVENTS, _RESTARTING, ignored("the worker ends, and its next process begins anew")),
+)
+"""A pause may be none: then the next attempt begins within the same step."""

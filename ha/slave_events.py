@@ -113,6 +113,10 @@ class Tick(Struct, frozen=True):
     snapshot: Snapshot
 
 
+EVENTS = (
+    MasterIs, Connected, ConnectFailed, Answered, NotSupported, HandshakeFailed, StreamStartsAt, Closed, Confirmed,
+    ConfirmFailed, StoreFault, StoreRecovered, Tick,
+)  # fmt: skip
 Event = (
     MasterIs
     | Connected

@@ -9,11 +9,12 @@ from ringmq.ha import slave_core as core_module
 from ringmq.ha import slave_events as events
 from ringmq.ha.handshake import HandshakeAnswer, PeerClaim
 from ringmq.ha.settings import HaSettings
-from ringmq.ha.slave_core import MASTER_UNKNOWN_MS
+from ringmq.ha.slave_core import MASTER_UNKNOWN_MS, State
 from ringmq.store.store_task import CUT
 from tests.ha.simulated_log import FILE_BYTES, RECORD_BYTES, Ledger, SimulatedLog
 from tests.ha.simulated_master import BEAT_MS, HEARTBEAT_MS, LAZY_FLUSH_MS, RESTART_MS, SimulatedMaster
 from tests.ha.simulated_world import MS, Path, Pipe, World
+from tests.ha.slave_machine import SLAVE
 
 REPORT_EVERY_MS = HEARTBEAT_MS
 TO_SLAVE, TO_MASTER = 0, 1
@@ -119,7 +120,7 @@ class SimulatedSlave:
     def _beat(self, process: int) -> None:
         if not self.alive or process != self.process:
             return
-        if self.core.state == "transfer" and self.world.now_ms - self.written_ms >= REPORT_EVERY_MS:
+        if self.core.state is State.TRANSFER and self.world.now_ms - self.written_ms >= REPORT_EVERY_MS:
             self._report()
         self.step(None)
         self.world.after_ms(BEAT_MS, self._beat, process)
@@ -133,11 +134,17 @@ class SimulatedSlave:
     def step(self, event: events.Event | None) -> None:
         """A Tick with a fresh snapshot before everything; it may end the attempt that the event is about."""
         attempt, is_order = (self.connecting, self.process), isinstance(event, events.MasterIs)
-        for effect in self.core.step(events.Tick(self._snapshot()), self.world.now_ms):
-            self._perform(effect)
+        self._step(events.Tick(self._snapshot()))
         if event is not None and (is_order or attempt == (self.connecting, self.process)):
-            for effect in self.core.step(event, self.world.now_ms):
-                self._perform(effect)
+            self._step(event)
+
+    def _step(self, event: events.Event) -> None:
+        state = self.core.state
+        effects = self.core.step(event, self.world.now_ms)
+        if not SLAVE.allows(state, event, self.core.state):
+            self.ledger.problem(f"{event} leads from {state.name} to {self.core.state.name}")
+        for effect in effects:
+            self._perform(effect)
 
     def _perform(self, effect: events.Effect) -> None:
         match effect:
@@ -274,7 +281,7 @@ class SimulatedSlave:
         self.flushing = False
         if self.alive and process == self.process and self.log.flushed < self.log.end:
             self.log.flush()
-            if self.flushes and self.core.state == "transfer":
+            if self.flushes and self.core.state is State.TRANSFER:
                 self._report()
 
     def _report(self) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from ringmq.ha.handshake import ADOPT, SALVAGE
 from ringmq.ha.replica_policy import ReplicaPolicy
 from ringmq.ha.settings import HaSettings
+from ringmq.ha.slave_core import State
 from tests.ha.simulated_log import FILE_BYTES, FILE_RECORDS, RECORD_BYTES, Ledger
 from tests.ha.simulated_master import BEAT_MS, RESTART_MS, SimulatedMaster
 from tests.ha.simulated_slave import TO_MASTER, TO_SLAVE, SimulatedSlave
@@ -128,7 +129,7 @@ class Simulation:
         """Its stream runs, and it has what the master has."""
         first = max(slave.log.first, self.master.log.first)
         link = slave.connection
-        streams = link is not None and link.streaming and not link.is_dead_here and slave.core.state == "transfer"
+        streams = link is not None and link.streaming and not link.is_dead_here and slave.core.state is State.TRANSFER
         return streams and slave.log.tags[first:] == self.master.log.tags[first:]
 
     def _produce(self) -> None:
@@ -229,7 +230,9 @@ class Simulation:
         master, problem = self.master, self.ledger.problem
         for slave in self.slaves:
             if not self._follows(slave):
-                problem(f"{slave.host} is {slave.core.state} at {slave.log.end}, the master ends at {master.log.end}")
+                problem(
+                    f"{slave.host} is {slave.core.state.name} at {slave.log.end}, the master ends at {master.log.end}"
+                )
         tag = master.send(wait=True)
         self.world.run(end_ms + 250)
         rooms_there = not master.core.policy.rooms or {"east", "west"} <= set(master.rooms.values())
