@@ -1,17 +1,8 @@
 """The policy of transactions without IO: `step(event, now_ms) -> effects`.
 
-A half message is OPEN, or one piece of work for it is in flight, or it has ended and is in no table. The first end of a
-transaction ends all copies of its half. Later ends are answered 0 and store nothing. An end that finds work in flight
+`TRANSITIONS` holds every pair of a transaction's state and an event. docs/state-machines.md draws it. The first end of
+a transaction ends all copies of its half. Later ends are answered 0 and store nothing. An end that finds work in flight
 waits for its result.
-
-| State | Ended | Look, due | Stored | Refused | Lost |
-|---|---|---|---|---|---|
-| not open | answers 0, or 1 if it expired | - | KeyError | KeyError | KeyError |
-| OPEN | submits COMMIT, ROLLBACK | submits CHECK, EXPIRE, RENEW | KeyError | KeyError | KeyError |
-| COMMIT, ROLLBACK | waits | - | ends it, answers 0 | OPEN, answers the refusal | ends it, answers 1 |
-| EXPIRE | waits | - | ends it, answers 1 | OPEN, its ends go on | ends it, answers 1 |
-| CHECK | waits | - | OPEN; its ends go on, else asks the producer | OPEN, its ends go on | ends it, answers 1 |
-| RENEW | waits | - | OPEN, its ends go on | OPEN, its ends go on | ends it, answers 1 |
 """
 
 from __future__ import annotations
@@ -23,7 +14,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct, field
 
-from ringmq.services.transactions.half_table import NO_IMMUNITY, Half, HalfTable
+from ringmq.ipc.transitions import Cell, Kind, Table, ignored, impossible, transitions
+from ringmq.services.transactions.half_table import ENDED, NO_IMMUNITY, SENT, Half, HalfTable
 
 OPEN_SPARE = 1_000_000
 """Open halves that fit beyond ringmqOpenHalvesMax: sends that were under way when it was reached, and timers. Halves
@@ -49,6 +41,20 @@ class Work(Enum):
     CHECK = "copies it to the end of the half queue with one more check, and asks its producer"
     RENEW = "copies it to the end of the half queue, so that a start need not read from so far behind"
     EXPIRE = "copies it into TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+class State(Enum):
+    """State of a transaction. The last five have the names of the work in flight."""
+
+    ENDED = "no half is open: it has ended, or never began"
+    EXPIRED = "its message is in TRANS_CHECK_MAX_TIME_TOPIC, and late ends are refused"
+    OPEN = "its half waits for an end, or for a check"
+    SENT = "C has sent the chain of its end"
+    COMMIT = "the committed message is in flight"
+    ROLLBACK = "the op record of a rollback is in flight"
+    CHECK = "the copy for a check is in flight"
+    RENEW = "the copy for the end of the half queue is in flight"
+    EXPIRE = "the copy for TRANS_CHECK_MAX_TIME_TOPIC is in flight"
 
 
 class CheckPolicy(Struct, frozen=True):
@@ -91,6 +97,14 @@ class Look(Struct, frozen=True):
     end: int
 
 
+class Due(Struct, frozen=True):
+    """A look has found that this work is due for an open half."""
+
+    first: int
+    half: Half
+    work: Work
+
+
 class Stored(Struct, frozen=True):
     """The work for a half is in the log. `copy`: half-queue offset of the copy of CHECK and RENEW.
 
@@ -115,7 +129,9 @@ class Lost(Struct, frozen=True):
     first: int
 
 
-Event = Ended[R] | BeginRound | Look | Stored | Refused | Lost
+Event = Ended[R] | BeginRound | Look | Due | Stored | Refused | Lost
+EVENTS = Ended, Due, Stored, Refused, Lost
+"""Those of one transaction."""
 
 
 class Submit(Struct, frozen=True):
@@ -193,56 +209,41 @@ class Transactions(Generic[R]):
             if len(self._expired) > EXPIRED_MAX:
                 self._expired.popitem(last=False)
 
+    def state(self, first: int) -> State:
+        """State of the transaction with this first offset."""
+        if found := self._in_flight.get(first):
+            return State[found.work.name]
+        state = self.table.state(first)
+        if state == ENDED:
+            return State.EXPIRED if first in self._expired else State.ENDED
+        return State.SENT if state == SENT else State.OPEN
+
     def step(self, event: Event[R], now_ms: int) -> Sequence[Effect[R]]:
         """Accept an event. `now_ms`: wall clock."""
         match event:
-            case Ended():
-                return self._ended(event)
             case BeginRound():
                 self._next = 0
                 return ()
             case Look(room, end):
                 return self._look(room, end, now_ms)
-            case Stored(first, copy):
-                return self._stored(first, copy)
-            case Refused():
-                return self._refused(event)
-            case Lost(first):
-                self.table.end(first)
-                return [Answer(end.request, *GONE) for end in self._done(first).ends]
-
-    def _ended(self, end: Ended[R]) -> Sequence[Effect[R]]:
-        if found := self._in_flight.get(end.first):
-            found.ends.append(end)
-            self._waiting += 1
-            return ()
-        half = self.table.find(end.first)
-        if half is None:
-            return (Answer(end.request, *(EXPIRED if end.first in self._expired else STORED)),)
-        work = Work.COMMIT if end.is_commit else Work.ROLLBACK
-        self._begin(end.first, _InFlight(work, [end]))
-        return (Submit(work, half, end.position),)
+        return TRANSITIONS[self.state(event.first), type(event)].act(self, event, now_ms)
 
     def _look(self, room: int, end: int, now_ms: int) -> Sequence[Effect[R]]:
         if self._next is None:
             return ()
         policy = self._policy()
-        found: list[Submit] = []
+        found: list[Due] = []
         for half in self.table.following(self._next, LOOK_ENTRIES):
-            if half.first in self._in_flight:
-                continue
             work = self._work_of(half, policy, end, now_ms)
-            if work is None:
+            if work is None or TRANSITIONS[self.state(half.first), Due].kind is Kind.IGNORED:
                 continue
             if len(found) == room:
                 self._next = half.first
                 break
-            found.append(Submit(work, half))
+            found.append(Due(half.first, half, work))
         else:
             self._next = self.table.following_first(self._next, LOOK_ENTRIES)
-        for submit in found:
-            self._begin(submit.half.first, _InFlight(submit.work))
-        return found
+        return [effect for due in found for effect in self.step(due, now_ms)]
 
     @staticmethod
     def _work_of(half: Half, policy: CheckPolicy, end: int, now_ms: int) -> Work | None:
@@ -252,40 +253,103 @@ class Transactions(Generic[R]):
             return Work.CHECK
         return Work.RENEW if half.newest + RENEW_BEHIND < end else None
 
-    def _stored(self, first: int, copy: int) -> Sequence[Effect[R]]:
-        done = self._done(first)
-        match done.work:
-            case Work.COMMIT | Work.ROLLBACK:
-                self.table.end(first)
-                return [Answer(end.request, *STORED) for end in done.ends]
-            case Work.EXPIRE:
-                self.table.end(first)
-                self.restore_expired((first,))
-                return [Answer(end.request, *EXPIRED) for end in done.ends]
-            case Work.CHECK | Work.RENEW:
-                self.table.move(first, copy, is_check=done.work is Work.CHECK)
-                if done.ends or done.work is Work.RENEW:
-                    return self._again(done)
-                half = self.table.find(first)
-                assert half is not None, "it has just been moved"
-                return (AskProducer(half),)
+    # -- cells of TRANSITIONS ----------------------------------------------------------------------------
 
-    def _refused(self, event: Refused) -> Sequence[Effect[R]]:
-        done = self._done(event.first)
-        if done.work in (Work.COMMIT, Work.ROLLBACK):
-            return [Answer(end.request, event.code, event.remark) for end in done.ends]
-        return self._again(done)
+    def _end_open(self, event: Ended[R], now_ms: int) -> Sequence[Effect[R]]:
+        half = self.table.find(event.first)
+        assert half is not None, "it is open"
+        work = Work.COMMIT if event.is_commit else Work.ROLLBACK
+        self._begin(event.first, _InFlight(work, [event]))
+        return (Submit(work, half, event.position),)
+
+    def _end_waits(self, event: Ended[R], now_ms: int) -> Sequence[Effect[R]]:
+        self._in_flight[event.first].ends.append(event)
+        self._waiting += 1
+        return ()
+
+    def _end_late(self, event: Ended[R], now_ms: int) -> Sequence[Effect[R]]:
+        return (Answer(event.request, *STORED),)
+
+    def _end_expired(self, event: Ended[R], now_ms: int) -> Sequence[Effect[R]]:
+        return (Answer(event.request, *EXPIRED),)
+
+    def _due(self, event: Due, now_ms: int) -> Sequence[Effect[R]]:
+        self._begin(event.first, _InFlight(event.work))
+        return (Submit(event.work, event.half),)
+
+    def _stored_end(self, event: Stored, now_ms: int) -> Sequence[Effect[R]]:
+        return self._close(event.first, *STORED)
+
+    def _stored_expired(self, event: Stored, now_ms: int) -> Sequence[Effect[R]]:
+        self.restore_expired((event.first,))
+        return self._close(event.first, *EXPIRED)
+
+    def _stored_check(self, event: Stored, now_ms: int) -> Sequence[Effect[R]]:
+        ends = self._done(event.first)
+        self.table.move(event.first, event.copy, is_check=True)
+        if ends:
+            return self._again(ends, now_ms)
+        half = self.table.find(event.first)
+        assert half is not None, "it has just been moved"
+        return (AskProducer(half),)
+
+    def _stored_renewed(self, event: Stored, now_ms: int) -> Sequence[Effect[R]]:
+        ends = self._done(event.first)
+        self.table.move(event.first, event.copy, is_check=False)
+        return self._again(ends, now_ms)
+
+    def _refused_end(self, event: Refused, now_ms: int) -> Sequence[Effect[R]]:
+        return [Answer(end.request, event.code, event.remark) for end in self._done(event.first)]
+
+    def _refused_other(self, event: Refused, now_ms: int) -> Sequence[Effect[R]]:
+        return self._again(self._done(event.first), now_ms)
+
+    def _lost(self, event: Lost, now_ms: int) -> Sequence[Effect[R]]:
+        return self._close(event.first, *GONE)
+
+    # -- helpers -----------------------------------------------------------------------------------------
+
+    def _close(self, first: int, code: int, remark: str) -> Sequence[Effect[R]]:
+        """Take the half out, and answer the ends that wait."""
+        ends = self._done(first)
+        self.table.end(first)
+        return [Answer(end.request, code, remark) for end in ends]
 
     def _begin(self, first: int, work: _InFlight[R]) -> None:
         self.table.hold(first)
         self._in_flight[first] = work
         self._waiting += len(work.ends)
 
-    def _done(self, first: int) -> _InFlight[R]:
+    def _done(self, first: int) -> list[Ended[R]]:
+        """The work is over. Returns the ends that wait for it."""
         self.table.release(first)
         done = self._in_flight.pop(first)
         self._waiting -= len(done.ends)
-        return done
+        return done.ends
 
-    def _again(self, done: _InFlight[R]) -> Sequence[Effect[R]]:
-        return [effect for end in done.ends for effect in self._ended(end)]
+    def _again(self, ends: Iterable[Ended[R]], now_ms: int) -> Sequence[Effect[R]]:
+        return [effect for end in ends for effect in self.step(end, now_ms)]
+
+
+_ENDED, _EXPIRED, _OPEN, _SENT, _COMMIT, _ROLLBACK, _CHECK, _RENEW, _EXPIRE = State
+_IN_FLIGHT = _COMMIT, _ROLLBACK, _CHECK, _RENEW, _EXPIRE
+_ENDS_GO_ON = _OPEN, _COMMIT, _ROLLBACK
+TRANSITIONS: Table = transitions(
+    (Ended, _ENDED, Cell(Transactions._end_late, "answers 0 and stores nothing")),
+    (Ended, _EXPIRED, Cell(Transactions._end_expired, "answers 1")),
+    (Ended, _OPEN, Cell(Transactions._end_open, "submits the commit or rollback", (_COMMIT, _ROLLBACK))),
+    (Ended, _IN_FLIGHT, Cell(Transactions._end_waits, "the end waits for the result")),
+    (Ended, _SENT, impossible("the service keeps an end while C has the half")),
+    (Due, _OPEN, Cell(Transactions._due, "submits the work", (_CHECK, _RENEW, _EXPIRE))),
+    (Due, _IN_FLIGHT, ignored("its half has work in flight")),
+    (Due, (_ENDED, _EXPIRED, _SENT), impossible("a look finds open halves alone")),
+    (Stored, (_COMMIT, _ROLLBACK), Cell(Transactions._stored_end, "answers all ends 0", (_ENDED,))),
+    (Stored, _EXPIRE, Cell(Transactions._stored_expired, "answers all ends 1", (_EXPIRED,))),
+    (Stored, _CHECK, Cell(Transactions._stored_check, "its ends go on, or the producer is asked", _ENDS_GO_ON)),
+    (Stored, _RENEW, Cell(Transactions._stored_renewed, "its ends go on", _ENDS_GO_ON)),
+    (Refused, (_COMMIT, _ROLLBACK), Cell(Transactions._refused_end, "answers all ends with the refusal", (_OPEN,))),
+    (Refused, (_CHECK, _RENEW, _EXPIRE), Cell(Transactions._refused_other, "its ends go on", _ENDS_GO_ON)),
+    (Lost, _IN_FLIGHT, Cell(Transactions._lost, "answers all ends 1", (_ENDED,))),
+    ((Stored, Refused, Lost), (_ENDED, _EXPIRED, _OPEN, _SENT), impossible("results come for work in flight")),
+)
+"""Of a transaction: (state, event) -> what is done. BeginRound and Look are of the round."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
+from ringmq.ipc.transitions import ImpossibleEventError, Kind
 from ringmq.services.transactions.core import (
     EXPIRED,
     EXPIRED_MAX,
@@ -14,43 +15,48 @@ from ringmq.services.transactions.core import (
     AskProducer,
     BeginRound,
     CheckPolicy,
+    Due,
     Effect,
     Ended,
     Event,
     Look,
     Lost,
     Refused,
+    State,
     Stored,
     Submit,
     Transactions,
     Work,
 )
-from ringmq.services.transactions.half_table import NO_IMMUNITY, Half
+from ringmq.services.transactions.half_table import NO_IMMUNITY, SENT, Half
+from tests.services.transaction_machine import TRANSACTION
 
 POLICY = CheckPolicy(timeout_ms=6000, checks_max=15, reserved_ms=72 * 3_600_000)
 HALF = Half(7, 7, 1000, NO_IMMUNITY, 0)
 DUE_MS = 7000
-NOT_OPEN, OPEN = "not open", "open"
-STATES = (NOT_OPEN, OPEN, *Work)
+ENDED, EXPIRED_STATE, OPEN, SENT_STATE, COMMIT_STATE, ROLLBACK_STATE, CHECK, RENEW, EXPIRE = State
 COMMIT, ROLLBACK = Ended(7, True, 70, "commit"), Ended(7, False, 70, "rollback")
 
 
 class Core:
     """A core with one half, brought into a state."""
 
-    def __init__(self, state: str | Work) -> None:
+    def __init__(self, state: State) -> None:
         self.transactions: Transactions[str] = Transactions(lambda: POLICY)
-        half = HALF
-        if state is Work.EXPIRE:
-            half = replace_checks(HALF, 15)
-        if state is not NOT_OPEN:
-            self.transactions.table.add(half)
-        if state in (Work.COMMIT, Work.ROLLBACK):
-            self.step(Ended(7, state is Work.COMMIT, 70, "first"))
-        elif state in (Work.CHECK, Work.EXPIRE):
+        if state is not ENDED:
+            is_old = state in (EXPIRE, EXPIRED_STATE)
+            self.transactions.table.add(replace_checks(HALF, 15) if is_old else HALF)
+        if state in (COMMIT_STATE, ROLLBACK_STATE):
+            self.step(Ended(7, state is COMMIT_STATE, 70, "first"))
+        elif state in (CHECK, EXPIRE, EXPIRED_STATE):
             self.look(DUE_MS)
-        elif state is Work.RENEW:
+        elif state is RENEW:
             self.look(DUE_MS - 1, end=7 + RENEW_BEHIND + 1)
+        if state is EXPIRED_STATE:
+            self.step(Stored(7))
+        elif state is SENT_STATE:
+            self.transactions.table.native.rows[0].state = SENT
+        assert self.transactions.state(7) is state
 
     def step(self, event: Event[str], now_ms: int = DUE_MS) -> Sequence[Effect[str]]:
         return list(self.transactions.step(event, now_ms))
@@ -68,84 +74,72 @@ def answers(code: int, remark: str, *requests: str) -> list[Effect[str]]:
     return [Answer(request, code, remark) for request in requests]
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_an_end(state: str | Work) -> None:
-    effects = Core(state).step(COMMIT)
-    match state:
-        case "not open":
-            assert effects == answers(0, "", "commit")
-        case "open":
-            assert effects == [Submit(Work.COMMIT, HALF, 70)]
-        case _:
-            assert effects == [], "it waits for the work in flight"
+MOVED, CHECKED = HALF._replace(newest=9), HALF._replace(newest=9, checks=1)
+STORED, REFUSED, LOST = Stored(7, 9), Refused(7, 14, "full"), Lost(7)
+CASES: list[tuple[State, list[Ended[str]], Event[str], list[Effect[str]], State]] = [
+    # state, ends that wait beside that of the state itself, event, effects, then
+    (ENDED, [], COMMIT, answers(0, "", "commit"), ENDED),
+    (EXPIRED_STATE, [], COMMIT, answers(*EXPIRED, "commit"), EXPIRED_STATE),
+    (OPEN, [], COMMIT, [Submit(Work.COMMIT, HALF, 70)], COMMIT_STATE),
+    (OPEN, [], ROLLBACK, [Submit(Work.ROLLBACK, HALF, 70)], ROLLBACK_STATE),
+    *[(state, [], COMMIT, [], state) for state in (COMMIT_STATE, ROLLBACK_STATE, CHECK, RENEW, EXPIRE)],
+    *[(OPEN, [], Due(7, HALF, Work[state.name]), [Submit(Work[state.name], HALF)], state)
+      for state in (CHECK, RENEW, EXPIRE)],
+    (COMMIT_STATE, [ROLLBACK], STORED, answers(0, "", "first", "rollback"), ENDED),
+    (ROLLBACK_STATE, [COMMIT], STORED, answers(0, "", "first", "commit"), ENDED),
+    (EXPIRE, [COMMIT], STORED, answers(*EXPIRED, "commit"), EXPIRED_STATE),
+    (CHECK, [], STORED, [AskProducer(CHECKED)], OPEN),
+    (CHECK, [COMMIT, ROLLBACK], STORED, [Submit(Work.COMMIT, CHECKED, 70)], COMMIT_STATE),
+    (CHECK, [ROLLBACK], STORED, [Submit(Work.ROLLBACK, CHECKED, 70)], ROLLBACK_STATE),
+    (RENEW, [], STORED, [], OPEN),
+    (RENEW, [COMMIT], STORED, [Submit(Work.COMMIT, MOVED, 70)], COMMIT_STATE),
+    (RENEW, [ROLLBACK], STORED, [Submit(Work.ROLLBACK, MOVED, 70)], ROLLBACK_STATE),
+    (COMMIT_STATE, [COMMIT], REFUSED, answers(14, "full", "first", "commit"), OPEN),
+    (ROLLBACK_STATE, [COMMIT], REFUSED, answers(14, "full", "first", "commit"), OPEN),
+    *[
+        case
+        for state, half in ((CHECK, HALF), (RENEW, HALF), (EXPIRE, HALF._replace(checks=15)))
+        for case in (
+            (state, [], REFUSED, [], OPEN),
+            (state, [COMMIT], REFUSED, [Submit(Work.COMMIT, half, 70)], COMMIT_STATE),
+            (state, [ROLLBACK], REFUSED, [Submit(Work.ROLLBACK, half, 70)], ROLLBACK_STATE),
+        )
+    ],
+    *[(state, [COMMIT], LOST, answers(*GONE, "first", "commit"), ENDED) for state in (COMMIT_STATE, ROLLBACK_STATE)],
+    *[(state, [COMMIT], LOST, answers(*GONE, "commit"), ENDED) for state in (CHECK, RENEW, EXPIRE)],
+]  # fmt: skip
+SAMPLES: list[Event[str]] = [COMMIT, Due(7, HALF, Work.CHECK), STORED, REFUSED, LOST]
 
 
-def test_a_rollback_of_an_open_half() -> None:
-    assert Core(OPEN).step(ROLLBACK) == [Submit(Work.ROLLBACK, HALF, 70)]
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_a_look(state: str | Work) -> None:
-    effects = Core(state).look(DUE_MS)
-    assert effects == ([Submit(Work.CHECK, HALF)] if state == OPEN else []), "work in flight is not doubled"
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_stored(state: str | Work) -> None:
+@pytest.mark.parametrize(("state", "ends", "event", "effects", "then"), CASES)
+def test_a_cell(
+    state: State, ends: list[Ended[str]], event: Event[str], effects: list[Effect[str]], then: State
+) -> None:  # fmt: skip
     core = Core(state)
-    if state in (NOT_OPEN, OPEN):
-        with pytest.raises(KeyError):
-            core.step(Stored(7, 9))
-        return
-    core.step(COMMIT)
-    effects = core.step(Stored(7, 9))
-    is_open = core.transactions.table.find(7) is not None
-    match state:
-        case Work.COMMIT | Work.ROLLBACK:
-            assert (effects, is_open) == (answers(0, "", "first", "commit"), False)
-        case Work.EXPIRE:
-            assert (effects, is_open) == (answers(*EXPIRED, "commit"), False)
-            assert core.step(ROLLBACK) == answers(*EXPIRED, "rollback"), "later ones are refused, too"
-        case Work.CHECK | Work.RENEW:
-            moved = HALF._replace(newest=9, checks=int(state is Work.CHECK))
-            assert (effects, is_open) == ([Submit(Work.COMMIT, moved, 70)], True)
+    for end in ends:
+        assert core.step(end) == []
+    assert core.step(event) == effects
+    assert core.transactions.state(7) is then
 
 
-@pytest.mark.parametrize(("state", "asks"), [(Work.CHECK, True), (Work.RENEW, False)])
-def test_a_stored_copy_asks_the_producer(state: Work, asks: bool) -> None:
-    moved = HALF._replace(newest=9, checks=1)
-    assert Core(state).step(Stored(7, 9)) == ([AskProducer(moved)] if asks else [])
-
-
-@pytest.mark.parametrize("state", STATES)
-def test_refused(state: str | Work) -> None:
+@pytest.mark.parametrize("state", [state for state, _ in TRANSACTION.cells(Kind.IGNORED)])
+def test_work_in_flight_is_not_doubled(state: State) -> None:
     core = Core(state)
-    if state in (NOT_OPEN, OPEN):
-        with pytest.raises(KeyError):
-            core.step(Refused(7, 14, "full"))
-        return
-    core.step(COMMIT)
-    effects = core.step(Refused(7, 14, "full"))
-    half = core.transactions.table.find(7)
-    assert half is not None, "nothing was stored, so it is open"
-    if state in (Work.COMMIT, Work.ROLLBACK):
-        assert effects == answers(14, "full", "first", "commit")
-        assert core.step(COMMIT) == [Submit(Work.COMMIT, half, 70)], "another end may try again"
-    else:
-        assert effects == [Submit(Work.COMMIT, half, 70)], "the end that waited goes on"
+    assert core.step(Due(7, HALF, Work.CHECK)) == core.look(DUE_MS) == []
+    assert core.transactions.state(7) is state
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_lost(state: str | Work) -> None:
+@pytest.mark.parametrize(("state", "event"), TRANSACTION.cells(Kind.IMPOSSIBLE))
+def test_an_impossible_event(state: State, event: type[Event[str]]) -> None:
     core = Core(state)
-    if state in (NOT_OPEN, OPEN):
-        with pytest.raises(KeyError):
-            core.step(Lost(7))
-        return
-    core.step(COMMIT)
-    first = ("first",) if state in (Work.COMMIT, Work.ROLLBACK) else ()
-    assert core.step(Lost(7)) == answers(*GONE, *first, "commit")
-    assert core.transactions.table.find(7) is None
+    with pytest.raises(ImpossibleEventError):
+        core.step(next(sample for sample in SAMPLES if type(sample) is event))
+    assert core.transactions.state(7) is state
+
+
+def test_the_cases_are_all_cells_and_all_arrows() -> None:
+    TRANSACTION.check_walked((state, type(event), then) for state, _, event, _, then in CASES)
+    assert {event for _, event in TRANSACTION.cells(Kind.IGNORED)} == {Due}
 
 
 def test_a_doubled_end_and_a_late_one_store_nothing() -> None:
@@ -172,13 +166,13 @@ def test_a_doubled_end_and_a_late_one_store_nothing() -> None:
     ],
 )
 def test_the_work_of_a_round(half: Half, now_ms: int, work: Work | None) -> None:
-    core = Core(NOT_OPEN)
+    core = Core(ENDED)
     core.transactions.table.add(half)
     assert core.look(now_ms) == ([] if work is None else [Submit(work, half)])
 
 
 def test_a_round_goes_on_where_there_was_no_room() -> None:
-    core = Core(NOT_OPEN)
+    core = Core(ENDED)
     halves = [HALF._replace(first=first, newest=first) for first in range(5)]
     for half in halves:
         core.transactions.table.add(half)
@@ -196,7 +190,7 @@ def test_a_half_far_behind_the_end_is_copied_there() -> None:
 
 
 def test_expired_transactions_are_remembered_within_bounds() -> None:
-    core = Core(NOT_OPEN)
+    core = Core(ENDED)
     for first in range(EXPIRED_MAX + 1):
         core.transactions.table.add(Half(first, first, 0, NO_IMMUNITY, 15))
     core.step(BeginRound())
@@ -217,9 +211,9 @@ def test_settings_change_while_halves_wait() -> None:
     assert core.step(Look(1, 8), 1001) == [Submit(Work.CHECK, HALF)]
 
 
-@pytest.mark.parametrize("state", [OPEN, *Work])
-@pytest.mark.parametrize("result", [Stored(7, 9), Refused(7, 14, "full"), Lost(7)])
-def test_all_ends_of_one_half_count_while_they_wait(state: str | Work, result: Event[str]) -> None:
+@pytest.mark.parametrize("state", [OPEN, COMMIT_STATE, ROLLBACK_STATE, CHECK, RENEW, EXPIRE])
+@pytest.mark.parametrize("result", [STORED, REFUSED, LOST])
+def test_all_ends_of_one_half_count_while_they_wait(state: State, result: Event[str]) -> None:
     """The service bounds the ends that wait by this number, and any client may send ends for the same half."""
     core = Core(state)
     before = core.transactions.waiting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ringmq.broker.requests.turns import finish
@@ -17,6 +17,7 @@ from ringmq.services.transactions.repairs import RETRY_MS, Repairs
 from ringmq.services.transactions.transaction_log import HALVES, Damage
 from ringmq.store import layout
 from ringmq.store.record import Record
+from tests.services.transaction_machine import TRANSACTION
 
 RECORD_BYTES = 100
 USER, EXPIRED = "T", "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -98,9 +99,9 @@ class Producer:
 class Service:
     """The shell of the service in memory: it dies with everything that it has not stored."""
 
-    def __init__(self, log: Log, now_ms: int) -> None:
+    def __init__(self, log: Log, now_ms: int, policy: CheckPolicy = POLICY) -> None:
         self.log = log
-        self.core: core.Transactions[int] = core.Transactions(lambda: POLICY)
+        self.core: core.Transactions[int] = core.Transactions(lambda: policy)
         found = finish(Recovery(log, self.core.table).run(-1))
         self.core.restore_expired(found.expired)
         self.next_offset, self.low = found.next_offset, found.low
@@ -111,7 +112,7 @@ class Service:
         self.now_ms = now_ms
 
     def step(self, event: core.Event[int]) -> None:
-        for effect in self.core.step(event, self.now_ms):
+        for effect in self.checked(event):
             match effect:
                 case core.Submit():
                     self.pending.append(effect)
@@ -119,6 +120,15 @@ class Service:
                     self.answers.append((request, code))
                 case core.AskProducer(half):
                     self.asked.append(half)
+
+    def checked(self, event: core.Event[int]) -> Sequence[core.Effect[int]]:
+        """Step the core, and look at the transaction's change of state."""
+        if isinstance(event, core.BeginRound | core.Look):
+            return self.core.step(event, self.now_ms)
+        state = self.core.state(event.first)
+        effects = self.core.step(event, self.now_ms)
+        assert TRANSACTION.allows(state, event, self.core.state(event.first)), (state, event)
+        return effects
 
     def arrive(self) -> None:
         for record in self.log.queue(layout.HALF_TOPIC)[self.next_offset :]:
