@@ -10,7 +10,7 @@ from ringmq.ha.master_core import MasterCore
 from ringmq.ha.replica_watermark import LEVELS, PEERS_MAX, PeerOffsets, Requirement, watermark
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.waiter import Waiter, WaitSettings, Watermarks, refusal
-from tests.ha.scenario import Phrases, Scenario
+from tests.scenario import Phrases, Scenario
 
 LEVEL_WORDS = {number: word for word, number in LEVELS.items()}
 STATE_WORDS = {0: "OK", 11: "LOST", 12: "STALLED"}

@@ -8,7 +8,7 @@ from ringmq.ha import slave_events as events
 from ringmq.ha.handshake import HandshakeAnswer
 from ringmq.ha.settings import HaSettings
 from ringmq.ha.slave_core import SlaveCore
-from tests.ha.scenario import Phrases, Scenario
+from tests.scenario import Phrases, Scenario
 
 MASTER_HOST = "10.0.0.1"
 phrase = Phrases()

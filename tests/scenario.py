@@ -1,19 +1,17 @@
 """Scenario files: documents in which events go into a core and effects come out.
 
-core: master                      the first line: whose story it is (master or slave)
+core: master                      the first line: whose story it is
 Prose stands anywhere.
-    brokerRole = SYNC_MASTER      indented: a property (of the core's HaSettings)
+    brokerRole = SYNC_MASTER      indented: a property of the core
 @1000 tick                        an event at 1000 ms
   > state LOST, 1 in sync         each effect of it, in order; all of them and no others
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-
-FOLDER = Path(__file__).parent / "scenarios"
 
 
 class Stage(Protocol):
@@ -71,14 +69,18 @@ def differences(path: Path, stage: Callable[[Scenario], Stage]) -> Iterator[str]
             yield f"{path.name}:{moment.line}: @{moment.now_ms} {moment.event}\nhappened:\n{said}"
 
 
+Meaning = Callable[..., list[str] | None]
+"""Performs an event. Returns the lines of its effects, None if the stage has them."""
+
+
 class Phrases:
     """Patterns of event lines with what they mean; groups are named, digits become numbers."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[re.Pattern[str], Callable[..., list[str]]]] = []
+        self._known: list[tuple[re.Pattern[str], Meaning]] = []
 
-    def __call__(self, pattern: str) -> Callable[[Callable[..., list[str]]], Callable[..., list[str]]]:
-        def keep(meaning: Callable[..., list[str]]) -> Callable[..., list[str]]:
+    def __call__(self, pattern: str) -> Callable[[Meaning], Meaning]:
+        def keep(meaning: Meaning) -> Meaning:
             self._known.append((re.compile(pattern), meaning))
             return meaning
 
@@ -90,5 +92,11 @@ class Phrases:
             if found := pattern.fullmatch(event):
                 words = {name: text for name, text in found.groupdict().items() if text is not None}
                 values = {name: int(text) if text.isdigit() else text for name, text in words.items()}
-                return meaning(stage, now_ms, **values)
+                return meaning(stage, now_ms, **values) or []
         raise ValueError(f"no event reads like this: {event}")
+
+
+def check(path: Path, stages: Mapping[str, Callable[[Scenario], Stage]]) -> None:
+    """Every moment of the file happens as written. `stages`: by the name of the core."""
+    found = list(differences(path, stages[read(path).core]))
+    assert not found, "\n\n".join(found)
