@@ -8,36 +8,39 @@ them.
 | TimerDequeueGetMessage, TimerDequeuePutMessage | `Publish`: what is due goes into the log again, by millisecond |
 
 The core decides when. `Contents` and the loops behind it do what is done for each message
-(native/src/timer/timer_steps.h).
+(native/src/timer/timer_steps.h). Three tables hold every pair of a state and an event: `TOPIC` for the first step,
+`SLOT` for each slot, `COPIES` for what is in flight. docs/state-machines.md draws them.
 
 A slot of time T holds what is due in (T, T + precision]. It is open from T on, until all of it is stored and the next
 slot is due. Messages that arrive for the open slot, or too late for theirs, join it. So every message has a unit, and
 the checkpoint's time of reading is that of the open slot: a stock broker that gets the store after a kill delivers at
 most this slot again.
 
-Behind a down time, small slots that are overdue join the open one, because the way of a copy through the log takes
-longer than a few messages. The open slot then holds what is due up to the end of the last of them, and messages that
-are too late join the last one. No join crosses a full hour, so slots that were joined once can be joined again.
+After a down time, small overdue slots join the open one, because a copy's way through the log takes longer than the
+reading of a few messages. The open slot then holds all messages that are due up to the end of the last joined slot.
+Messages that are too late join that slot. No join crosses a full hour, so slots that were joined once can be joined
+again.
 
 A message is delivered when units are appended for all records that were answered up to a step of the precision before
 its time: a delete that was answered in time works, also behind a down time, and in a worker that was stalled. A rolled
 delete has been answered long before its record. So later messages wait until it has a unit. A start does not know which
 records are rolled deletes: it waits for all.
 
-The marks of copies tell what of the open slot was delivered. A start collects them from the log offset on at which the
-slot was opened. The checkpoint may be older: then the start goes on to the slot that was open, even if the clock has
-been set back to before it. Else an earlier slot would be delivered behind a later one, so that the newest copy would
-not be of the latest slot. On this way late messages still join the slot that was open. While nothing on the way is due,
-what is due of that slot is delivered.
+The marks of copies tell which messages of the open slot were delivered. A start collects the marks from the log offset
+at which the slot was opened. If the checkpoint is older than that slot, the start goes on to the slot all the same,
+even if the clock has been set back to before it. Otherwise an earlier slot would be delivered behind a later one, and
+the newest copy would not be of the latest slot. Until the start has reached the slot, late messages still join it, and
+its due messages are delivered while no slot in between is due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from enum import Enum
 from typing import Protocol
 
 from msgspec import Struct
 
+from ringmq.ipc.transitions import Cell, Table, ignored, impossible, transitions
 from ringmq.timer.rolled_deletes import RolledDeletes
 from ringmq.timer.timer_wheel import SLOTS
 
@@ -46,8 +49,6 @@ IN_FLIGHT_MAX = 8192
 JOIN_MS = 3_600_000
 """Overdue slots between two multiples of it become one in memory. It orders messages by the millisecond for 70
 minutes."""
-PAUSE_MS, PAUSE_MAX_MS = 10, 1000
-"""Pause after a refusal. Each further one doubles it, until a copy is stored again."""
 
 
 class TimerSettings(Struct, frozen=True):
@@ -187,6 +188,29 @@ class ForgetDelivered(Struct, frozen=True):
 Effect = Enqueue | Walk | Publish | Close | ForgetDelivered
 
 
+class TopicState(Enum):
+    """State of the way into the wheel."""
+
+    RESTING = "no Enqueue is under way"
+    READING = "an Enqueue is not answered yet"
+
+
+class SlotState(Enum):
+    """State of a slot of the wheel."""
+
+    OUTSIDE = "its messages are in the files alone"
+    WALKED = "a walk reads them into memory"
+    INSIDE = "they are in memory, at least the earliest ones"
+
+
+class CopiesState(Enum):
+    """State of the copies on their way into the log."""
+
+    NONE = "none is in flight"
+    SOME = "some are in flight, all from one slot"
+    FULL = "as many are in flight as may be"
+
+
 class Progress(Struct):
     """All that a checkpoint has to know."""
 
@@ -246,26 +270,48 @@ class TimerCore:
         self._last_ms: int | None = None
         self.source_ms = progress.open_ms
         """The slot of the copies in flight."""
-        self._pause_ms = 0
-        self._resume_ms = 0
-        self._steps: dict[type, Callable[[Event, int], list[Effect]]] = {
-            Tick: self._tick, Enqueued: self._enqueued, Walked: self._walked, Published: self._published,
-            Stored: self._stored, Refused: self._refused,
-        }  # fmt: skip
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Accept an event. Returns the effects in their order."""
-        return self._steps[type(event)](event, now_ms)
+        match event:
+            case Tick():
+                return self._tick(event, now_ms)
+            case Enqueued():
+                cell = TOPIC[self.topic_state, Enqueued]
+            case Walked(slot_ms):
+                cell = SLOT[self.slot_state(slot_ms), Walked]
+            case _:
+                cell = COPIES[self.copies_state, type(event)]
+        return list(cell.act(self, event, now_ms))
 
-    def next_ms(self, now_ms: int) -> int:
-        """Return the time of the next tick that has something to do, if no event comes before."""
+    @property
+    def topic_state(self) -> TopicState:
+        """State of the way into the wheel."""
+        return TopicState.READING if self._is_reading else TopicState.RESTING
+
+    def slot_state(self, slot_ms: int) -> SlotState:
+        """State of the slot of this time."""
+        if slot_ms not in self._ends:
+            return SlotState.OUTSIDE
+        return SlotState.WALKED if slot_ms in self._walking else SlotState.INSIDE
+
+    @property
+    def copies_state(self) -> CopiesState:
+        """State of the copies in flight."""
+        if not self.in_flight:
+            return CopiesState.NONE
+        return CopiesState.SOME if self.in_flight < IN_FLIGHT_MAX else CopiesState.FULL
+
+    def next_ms(self, now_ms: int, pause_ms: int = 0) -> int:
+        """Return the time of the next tick that has something to do, if no event comes before. Nothing can be published
+        before `pause_ms` are over."""
         step_ms, open_ms = self.settings.precision_ms, self.progress.open_ms
         following = now_ms - now_ms % step_ms + step_ms
         if self.settings.stops_dequeue or open_ms not in self._ends or self.in_flight == IN_FLIGHT_MAX:
             return following
         sources = [self.source_ms] if self.in_flight else self._sources()
         due = [at for slot_ms in sources if (at := self._contents.next_ms(slot_ms)) is not None]
-        return min(following, max(now_ms, min(due), self._resume_ms)) if due else following
+        return min(following, max(now_ms + pause_ms, min(due))) if due else following
 
     @property
     def is_behind(self) -> bool:
@@ -277,11 +323,16 @@ class TimerCore:
         self._last_ms = self.progress.open_ms
         return not self.settings.stops_dequeue and self._last_ms <= now_ms
 
-    # -- enqueue -------------------------------------------------------------------------------------------
+    def _tick(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = [] if self.settings.stops_dequeue else self._dequeue(event, now_ms)
+        effects += TOPIC[self.topic_state, Tick].act(self, event, now_ms)  # behind each Walk: new units join by hand
+        return effects
 
-    def _enqueue(self, now_ms: int) -> list[Effect]:
+    # -- cells of TOPIC ------------------------------------------------------------------------------------
+
+    def _enqueue(self, event: Tick, now_ms: int) -> list[Effect]:
         settings, open_ms = self.settings, self.progress.open_ms
-        if self._is_reading or not self._may_enqueue(now_ms) or self._joining_ms in self._walking:
+        if not self._may_enqueue(now_ms) or self._joining_ms in self._walking:
             return []
         self._is_reading = True
         write_ms = now_ms - now_ms % settings.precision_ms
@@ -293,8 +344,7 @@ class TimerCore:
         # a slot of the next round would take the place of one that waits
         return not self.settings.stops_enqueue and now_ms - self.progress.open_ms <= half_round_ms
 
-    def _enqueued(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Enqueued)
+    def _enqueued(self, event: Enqueued, now_ms: int) -> list[Effect]:
         self._is_reading = False
         self.progress.queue_offset = event.next_offset
         self._read_ms, self._read_offset = event.read_ms, event.log_offset
@@ -311,57 +361,41 @@ class TimerCore:
         """True while messages wait for the unit of a rolled delete."""
         return self._may_enqueue(now_ms) and not self._rolled_deletes.are_read(self._read_offset)
 
-    # -- dequeue -------------------------------------------------------------------------------------------
+    # -- cells of SLOT, and what they need -----------------------------------------------------------------
 
-    def _tick(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Tick)
-        effects = [] if self.settings.stops_dequeue else self._dequeue(event.log_end, now_ms)
-        return effects + self._enqueue(now_ms)  # behind each Walk: new units join by hand
-
-    def _dequeue(self, log_end: int, now_ms: int) -> list[Effect]:
-        effects: list[Effect] = []
-        while self._is_over(now_ms):
-            effects += self._close_slot(now_ms, log_end)
-        effects += self._walks(now_ms)
-        open_ms, room = self.progress.open_ms, IN_FLIGHT_MAX - self.in_flight
-        if self._last_ms is not None and open_ms > self._last_ms:
-            return effects
-        is_paused = 0 < self._resume_ms - now_ms <= PAUSE_MAX_MS  # a clock that was set back ends the pause
-        if room and not is_paused:
-            effects += self._publish(self._until_ms(now_ms), room)
+    def _dequeue(self, event: Tick, now_ms: int) -> list[Effect]:
+        effects = self._tick_open_slot(event, now_ms)
+        effects += COPIES[self.copies_state, Tick].act(self, event, now_ms)
         return effects
 
-    def _publish(self, until_ms: int, room: int) -> list[Effect]:
-        source_ms = next((slot_ms for slot_ms in self._sources() if self._is_due(slot_ms, until_ms)), None)
-        if source_ms is None or (self.in_flight and source_ms != self.source_ms):
-            return []
-        self.source_ms = source_ms
-        return [Publish(source_ms, room, until_ms)]
+    def _tick_open_slot(self, event: Tick, now_ms: int) -> list[Effect]:
+        return list(SLOT[self.slot_state(self.progress.open_ms), Tick].act(self, event, now_ms))
 
     def _sources(self) -> list[int]:
         """Return the slots to deliver from: the open one, then the one that was open before the start."""
         both = dict.fromkeys((self.progress.open_ms, self._opened_ms))
-        return [slot_ms for slot_ms in both if self._is_readable(slot_ms)]
+        return [slot_ms for slot_ms in both if self.slot_state(slot_ms) is SlotState.INSIDE]
 
     def _is_due(self, slot_ms: int, now_ms: int) -> bool:
         due_ms = self._contents.next_ms(slot_ms)
         return due_ms is not None and due_ms <= now_ms
 
-    def _walks(self, now_ms: int) -> list[Effect]:
-        """The open slot is read at any time, because the clock may have been set back. The next one is read before its
-        time, so that its first message is not late. Behind a backlog most slots are empty, and `next_used` finds the
-        next one. No slot joins that is in memory.
-        """
-        effects: list[Effect] = []
+    def _walk_open(self, event: Tick, now_ms: int) -> list[Effect]:
+        """The open slot is read at any time, because the clock may have been set back. No slot joins that is in
+        memory."""
         step_ms, open_ms = self.settings.precision_ms, self.progress.open_ms
-        if open_ms not in self._ends:
-            end_ms = min((open_ms - open_ms % JOIN_MS + JOIN_MS, *self._ends))
-            required_ms = self._opened_ms + step_ms
-            until_ms = max(now_ms - now_ms % step_ms, required_ms)
-            effects += self._walk(open_ms, min(until_ms, end_ms), min(required_ms, end_ms))
-        if not self._is_readable(open_ms):
-            return effects
-        following = self._ends[open_ms]
+        end_ms = min((open_ms - open_ms % JOIN_MS + JOIN_MS, *self._ends))
+        required_ms = self._opened_ms + step_ms
+        until_ms = max(now_ms - now_ms % step_ms, required_ms)
+        return self._walk(open_ms, min(until_ms, end_ms), min(required_ms, end_ms))
+
+    def _close_or_walk(self, event: Tick, now_ms: int) -> list[Effect]:
+        """The slot behind the open one is read before its time, so that its first message is not late. Behind a backlog
+        most slots are empty, and `next_used` finds the next one."""
+        if self._is_over(now_ms):  # at most as often as slots are in memory
+            return [*self._close_slot(now_ms, event.log_end), *self._tick_open_slot(event, now_ms)]
+        effects: list[Effect] = []
+        step_ms, following = self.settings.precision_ms, self._ends[self.progress.open_ms]
         if following not in self._ends and now_ms - step_ms < following <= now_ms + step_ms:
             effects += self._walk(following)
         effects += self._walk_large(following, now_ms)
@@ -395,14 +429,10 @@ class TimerCore:
             self._joining_ms = slot_ms
         return [Walk(slot_ms, until_ms, required_ms)]
 
-    def _walked(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Walked)
+    def _walked(self, event: Walked, now_ms: int) -> list[Effect]:
         self._walking.discard(event.slot_ms)
         self._ends[event.slot_ms] = event.end_ms
         return []
-
-    def _is_readable(self, slot_ms: int) -> bool:
-        return slot_ms in self._ends and slot_ms not in self._walking
 
     def _is_empty(self, slot_ms: int) -> bool:
         return not self.in_flight and self._contents.next_ms(slot_ms) is None
@@ -410,7 +440,7 @@ class TimerCore:
     def _is_over(self, now_ms: int) -> bool:
         """True if the open slot has nothing left to store and the next one is due, or was open before."""
         open_ms = self.progress.open_ms
-        if not self._is_readable(open_ms) or not (now_ms >= self._ends[open_ms] or self.is_behind):
+        if now_ms < self._ends[open_ms] and not self.is_behind:
             return False
         return self._is_empty(open_ms) and not self._contents.is_left_out(open_ms)
 
@@ -436,25 +466,74 @@ class TimerCore:
         found = self._contents.next_used(from_ms, max(present_ms, self._opened_ms + step_ms))
         return min((present_ms if found is None else found, *self._ends))
 
-    # -- copies in flight ----------------------------------------------------------------------------------
+    # -- cells of COPIES -----------------------------------------------------------------------------------
 
-    def _published(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Published)
+    def _publish(self, event: Tick, now_ms: int) -> list[Effect]:
+        if self._last_ms is not None and self.progress.open_ms > self._last_ms:
+            return []
+        until_ms = self._until_ms(now_ms)
+        source_ms = next((slot_ms for slot_ms in self._sources() if self._is_due(slot_ms, until_ms)), None)
+        if source_ms is None or (self.in_flight and source_ms != self.source_ms):
+            return []
+        self.source_ms = source_ms
+        return [Publish(source_ms, IN_FLIGHT_MAX - self.in_flight, until_ms)]
+
+    def _published(self, event: Published, now_ms: int) -> list[Effect]:
         if event.last_delete:
             self._rolled_deletes.submitted(self.in_flight + event.last_delete, event.delete_ms)
         self.in_flight += event.count
         return []
 
-    def _stored(self, event: Event, now_ms: int) -> list[Effect]:
-        assert isinstance(event, Stored)
+    def _stored(self, event: Stored, now_ms: int) -> list[Effect]:
         self.in_flight -= event.count
         self._rolled_deletes.stored(event.count, event.log_end)
-        self._pause_ms = 0
         return []
 
-    def _refused(self, event: Event, now_ms: int) -> list[Effect]:
+    def _refused(self, event: Refused, now_ms: int) -> list[Effect]:
         self.in_flight = 0
         self._rolled_deletes.refused()
-        self._pause_ms = min(PAUSE_MAX_MS, self._pause_ms * 2 or PAUSE_MS)
-        self._resume_ms = now_ms + self._pause_ms
         return []
+
+
+TOPIC: Table = transitions(
+    (
+        Tick,
+        TopicState.RESTING,
+        Cell(TimerCore._enqueue, "reads on, unless new units may not come now", (TopicState.READING,)),
+    ),
+    (Tick, TopicState.READING, ignored("an Enqueue is not answered yet")),
+    (Enqueued, TopicState.READING, Cell(TimerCore._enqueued, "notes how far units have come", (TopicState.RESTING,))),
+    (Enqueued, TopicState.RESTING, impossible("it answers an Enqueue")),
+)
+SLOT: Table = transitions(
+    (Tick, SlotState.OUTSIDE, Cell(TimerCore._walk_open, "reads it", (SlotState.WALKED,))),
+    (Tick, SlotState.WALKED, ignored("its walk is not over")),
+    (
+        Tick,
+        SlotState.INSIDE,
+        Cell(
+            TimerCore._close_or_walk,
+            "closes it when it is over, else reads others",
+            (SlotState.OUTSIDE, SlotState.WALKED),
+        ),
+    ),
+    (Walked, SlotState.WALKED, Cell(TimerCore._walked, "notes which slots have joined it", (SlotState.INSIDE,))),
+    (Walked, (SlotState.OUTSIDE, SlotState.INSIDE), impossible("it answers a Walk")),
+)
+"""A Tick is for the open slot, which has others read as well. Ends of slots, and which one is open, are in the core."""
+COPIES: Table = transitions(
+    (Tick, (CopiesState.NONE, CopiesState.SOME), Cell(TimerCore._publish, "publishes what is due")),
+    (Tick, CopiesState.FULL, ignored("write stores some of them first")),
+    (Published, CopiesState.NONE, Cell(TimerCore._published, "counts them", (CopiesState.SOME, CopiesState.FULL))),
+    (Published, CopiesState.SOME, Cell(TimerCore._published, "counts them", (CopiesState.FULL,))),
+    (Published, CopiesState.FULL, impossible("there was no room for a Publish")),
+    (Stored, CopiesState.NONE, impossible("no copy is in flight")),
+    (Stored, CopiesState.SOME, Cell(TimerCore._stored, "counts them as stored", (CopiesState.NONE,))),
+    (Stored, CopiesState.FULL, Cell(TimerCore._stored, "counts them as stored", (CopiesState.NONE, CopiesState.SOME))),
+    (Refused, CopiesState.NONE, Cell(TimerCore._refused, "goes on, as none is lost")),
+    (
+        Refused,
+        (CopiesState.SOME, CopiesState.FULL),
+        Cell(TimerCore._refused, "publishes them again", (CopiesState.NONE,)),
+    ),
+)

@@ -35,6 +35,7 @@ from ringmq.timer.rolled_copies import DoneBefore
 from ringmq.timer.slot_content import SlotContent, TimerMessage
 from ringmq.timer.timer_log import Magic
 from ringmq.timer.timer_wheel import PRECISIONS_MS, SLOTS
+from tests.timer.machines import COPIES, TOPIC
 
 START_MS = 1_800_000_000_000
 RECORD_BYTES = 100
@@ -87,13 +88,23 @@ class Disk:
     """Of the checkpoint."""
     flushed_units: int = 0
     flushed_records: int = 0
+    _read: list[LogRecord] = field(default_factory=list)
+    _timer_records: list[LogRecord] = field(default_factory=list)
+    """Those of `_read`, the log as it was at the last look."""
 
     @property
     def end(self) -> int:
         return len(self.log) * RECORD_BYTES
 
     def timer_records(self) -> list[LogRecord]:
-        return [record for record in self.log if record.queue_offset >= 0]
+        """The records of the timer topic, not to be changed. Each look reads on where the last one has ended."""
+        seen = len(self._read)
+        if seen and (len(self.log) < seen or self.log[seen - 1] is not self._read[-1]):  # a power cut took the end
+            self._read, self._timer_records, seen = [], [], 0
+        more = self.log[seen:]
+        self._read += more
+        self._timer_records += [record for record in more if record.queue_offset >= 0]
+        return self._timer_records
 
 
 @dataclass
@@ -231,7 +242,13 @@ class World:
         return self.slots[slot_ms].needs_walk
 
     def step(self, event: Event) -> None:
-        for effect in self.core.step(event, self.now_ms):
+        copies, topic = self.core.copies_state, self.core.topic_state
+        effects = self.core.step(event, self.now_ms)
+        if isinstance(event, COPIES.events):
+            assert COPIES.allows(copies, event, self.core.copies_state), (copies, event)
+        if isinstance(event, TOPIC.events):
+            assert TOPIC.allows(topic, event, self.core.topic_state), (topic, event)
+        for effect in effects:
             match effect:
                 case Enqueue():
                     self.enqueue(effect)
