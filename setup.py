@@ -10,7 +10,7 @@ from setuptools.errors import BaseError, CCompilerError
 
 ROOT = Path(__file__).resolve().parent
 NOT_INSTALLED = {"tests", "examples"}
-LOADTEST = {"load", "bench", "locust", "stock"}
+LOADTEST = {"load", "measuring", "bench", "locust", "stock"}
 """Parts of loadtest/ that `ringmq bench`, locust users and the pytest plugin need. A wheel has no other part of it: the
 environment of a checkout (.ci/bootstrap) asks for all by RINGMQ_ALL_PACKAGES=1."""
 TOP = "packaging/ringmq"

@@ -1,8 +1,8 @@
 """The same load against the ceiling: the limit of this machine for a server that does next to nothing."""
 
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.bench.rows import RATE, Context, ceiling_measurement
+from ringmq.loadtest.bench.rows import Context, ceiling_measurement
 from ringmq.loadtest.ceiling.server import CeilingServer, fdatasync_rate
+from ringmq.loadtest.measuring.measurement import RATE, Measurement
 
 LOG_BYTES = 1 << 28
 PULL_RANGE = 1_000_000  # offsets that the pulls pretend to read

@@ -4,8 +4,8 @@ import os
 import time
 from contextlib import closing
 
-from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.bench.rows import Context
+from ringmq.loadtest.measuring.measurement import Measurement
 from ringmq.loadtest.replication.pairs import ASYNC_MASTER, POLL_S, Pair, Settings
 from ringmq.loadtest.replication.rows import fill
 from ringmq.loadtest.replication.tcp_copy import copy_rate
@@ -21,7 +21,7 @@ PRODUCTION_RATE = 5000  # messages/s, far below what both brokers bear
 def _filled_master(context: Context, system: str, settings: Settings) -> Pair:
     pair = Pair(system, context.folder / f"{system}-pair", {**ONE_FILE, **settings}, context.cpus)
     try:
-        fill(context, pair, context.catch_up_bytes)  # which warms stock's master, too
+        fill(context, pair, context.catch_up_bytes)  # this warms stock's master, too
         os.sync()
     except BaseException:
         pair.close()

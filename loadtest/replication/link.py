@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from ringmq.loadtest.bench.measurement import RINGMQ, Measurement
-from ringmq.loadtest.bench.rows import RATE, Context
+from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.ceiling.delay_link import window_bytes
+from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, Measurement
 from ringmq.loadtest.replication.pairs import ASYNC_MASTER, SYNC_MASTER, Settings
 from ringmq.loadtest.replication.rows import MANY, acknowledged_rate, open_pair, replicated_row
 from ringmq.loadtest.replication.tcp_copy import copy_rate

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from time import monotonic
 
-from ringmq.loadtest.bench.measurement import STOCK, Measurement
-from ringmq.loadtest.bench.rows import RATE, Context, Run, send_row
+from ringmq.loadtest.bench.rows import Context, Run, send_row
 from ringmq.loadtest.bench.warm_up import warm_up
 from ringmq.loadtest.load.targets import Target
+from ringmq.loadtest.measuring.measurement import RATE, STOCK, Measurement
 from ringmq.loadtest.replication.pairs import ASYNC_MASTER, SYNC_MASTER, Pair, Settings, start_pair
 
 LOG_BYTES_MAX = 1_500_000_000  # that one run may write

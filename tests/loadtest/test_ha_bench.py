@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.bench.measurement import RINGMQ
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.measuring.measurement import RINGMQ
 from ringmq.loadtest.replication.link_loss import link_loss_row
 from ringmq.loadtest.replication.name_server_proxy import NameServerProxy
 from ringmq.loadtest.replication.pairs import SYNC_MASTER, progress_of, start_pair

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.bench import warm_memory
+from ringmq.loadtest.load import warm_memory
 
 
 def test_free_memory_is_read_from_meminfo() -> None:

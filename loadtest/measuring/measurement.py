@@ -1,12 +1,15 @@
 """Measurements of a row, its goals, and the summary of its runs. Pure: no IO, no clock."""
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 STOCK, RINGMQ, CEILING, PEER = "stock", "ringmq", "ceiling", "peer"  # peer: the other Python client
+RATE = "messages_per_s"
 Reference = Literal["stock", "ceiling", "peer", "absolute"]
+GOAL = re.compile(r"(\w+) (>=|<=)([\d.]+)(?:x (stock|ceiling|peer))?")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,20 @@ class Goal:
         """The goal in a few characters: `>=1.5x stock`."""
         sign, bound = (">=", self.at_least) if self.at_least is not None else ("<=", self.at_most)
         return f"{sign}{bound:g}" if self.reference == "absolute" else f"{sign}{bound:g}x {self.reference}"
+
+
+def goals(text: str) -> tuple[Goal, ...]:
+    """Return the goals of a text such as `messages_per_s >=3x stock, p99 <=100`. Raises ValueError for another text."""
+    found = []
+    for part in text.split(", "):
+        match = GOAL.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part!r} is no goal: `METRIC >=1` or `METRIC <=1x stock` is needed")
+        metric, sign, bound, reference = match.groups("absolute")
+        found.append(
+            Goal(metric, cast(Reference, reference), **{"at_least" if sign == ">=" else "at_most": float(bound)})
+        )
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -60,6 +77,11 @@ class Verdict:
         if self.goal.at_least is not None:
             return self.value >= self.goal.at_least
         return self.goal.at_most is not None and self.value <= self.goal.at_most
+
+
+def failed(note: str) -> Measurement:
+    """Return a run that does not count."""
+    return Measurement({}, ok=False, note=note)
 
 
 def summarize(runs: Iterable[Measurement]) -> Summary:
