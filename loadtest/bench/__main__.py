@@ -1,7 +1,5 @@
 """`python -m ringmq.loadtest.bench`."""
 
-import sys
-
 from ringmq.loadtest.bench.main import main
 
-sys.exit(main())
+raise SystemExit(main())

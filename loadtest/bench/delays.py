@@ -2,15 +2,16 @@
 
 import statistics
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.bench.rows import MIB, RATE, Context
+from ringmq.loadtest.bench.rows import MIB, Context, first_messages
 from ringmq.loadtest.bench.sleep_loop import SleepLoop, percentile
 from ringmq.loadtest.bench.stored import queue_end, store_times, wait_for
-from ringmq.loadtest.load.process_stats import private_bytes
+from ringmq.loadtest.load.process_stats import busy_seconds, private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget, StockTarget, Target
 from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.measuring.comparison import CPU_US
+from ringmq.loadtest.measuring.measurement import RATE, Measurement, failed
 from ringmq.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 LEVELS = {"messageDelayLevel": "1h 5s"}
@@ -30,6 +31,8 @@ TIMEOUT_S = 120.0
 
 def delayed_sends(context: Context, target: Target) -> Measurement:
     """Send plain, delayed and plain messages. Counts if each delayed record is in its queue within `settle_ms`."""
+    if refused := first_messages(context, target, delay_level=HOUR):
+        return failed(refused)
     before = plain_rate(context, target)
     waiting = queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1)
     topic = context.topic("delayed")
@@ -66,26 +69,44 @@ def due_at_once(context: Context, system: str) -> Measurement:
     is delivered once.
     """
     kind = StockTarget if system == StockTarget.name else RingmqTarget
-    target = kind(context.folder / f"due-{system}", LEVELS, context.cpus)
-    try:
-        topic, report = context.topic("due"), {}
-        messages = context.delayed_messages * 3 // 2
+    with closing(kind(context.folder / f"due-{system}", LEVELS, context.cpus)) as target:
+        if refused := first_messages(context, target, delay_level=HOUR):
+            return failed(refused)
+        topic = context.topic("due")
         report = context.loader(target.port).run(
             "send", topic=topic, queues=1, create=True, connections=16, depth=4, size=200, delay_level=HOUR,
-            messages=messages,
+            messages=context.delayed_messages * 3 // 2,
         )  # fmt: skip
-        sent = int(report["acked"])
-        wait_for(lambda: queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1) >= sent, TIMEOUT_S)
+        wait_for(lambda: queue_end(target.port, SCHEDULE_TOPIC, HOUR - 1) >= report["acked"], TIMEOUT_S)
         target.restart(DUE_NOW)
-        wait_for(lambda: queue_end(target.port, topic) >= sent, TIMEOUT_S)
-        back = context.loader(target.port).run("verify", topic=topic, queues=1)
-        times = [store_times(target.port, topic, 0, at, at + 1) for at in (sent // 3, sent - 1)]
-        if back["read"] != sent or not back["ok"] or not all(times):
-            return Measurement({}, ok=False, note=f"{back['read']} of {sent} were delivered", raw=report)
-        span_ms = max(1, times[1][0] - times[0][0])
-        return Measurement({RATE: (sent - 1 - sent // 3) * 1000 / span_ms}, raw=report)
-    finally:
-        target.close()
+        return delivered_rate(context, target, topic, report)
+
+
+def delivered_rate(context: Context, target: Target, topic: str, report: Report) -> Measurement:
+    """Wait until the messages of a report are in the one queue of their topic. Counts if each is there once.
+
+    The rate is that of the last two thirds. `first_stored_ms` of the raw values is the store time of the first one.
+    """
+    sent = int(report["acked"])
+    cpu_us = wait_delivered(target, topic, sent)
+    back = context.loader(target.port).run("verify", topic=topic, queues=1)
+    times = [store_times(target.port, topic, 0, at, at + 1) for at in (0, sent // 3, sent - 1)]
+    if back["read"] != sent or not back["ok"] or not all(times):
+        return Measurement({}, ok=False, note=f"{back['read']} of {sent} were delivered", raw=report)
+    (first_ms,), (third_ms,), (last_ms,) = times
+    rate = (sent - 1 - sent // 3) * 1000 / max(1, last_ms - third_ms)
+    return Measurement({RATE: rate, CPU_US: cpu_us}, raw={**report, "first_stored_ms": first_ms})
+
+
+def wait_delivered(target: Target, topic: str, messages: int) -> float:
+    """Wait until a queue has so many messages.
+
+    Returns the broker's processor time for each message that came meanwhile, in us. 0 if none came.
+    """
+    before, used = queue_end(target.port, topic), busy_seconds(target.pids())
+    wait_for(lambda: queue_end(target.port, topic) >= messages, TIMEOUT_S)
+    came = queue_end(target.port, topic) - before
+    return (busy_seconds(target.pids()) - used) / came * 1e6 if came else 0.0
 
 
 # -- lateness ----------------------------------------------------------------------------------------------
@@ -102,7 +123,7 @@ def lateness(context: Context, target: Target) -> Measurement:
     loop = SleepLoop()
     loop.start()
     sent = int(report["acked"])
-    wait_for(lambda: queue_end(target.port, topic) >= sent, TIMEOUT_S)
+    wait_delivered(target, topic, sent)
     loop.end()
     sources = store_times(target.port, SCHEDULE_TOPIC, SHORT - 1, first, first + sent)
     copies = store_times(target.port, topic, 0, 0, sent)

@@ -4,10 +4,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from ringmq.loadtest.bench.measurement import RINGMQ, Measurement
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.measuring.measurement import RINGMQ, Measurement
 
 BODY_BYTES = 1024
 RECORD_BYTES = 1250  # of such a message in the log, about

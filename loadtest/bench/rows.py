@@ -2,25 +2,28 @@
 
 import itertools
 import os
+import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench.measurement import RINGMQ, STOCK, Goal, Measurement
 from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.load.targets import Target
 from ringmq.loadtest.load.tools import Loader, Report, Tools, build_tools, run_json
+from ringmq.loadtest.measuring.command import Options
+from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, STOCK, Measurement, failed
+from ringmq.loadtest.measuring.rounds import Row
 from ringmq.loadtest.stock import compile_java, java_command
 from ringmq.remoting.names import SCHEDULE_TOPIC
 
 JAVA_SOURCE = Path(__file__).with_name("java") / "ProducerBench.java"
 JAVA_HEAP_MB = 512
 LATENCIES = ("p50", "p99", "p99_9", "p99_99", "max")
-RATE = "messages_per_s"
 SETTLED_MS = 1000
 MIB = 1 << 20
 
@@ -50,7 +53,7 @@ class Context:
     idle_connections: int = 1000
     idle_seconds: float = 10.0
     check_keys: int = 64
-    settle_ms: int = SETTLED_MS  # how late queues and index may be complete
+    settle_ms: int = SETTLED_MS  # the most time until queues and index are complete
     open_rate: float | None = None  # messages/s; None: half of stock's best rate so far
     send_back_messages: int = 1_000_000  # at most
     best_rate: dict[str, float] = field(default_factory=dict)
@@ -59,6 +62,10 @@ class Context:
     def topic(self, row: str) -> str:
         """Return a fresh topic name."""
         return f"bench_{row.replace('-', '_')}_{next(self.numbers)}"
+
+    def circumstances(self) -> Report:
+        """Return the CPUs of a run."""
+        return {"server_cpus": self.cpus, "loader_cpu": self.loader_cpu}
 
     def loader(self, port: int) -> Loader:
         """Return the load generator for the server on `port`."""
@@ -81,43 +88,40 @@ class Context:
         return report
 
 
-def context_in(folder: Path, seconds: float, *, cpus: Sequence[int] = (), loader_cpu: int | None = None) -> Context:
-    """Return the context of a run with results in `folder`.
+@contextmanager
+def context_of(options: Options) -> Iterator[Context]:
+    """Yield the context of a run with results in `options.folder`, and remove its stores.
 
-    By default it has all CPUs of this process, and the last one for the loader.
+    A field has the value of the option of its name. By default there are all CPUs of this process, and the last one for
+    the loader.
     """
     available = sorted(os.sched_getaffinity(0))
-    context = Context(
-        tools=build_tools(),
-        folder=folder.resolve() / "stores",
-        cpus=list(cpus) or available,
-        loader_cpu=available[-1] if loader_cpu is None else loader_cpu,
-        seconds=seconds,
-    )
+    found = {field.name: getattr(options, field.name, None) for field in fields(Context)}
+    given = {"cpus": available, "loader_cpu": available[-1]}
+    given |= {name: value for name, value in found.items() if value not in (None, [])}
+    context = Context(**{**given, "tools": build_tools(), "folder": options.folder.resolve() / "stores"})
     context.folder.mkdir(parents=True, exist_ok=True)
-    return context
+    try:
+        yield context
+    finally:
+        shutil.rmtree(context.folder, ignore_errors=True)
 
 
 Run = Callable[[Context, Target], Measurement]
 Alone = Callable[[Context, str], Measurement]
 BROKER, REPLICATION = "broker", "replication"
 
-FIRST_PAIRS_S = 2.0
-"""Limit of the run that starts the worker for transactions."""
+FIRST_MESSAGES, FIRST_S = 64, 2.0
+"""Of the run that starts a worker, at most."""
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow(Row):
     """One line of the table.
 
     `run` gets a broker with these settings (and a slave), `alone` starts its own processes.
     """
 
-    name: str
-    title: str
-    metric: str  # the one that is printed and plotted
-    unit: str
-    goals: tuple[Goal, ...]
     run: Run | None
     systems: tuple[str, ...] = (STOCK, RINGMQ)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -130,6 +134,17 @@ class Row:
 def latencies(report: Report) -> dict[str, float]:
     """Return the latencies of a report, in us."""
     return {name: float(report["latency_us"][name]) for name in LATENCIES if name in report["latency_us"]}
+
+
+def refusals(report: Report) -> str:
+    """Return the codes of answers that refused a request, with the last remark. Empty without such answers."""
+    return f"answers by code {report['errors']}: {report['remark'][:100]}" if report["errors"] else ""
+
+
+def first_messages(context: Context, target: Target, command: str = "send", **options: object) -> str:
+    """Send a few messages, which start the worker that serves them. Returns the broker's refusals, "" for none."""
+    shape = {"connections": 1, "depth": 1, "size": 200, "messages": FIRST_MESSAGES, "seconds": FIRST_S}
+    return refusals(context.run(target, command, topic=context.topic("first"), create=True, **shape, **options))
 
 
 def found_again(check: Report) -> bool:
@@ -146,11 +161,7 @@ def send_measurement(report: Report, *, in_time: bool) -> Measurement:
     within `settle_ms`.
     """
     check = report["check"]
-    notes = []
-    if report["errors"]:
-        notes.append(f"answers by code {report['errors']}: {report['remark'][:100]}")
-    if report["trouble"]:
-        notes.append(report["trouble"])
+    notes = list(filter(None, [refusals(report), report["trouble"]]))
     if not check["ok"]:
         late = f"queue {check['queue_ms']:.0f} ms, index {check['index_ms']:.0f} ms"
         notes.append(f"not all found again: {check['trouble'] or late}")
@@ -193,8 +204,8 @@ def transaction_row(context: Context, target: Target) -> Measurement:
 
     A short run before starts the worker for transactions, so that the row counts its processor time.
     """
-    first = {"connections": 1, "depth": 1, "size": 200, "messages": 64, "seconds": FIRST_PAIRS_S}
-    context.run(target, "transaction", topic=context.topic("transaction"), create=True, **first)
+    if refused := first_messages(context, target, "transaction"):
+        return failed(refused)
     pairs = send_row("transaction", "transaction", connections=64, depth=16, size=200)(context, target)
     rate = pairs.values[RATE]
     if not rate:
@@ -230,8 +241,7 @@ def send_back_row(context: Context, target: Target) -> Measurement:
     rate = float(report[RATE])
     note = "" if found == wanted else f"{found[0]} of {wanted[0]} copies are in the queue in time"
     values = {RATE: rate, **latencies(report), "loader_cpu": float(report["loader_cpu"]["share"])}
-    if report["errors"]:
-        note = f"{note} answers by code {report['errors']}: {report['remark'][:100]}".strip()
+    note = f"{note} {refusals(report)}".strip()
     ok = bool(fill["ok"] and back["ok"]) and found == wanted and rate > 0
     ok = ok and not report["trouble"] and report["bad_answers"] == 0
     return Measurement(values, ok=ok, note=note or report["trouble"], raw=report)
@@ -286,9 +296,8 @@ WANTED_TAG = "Tag7"
 def filtered_pull_row(context: Context, target: Target) -> Measurement:
     """Pull one message of ten by SQL92, and the same messages by their tag. `to_tag` is the ratio of the two rates."""
     topic = context.topic("pull_sql")
-    failed = _filled(context, target, topic, batch=2 * TAGS, tags=TAGS)
-    if failed:
-        return failed
+    if not_filled := _filled(context, target, topic, batch=2 * TAGS, tags=TAGS):
+        return not_filled
     by_tag = _pulled(context, target, topic, tag=WANTED_TAG)
     by_sql = _pulled(context, target, topic, expression=f"TAGS = '{WANTED_TAG}'")
     values = {**by_sql.values, "tag_messages_per_s": by_tag.values[RATE]}

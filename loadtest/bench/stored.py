@@ -47,6 +47,15 @@ def make_topics(port: int, topics: Sequence[str]) -> None:
             raise RuntimeError(f"{len(names)} topics from {names[0]} on are refused: {answer.code} {answer.remark}")
 
 
+def change_settings(port: int, settings: Mapping[str, str]) -> None:
+    """Change settings of a running broker. Raises RuntimeError if it refuses them."""
+    request = RemotingCommand.request(RequestCode.UPDATE_BROKER_CONFIG, {})
+    request.body = "".join(f"{name}={value}\n" for name, value in settings.items()).encode()
+    answer = _call(port, request)
+    if answer.code != ResponseCode.SUCCESS:
+        raise RuntimeError(f"{dict(settings)} are refused: {answer.code} {answer.remark}")
+
+
 def store_times(port: int, topic: str, queue_id: int, begin: int, end: int) -> list[int]:
     """Return the store times (ms) of the messages [begin, end) of a queue. Fewer if some cannot be read."""
     return times_of(lambda message: message.store_timestamp_ms, port, topic, queue_id, begin, end)

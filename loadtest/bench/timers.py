@@ -3,14 +3,15 @@
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
-from ringmq.loadtest.bench.delays import ROUNDS, SHAPE, TIMEOUT_S, plain_rate
-from ringmq.loadtest.bench.measurement import RINGMQ, Measurement
-from ringmq.loadtest.bench.rows import RATE, Context
+from ringmq.loadtest.bench.delays import ROUNDS, SHAPE, TIMEOUT_S, delivered_rate, plain_rate, wait_delivered
+from ringmq.loadtest.bench.rows import Context, first_messages
 from ringmq.loadtest.bench.sleep_loop import SleepLoop, percentile
 from ringmq.loadtest.bench.stored import queue_end, runtime_info, store_times, times_of, wait_for
 from ringmq.loadtest.load.targets import Target
 from ringmq.loadtest.load.tools import Report
+from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, Measurement, failed
 from ringmq.remoting.message import MessageExt
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 from ringmq.remoting.properties import TIMER_OUT_MS
@@ -35,10 +36,6 @@ def _all_in_wheel(target: Target, wanted: int) -> bool:
     return queue_end(target.port, WHEEL_TIMER_TOPIC) >= wanted and _unread(target.port) == 0
 
 
-def _wait_delivered(target: Target, topic: str, messages: int) -> None:
-    wait_for(lambda: queue_end(target.port, topic) >= messages, TIMEOUT_S)
-
-
 def _sleep_until(time_ms: int) -> None:
     time.sleep(max(0.0, time_ms / 1000 - time.time()))
 
@@ -51,9 +48,8 @@ def accepted(context: Context, target: Target) -> Measurement:
 
     A short run before starts the worker, so that the row counts its processor time.
     """
-    context.run(
-        target, "send", topic=context.topic("timer"), create=True, timer_delay_ms=HOUR_MS, messages=64, size=200
-    )
+    if refused := first_messages(context, target, timer_delay_ms=HOUR_MS):
+        return failed(refused)
     before = plain_rate(context, target)
     waiting = queue_end(target.port, WHEEL_TIMER_TOPIC)
     report = context.run(
@@ -81,33 +77,34 @@ def _send_for(context: Context, target: Target, topic: str, deliver_ms: int, mes
 
 
 def full_slot(context: Context, target: Target) -> Measurement:
-    """Deliver messages that are due in the same millisecond, and the first messages of twenty slots.
+    """Deliver the first messages of twenty slots, then one full slot. Counts if none comes early."""
+    firsts = _first_of_slots(context, target)
+    measured = one_slot(context, target)
+    values = {**measured.values, "first_ms": statistics.median(firsts), "first_max_ms": max(firsts)}
+    early = "" if min(firsts) >= 0 else f"{-min(firsts):.0f} ms early"
+    return replace(measured, values=values, ok=measured.ok and not early, note=measured.note or early)
+
+
+def one_slot(context: Context, target: Target) -> Measurement:
+    """Deliver messages that are due in the same millisecond.
 
     The rate is that of the last two thirds, by store times: a virtual machine is warm by then. Counts if every message
     is delivered once, none early.
     """
-    firsts = _first_of_slots(context, target)
+    if refused := first_messages(context, target, timer_delay_ms=HOUR_MS):
+        return failed(refused)
     topic, lead_ms = context.topic("slot"), int(LEAD_S[target.name] * 1000)
     deliver_ms = (int(time.time() * 1000) + lead_ms) // 1000 * 1000
     report = _send_for(context, target, topic, deliver_ms, context.timer_messages)
-    sent = int(report["acked"])
     if time.time() * 1000 > deliver_ms - 1000:
-        return Measurement({}, ok=False, note=f"{sent} messages were sent too late for their time", raw=report)
+        return failed(f"{report['acked']} messages were sent too late for their time")
     _sleep_until(deliver_ms)
-    _wait_delivered(target, topic, sent)
-    back = context.loader(target.port).run("verify", topic=topic, queues=1)
-    times = [store_times(target.port, topic, 0, at, at + 1) for at in (0, sent // 3, sent - 1)]
-    if back["read"] != sent or not back["ok"] or not all(times):
-        return Measurement({}, ok=False, note=f"{back['read']} of {sent} were delivered", raw=report)
-    span_ms = max(1, times[2][0] - times[1][0])
-    values = {
-        RATE: (sent - 1 - sent // 3) * 1000 / span_ms,
-        "first_ms": statistics.median(firsts),
-        "first_max_ms": max(firsts),
-        "full_first_ms": float(times[0][0] - deliver_ms),
-    }
-    early = min(*firsts, values["full_first_ms"])
-    return Measurement(values, ok=early >= 0, note="" if early >= 0 else f"{-early} ms early", raw=report)
+    measured = delivered_rate(context, target, topic, report)
+    if not measured.ok:
+        return measured
+    first_ms = float(measured.raw["first_stored_ms"] - deliver_ms)
+    early = "" if first_ms >= 0 else f"{-first_ms:.0f} ms early"
+    return replace(measured, values={**measured.values, "full_first_ms": first_ms}, ok=not early, note=early)
 
 
 def _first_of_slots(context: Context, target: Target) -> list[float]:
@@ -117,7 +114,7 @@ def _first_of_slots(context: Context, target: Target) -> list[float]:
     times_ms = [begin_ms + number * 1000 for number in range(SLOTS)]
     for deliver_ms in times_ms:
         _send_for(context, target, topic, deliver_ms, SLOT_MESSAGES)
-    _wait_delivered(target, topic, SLOTS * SLOT_MESSAGES)
+    wait_delivered(target, topic, SLOTS * SLOT_MESSAGES)
     firsts = [number * SLOT_MESSAGES for number in range(SLOTS)]
     found = [store_times(target.port, topic, 0, first, first + 1)[0] for first in firsts]
     return [float(stored - due) for stored, due in zip(found, times_ms, strict=True)]
@@ -143,7 +140,7 @@ def lateness(context: Context, target: Target) -> Measurement:
     loop.start()
     plain = context.run(target, "send", topic=context.topic("plain"), **shape)
     sent = int(report["acked"])
-    _wait_delivered(target, topic, sent)
+    wait_delivered(target, topic, sent)
     loop.end()
     due = times_of(lambda source: _due_ms(source, delay_ms), target.port, WHEEL_TIMER_TOPIC, 0, first, first + sent)
     copies = store_times(target.port, topic, 0, 0, sent)
@@ -182,7 +179,7 @@ def beside_delivery(context: Context, target: Target) -> Measurement:
         delivered = queue_end(target.port, topic)
         if not 0 < delivered < sent:
             notes.append(f"{delivered} of {sent} were delivered when the sends ended")
-        _wait_delivered(target, topic, sent)
+        wait_delivered(target, topic, sent)
         rates.append(float(beside[RATE]) / float(without[RATE]))
         delays.append(float(beside["latency_us"]["p99"]) / float(without["latency_us"]["p99"]))
     values = {

@@ -4,11 +4,11 @@ import statistics
 import time
 
 from ringmq.loadtest.bench.delays import ROUNDS, SHAPE, two_brokers
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.bench.rows import MIB, RATE, Context
+from ringmq.loadtest.bench.rows import MIB, Context
 from ringmq.loadtest.bench.stored import queue_end, runtime_info, wait_for
 from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget, Target
+from ringmq.loadtest.measuring.measurement import RATE, Measurement
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 
 TOMORROW_MS = 86_400_000

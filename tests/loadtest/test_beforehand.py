@@ -14,8 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.loadtest.bench import main as bench
-from ringmq.loadtest.bench.measurement import RINGMQ, STOCK, Measurement
-from ringmq.loadtest.bench.rows import RATE, Context, Row, java_row
+from ringmq.loadtest.bench.rows import BenchRow, Context, java_row
 from ringmq.loadtest.bench.table import ROWS
 from ringmq.loadtest.drills import ha_drill
 from ringmq.loadtest.fuzz import main as fuzz
@@ -23,6 +22,7 @@ from ringmq.loadtest.growth import main as growth
 from ringmq.loadtest.load import beforehand
 from ringmq.loadtest.locust import main as locust
 from ringmq.loadtest.matrix import main as matrix
+from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, STOCK, Measurement
 from ringmq.loadtest.port import main as port
 from ringmq.loadtest.sdk import main as sdk
 from ringmq.loadtest.siege import main as siege
@@ -72,7 +72,7 @@ def forbid(monkeypatch: pytest.MonkeyPatch, module: Any, *names: str) -> None:
             monkeypatch.setattr(module, name, begun)
 
 
-WORK = ("context_in", "build_tools", "peer_python", "Workbench", "RunningBroker", "run_siege", "fuzz_drivers")
+WORK = ("context_of", "build_tools", "peer_python", "Workbench", "RunningBroker", "run_siege", "fuzz_drivers")
 
 
 @pytest.mark.parametrize(("module", "run", "name"), COMMANDS, ids=lambda value: getattr(value, "__name__", ""))
@@ -114,24 +114,17 @@ def test_files_of_an_earlier_run_keep_their_content(tmp_path: Path) -> None:
     assert list((tmp_path / "new" / "folder").iterdir()) == []
 
 
-def one_row(context: Context, target: object) -> Measurement:
-    return Measurement({RATE: 1000.0})
-
-
 @pytest.fixture
 def quick_bench(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A bench of one row that takes no time: the names of the systems that it has measured."""
-    row = Row("one", "one row", RATE, "msg/s", (), one_row)
     measured: list[str] = []
 
-    def run(plan: bench.Plan, context: Context) -> bench.Results:
-        for system in plan.systems:
-            measured.append(system)
-            plan.results.setdefault(row.name, {})[system] = [one_row(context, None)]
-        return plan.results
+    def one_row(context: Context, system: str) -> Measurement:
+        measured.append(system)
+        return Measurement({RATE: 1000.0})
 
+    row = BenchRow("one", "one row", RATE, "msg/s", (), None, alone=one_row)
     monkeypatch.setattr(bench, "rows_named", lambda names, groups: [row])
-    monkeypatch.setattr(bench, "run_bench", run)
     return measured
 
 
@@ -213,13 +206,13 @@ def test_the_spark_bench_needs_spark_and_java_before_it_fills_a_store(
 def test_drawing_alone_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "matplotlib")
     with pytest.raises(SystemExit, match="--plot needs matplotlib, which is not installed"):
-        matrix.main(["--plot", str(tmp_path / "cells.csv"), "--folder", str(tmp_path)])
+        matrix.main(["--plot", str(tmp_path / "cells.json"), "--folder", str(tmp_path)])
 
 
 def test_an_old_checkout_without_a_core_is_refused_before_the_rounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forbid(monkeypatch, versions, "context_in")
+    forbid(monkeypatch, versions, "context_of")
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text("#!/bin/sh\necho \"ModuleNotFoundError: No module named 'ringmq'\" >&2; exit 1\n")
