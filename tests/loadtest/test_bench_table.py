@@ -3,19 +3,23 @@
 import json
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from ringmq.loadtest.bench.main import Plan, parse, run_bench
-from ringmq.loadtest.bench.measurement import RINGMQ, Goal, Measurement, evaluate, summarize
-from ringmq.loadtest.bench.report import document, loader_summary, print_table, write_plot
+from ringmq.loadtest.bench.main import BENCH, circumstances
+from ringmq.loadtest.bench.plan import Plan
+from ringmq.loadtest.bench.report import draw, loader_summary
 from ringmq.loadtest.bench.rows import Context, found_again, send_measurement, transaction_row
 from ringmq.loadtest.bench.table import ROWS, rows_named
 from ringmq.loadtest.load.process_stats import cpu_seconds, family, private_bytes, shared_segments
 from ringmq.loadtest.load.tools import Tools, build_tools
+from ringmq.loadtest.measuring.command import document
+from ringmq.loadtest.measuring.measurement import RINGMQ, Goal, Measurement, evaluate, summarize
+from ringmq.loadtest.measuring.rounds import Session, run_rounds
 
 SMAPS = """\
 7f0000000000-7f0000010000 rw-s 00000000 00:1a 77 /dev/shm/ringmq-none-plane
@@ -92,6 +96,13 @@ def test_the_table_holds_the_promised_rows() -> None:
         ("transaction", "messages_per_s"): ">=5x stock",
         ("transaction", "cpu_us_per_pair"): "<=0.2x stock",
         ("send-backs", "messages_per_s"): ">=3x stock",
+        ("pop-batch", "messages_per_s"): ">=5x stock",
+        ("pop-batch", "cpu_us"): "<=0.2x stock",
+        ("pop-acks", "messages_per_s"): ">=10x stock",
+        ("pop-one", "cpu_us"): "<=12.5",
+        ("pop-revival", "p99_ms"): "<=50",
+        ("pop-revival", "max_ms"): "<=0.1x stock",
+        ("pop-wave", "messages_per_s"): ">=5x stock",
         ("open-loop", "p99_9"): "<=0.1x stock",
         ("open-loop", "max"): "<=0.1x stock",
         ("delay-sends", "to_plain"): ">=0.8",
@@ -162,12 +173,12 @@ def test_rows_are_chosen_by_name() -> None:
     with pytest.raises(ValueError, match="nosuch"):
         rows_named(["nosuch"])
     with pytest.raises(SystemExit):
-        parse(["--rows", "nosuch"])
+        BENCH.parse(["--rows", "nosuch"])
     with pytest.raises(SystemExit):
-        parse(["--systems", "kafka"])
+        BENCH.parse(["--systems", "kafka"])
     with pytest.raises(SystemExit):
-        parse(["--only", "nosuch"])
-    assert parse(["--only", "replication"]).row_list == rows_named([], ["replication"])
+        BENCH.parse(["--only", "nosuch"])
+    assert BENCH.parse(["--only", "replication"]).row_list == rows_named([], ["replication"])
 
 
 CHECK: Mapping[str, Any] = {
@@ -260,14 +271,14 @@ def tools() -> Tools:
 
 
 @pytest.mark.io_uring
-def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path) -> None:
     context = Context(tools, tmp_path, sorted(os.sched_getaffinity(0)), None, seconds=0.2, warmup_s=0.05)
-    rows = rows_named(["1x1", "batch", "pull", "ceiling-max"])
+    plan = Plan(context, rows_named(["1x1", "batch", "pull", "ceiling-max"]), systems=("ceiling",))
     said: list[str] = []
-    plan = Plan(rows, systems=("ceiling",), rounds=2, settle_s=0, say=said.append)
-    report = document(rows, run_bench(plan, context), context, rounds=2, quick=True)
-    report = json.loads(json.dumps(report))
-    assert report["format"] == 1
+    session = Session(plan.rows, plan.turns, 2, settle_s=0, header=partial(circumstances, context))
+    run_rounds(session, said.append)
+    report = json.loads(json.dumps(document(session, tmp_path, {"seconds": 0.2})))
+    assert report["format"] == 2
     header = {"kernel", "processor", "cpus", "file_system", "flush", "settings", "server_cpus", "loader_cpu", "rounds"}
     assert header <= set(report["header"])
     assert [row["name"] for row in report["rows"]] == ["1x1", "batch", "pull", "ceiling-max"]
@@ -277,11 +288,9 @@ def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path, capsys: p
         assert summary["median"]["messages_per_s"] > 0
         assert {"p50", "p99", "p99_9", "p99_99", "max"} <= set(summary["median"])
         assert all(goal["met"] is None for goal in row["goals"])
-    print_table(report)
-    table = capsys.readouterr().out
-    assert "1 connection, 1 in flight, 200 B" in table
+    assert "1 connection, 1 in flight, 200 B" in BENCH.text(report)
     assert "highest proven rate" in loader_summary(report)
-    write_plot(report, tmp_path / "bench.svg")
+    draw(report, tmp_path / "bench.svg")
     assert (tmp_path / "bench.svg").read_text().lstrip().startswith("<?xml")
     assert said[0] == "round 1 of 2"
 
@@ -289,9 +298,9 @@ def test_a_whole_run_against_the_ceiling(tools: Tools, tmp_path: Path, capsys: p
 def test_a_row_that_fails_is_noted_and_the_rest_goes_on(tools: Tools, tmp_path: Path) -> None:
     missing = Tools(tools.load, tmp_path / "no-such-program", tools.link)
     context = Context(missing, tmp_path, sorted(os.sched_getaffinity(0)), None, seconds=0.1)
-    rows = rows_named(["1x1", "batch"])
-    results = run_bench(Plan(rows, systems=("ceiling",), rounds=1, settle_s=0, say=lambda text: None), context)
-    for row in rows:
+    plan = Plan(context, rows_named(["1x1", "batch"]), systems=("ceiling",))
+    results = run_rounds(Session(plan.rows, plan.turns), lambda text: None)
+    for row in plan.rows:
         (run,) = results[row.name]["ceiling"]
         assert not run.ok
         assert "No such file" in run.note

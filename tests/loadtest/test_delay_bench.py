@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from ringmq.loadtest.bench import delays
-from ringmq.loadtest.bench.rows import RATE, Context
+from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.measuring.measurement import RATE
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -54,6 +55,13 @@ def test_delivery_at_once(context: Context) -> None:
     measured = delays.due_at_once(context, "ringmq")
     assert measured.ok, measured.note
     assert measured.values[RATE] > 0
+
+
+@pytest.mark.io_uring
+def test_a_broker_that_refuses_delays_is_named(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delays, "LEVELS", {"maxMessageSize": 100})  # bytes
+    measured = delays.due_at_once(context, "ringmq")
+    assert not measured.ok and "answers by code" in measured.note
 
 
 @pytest.mark.io_uring

@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
 from ringmq.loadtest.bench import timers
-from ringmq.loadtest.bench.rows import RATE, Context
+from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.measuring.measurement import RATE
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -41,6 +43,14 @@ def test_a_full_slot(target: tuple[Context, RingmqTarget], monkeypatch: pytest.M
     measured = timers.full_slot(*target)
     assert measured.ok, measured.note
     assert measured.values[RATE] > 0 and measured.values["first_max_ms"] >= measured.values["first_ms"] >= 0
+
+
+def test_a_broker_that_refuses_timers_is_named(target: tuple[Context, RingmqTarget]) -> None:
+    context, _ = target
+    with closing(RingmqTarget(context.folder / "without", {"timerWheelEnable": False}, context.cpus)) as without:
+        for run in (timers.accepted, timers.one_slot):
+            measured = run(context, without)
+            assert not measured.ok and "timerWheelEnable is false" in measured.note
 
 
 @pytest.mark.io_uring
