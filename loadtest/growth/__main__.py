@@ -1,7 +1,5 @@
 """`python -m ringmq.loadtest.growth`."""
 
-import sys
-
 from ringmq.loadtest.growth.main import main
 
-sys.exit(main())
+raise SystemExit(main())

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from ringmq.loadtest.bench.markdown import Column
-from ringmq.loadtest.bench.measurement import RINGMQ, Goal, Measurement
 from ringmq.loadtest.bench.rows import MIB, Context, send_row
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
 from ringmq.loadtest.load.tools import Report, arguments_of
+from ringmq.loadtest.measuring.documents import Document
+from ringmq.loadtest.measuring.measurement import RINGMQ, Goal, Measurement
+from ringmq.loadtest.measuring.tables import Column
 
 RECORD_BYTES = 460  # of a message of 200 B in log, queue and index, about
 RESERVE_BYTES = 2 << 30  # of the disk, always left free
@@ -72,6 +73,10 @@ class Bench:
         """Yield a broker on an empty store, which is removed."""
         with contextlib.closing(self.start(settings)) as target:
             yield target
+
+    def circumstances(self) -> Document:
+        """Return the conditions of a run."""
+        return {**self.context.circumstances(), "settings": dict(self.settings), "warm_memory": self.warm_memory}
 
     def quick_check(self, target: RingmqTarget, topic: str, **lanes: object) -> Report:
         """Read everything back."""
@@ -131,7 +136,7 @@ class MemoryWatch:
         try:
             while not self._end.wait(self._every_s):
                 self._sample()
-        except Exception as error:  # a thread has nobody to raise it to
+        except Exception as error:  # raised later, in the thread that waits
             self._error = error
 
     def __enter__(self) -> Self:

@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ringmq.loadtest.bench.markdown import Column
-from ringmq.loadtest.bench.measurement import Goal, Measurement
 from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
     RATE_COLUMNS,
@@ -23,6 +21,8 @@ from ringmq.loadtest.growth.bench import (
 )
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.measuring.measurement import Measurement, goals
+from ringmq.loadtest.measuring.tables import Column
 
 LOAD = {"connections": 64, "depth": 16, "size": 200}
 ACTIVE_MAX = 1000
@@ -80,7 +80,7 @@ def queues(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
 def _queues_point(bench: Bench, target: RingmqTarget, lanes: Mapping[str, int]) -> tuple[RingmqTarget, Measurement]:
     topic = bench.context.topic("queues")
     total = lanes["topics"] * lanes["queues"]
-    sends(bench, target, "before", queues=8, **{**LOAD, "messages": 20_000})  # what the load itself needs is there now
+    sends(bench, target, "before", queues=8, **{**LOAD, "messages": 20_000})  # the load's own memory is in use now
     before = private_bytes(target.pids())["total"]
     one_each = _one_each(bench, target, topic, lanes)
     os.sync()  # blocks are given to a file when it is written back
@@ -148,7 +148,7 @@ def slow_consumers(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
 
 CONSUMED = Column("consumed/s", "consumed_per_s")
 CONNECTION_GOALS = {
-    10_000.0: (Goal("kept", "absolute", at_least=0.8), Goal("private_mib", "absolute", at_most=400.0)),
+    10_000.0: goals("kept >=0.8, private_mib <=400"),
 }
 SHORT: tuple[Scenario, ...] = (
     Scenario(
@@ -158,7 +158,7 @@ SHORT: tuple[Scenario, ...] = (
         (1, 4, 16, 64, 256),
         topics,
         (*RATE_COLUMNS, *COST_COLUMNS),
-        {256.0: (Goal("kept", "absolute", at_least=0.85),)},
+        {256.0: goals("kept >=0.85")},
     ),
     Scenario(
         "queues",
@@ -174,13 +174,7 @@ SHORT: tuple[Scenario, ...] = (
             Column("folder KiB a queue", "queue_folder_kib", "{:.1f}"),
             Column("start s", "start_s", "{:.2f}"),
         ),
-        {
-            10_000.0: (
-                Goal("queue_kib", "absolute", at_most=4.0),
-                Goal("queue_file_kib", "absolute", at_most=4.0),
-                Goal("start_s", "absolute", at_most=5.0),
-            )
-        },
+        {10_000.0: goals("queue_kib <=4, queue_file_kib <=4, start_s <=5")},
     ),
     Scenario(
         "connections",

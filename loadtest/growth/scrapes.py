@@ -9,8 +9,6 @@ from http.client import HTTPException
 from types import TracebackType
 from typing import Self
 
-from ringmq.loadtest.bench.markdown import Column
-from ringmq.loadtest.bench.measurement import Goal, Measurement, summarize
 from ringmq.loadtest.bench.rows import MIB, send_row
 from ringmq.loadtest.growth.bench import (
     COST_COLUMNS,
@@ -30,10 +28,12 @@ from ringmq.loadtest.growth.page_reader import PageReader
 from ringmq.loadtest.growth.scenarios import CONSUMER_CONNECTIONS, CONSUMER_IDLE_MS, LOAD
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.measuring.measurement import Measurement, goals, summarize
+from ringmq.loadtest.measuring.tables import Column
 
 SERIES_TOPICS, SERIES_GROUPS = 1000, 13  # each group of each topic has seven series, each topic eleven
 TURNS = 24  # the p99 of one load is 0.3 to 0.9 ms, now and then 2.5 when the host takes a processor away
-SLICE_US = 100  # what is measured is not how long the loader waits behind who scrapes
+SLICE_US = 100  # so short that the loader does not wait long for the scraper
 TIMEOUT_S = 30.0
 READER_NICENESS = 10  # it stands for another machine: beside it no worker of the broker shall wait
 _SERIES = b"\nringmq_series{"
@@ -180,13 +180,7 @@ def _scenario(name: str, pace: Pace) -> Scenario:
             Column("p99 of the first", "p99_ratio", "{:.2f}"),
             *COST_COLUMNS,
         ),
-        {
-            1.0: (
-                Goal("series", "absolute", at_least=100_000.0),
-                Goal("scrape_ms", "absolute", at_most=200.0),
-                Goal("p99_ratio", "absolute", at_most=1.1),
-            )
-        },
+        {1.0: goals("series >=100000, scrape_ms <=200, p99_ratio <=1.1")},
         once=True,
     )
 

@@ -5,14 +5,14 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from ringmq.loadtest.bench.markdown import Column
-from ringmq.loadtest.bench.measurement import Goal, Measurement
-from ringmq.loadtest.bench.rows import MIB, RATE
+from ringmq.loadtest.bench.rows import MIB
 from ringmq.loadtest.bench.stored import make_topics, queue_end, runtime_info, store_times, wait_for
 from ringmq.loadtest.growth.bench import RECORD_BYTES, Bench, Point, Scenario, need_space
 from ringmq.loadtest.growth.scenarios import LOAD
 from ringmq.loadtest.load.process_stats import cpu_seconds, private_bytes
 from ringmq.loadtest.load.targets import RingmqTarget
+from ringmq.loadtest.measuring.measurement import RATE, Measurement, goals
+from ringmq.loadtest.measuring.tables import Column
 from ringmq.remoting.names import WHEEL_TIMER_TOPIC
 
 TOMORROW_MS = 86_400_000
@@ -143,14 +143,7 @@ TIMERS = (
         (1e3, 1e5, 1e7),
         timers,
         COLUMNS,
-        {
-            1e7: (
-                Goal("kept", "absolute", at_least=0.9),
-                Goal("private_mib", "absolute", at_most=238.0),
-                Goal("start_s", "absolute", at_most=2.0),
-                Goal("idle_percent", "absolute", at_most=1.0),
-            )
-        },
+        {1e7: goals("kept >=0.9, private_mib <=238, start_s <=2, idle_percent <=1")},
         once=True,
     ),
     Scenario(

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import cast
@@ -16,12 +17,11 @@ import pytest
 
 from ringmq.broker.exporter.server import ExporterServer, Pages
 from ringmq.broker.exporter.text import PageText
-from ringmq.loadtest.bench.markdown import Column, markdown_table
-from ringmq.loadtest.bench.measurement import Goal, Measurement
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.growth import bench as shared
 from ringmq.loadtest.growth import long_runs, timers
 from ringmq.loadtest.growth import main as growth
+from ringmq.loadtest.growth import points as growth_points
 from ringmq.loadtest.growth import scrapes as scraping
 from ringmq.loadtest.growth.bench import (
     LAST,
@@ -44,11 +44,16 @@ from ringmq.loadtest.growth.long_runs import (
     soak_values,
 )
 from ringmq.loadtest.growth.page_reader import KEPT_BYTES, PageReader
-from ringmq.loadtest.growth.report import document, missed, tables, write_plots
+from ringmq.loadtest.growth.report import draw, tables
 from ringmq.loadtest.growth.scenarios import SHORT
 from ringmq.loadtest.growth.scrapes import SCRAPES, Scraper
 from ringmq.loadtest.growth.timers import QUICK, TIMERS
 from ringmq.loadtest.load.tools import build_tools
+from ringmq.loadtest.measuring.command import document
+from ringmq.loadtest.measuring.documents import Document
+from ringmq.loadtest.measuring.measurement import RINGMQ, Goal, Measurement, goals
+from ringmq.loadtest.measuring.rounds import run_rounds
+from ringmq.loadtest.measuring.tables import Column, markdown_table
 from ringmq.store.retention import used_ratio
 from tests.waiting import wait_until
 
@@ -110,7 +115,7 @@ def test_the_promised_goals_stand_at_their_points() -> None:
 
 def test_points_are_compared_with_the_first_one() -> None:
     points = [Point(at, Measurement({"messages_per_s": rate})) for at, rate in ((1, 200.0), (4, 100.0), (16, 300.0))]
-    assert [point.measurement.values["kept"] for point in growth.with_saved(points)] == [1.0, 0.5, 1.5]
+    assert [point.measurement.values["kept"] for point in growth_points.with_saved(points)] == [1.0, 0.5, 1.5]
 
 
 def two_points(rates: Sequence[float], goals: dict[float, tuple[Goal, ...]]) -> Scenario:
@@ -123,20 +128,29 @@ def two_points(rates: Sequence[float], goals: dict[float, tuple[Goal, ...]]) -> 
     return Scenario("twice", "two points", "things", (1, 8), run, (Column("msg/s", "messages_per_s"),), goals)
 
 
+def report_of(bench: Bench, scenario: Scenario, rounds: int) -> Document:
+    session = growth_points.session_of(bench, [scenario], rounds)
+    run_rounds(session, bench.say)
+    found: Document = json.loads(json.dumps(document(session, bench.context.folder)))
+    return found
+
+
 def test_tables_goals_and_plots(small_bench: Bench, tmp_path: Path) -> None:
     scenario = two_points(
         (100.0, 70.0), {8: (Goal("kept", "absolute", at_least=0.8),), LAST: (Goal("p99", "absolute", at_most=2000),)}
     )
-    report = document([scenario], growth.run_growth(small_bench, [scenario], 2), small_bench, rounds=2)
-    report = json.loads(json.dumps(report))
-    assert [len(point["summary"]["raw"]) for point in report["scenarios"][0]["points"]] == [2, 2]
-    assert [len(point["goals"]) for point in report["scenarios"][0]["points"]] == [0, 2]
-    text = tables(report, [scenario])
+    report = report_of(small_bench, scenario, 2)
+    assert [row["place"] for row in report["rows"]] == [
+        {"scenario": "twice", "axis": "things", "at": 1}, {"scenario": "twice", "axis": "things", "at": 8},
+    ]  # fmt: skip
+    assert [len(row["systems"][RINGMQ]["raw"]) for row in report["rows"]] == [2, 2]
+    assert [len(row["goals"]) for row in report["rows"]] == [0, 2]
+    text = replace(growth.BENCH, table=partial(tables, scenarios=[scenario])).text(report)
     assert "| things | msg/s | counts |" in text
     assert "| 8 | 70 | yes |" in text
-    assert "kept 0.7 (>=0.8: SHORT)" in text
-    assert missed(report) == ["twice at 8: kept"]
-    write_plots(report, tmp_path / "growth.svg")
+    assert "- twice 8: kept **0.7** (>=0.8: SHORT)" in text
+    assert growth.BENCH.faults(report) == ["twice 8: kept"]
+    draw(report, tmp_path / "growth.svg")
     assert (tmp_path / "growth.svg").read_text().lstrip().startswith("<?xml")
 
 
@@ -149,20 +163,48 @@ def test_free_memory_is_touched_before_each_scenario(
         done.append("run")
         return two_points((1.0, 1.0), {}).run(bench, values)
 
-    monkeypatch.setattr(growth, "touch_free_memory", lambda: done.append("touch"))
+    monkeypatch.setattr(growth_points, "touch_free_memory", lambda: done.append("touch"))
     scenario = replace(two_points((1.0, 1.0), {}), run=run)
     for bench, expected in ((small_bench, ["run"] * 2), (replace(small_bench, warm_memory=True), ["touch", "run"] * 2)):
-        report = document([scenario], growth.run_growth(bench, [scenario], 2), bench, rounds=2)
-        assert (done, report["header"]["memory_touched_before"]) == (expected, "touch" in expected)
+        report = report_of(bench, scenario, 2)
+        assert (done, report["header"]["warm_memory"]) == (expected, "touch" in expected)
         done.clear()
-    assert growth.bench_of(growth.parse(["--warm-memory", "--folder", str(tmp_path)])).warm_memory
+    with growth.bench_of(growth.BENCH.parse(["--warm-memory", "--folder", str(tmp_path)])) as warmed:
+        assert warmed.warm_memory
 
 
 def test_a_scenario_that_cannot_go_on_is_noted_at_its_point(small_bench: Bench) -> None:
     scenario = two_points((100.0, 0.0), {})
-    report = document([scenario], growth.run_growth(small_bench, [scenario], 1), small_bench, rounds=1)
-    assert missed(report) == ["twice at 8: no run counts"]
-    assert "no room" in tables(report, [scenario])
+    report = report_of(small_bench, scenario, 1)
+    assert growth.BENCH.faults(report) == ["twice 8: no run counts"]
+    assert "no room" in growth.BENCH.text(report)
+
+
+def test_a_place_without_a_point_is_left_out(small_bench: Bench) -> None:
+    """The sender of a soak may end before its last intervals. Its last point has the place of the end."""
+
+    def run(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+        yield Point(1, Measurement({"messages_per_s": 4.0}))
+        yield Point(8, Measurement({"messages_per_s": 3.0}))
+
+    scenario = replace(two_points((), {LAST: goals("kept >=0.8")}), run=run, values=(1, 4, 8))
+    report = report_of(small_bench, scenario, 1)
+    assert [len(row["systems"]) for row in report["rows"]] == [1, 0, 1]
+    assert growth.BENCH.faults(report) == ["twice 8: kept"]
+
+
+def test_the_broker_of_a_last_point_is_stopped_before_the_next_scenario(small_bench: Bench) -> None:
+    seen: list[str] = []
+
+    def run(bench: Bench, values: Sequence[float]) -> Iterator[Point]:
+        for at in values:
+            seen.append("start")
+            yield Point(at, Measurement({"messages_per_s": 1.0}))
+            seen.append("stop")
+
+    scenario = replace(two_points((), {}), run=run)
+    run_rounds(growth_points.session_of(small_bench, [scenario, replace(scenario, name="again")], 1), small_bench.say)
+    assert seen == ["start", "stop"] * 4
 
 
 def test_a_table_says_what_was_not_measured() -> None:
@@ -173,15 +215,15 @@ def test_a_table_says_what_was_not_measured() -> None:
 
 
 def test_options_choose_scenarios_and_points(tmp_path: Path) -> None:
-    options = growth.parse(["--only", "topics,soak,backlog", "--values", "topics=64,1", "--backlog-gb", "3"])
+    options = growth.BENCH.parse(["--only", "topics,soak,backlog", "--values", "topics=64,1", "--backlog-gb", "3"])
     chosen = {scenario.name: scenario.values for scenario in growth.scenarios_of(options, 10 << 30)}
     assert chosen["topics"] == (1, 64)
     assert chosen["backlog"] == (1, 2, 3)
     assert (len(chosen["soak"]), chosen["soak"][-1]) == (60, 60.0)
-    assert len(growth.scenarios_of(growth.parse([]), 10 << 30)) == len(growth.NAMES)
+    assert len(growth.scenarios_of(growth.BENCH.parse([]), 10 << 30)) == len(growth.SCENARIOS)
     for wrong in (["--only", "nosuch"], ["--values", "soak=1"], ["--values", "topics=x"], ["--rounds", "0"]):
         with pytest.raises(SystemExit):
-            growth.parse(wrong)
+            growth.BENCH.parse(wrong)
 
 
 def test_a_backlog_is_as_large_as_the_disk_allows() -> None:
@@ -257,6 +299,7 @@ def test_a_soak_is_judged_by_its_thirds_and_by_what_came_out() -> None:
     samples = [(n + 0.5, 80.0 + n) for n in range(9)]
     points = list(soak_points(sent, read, samples, soak_values(9)[:9]))
     assert len(points) == 9
+    assert list(soak_points(sent, read, samples, soak_values(9)[:11]))[-1].at == soak_values(9)[10]
     last = points[-1].measurement
     assert not last.ok
     assert "consumed 898 of 900" in last.note
