@@ -7,14 +7,15 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from ringmq.loadtest.bench.measurement import RINGMQ
 from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.process_stats import private_bytes
 from ringmq.loadtest.load.tools import Report, arguments_of
 from ringmq.loadtest.matrix.machine_stats import machine_stats
+from ringmq.loadtest.measuring.measurement import RATE, RINGMQ, Measurement
+from ringmq.loadtest.measuring.rounds import Row
 from ringmq.loadtest.replication.pairs import ASYNC_MASTER, SYNC_MASTER, Pair, Settings, start_pair
 from ringmq.loadtest.replication.rows import messages_of
 
@@ -42,47 +43,38 @@ POLICIES = (
 )
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Coordinates of a cell. `policy` is a Policy's name."""
-
-    topics: int
-    body_bytes: int
-    consume: bool
-    policy: str
-
-
-def all_cells() -> list[Cell]:
-    """Return the 108 cells."""
+def all_cells() -> list[Row]:
+    """Return the 108 cells. A cell's place: body_bytes, consume, policy (a Policy's name), topics."""
     axes = itertools.product(BODY_BYTES, (False, True), POLICIES, TOPICS)
-    return [Cell(topics, body, consume, policy.name) for body, consume, policy, topics in axes]
+    return [cell_of(body, consume, policy.name, topics) for body, consume, policy, topics in axes]
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The result of a cell. Latencies are of sends, in us; CPU in shares of one; memory is private, of both brokers."""
-
-    cell: Cell
-    correct: bool
-    note: str
-    values: Mapping[str, float]
-
-    def document(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return {**asdict(self.cell), "correct": self.correct, "note": self.note, "values": dict(self.values)}
+def cell_of(body_bytes: int, consume: bool, policy: str, topics: int) -> Row:
+    """Return the cell at this place."""
+    place = {"body_bytes": body_bytes, "consume": consume, "policy": policy, "topics": topics}
+    name = f"{size_text(body_bytes)}, {'produce, consume' if consume else 'produce'}, {policy}, {topics} topics"
+    return Row(name, name, RATE, "msg/s", (), place=place)
 
 
-def run_cell(context: Context, cell: Cell) -> Outcome:
-    """Run 64 connections with 16 sends in flight each on a fresh RingMQ pair. Everything is read back and compared."""
-    policy = next(policy for policy in POLICIES if policy.name == cell.policy)
+def size_text(body_bytes: int) -> str:
+    """Return the size of a body in its unit."""
+    return f"{body_bytes} B" if body_bytes < 1024 else f"{body_bytes // 1024} KiB"
+
+
+def run_cell(context: Context, place: Mapping[str, Any]) -> Measurement:
+    """Run 64 connections with 16 sends in flight each on a fresh RingMQ pair. Everything is read back and compared.
+
+    Latencies are of sends, in us; CPU in shares of one; memory is private, of both brokers.
+    """
+    policy = next(policy for policy in POLICIES if policy.name == place["policy"])
     os.sync()
     with contextlib.closing(start_pair(RINGMQ, context.folder / "matrix", policy.settings, context.cpus)) as pair:
-        lanes: dict[str, object] = {"topic": "Matrix", "topics": cell.topics, "queues": QUEUES}
+        lanes: dict[str, object] = {"topic": "Matrix", "topics": place["topics"], "queues": QUEUES}
         context.loader(pair.port).run("create", **lanes)
-        with _consumer(context, pair, lanes if cell.consume else None) as consumer:
+        with _consumer(context, pair, lanes if place["consume"] else None) as consumer:
             before, cpu_before = machine_stats(context.folder), pair.cpu_seconds()
             began = time.monotonic()
-            sent = _send(context, pair, cell, lanes)
+            sent = _send(context, pair, place["body_bytes"], lanes)
             cpu, seconds = pair.cpu_seconds(), time.monotonic() - began
             machine = before.until(machine_stats(context.folder))
         memory = private_bytes(pair.pids())["total"] / MIB
@@ -96,18 +88,18 @@ def run_cell(context: Context, cell: Cell) -> Outcome:
     values["loader_cpu"] = float(sent["loader_cpu"]["share"])
     if read:
         values["consumed_per_s"] = read["read"] / max(read["read_s"], 1e-9)
-    return Outcome(cell, not notes, "; ".join(notes), values)
+    return Measurement(values, not notes, "; ".join(notes))
 
 
-def _send(context: Context, pair: Pair, cell: Cell, lanes: Mapping[str, object]) -> Report:
+def _send(context: Context, pair: Pair, body_bytes: int, lanes: Mapping[str, object]) -> Report:
     return context.loader(pair.port).run(
         "send",
         connections=64,
         depth=16,
-        size=cell.body_bytes,
+        size=body_bytes,
         warmup=context.warmup_s,
         seconds=context.seconds,
-        messages=messages_of(LOG_BYTES_MAX, cell.body_bytes),
+        messages=messages_of(LOG_BYTES_MAX, body_bytes),
         **lanes,
     )
 
