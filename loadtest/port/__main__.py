@@ -1,7 +1,5 @@
 """`python -m ringmq.loadtest.port`."""
 
-import sys
-
 from ringmq.loadtest.port.main import main
 
-sys.exit(main())
+raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""`make bench-port`, second table: clients that send while a service has a backlog to republish.
+"""The row of `make bench-port` about clients that send while a service has a backlog to republish.
 
 A round is a fresh broker with a source of a million records. 64 connections with 16 sends each in flight run against
 it twice, with and without the service, in alternating order. The ratios of a round compare the two.
@@ -6,27 +6,42 @@ it twice, with and without the service, in alternating order. The ratios of a ro
 
 import json
 import shutil
-import statistics
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench.markdown import markdown_table
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, Tools
+from ringmq.loadtest.measuring.measurement import Measurement, goals
+from ringmq.loadtest.measuring.rounds import Row, rotated
+from ringmq.loadtest.measuring.tables import Column
+from ringmq.loadtest.port.rates import SOURCE, SYNC, TARGET
 from ringmq.loadtest.port.worker import MODULE, ROLE, TASK, Task, completed
 
-SOURCE, TARGET = "port_bench_source", "port_bench_target"
 CONNECTIONS, DEPTH, BODY = 64, 16, 200
 RECORDS = 1_000_000
 WARMUP_S = 1.0
-SERVICE_MIN, KEPT_MIN, P99_MAX = 45_000, 0.7, 3.0
-"""Goals: records a second of the service, and the clients' rate and p99 relative to a run without it."""
+ROW = Row(
+    "beside clients",
+    "clients beside a service with a backlog",
+    "kept",
+    "of their rate",
+    goals("kept >=0.7, p99_ratio <=3, service_per_s >=45000"),
+    shown=("service_per_s",),
+)
+COLUMNS = (
+    Column("Clients/s", "alone_per_s"),
+    Column("beside", "beside_per_s"),
+    Column("kept", "kept", "{:.2f}"),
+    Column("p99 us", "alone_p99"),
+    Column("beside", "beside_p99"),
+    Column("ratio", "p99_ratio", "{:.2f}"),
+    Column("Service/s", "service_per_s"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +52,6 @@ class Clients:
     p99_us: float
     ok: bool
     note: str
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """The clients without the service and with it, and the service's rate meanwhile."""
-
-    alone: Clients
-    beside: Clients
-    service_rate: float
-    whole: bool
-    """True if the target holds every copy."""
-
-    @property
-    def kept(self) -> float:
-        """The share of the clients' rate that remains."""
-        return self.beside.rate / self.alone.rate if self.alone.rate else 0.0
-
-    @property
-    def p99_ratio(self) -> float:
-        """p99 beside the service, divided by that without it."""
-        return self.beside.p99_us / self.alone.p99_us if self.alone.p99_us else 0.0
-
-    @property
-    def ok(self) -> bool:
-        """True if the work of the round was done."""
-        return self.alone.ok and self.beside.ok and self.whole and self.service_rate > 0
 
 
 class Sampler(threading.Thread):
@@ -96,10 +85,10 @@ def run_clients(loader: Loader, topic: str, seconds: float) -> Clients:
     return Clients(float(report["messages_per_s"]), float(report["latency_us"]["p99"]), ok, note)
 
 
-def measure_round(
-    folder: Path, tools: Tools, *, seconds: float, records: int, service_first: bool, sync: bool = False
-) -> Round:
-    """Run one round on a fresh broker."""
+def measure(
+    folder: Path, tools: Tools, *, seconds: float, records: int, number: int, sync: bool = False
+) -> Measurement:
+    """Run one round on a fresh broker, with the service first in every second round."""
     from ringmq.ipc.plane import Plane
     from ringmq.ipc.segment import plane_name
 
@@ -108,7 +97,7 @@ def measure_round(
     gate = folder / "gate"
     task = Task(SOURCE, TARGET, records, 0.0, "", gate=str(gate))
     prefix, environment = [sys.executable, "-m", MODULE], {TASK: json.dumps(asdict(task))}
-    settings = {**COMMON_SETTINGS, **({"flushDiskType": "SYNC_FLUSH"} if sync else {})}
+    settings = {**COMMON_SETTINGS, **(SYNC if sync else {})}
     found: dict[bool, Clients] = {}
     with RunningBroker(folder / "store", settings, prefix=prefix, environment=environment) as broker:
         plane = Plane.open(plane_name(broker.store))  # maps what the words are in
@@ -116,7 +105,7 @@ def measure_round(
         loader.run("create", topic=TARGET, queues=1)
         loader.run("batch", topic=SOURCE, create=True, queues=1, size=100, connections=8, depth=2, messages=records)
         rate = 0.0
-        for is_beside in (service_first, not service_first):
+        for is_beside in rotated((False, True), number):
             sampler = Sampler(words, seconds)
             if is_beside:
                 gate.touch()
@@ -127,9 +116,25 @@ def measure_round(
                 rate = sampler.rate
                 gate.unlink()
                 wait_still(words)
-        whole = int(loader.run("verify", topic=TARGET)["read"]) == completed(words)
+        is_whole = int(loader.run("verify", topic=TARGET)["read"]) == completed(words)
     shutil.rmtree(folder, ignore_errors=True)
-    return Round(found[False], found[True], rate, whole)
+    return measurement_of(found[False], found[True], rate, is_whole=is_whole)
+
+
+def measurement_of(alone: Clients, beside: Clients, service: float, *, is_whole: bool) -> Measurement:
+    """Return the ratios of a round. Counts if its work was done: `is_whole` if the target holds every copy."""
+    notes = [alone.note, beside.note, "" if is_whole else "the target lacks copies"]
+    values = {
+        "alone_per_s": alone.rate,
+        "beside_per_s": beside.rate,
+        "kept": beside.rate / (alone.rate or 1.0),
+        "alone_p99": alone.p99_us,
+        "beside_p99": beside.p99_us,
+        "p99_ratio": beside.p99_us / (alone.p99_us or 1.0),
+        "service_per_s": service,
+    }
+    ok = alone.ok and beside.ok and is_whole and service > 0
+    return Measurement(values, ok, " ".join(filter(None, notes)))
 
 
 def wait_still(words: Any) -> None:
@@ -137,37 +142,3 @@ def wait_still(words: Any) -> None:
     before = -1
     while before != (before := completed(words)):
         time.sleep(0.2)
-
-
-def spread(values: Sequence[float], text: str = ".2f") -> str:
-    """Return the median, and the range from smallest to largest."""
-    return f"{statistics.median(values):{text}} ({min(values):{text}} to {max(values):{text}})"
-
-
-def pressure_table(rounds: Sequence[Round]) -> str:
-    """Return a line per round, the medians of the ratios, and the reached goals."""
-    lines = [
-        [
-            str(number), f"{each.alone.rate:,.0f}", f"{each.beside.rate:,.0f}", f"{each.kept:.2f}",
-            f"{each.alone.p99_us:,.0f}", f"{each.beside.p99_us:,.0f}", f"{each.p99_ratio:.2f}",
-            f"{each.service_rate:,.0f}", "yes" if each.ok else f"NO {each.alone.note} {each.beside.note}".strip(),
-        ]
-        for number, each in enumerate(rounds, 1)
-    ]  # fmt: skip
-    head = ["Round", "Clients/s", "beside", "kept", "p99 us", "beside", "ratio", "Service/s", "Whole"]
-    kept, ratios = [each.kept for each in rounds], [each.p99_ratio for each in rounds]
-    rates = [each.service_rate for each in rounds]
-    met = (
-        statistics.median(kept) >= KEPT_MIN,
-        statistics.median(ratios) <= P99_MAX,
-        statistics.median(rates) >= SERVICE_MIN,
-    )
-    verdicts = ["met" if is_met else "MISSED" for is_met in met]
-    return "\n".join(
-        [
-            markdown_table(head, lines),
-            f"clients keep {spread(kept)} of their rate: goal {KEPT_MIN}, {verdicts[0]}",
-            f"p99 is {spread(ratios)} times theirs: goal {P99_MAX}, {verdicts[1]}",
-            f"service {spread(rates, ',.0f')}/s: goal {SERVICE_MIN:,}, {verdicts[2]}",
-        ]
-    )

@@ -73,6 +73,10 @@ def serve(spec: Any, plane: Any, stop: Any) -> int:
             part = result.with_suffix(".part")
             part.write_text(json.dumps(_measure(spec.role, plane, republisher, task, source.queue_slot, target)))
             part.rename(result)
+            while not stop.is_set:  # a slow disk answers the last requests later, and write waits for room
+                role.progress += 1
+                republisher.collect()
+                republisher.wait(WAIT_MS)
         plane.wait(spec.role, 50)
     role.state = STATE_STOPPING
     return EXIT_CLEAN
