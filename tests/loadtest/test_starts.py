@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.ipc.guests import FOLDERS
 from ringmq.ipc.workers import WORKERS
 from ringmq.loadtest.starts import main as starts
-from ringmq.loadtest.starts.main import ENTRIES, Imported, Started, imported, tables
+from ringmq.loadtest.starts import rows
+from ringmq.loadtest.starts.rows import ENTRIES, imported
 
 NOWHERE = "email http numpy secrets random difflib bz2 lzma importlib.metadata multiprocessing urllib.request argparse"
 """For errors, for rare work, or for one worker of ten."""
@@ -47,14 +49,28 @@ UNWANTED = {
 ALLOWED = {
     "SDK: `ringmq.client.Producer`": {"random"},
     "SDK: `ringmq.client.blocking`": {"random"},
-    "`ringmq --help`": {"bz2", "lzma"},  # of shutil, which click imports
+    "`ringmq --help`": {
+        *("bz2", "lzma"),  # of shutil, which click imports
+        *("ringmq.ipc", "ringmq.services", "ringmq.timer"),  # the rows of guests, see ROWS
+    },
 }
+
+
+ROWS = {
+    "ringmq.ipc", "ringmq.ipc.guests", "ringmq.ipc.named_functions", "ringmq.services",
+    *FOLDERS, *(f"{folder}.guest" for folder in FOLDERS),
+}  # fmt: skip
+
+
+def test_help_loads_no_more_of_servers_than_the_rows_of_guests() -> None:
+    loaded = imported(STATEMENTS["`ringmq --help`"], {}).raw["modules"]
+    assert {name for name in loaded if name.startswith(tuple(f"{part}." for part in SERVER_PARTS.split()))} <= ROWS
 
 
 @pytest.mark.parametrize("entry", UNWANTED)
 def test_a_process_does_not_import_what_it_does_not_use(entry: str) -> None:
     unwanted = {*NOWHERE.split(), *UNWANTED[entry].split()} - ALLOWED.get(entry, set())
-    assert not unwanted & set(imported(STATEMENTS[entry], {}).modules)
+    assert not unwanted & set(imported(STATEMENTS[entry], {}).raw["modules"])
 
 
 def test_the_workers_of_the_table_have_an_entry() -> None:
@@ -67,12 +83,10 @@ def test_a_statement_that_fails_shows_its_error() -> None:
         imported("import ringmq.nothing", {})
 
 
-def test_the_tables_have_medians_without_the_interpreter() -> None:
-    bare = [Imported(("sys",), 0.01)] * 3
-    rounds = [Imported(("sys", "ringmq", "ringmq.ipc"), cpu_seconds) for cpu_seconds in (0.02, 0.03, 0.9)]
-    text = tables({"`flush`": rounds}, bare, [Started(0.5, 1.25), Started(0.7, 1.5), Started(0.6, 1.0)])
-    assert "| `flush` | 3 | 2 | 20 |\n" in text
-    assert "| `ringmq serve` | 0.60 | 1.25 | 1.00 to 1.50 |\n" in text
+def test_modules_are_counted_and_the_time_is_above_that_of_the_interpreter() -> None:
+    found = imported("import ringmq", {})
+    assert found.values["own"] == 1 < found.values["modules"] == len(found.raw["modules"])
+    assert imported("import ringmq", {}, bare_ms=1e6).values["cpu_ms"] < 0 < found.values["cpu_ms"]
 
 
 def test_each_round_measures_the_other_checkout_first(
@@ -91,7 +105,7 @@ def test_each_round_measures_the_other_checkout_first(
             pass
 
     began: list[str] = []
-    monkeypatch.setattr(starts, "RunningBroker", Broker)
+    monkeypatch.setattr(rows, "RunningBroker", Broker)
     monkeypatch.setattr(starts, "ENTRIES", {"nothing": "pass"})
     assert starts.main(["--rounds", "2", "--old", str(tmp_path), "--folder", str(tmp_path / "stores")]) == 0
     assert began == [str(tmp_path), "this"] * 2
