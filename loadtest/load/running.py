@@ -12,12 +12,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 
 from ringmq.loadtest.load.program import Program
 
 _INTERPRETER = ContextVar("interpreter", default=sys.executable)
+_BESIDE: ContextVar[Mapping[str, object]] = ContextVar("settings of a version", default=MappingProxyType({}))
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
 _METRICS = re.compile(r"metrics on (http://\S+)/metrics")
@@ -37,11 +39,12 @@ def worker_name(command: Sequence[str]) -> str:
 
 def remove_shared_memory(store: Path) -> None:
     """Remove the segments that a killed broker left for its restart, unless a broker has the store."""
-    from ringmq.ipc.segment import plane_name, remove_segments
+    from ringmq.ipc.segment import plane_name, remove_lasting, remove_segments
     from ringmq.ipc.watermark import store_is_locked
 
     if store.is_dir() and not store_is_locked(store):
         remove_segments(plane_name(store))
+        remove_lasting(store, "pop")
 
 
 def wait_ended(processes: Iterable[psutil.Process], timeout_s: float = STOP_TIMEOUT_S) -> list[psutil.Process]:
@@ -63,12 +66,16 @@ def wait_ended(processes: Iterable[psutil.Process], timeout_s: float = STOP_TIME
 
 
 @contextlib.contextmanager
-def interpreter(python: str) -> Iterator[None]:
-    """Start the brokers of this block with another environment, whose interpreter is `python`."""
-    token = _INTERPRETER.set(python)
+def interpreter(python: str, settings: Mapping[str, object] = MappingProxyType({})) -> Iterator[None]:
+    """Start the brokers of this block with another environment, whose interpreter is `python`.
+
+    They get these settings beside their own.
+    """
+    token, beside = _INTERPRETER.set(python), _BESIDE.set(settings)
     try:
         yield
     finally:
+        _BESIDE.reset(beside)
         _INTERPRETER.reset(token)
 
 
@@ -97,7 +104,7 @@ class RunningBroker:
         command = [*prefix, _INTERPRETER.get(), "-m", "ringmq.cli.main", "serve" if namesrv == "" else "broker"]
         command += ["--namesrv-port", str(namesrv_port)] if namesrv == "" else ["--namesrv", namesrv or ""]
         command += ["--store", str(store), "--port", str(port), *arguments]
-        for name, value in (settings or {}).items():
+        for name, value in {**(settings or {}), **_BESIDE.get()}.items():
             text = str(value).lower() if isinstance(value, bool) else str(value)
             command += ["--set", f"{name}={text}"]
         began = time.monotonic()
@@ -226,5 +233,5 @@ class RunningBroker:
         return self
 
     def __exit__(self, *ignored: object) -> None:
-        if self.process.poll() is None:  # one that was killed is started again, with what it left
+        if self.process.poll() is None:  # a test starts a killed broker again on its store
             self.close()

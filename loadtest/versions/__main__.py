@@ -1,7 +1,5 @@
 """`python -m ringmq.loadtest.versions`."""
 
-import sys
-
 from ringmq.loadtest.versions.main import main
 
-sys.exit(main())
+raise SystemExit(main())

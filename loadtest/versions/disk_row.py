@@ -5,12 +5,12 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.bench.rows import RATE, Context, latencies, send_row
+from ringmq.loadtest.bench.rows import Context, latencies, send_row
 from ringmq.loadtest.load.targets import Target
+from ringmq.loadtest.measuring.measurement import RATE, Measurement
 
 FILE_BYTES = 64 << 20
-"""Of a log file: files that are full are mapped by nobody, so that the kernel lets go of their pages."""
+"""Of a log file: no process maps a full file, so that the kernel lets go of their pages."""
 OLD_MESSAGES = 512_000
 BODY_BYTES = 1024
 PULLED_PER_S = 32_000

@@ -19,10 +19,10 @@ from ringmq.client.producing.staged_writes import (
     place_of_message,
     staging_request,
 )
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.bench.rows import RATE, Context
+from ringmq.loadtest.bench.rows import Context
 from ringmq.loadtest.load.process_stats import busy_seconds, cpu_seconds
 from ringmq.loadtest.load.targets import Target
+from ringmq.loadtest.measuring.measurement import RATE, Measurement
 from ringmq.remoting import staged_writes
 from ringmq.remoting.batch import encode_batch
 from ringmq.remoting.codes import RequestCode

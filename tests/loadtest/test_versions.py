@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.bench.rows import RATE
+from ringmq.loadtest.measuring.comparison import AGAIN, CPU_US, NEW, OLD, Comparison, compare
+from ringmq.loadtest.measuring.measurement import RATE, Measurement
 from ringmq.loadtest.versions import main as versions
 from ringmq.loadtest.versions.disk_row import drop_pages
-from ringmq.loadtest.versions.main import AGAIN, CPU_US, NEW, OLD, Comparison, compare
 from ringmq.loadtest.versions.staged_row import COMMITS, CONTROL_US
 
 
@@ -73,7 +72,7 @@ def test_pages_of_a_file_that_nobody_maps_are_dropped(tmp_path: Path) -> None:
 
 def test_a_checkout_without_an_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        versions.parse(["--old", str(tmp_path)])
+        versions.BENCH.parse(["--old", str(tmp_path)])
     assert "run `make dev` in that checkout" in capsys.readouterr().err
 
 
@@ -84,11 +83,18 @@ def test_a_broker_beside_itself(tmp_path: Path) -> None:
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    rows = "1x1, loader on the last CPU;staged writes;staged writes, 16 queries at once"
+    rows = "1x1, loader on the last CPU;staged writes;staged writes, 16 queries at once;delay-due;transactions"
     arguments = ["--old", str(tmp_path / "checkout"), "--rows", rows, "--rounds", "1", "--seconds", "1"]
     versions.main([*arguments, "--settle", "0", "--folder", str(tmp_path / "results")])
     report = json.loads((tmp_path / "results" / "versions.json").read_text())
-    runs = [run for rounds in report["rows"].values() for each in rounds for run in each.values()]
-    assert [run["note"] for run in runs] == [""] * 9
+    runs = [run for row in report["rows"] for side in (OLD, AGAIN, NEW) for run in row["systems"][side]["raw"]]
+    assert [run["note"] for run in runs] == [""] * 15
     assert all(run["ok"] and run["values"][RATE] > 0 for run in runs)
-    assert all({COMMITS, CONTROL_US} <= run["values"].keys() for run in runs[6:])
+    assert all({COMMITS, CONTROL_US} <= run["values"].keys() for run in runs[6:9])
+    assert all(run["values"][CPU_US] > 0 for run in runs)
+
+
+def test_the_sides_of_a_row_that_did_not_count_are_named() -> None:
+    systems = {OLD: {"counted": 0, "raw": []}, NEW: {"counted": 1, "raw": []}}
+    report = {"rows": [{"name": "timers", "metric": RATE, "systems": systems}]}
+    assert "| timers | 0 | - | - | - | - | did not count: old, old again |" in versions.table(report)
