@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ringmq.loadtest.bench.markdown import markdown_table
-from ringmq.loadtest.bench.report import machine
-from ringmq.loadtest.bench.svg import save_svg, svg_pyplot
 from ringmq.loadtest.load.beforehand import Say, drawn
+from ringmq.loadtest.measuring.documents import machine
+from ringmq.loadtest.measuring.plots import save_svg, svg_pyplot
+from ringmq.loadtest.measuring.tables import markdown_table
 from ringmq.loadtest.siege.canary import KINDS
 from ringmq.loadtest.siege.figures import AttackFigures, Goals, LaneFigures
 from ringmq.loadtest.siege.siege import SiegeReport

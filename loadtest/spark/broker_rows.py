@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.bench.rows import SETTLED_MS
 from ringmq.loadtest.load.process_stats import cpu_seconds, family
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import StockTarget
 from ringmq.loadtest.load.tools import Report, ToolError
+from ringmq.loadtest.measuring.measurement import Measurement
 from ringmq.loadtest.spark.cpu_load import CpuLoad
 from ringmq.loadtest.spark.log_fill import QUEUES, TOPICS, fill_topics
 from ringmq.loadtest.spark.rows import RATIO

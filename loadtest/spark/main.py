@@ -1,117 +1,95 @@
 """`make bench-spark`: the Spark bridge beside Parquet, stock's client and the native loader, ratios of one session."""
 
 import argparse
-import json
 import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ringmq.loadtest.bench.measurement import Measurement
-from ringmq.loadtest.load.beforehand import announce_picture, drawn, need_packages, prepare_results
-from ringmq.loadtest.load.sigterm import ended_by_sigterm
+from ringmq.loadtest.load.beforehand import need_packages
 from ringmq.loadtest.load.tools import build_tools
-from ringmq.loadtest.spark.report import document, markdown_table, print_table, write_plot
-from ringmq.loadtest.spark.rows import SparkRow
+from ringmq.loadtest.measuring.command import Command, Options, say
+from ringmq.loadtest.measuring.documents import Document
+from ringmq.loadtest.measuring.measurement import RINGMQ
+from ringmq.loadtest.measuring.plots import BLUE, RED, Bars, draw_bars
+from ringmq.loadtest.measuring.rounds import Session
+from ringmq.loadtest.measuring.tables import sides_table
 from ringmq.loadtest.spark.session import compile_sources
-from ringmq.loadtest.spark.table import ROWS, rows_named
+from ringmq.loadtest.spark.table import ROWS
 from ringmq.loadtest.spark.workbench import Workbench
 from ringmq.loadtest.stock import StockError
 
-Results = dict[str, list[Measurement]]
-GIB = 1 << 30
-QUICK_LOG_BYTES = 16 << 20
+QUICK = {"rounds": 1, "seconds": 1.0, "gib": 1 / 64, "sink_messages": 5_000}
 
 
-def run_rounds(rows: Sequence[SparkRow], bench: Workbench, rounds: int, *, warm_up: bool = True) -> Results:
-    """Run one round without record, for compilers and caches, then `rounds` of all rows in turn."""
-    results: Results = {}
-    if warm_up:
-        bench.say("warm-up")
-        for row in rows:
-            _measure(row, bench)
-    for number in range(rounds):
-        bench.say(f"round {number + 1} of {rounds}")
-        bench.round = number + 1
-        for row in rows:
-            results.setdefault(row.name, []).append(_measure(row, bench))
-    return results
-
-
-def _measure(row: SparkRow, bench: Workbench) -> Measurement:
-    """Run a row once. Any error is recorded as a run that does not count, and the rest continues."""
-    try:
-        measurement = row.run(bench)
-    except Exception as error:  # Spark's own errors have no common base that loadtest could name
-        measurement = Measurement({}, ok=False, note=f"{type(error).__name__}: {str(error)[:300]}")
-    values = measurement.values
-    text = " ".join(f"{goal.metric} {values[goal.metric]:.3g}" for goal in row.goals if goal.metric in values)
-    mark = "" if measurement.ok else "  (does not count)"
-    bench.say(f"  {row.name:20} {text or '-':>14}{mark}  {measurement.note}")
-    return measurement
-
-
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """Parse the command line of `python -m ringmq.loadtest.spark`."""
-    parser = argparse.ArgumentParser(prog="spark_bench", description=__doc__)
-    parser.add_argument("--rows", default="", help="names, comma separated: " + ", ".join(row.name for row in ROWS))
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (%(default)s)")
+def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gib", type=float, default=2.0, help="GiB of log per size of body (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="length of rows beside a broker (%(default)s)")
     parser.add_argument("--cores", type=int, default=2, help="tasks at a time (%(default)s)")
-    parser.add_argument("--folder", type=Path, default=Path("build/bench-spark"), help="stores, results (%(default)s)")
     parser.add_argument("--warm-memory", action="store_true", help="touch free memory before brokers on empty stores")
-    parser.add_argument("--quick", action="store_true", help="one short round, small sizes: does it work at all?")
     parser.add_argument("--keep", action="store_true", help="leave stores and Parquet files for the next run")
-    options = parser.parse_args(arguments)
-    try:
-        options.row_list = rows_named([name for name in options.rows.split(",") if name])
-    except ValueError as error:
-        parser.error(str(error))
-    return options
+    parser.set_defaults(sink_messages=300_000)
 
 
-@ended_by_sigterm()
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run, print the table, write `bench.json`, `bench.md` and `bench.svg`.
+def _log_bytes(options: Options) -> int:
+    return int(options.gib * (1 << 30))
 
-    Return 1 if a row has no run that counts.
-    """
-    options = parse(arguments)
-    folder: Path = options.folder.resolve()
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)  # noqa: E731
-    log_bytes = QUICK_LOG_BYTES if options.quick else int(options.gib * GIB)
-    prepare_results(folder, "bench.json", "bench.md", "bench.svg", needed_bytes=log_bytes)
+
+@contextmanager
+def _opened(options: Options) -> Iterator[Session]:
     need_packages("the Spark bench", "spark", "pyspark", "pyarrow")
-    announce_picture(say)
     try:
         compile_sources()
     except StockError as error:
         sys.exit(f"the Spark bench needs a JDK and the stock client: {error}")
+    folder = options.folder.resolve() / "data"
     bench = Workbench(
-        folder=folder / "data",
-        tools=build_tools(),
-        log_bytes=log_bytes,
-        cores=options.cores,
-        seconds=options.seconds,
-        warm_memory=options.warm_memory,
-        say=say,
-    )
-    rounds = options.rounds
-    if options.quick:
-        rounds, bench.seconds, bench.sink_messages = 1, 1.0, 5_000
-    bench.folder.mkdir(parents=True, exist_ok=True)
+        folder, build_tools(), _log_bytes(options), options.cores, options.seconds, options.sink_messages,
+        options.warm_memory, say, rows=options.row_list,
+    )  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        results = run_rounds(options.row_list, bench, rounds, warm_up=not options.quick)
+        if not options.quick:
+            bench.warm_up()
+        yield Session(bench.rows, bench.turns, options.rounds, header=bench.circumstances)
     finally:
         bench.close(keep=options.keep)
-    report = document(options.row_list, results, bench, rounds=rounds)
-    (folder / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
-    (folder / "bench.md").write_text("\n".join(markdown_table(report)) + "\n")
-    has_picture = drawn(partial(write_plot, report), folder / "bench.svg")
-    print_table(report)
-    print(f"\nwritten: bench.json{', bench.md and bench.svg' if has_picture else ' and bench.md'} in {folder}")
-    silent = [row["name"] for row in report["rows"] if row["counted"] == 0]
-    if silent:
-        print(f"rows without a run that counts: {', '.join(silent)}")
-    return 1 if silent else 0
+
+
+def table(report: Document) -> str:
+    """Return both sides of each row."""
+    return sides_table(report, {"RingMQ": (RINGMQ, "ours"), "other side": (RINGMQ, "other")})
+
+
+def shares_of_goals(report: Document) -> list[tuple[str, float]]:
+    """Return per goal its row's title and its degree: 1 is the goal, more is better, in either direction."""
+    found = []
+    for row in report["rows"]:
+        for goal in row["goals"]:
+            sign, bound = goal["goal"][:2], float(goal["goal"][2:])
+            if goal["value"]:
+                reached = goal["value"] / bound if sign == ">=" else bound / goal["value"]
+                name = row["title"] if goal["metric"] != "p95" else f"{row['title']}, p95"
+                found.append((name, reached))
+    return found
+
+
+def draw(report: Document, path: Path) -> None:
+    """Draw the degree of each goal. Missed goals are red."""
+    shares = shares_of_goals(report)
+    colors, values = (
+        [BLUE if share >= 1 else RED for _, share in shares],
+        [(at, s, 0.0) for at, (_, s) in enumerate(shares)],
+    )
+    axis = "reached, as a multiple of the goal (median; right of the line: met)"
+    draw_bars(report, path, [name for name, _ in shares], [Bars("", colors, values)], axis, goal=1)
+
+
+BENCH = Command(
+    "spark_bench", __doc__, "build/bench-spark", _opened, table, ROWS, files=("bench.json", "bench.md", "bench.svg"),
+    rounds=5, seconds=10.0, options=_options, quick=QUICK, needed_bytes=_log_bytes, draw=draw, lists_goals=False,
+    conditions=(
+        "local[{cores}], {log_bytes:,} bytes of log per size, page cache hot,\n"
+        "{rounds} interleaved round(s); median +- half of the spread"
+    ),
+)  # fmt: skip
+main = BENCH.main

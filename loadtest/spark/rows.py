@@ -2,29 +2,16 @@
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from ringmq.loadtest.bench.measurement import Goal, Measurement
 from ringmq.loadtest.load.process_stats import resident_anonymous_bytes
+from ringmq.loadtest.measuring.measurement import Measurement
 from ringmq.loadtest.spark.workbench import SIZES, Workbench, seconds_of, side_by_side, to_noop
 
 MIB = 1 << 20
 SAMPLE_S = 0.02
 RATIO = "ratio"
 JVM = "ringmq-jvm"
-
-
-@dataclass(frozen=True)
-class SparkRow:
-    """One line of the table. `ours` and `other` of a run are in `unit`. The goals name the evaluated metrics."""
-
-    name: str
-    title: str
-    unit: str
-    other: str  # what stands on the other side; "" where the goal is absolute
-    goals: tuple[Goal, ...]
-    run: Callable[[Workbench], Measurement]
 
 
 def faster(ours_s: float, other_s: float, **more: float) -> Measurement:

@@ -4,17 +4,20 @@ import contextlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringmq.loadtest.bench.warm_memory import touch_free_memory
 from ringmq.loadtest.load.process_stats import family
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.loadtest.load.targets import COMMON_SETTINGS
 from ringmq.loadtest.load.tools import Loader, Tools
+from ringmq.loadtest.load.warm_memory import touch_free_memory
+from ringmq.loadtest.measuring.documents import Document
+from ringmq.loadtest.measuring.measurement import RINGMQ, Measurement
+from ringmq.loadtest.measuring.rounds import Row, Turn, attempt, progress, rotated
 from ringmq.loadtest.spark.log_fill import Filled, make_store
 from ringmq.loadtest.spark.session import open_session
 
@@ -24,6 +27,13 @@ if TYPE_CHECKING:
 SIZES = {"1k": 1024, "200b": 200}  # mean bytes of a body
 LIVE = "1k-live"  # the store whose broker runs, and that grows
 COPY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class SparkRow(Row):
+    """One line of the table. `ours` and `other` of a run are in the row's unit."""
+
+    run: "Callable[[Workbench], Measurement]"
 
 
 @dataclass
@@ -40,6 +50,25 @@ class Workbench:
     say: Callable[[str], None] = print
     round: int = 0
     filled: dict[str, Filled] = field(default_factory=dict)
+    rows: Sequence[SparkRow] = ()
+
+    def warm_up(self) -> None:
+        """Run the rows once without record, for compilers and caches."""
+        self.say("warm-up")
+        for row in self.rows:
+            self.say(progress(row, RINGMQ, attempt(partial(row.run, self))))
+
+    def turns(self, number: int) -> Generator[Turn, None, None]:
+        """All rows, each with both of its sides."""
+        self.round = number + 1
+        yield from (Turn(row, RINGMQ, partial(row.run, self)) for row in self.rows)
+
+    def circumstances(self) -> Document:
+        """Return the conditions of a run."""
+        return {
+            "log_bytes": self.log_bytes,
+            "filled": {size: vars(filled) for size, filled in self.filled.items()},
+        }
 
     @cached_property
     def session(self) -> "SparkSession":
@@ -161,7 +190,5 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 def side_by_side(bench: Workbench, ours: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
     """Return the seconds of both, one after the other. The order changes from round to round."""
-    if bench.round % 2:
-        other_s = seconds_of(other)
-        return seconds_of(ours), other_s
-    return seconds_of(ours), seconds_of(other)
+    times = {side: seconds_of(side) for side in rotated((ours, other), bench.round)}
+    return times[ours], times[other]

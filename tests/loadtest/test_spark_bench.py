@@ -3,19 +3,21 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ringmq.loadtest.bench.measurement import Measurement
 from ringmq.loadtest.load.tools import Tools
+from ringmq.loadtest.measuring.command import document
+from ringmq.loadtest.measuring.measurement import RINGMQ, Measurement
+from ringmq.loadtest.measuring.rounds import Session, named, run_rounds
 from ringmq.loadtest.spark.cpu_load import use_cpu
-from ringmq.loadtest.spark.main import parse, run_rounds
-from ringmq.loadtest.spark.report import document, markdown_table, print_table, shares_of_goals
-from ringmq.loadtest.spark.rows import SparkRow, counted, faster
-from ringmq.loadtest.spark.table import ROWS, rows_named
-from ringmq.loadtest.spark.workbench import Workbench, side_by_side
+from ringmq.loadtest.spark.main import BENCH, shares_of_goals
+from ringmq.loadtest.spark.rows import counted, faster
+from ringmq.loadtest.spark.table import ROWS
+from ringmq.loadtest.spark.workbench import SparkRow, Workbench, side_by_side
 
 # A small run, one row of each way to measure: the 200-byte store, the jar and the age of rows go the ways of others.
 ONE_OF_EACH = (
@@ -55,23 +57,21 @@ def test_the_table_holds_the_promised_rows() -> None:
 
 
 def test_rows_are_chosen_by_name() -> None:
-    assert [row.name for row in rows_named(["sink", "scan-1k"])] == ["scan-1k", "sink"]
-    assert rows_named([]) == list(ROWS)
-    with pytest.raises(ValueError, match="nosuch"):
-        rows_named(["nosuch"])
+    assert [row.name for row in BENCH.parse(["--rows", "sink,scan-1k"]).row_list] == ["scan-1k", "sink"]
+    assert BENCH.parse([]).row_list == list(ROWS)
     with pytest.raises(SystemExit):
-        parse(["--rows", "nosuch"])
+        BENCH.parse(["--rows", "nosuch"])
 
 
-def bench_in(folder: Path) -> Workbench:
-    return Workbench(folder, Tools(folder, folder, folder), say=lambda text: None)
+def bench_in(folder: Path, *rows: SparkRow) -> Workbench:
+    return Workbench(folder, Tools(folder, folder, folder), rows=rows, say=lambda text: None)
 
 
 def row_of(name: str, *runs: Measurement) -> SparkRow:
     """A row with the goals of the real one that gives these runs, then fails."""
-    (real,) = rows_named([name])
+    (real,) = named(ROWS, [name])
     left = list(runs)
-    return SparkRow(name, real.title, real.unit, real.other, real.goals, lambda bench: left.pop(0))
+    return replace(real, run=lambda bench: left.pop(0))
 
 
 def test_sides_change_places_from_round_to_round(tmp_path: Path) -> None:
@@ -88,28 +88,28 @@ def test_a_wrong_count_does_not_count() -> None:
     assert wrong.note == "parquet counted 4 of 5 rows"
 
 
-def test_rounds_become_medians_and_a_failing_row_stops_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rounds_become_medians_and_a_failing_row_stops_nothing(tmp_path: Path) -> None:
     rows = [
         row_of("scan-1k", faster(9, 9), faster(2.0, 3.0), faster(2.0, 4.0), faster(2.0, 1.0)),
         row_of("micro-batch", *[Measurement({"ours": 60.0, "p95": 120.0})] * 2),
     ]
-    bench = bench_in(tmp_path)
-    results = run_rounds(rows, bench, 3)
-    report = json.loads(json.dumps(document(rows, results, bench, rounds=3)))
+    bench = bench_in(tmp_path, *rows)
+    bench.warm_up()
+    session = Session(rows, bench.turns, 3, header=bench.circumstances)
+    run_rounds(session, bench.say)
+    report = json.loads(json.dumps(document(session, tmp_path, {"cores": 2})))
     scan, batches = report["rows"]
-    assert (scan["median"]["ratio"], scan["spread"]["ratio"], scan["counted"]) == (1.5, 1.5, 3)
+    summary = scan["systems"][RINGMQ]
+    assert (summary["median"]["ratio"], summary["spread"]["ratio"], summary["counted"]) == (1.5, 1.5, 3)
     assert [goal["met"] for goal in scan["goals"]] == [True]
-    assert (batches["runs"], batches["counted"]) == (3, 1)
-    assert "IndexError" in batches["notes"][0]
+    summary = batches["systems"][RINGMQ]
+    assert (summary["runs"], summary["counted"]) == (3, 1)
+    assert "IndexError" in summary["notes"][0]
     assert [goal["met"] for goal in batches["goals"]] == [True, False]
     assert dict(shares_of_goals(report)) == pytest.approx(
         {"1 KiB, all columns": 1.5, batches["title"]: 1.25, f"{batches['title']}, p95": 100 / 120}
     )
-    assert "**120** (<=100)" in markdown_table(report)[-1]
-    print_table(report)
-    assert "SHORT" in capsys.readouterr().out
+    assert "p95 **120** (<=100: SHORT)" in BENCH.text(report)
 
 
 def test_a_cpu_load_uses_its_share_and_no_more() -> None:
@@ -125,7 +125,9 @@ def test_a_whole_small_run(tmp_path: Path) -> None:
     done = subprocess.run([*words, "--folder", str(tmp_path)], capture_output=True, text=True, timeout=580, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     report: dict[str, Any] = json.loads((tmp_path / "bench.json").read_text())
-    assert {row["name"]: row["counted"] for row in report["rows"]} == dict.fromkeys(ONE_OF_EACH, 1), done.stderr
+    assert {row["name"]: row["systems"][RINGMQ]["counted"] for row in report["rows"]} == dict.fromkeys(
+        ONE_OF_EACH, 1
+    ), done.stderr
     assert all(goal["value"] > 0 for row in report["rows"] for goal in row["goals"])
     assert (tmp_path / "bench.svg").read_text().lstrip().startswith("<?xml")
     assert not (tmp_path / "data").exists()

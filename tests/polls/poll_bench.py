@@ -14,16 +14,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from ringmq.ipc.plane import Plane
 from ringmq.ipc.segment import plane_name
 from ringmq.ipc.worker import STATE_SERVING
-from ringmq.loadtest.bench.markdown import markdown_table
 from ringmq.loadtest.load.process_stats import busy_seconds, resident_anonymous_bytes
 from ringmq.loadtest.load.running import RunningBroker
+from ringmq.loadtest.measuring.command import Command, Options
+from ringmq.loadtest.measuring.measurement import RINGMQ, Measurement, goals
+from ringmq.loadtest.measuring.rounds import Row, Session, Turn, rotated
+from ringmq.loadtest.measuring.tables import Column, rounds_tables
 from ringmq.native import lib
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand, SerializeType, encode_frame
@@ -41,10 +46,35 @@ from tests.waiting import wait_dispatched, wait_until
 TOPIC, EMPTY, QUEUES, BODY = "PollBench", "PollEmpty", 8, b"x" * 1024
 CONNECTIONS, DEPTH, MESSAGES = 16, 4, 32
 IN_FLIGHT = 64
+CLIENT = "--client"
 SETTINGS: dict[str, object] = {"ringmqReaders": 1, "mappedFileSizeCommitLog": 1 << 28, "diskMaxUsedSpaceRatio": 95}
 READER = lib.RMQ_ROLE_READ
-RATE_MIN, CPU_MAX, MEMORY_MAX, P99_MAX = 0.7, 1.15, 1024, 1.1
-"""Goals, as ratios and in bytes."""
+ANSWERS = Row("answers", "polls beside pulls", "ratio", "of pulls", goals("ratio >=0.7, cpu_ratio <=1.15"))
+ANSWER_COLUMNS = (
+    Column("Pulls/s", "pulls_per_s"),
+    Column("Polls/s", "polls_per_s"),
+    Column("Ratio", "ratio", "{:.2f}"),
+    Column("Reader, us a pull", "pull_us", "{:.1f}"),
+    Column("us a poll", "poll_us", "{:.1f}"),
+    Column("Ratio", "cpu_ratio", "{:.2f}"),
+    Column("Bytes an answer", "bytes"),
+    Column("of them through the ring", "ring_bytes"),
+    Column("messages sent from the log", "named", "{:.1f}"),
+)
+HELD = Row(
+    "held", "small requests beside held polls", "beat_ratio", "of those alone",
+    goals("beat_ratio <=1.1, ack_ratio <=1.1, reader_bytes <=1024, worker_bytes <=1024"),
+)  # fmt: skip
+HELD_COLUMNS = (
+    Column("Heartbeat alone, p99 us", "beat_alone"),
+    Column("Ack alone", "ack_alone"),
+    Column("Heartbeat beside", "beat_beside"),
+    Column("Ack beside", "ack_beside"),
+    Column("Ratio", "beat_ratio", "{:.2f}"),
+    Column("Ratio", "ack_ratio", "{:.2f}"),
+    Column("Reader, bytes a poll beside its frame", "reader_bytes"),
+    Column("Worker", "worker_bytes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +180,7 @@ def measure(plane: Plane, task: Task) -> Sample:
     ring = plane.header.asks.answerer[int(lib.rmq_answerer_find(plane.struct, POLLS.role))].answers[READER]
     role = plane.role(READER)
     before = busy_seconds([int(role.pid)]), int(role.counters[lib.RMQ_READ_NAMED_MESSAGES]), int(ring.head)
-    command = [sys.executable, "-m", "tests.polls.poll_bench", "--client", json.dumps(asdict(task))]
+    command = [sys.executable, "-m", "tests.polls.poll_bench", CLIENT, json.dumps(asdict(task))]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=task.seconds + 60)
     answers, received = json.loads(done.stdout)
     after = busy_seconds([int(role.pid)]), int(role.counters[lib.RMQ_READ_NAMED_MESSAGES]), int(ring.head)
@@ -158,28 +188,19 @@ def measure(plane: Plane, task: Task) -> Sample:
     return Sample(answers, received, task.seconds, cpu_s, int(named), int(ring_bytes))
 
 
-def run_rates(broker: RunningBroker, plane: Plane, rounds: int, seconds: float, records: int) -> None:
-    """Alternating rounds, and their table."""
-    lines, rates, cpus = [], [], []
-    for number in range(rounds):
-        kinds = ("polls", "pulls") if number % 2 else ("pulls", "polls")
-        found = {kind: measure(plane, Task(kind, broker.address, seconds, records)) for kind in kinds}
-        polls, pulls = found["polls"], found["pulls"]
-        rates.append(polls.rate / pulls.rate)
-        cpus.append(polls.cpu_us / pulls.cpu_us)
-        lines.append([
-            str(number + 1), f"{pulls.rate:,.0f}", f"{polls.rate:,.0f}", f"{rates[-1]:.2f}", f"{pulls.cpu_us:.1f}",
-            f"{polls.cpu_us:.1f}", f"{cpus[-1]:.2f}", f"{polls.bytes / max(1, polls.answers):,.0f}",
-            f"{polls.ring_bytes / max(1, polls.answers):,.0f}", f"{polls.named / max(1, polls.answers):.1f}",
-        ])  # fmt: skip
-    head = [
-        "Round", "Pulls/s", "Polls/s", "Ratio", "Reader, us a pull", "us a poll", "Ratio", "Bytes an answer",
-        "of them through the ring", "messages sent from the log",
-    ]  # fmt: skip
-    print(markdown_table(head, lines))
-    print(f"median ratio {statistics.median(rates):.2f} (goal >= {RATE_MIN}), CPU {statistics.median(cpus):.2f} "
-          f"(goal <= {CPU_MAX}). Every message of an answer is sent from the mapped log: 0 bytes of bodies copied, if "
-          f"{MESSAGES} an answer are and the ring has less than a body.", flush=True)  # fmt: skip
+def measure_answers(broker: RunningBroker, plane: Plane, number: int, seconds: float, records: int) -> Measurement:
+    """Polls and pulls, one behind the other. Every message of an answer is sent from the mapped log: 0 bytes of bodies
+    are copied, if MESSAGES an answer are and the ring has less than a body."""
+    kinds = rotated(("pulls", "polls"), number)
+    found = {kind: measure(plane, Task(kind, broker.address, seconds, records)) for kind in kinds}
+    polls, pulls = found["polls"], found["pulls"]
+    answers = max(1, polls.answers)
+    values = {
+        "pulls_per_s": pulls.rate, "polls_per_s": polls.rate, "ratio": polls.rate / pulls.rate,
+        "pull_us": pulls.cpu_us, "poll_us": polls.cpu_us, "cpu_ratio": polls.cpu_us / pulls.cpu_us,
+        "bytes": polls.bytes / answers, "ring_bytes": polls.ring_bytes / answers, "named": polls.named / answers,
+    }  # fmt: skip
+    return Measurement(values)
 
 
 def p99_us(ask: Callable[[int], object], seconds: float) -> float:
@@ -205,62 +226,83 @@ def small_requests(address: str, seconds: float) -> tuple[float, float]:
         return beats, p99_us(ack, seconds)
 
 
-def run_held(broker: RunningBroker, plane: Plane, polls: int, rounds: int, seconds: float) -> None:
+@dataclass
+class HeldPolls:
     """Memory of held polls, and small requests beside them and alone, in turn."""
-    pids = [int(plane.role(role).pid) for role in (READER, POLLS.role)]
-    counters = plane.role(READER).counters
-    plan = LoadPlan(EMPTY, 100, polls // 100, 1, QUEUES, (600_000, 600_000), probes_per_s=0, first_group=2)
-    frame_bytes = len(poll_request(0, "polls-2", EMPTY, 0, 600_000, 1000))
-    make_topic(broker.address, EMPTY, QUEUES)
-    lines, memory = [], [0.0, 0.0]
-    for number in range(rounds):
-        alone = small_requests(broker.address, seconds)
+
+    broker: RunningBroker
+    plane: Plane
+    polls: int
+    seconds: float
+    memory: tuple[float, float] | None = None
+    """Bytes a poll of reader and worker. Later rounds use the memory of the first one again."""
+
+    def measure(self) -> Measurement:
+        """One round."""
+        pids = [int(self.plane.role(role).pid) for role in (READER, POLLS.role)]
+        counters = self.plane.role(READER).counters
+        plan = LoadPlan(EMPTY, 100, self.polls // 100, 1, QUEUES, (600_000, 600_000), probes_per_s=0, first_group=2)
+        frame_bytes = len(poll_request(0, "polls-2", EMPTY, 0, 600_000, 1000))
+        alone = small_requests(self.broker.address, self.seconds)
         before = [resident_anonymous_bytes(pid) for pid in pids]
-        load = PollLoad(broker.address, plan, PollChecker())
+        load = PollLoad(self.broker.address, plan, PollChecker())
         load.start()
         load.ask()
-        wait_until(lambda: counters[lib.RMQ_READ_HELD] == polls // 100 * 100, "the polls are held")
-        grown = [resident_anonymous_bytes(pid) - size for pid, size in zip(pids, before, strict=True)]
-        if number == 0:  # later rounds use the memory of the first one again
-            memory = [size / polls - frame_bytes for size in grown]
-        beside = small_requests(broker.address, seconds)
+        wait_until(lambda: counters[lib.RMQ_READ_HELD] == self.polls // 100 * 100, "the polls are held")
+        reader, worker = (resident_anonymous_bytes(pid) - size for pid, size in zip(pids, before, strict=True))
+        self.memory = self.memory or (reader / self.polls - frame_bytes, worker / self.polls - frame_bytes)
+        beside = small_requests(self.broker.address, self.seconds)
         load.end()
         wait_until(lambda: counters[lib.RMQ_READ_HELD] == 0, "the connections are closed")
-        ratios = [late / early for early, late in zip(alone, beside, strict=True)]
-        lines.append(
-            [str(number + 1), *(f"{value:,.0f}" for value in (*alone, *beside)), *(f"{r:.2f}" for r in ratios)]
-        )
-    head = ["Round", "Heartbeat alone, p99 us", "Ack alone", "Heartbeat beside", "Ack beside", "Ratio", "Ratio"]
-    print(markdown_table(head, lines))
-    print(f"goal <= {P99_MAX}; {polls:,} held polls: reader {memory[0]:,.0f} bytes a poll beside its frame of "
-          f"{frame_bytes}, worker {memory[1]:,.0f} (goal <= {MEMORY_MAX} each)")  # fmt: skip
+        values = {"reader_bytes": self.memory[0], "worker_bytes": self.memory[1]}
+        for name, early, late in zip(("beat", "ack"), alone, beside, strict=True):
+            values |= {f"{name}_alone": early, f"{name}_beside": late, f"{name}_ratio": late / early}
+        return Measurement(values)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(prog="python -m tests.polls.poll_bench", description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0)
+def options_of(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this bench."""
     parser.add_argument("--records", type=int, default=8000, help="of each of 8 queues")
     parser.add_argument("--polls", type=int, default=10_000)
-    parser.add_argument("--client", help=argparse.SUPPRESS)
-    chosen = parser.parse_args(arguments)
-    if chosen.client:
-        print(json.dumps(run_client(Task(**json.loads(chosen.client)))))
-        return 0
+
+
+@contextmanager
+def opened(options: Options) -> Iterator[Session]:
+    """Yield the rounds on a broker whose records are filled in."""
     with tempfile.TemporaryDirectory(prefix="ringmq-poll-bench-") as name:
         broker = start_broker(Path(name), SETTINGS, {})
         try:
             plane = Plane.open(plane_name(broker.store))
-            fill(broker.address, chosen.records)
+            fill(broker.address, options.records)
+            make_topic(broker.address, EMPTY, QUEUES)
             wait_dispatched(broker.store)
             wait_until(lambda: plane.role(POLLS.role).state == STATE_SERVING, "the worker serves")
-            run_rates(broker, plane, chosen.rounds, chosen.seconds, chosen.records)
-            run_held(broker, plane, chosen.polls, chosen.rounds, chosen.seconds)
+            held = HeldPolls(broker, plane, options.polls, options.seconds)
+
+            def turns(number: int) -> Generator[Turn, None, None]:
+                step = partial(measure_answers, broker, plane, number, options.seconds, options.records)
+                yield Turn(ANSWERS, RINGMQ, step)
+                yield Turn(HELD, RINGMQ, held.measure)
+
+            yield Session([ANSWERS, HELD], turns, options.rounds)
         finally:
             broker.close()
-    return 0
+
+
+COLUMNS = {ANSWERS.name: ANSWER_COLUMNS, HELD.name: HELD_COLUMNS}
+BENCH = Command(
+    "python -m tests.polls.poll_bench", __doc__, "build/answers", opened, partial(rounds_tables, columns=COLUMNS),
+    rounds=5, options=options_of,
+)  # fmt: skip
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables, or be a client of them."""
+    if arguments[:1] == [CLIENT]:
+        print(json.dumps(run_client(Task(**json.loads(arguments[1])))))
+        return 0
+    return BENCH.main(arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
