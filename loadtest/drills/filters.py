@@ -10,13 +10,16 @@ Kinds of violation (each has a planted example in tests/loadtest/test_filter_che
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from ringmq.client import RingmqError
+from ringmq.client import Producer, RingmqError
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Violation
+from ringmq.loadtest.drills.load import Course, Tasks
 from ringmq.loadtest.drills.reads import QUEUES, id_of, pull
+from ringmq.remoting.message import MessageExt
 
 EXPRESSION = "KEYS ENDSWITH '7'"
 SETTINGS = {"enablePropertyFilter": "true"}
@@ -70,14 +73,36 @@ class FilterChecker:
 class FilterLoad:
     """Reads each queue of the drill through the condition, from its begin to its end."""
 
-    def __init__(self, address: Callable[[], str], is_running: Callable[[], bool]) -> None:
-        self.checker = FilterChecker()
-        self._address, self._is_running = address, is_running
-        self._next_offsets = [0] * QUEUES
+    settings: ClassVar[Mapping[str, object]] = SETTINGS
 
-    async def follow(self, client: RemotingClient, queue_id: int) -> None:
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._checker = FilterChecker()
+        self._next_offsets, self._ends = [0] * QUEUES, [0] * QUEUES
+        course.final_reads.append(self._held)
+
+    def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
+        """A reader of each queue."""
+        return [self._follow(client, queue_id) for queue_id in range(QUEUES)]
+
+    async def verdict(self, client: RemotingClient) -> list[Violation]:
+        """Read on to the end of each queue."""
+        for queue_id in range(QUEUES):
+            await self._read_rest(client, queue_id)
+        return self._checker.verdict()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Messages that the filtered pulls gave."""
+        return {"read by SQL92": self._checker.given_count}
+
+    def _held(self, queue_id: int, message: MessageExt) -> None:
+        self._ends[queue_id] = message.queue_offset + 1
+        self._checker.held(queue_id, message.queue_offset, id_of(message))
+
+    async def _follow(self, client: RemotingClient, queue_id: int) -> None:
         """Read while the drill runs."""
-        while self._is_running():
+        while self._course.is_running():
             try:
                 found = await self._read_some(client, queue_id)
             except (RingmqError, OSError):
@@ -85,10 +110,10 @@ class FilterLoad:
             if not found:
                 await asyncio.sleep(PAUSE_S)
 
-    async def read_rest(self, client: RemotingClient, queue_id: int, end: int, timeout_s: float) -> None:
-        """Read on to the queue's end. The checker reports what is not given within `timeout_s`."""
-        deadline = time.monotonic() + timeout_s
-        while self._next_offsets[queue_id] < end and time.monotonic() < deadline:
+    async def _read_rest(self, client: RemotingClient, queue_id: int) -> None:
+        """Read on to the queue's end. The checker reports what is not given in time."""
+        deadline = time.monotonic() + self._course.timeout_s
+        while self._next_offsets[queue_id] < self._ends[queue_id] and time.monotonic() < deadline:
             try:
                 found = await self._read_some(client, queue_id)
             except (RingmqError, OSError):
@@ -99,8 +124,8 @@ class FilterLoad:
     async def _read_some(self, client: RemotingClient, queue_id: int) -> int:
         offset = self._next_offsets[queue_id]
         messages, self._next_offsets[queue_id] = await pull(
-            client, self._address(), queue_id, offset, expression=EXPRESSION
+            client, self._course.address(), queue_id, offset, expression=EXPRESSION
         )
         for message in messages:
-            self.checker.given(queue_id, message.queue_offset, id_of(message))
+            self._checker.given(queue_id, message.queue_offset, id_of(message))
         return self._next_offsets[queue_id] - offset

@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ringmq.client import RingmqError
 from ringmq.client.connections.remoting_client import RemotingClient
+from ringmq.loadtest.drills.load import Course
 from ringmq.remoting.codes import RequestCode
 from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.flags import PullSysFlag
@@ -18,6 +19,8 @@ TIMEOUT_MS = 3000
 PATIENT_MS = 60_000
 """Time limit of a request that no fault can lose."""
 AGAIN_S = 0.01
+Place = tuple[str, int]
+"""Topic and queue id."""
 
 
 async def pull(
@@ -67,6 +70,49 @@ async def read_up_to(
         deadline = time.monotonic() + timeout_s
         for message in messages:
             take(message)
+
+
+async def follow(client: RemotingClient, course: Course, place: Place, take: Callable[[MessageExt], None]) -> None:
+    """Give `take` all readable messages of a queue while the drill runs."""
+    (topic, queue_id), queue_offset = place, 0
+    while course.is_running():
+        try:
+            messages, queue_offset = await pull(client, course.address(), queue_id, queue_offset, topic)
+        except (RingmqError, OSError):
+            await asyncio.sleep(AGAIN_S)
+            continue
+        for message in messages:
+            take(message)
+        if not messages:
+            await asyncio.sleep(AGAIN_S / 2)  # poll
+
+
+async def read_until(
+    client: RemotingClient,
+    course: Course,
+    places: Sequence[Place],
+    take: Callable[[MessageExt], None],
+    has_all: Callable[[], bool],
+) -> None:
+    """Give `take` the messages of queues until `has_all`, or until none of them gives a message for a while."""
+    offsets, deadline = dict.fromkeys(places, 0), time.monotonic() + course.timeout_s
+    while time.monotonic() < deadline:
+        found = 0
+        for topic, queue_id in places:
+            place = topic, queue_id
+            try:
+                messages, offsets[place] = await pull(client, course.address(), queue_id, offsets[place], topic)
+            except (RingmqError, OSError):
+                continue
+            found += len(messages)
+            for message in messages:
+                take(message)
+        if found:
+            deadline = time.monotonic() + course.timeout_s
+        elif has_all():
+            return
+        else:
+            await asyncio.sleep(AGAIN_S)  # poll
 
 
 async def max_offset(

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
 from ringmq.client import (
     ConsumeFrom,
@@ -21,7 +21,9 @@ from ringmq.client import (
 )
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Violation
-from ringmq.loadtest.drills.reads import TIMEOUT_MS, id_of, pull
+from ringmq.loadtest.drills.delays import DELAYS_MS
+from ringmq.loadtest.drills.load import BROKER, Course, Tasks
+from ringmq.loadtest.drills.reads import TIMEOUT_MS, id_of, pull, read_until
 from ringmq.loadtest.drills.retries import RETRIES_MAX, OrderChecker, RetryChecker
 from ringmq.remoting.client_headers import ConsumerSendMsgBackRequestHeader
 from ringmq.remoting.codes import RequestCode
@@ -30,7 +32,6 @@ from ringmq.remoting.names import dlq_topic, retry_topic
 
 FAILING_TOPIC, FAILING_GROUP = "DrillFails", "drill_fails"
 ORDERED_TOPIC, ORDERED_GROUP, ORDERED_QUEUES = "DrillOrdered", "drill_ordered", 2
-BROKER = "broker-a"
 LEVEL = 1
 SEND_BACK_TIMES = 20
 """Requests for one copy. A broker that was killed answers none for some seconds."""
@@ -38,19 +39,16 @@ PAUSE_S = 0.02
 
 
 class RetryLoad:
-    """One run. `address` and `is_running` give the present broker's address, and whether the drill goes on."""
+    """Failed messages, sent back by hand and by a member of an ordered group."""
 
-    def __init__(
-        self, namesrv: str, address: Callable[[], str], is_running: Callable[[], bool], delay_ms: int, timeout_s: float
-    ) -> None:
-        self._namesrv = namesrv
-        self._address = address
-        self._is_running = is_running
-        self._timeout_s = timeout_s
-        self._retries, self._order = RetryChecker(delay_ms), OrderChecker()
+    settings: ClassVar[Mapping[str, object]] = {}
 
-    def tasks(self, producer: Producer, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
-        """Coroutines that end when the drill's load ends."""
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._retries, self._order = RetryChecker(DELAYS_MS[LEVEL - 1]), OrderChecker()
+
+    def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
+        """Producers and consumers of both topics."""
         return [
             self._fail(producer, client),
             self._fail_again(client),
@@ -59,17 +57,17 @@ class RetryLoad:
         ]
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """(answered send-backs, settled messages of the ordered group)."""
-        return self._retries.answered_count, self._order.settled_count
+    def counts(self) -> Mapping[str, int]:
+        """Answered send-backs, and settled messages of the ordered group."""
+        return {"sent back": self._retries.answered_count, "in an ordered group": self._order.settled_count}
 
     async def verdict(self, client: RemotingClient) -> list[Violation]:
-        """Read the copies, once they are all there, and judge. What never comes is a violation."""
-        topics = retry_topic(FAILING_GROUP), dlq_topic(FAILING_GROUP)
-        await self._read(client, topics, self._retries.stored, lambda: self._retries.has_all)
+        """Read the copies, once they are all there."""
+        places = [(topic, 0) for topic in (retry_topic(FAILING_GROUP), dlq_topic(FAILING_GROUP))]
+        await read_until(client, self._course, places, self._retries.stored, lambda: self._retries.has_all)
         committed = {queue_id: await self._committed(client, queue_id) for queue_id in range(ORDERED_QUEUES)}
-        await self._read(
-            client, [dlq_topic(ORDERED_GROUP)],
+        await read_until(
+            client, self._course, [(dlq_topic(ORDERED_GROUP), 0)],
             lambda message: self._order.dead(message.properties["ORIGIN_MESSAGE_ID"]),
             lambda: self._order.has_dead(committed),
         )  # fmt: skip
@@ -80,7 +78,7 @@ class RetryLoad:
     async def _fail(self, producer: Producer, client: RemotingClient) -> None:
         """Send messages, and send each back."""
         number = 0
-        while self._is_running():
+        while self._course.is_running():
             number += 1
             body = f"{number}".encode() + b"." * (number * 41 % 300)
             try:
@@ -94,9 +92,9 @@ class RetryLoad:
     async def _fail_again(self, client: RemotingClient) -> None:
         """Send the retries back, until they are dead letters."""
         offset = 0
-        while self._is_running():
+        while self._course.is_running():
             try:
-                messages, offset = await pull(client, self._address(), 0, offset, retry_topic(FAILING_GROUP))
+                messages, offset = await pull(client, self._course.address(), 0, offset, retry_topic(FAILING_GROUP))
             except (RingmqError, OSError):
                 messages = []
             for message in messages:
@@ -115,13 +113,13 @@ class RetryLoad:
             self._retries.asks(message_id, times, time.time_ns() // 1_000_000)
             request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header.encode())
             try:
-                answer = await client.invoke(self._address(), request, timeout_ms=TIMEOUT_MS)
+                answer = await client.invoke(self._course.address(), request, timeout_ms=TIMEOUT_MS)
             except (RingmqError, OSError):
                 answer = None
             if answer is not None and answer.code == 0:
                 self._retries.answered(message_id, times)
                 return
-            if not self._is_running():
+            if not self._course.is_running():
                 return
             await asyncio.sleep(5 * PAUSE_S)
 
@@ -129,7 +127,7 @@ class RetryLoad:
 
     async def _produce_ordered(self, producer: Producer, queue_id: int) -> None:
         queue = MessageQueue(ORDERED_TOPIC, BROKER, queue_id)
-        while self._is_running():
+        while self._course.is_running():
             try:
                 result = await producer.send(compose_message(ORDERED_TOPIC, b"ordered"), queue=queue)
             except (RingmqError, OSError):
@@ -147,12 +145,12 @@ class RetryLoad:
 
         retry = ConsumeRetry(max_reconsume_times=RETRIES_MAX, suspend_ms=20, local_first_ms=50, local_max_ms=200)
         async with Consumer(
-            ORDERED_TOPIC, self._namesrv, ORDERED_GROUP, ordered=True, consume_from=ConsumeFrom.FIRST
+            ORDERED_TOPIC, self._course.namesrv, ORDERED_GROUP, ordered=True, consume_from=ConsumeFrom.FIRST
         ) as consumer:
             running = asyncio.create_task(consumer.run(handle, retry=retry))
-            while self._is_running():
+            while self._course.is_running():
                 await asyncio.sleep(PAUSE_S)  # poll
-            deadline = time.monotonic() + self._timeout_s
+            deadline = time.monotonic() + self._course.timeout_s
             while not self._order.is_done and time.monotonic() < deadline:
                 await asyncio.sleep(PAUSE_S)  # poll
             await consumer.close()
@@ -162,29 +160,6 @@ class RetryLoad:
 
     async def _committed(self, client: RemotingClient, queue_id: int) -> int:
         fields = {"consumerGroup": ORDERED_GROUP, "topic": ORDERED_TOPIC, "queueId": str(queue_id)}
-        code, timeout_ms = RequestCode.QUERY_CONSUMER_OFFSET, int(1000 * self._timeout_s)
-        answer = await client.call(self._address(), code, fields, timeout_ms=timeout_ms)
+        code, timeout_ms = RequestCode.QUERY_CONSUMER_OFFSET, int(1000 * self._course.timeout_s)
+        answer = await client.call(self._course.address(), code, fields, timeout_ms=timeout_ms)
         return int(answer.ext_fields["offset"])
-
-    async def _read(
-        self, client: RemotingClient, topics: Sequence[str], note: Callable[[MessageExt], None],
-        has_all: Callable[[], bool],
-    ) -> None:  # fmt: skip
-        """Read the only queue of each topic, until `has_all` or none of them gives a message for a while."""
-        offsets, deadline = dict.fromkeys(topics, 0), time.monotonic() + self._timeout_s
-        while time.monotonic() < deadline:
-            found = 0
-            for topic in topics:
-                try:
-                    messages, offsets[topic] = await pull(client, self._address(), 0, offsets[topic], topic)
-                except (RingmqError, OSError):
-                    continue
-                found += len(messages)
-                for message in messages:
-                    note(message)
-            if found:
-                deadline = time.monotonic() + self._timeout_s
-            elif has_all():
-                return
-            else:
-                await asyncio.sleep(PAUSE_S)  # poll

@@ -13,18 +13,18 @@ import asyncio
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import ClassVar
 
 from ringmq.client import MessageQueue, Producer, RingmqError, compose_message
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Violation
-from ringmq.loadtest.drills.reads import id_of, pull
+from ringmq.loadtest.drills.load import BROKER, Course, Tasks
+from ringmq.loadtest.drills.reads import id_of, read_until
 from ringmq.remoting.message import MessageExt
 
 TIMER_TOPIC = "DrillTimers"
-BROKER = "broker-a"
 LANES = 2
 DELAYS_MS = (20, 400, 1700, 3100)
 SETTINGS = {"mappedFileSizeTimerLog": 1 << 16, "timerRollWindowSlot": 2}
@@ -82,47 +82,42 @@ class TimerChecker:
 
 
 class TimerLoad:
-    """One run. `address` and `is_running` give the present broker's address, and if the drill goes on."""
+    """Sends of messages with a time."""
 
-    def __init__(self, address: Callable[[], str], is_running: Callable[[], bool], timeout_s: float) -> None:
-        self._address, self._is_running, self._timeout_s = address, is_running, timeout_s
+    settings: ClassVar[Mapping[str, object]] = SETTINGS
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
         self._numbers = itertools.count(1)
-        self.checker = TimerChecker()
+        self._checker = TimerChecker()
 
-    def tasks(self, producer: Producer) -> list[Coroutine[Any, Any, None]]:
-        """Coroutines that end when the drill's load ends."""
+    def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
+        """All lanes."""
         return [self._produce(producer) for _ in range(LANES)]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Acknowledged sends."""
+        return {"with a time": self._checker.acknowledged_count}
+
+    async def verdict(self, client: RemotingClient) -> list[Violation]:
+        """Read the copies, once they are all there."""
+        place, has_all = [(TIMER_TOPIC, 0)], lambda: self._checker.has_all
+        await read_until(client, self._course, place, self._checker.delivered, has_all)
+        return self._checker.verdict()
 
     async def _produce(self, producer: Producer) -> None:
         queue = MessageQueue(TIMER_TOPIC, BROKER, 0)
-        while self._is_running():
+        while self._course.is_running():
             number = next(self._numbers)
             message_id, due_ms = str(number), time.time_ns() // 1_000_000 + DELAYS_MS[number % len(DELAYS_MS)]
             body = message_id.encode() + b"." * (number * 37 % 300)
-            self.checker.began(message_id, due_ms)
+            self._checker.began(message_id, due_ms)
             try:
                 message = compose_message(TIMER_TOPIC, body, keys=message_id, deliver_at_ms=due_ms)
                 await producer.send(message, queue=queue)
             except (RingmqError, OSError):
                 await asyncio.sleep(PAUSE_S)
                 continue
-            self.checker.acknowledged(message_id)
+            self._checker.acknowledged(message_id)
             await asyncio.sleep(PAUSE_S / 2)  # poll
-
-    async def verdict(self, client: RemotingClient) -> list[Violation]:
-        """Read the copies, once they are all there, and check. What never comes is a violation."""
-        offset, deadline = 0, time.monotonic() + self._timeout_s
-        while time.monotonic() < deadline:
-            try:
-                messages, offset = await pull(client, self._address(), 0, offset, TIMER_TOPIC)
-            except (RingmqError, OSError):
-                messages = []
-            for message in messages:
-                self.checker.delivered(message)
-            if messages:
-                deadline = time.monotonic() + self._timeout_s
-            elif self.checker.has_all:
-                break
-            else:
-                await asyncio.sleep(PAUSE_S)  # poll
-        return self.checker.verdict()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
 from ringmq.client import (
     MessageExt,
     MessageQueue,
+    Producer,
     RetryPolicy,
     RingmqError,
     SendResult,
@@ -20,8 +20,9 @@ from ringmq.client import (
 )
 from ringmq.client.connections.remoting_client import RemotingClient
 from ringmq.loadtest.drills.checker import Violation
-from ringmq.loadtest.drills.reads import TIMEOUT_MS, id_of, pull
-from ringmq.loadtest.drills.transactions import TransactionChecker, is_committed
+from ringmq.loadtest.drills.load import BROKER, Course, Tasks
+from ringmq.loadtest.drills.reads import TIMEOUT_MS, follow, id_of, read_until
+from ringmq.loadtest.drills.transactions import SETTINGS, TransactionChecker, is_committed
 from ringmq.remoting import properties
 from ringmq.remoting.client_headers import EndTransactionRequestHeader
 from ringmq.remoting.codes import RequestCode
@@ -29,7 +30,6 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_id import decode_offset_id
 
 TRANSACTION_TOPIC, TRANSACTION_GROUP = "DrillTransactions", "drill_transactions"
-BROKER = "broker-a"
 LANES = 4
 END_TIMES = 20
 """Requests for one end. A broker that was killed answers none for some seconds."""
@@ -41,48 +41,41 @@ BY_CHECK, ONCE, TWICE, CONTRADICTED = range(KINDS)
 
 
 class TransactionLoad:
-    """One run. `address` and `is_running` give the present broker's address, and whether the drill goes on."""
+    """Half messages, and ends of their transactions."""
 
-    def __init__(
-        self, namesrv: str, address: Callable[[], str], is_running: Callable[[], bool], timeout_s: float
-    ) -> None:
-        self._namesrv, self._address, self._is_running = namesrv, address, is_running
-        self._timeout_s = timeout_s
+    settings: ClassVar[Mapping[str, object]] = SETTINGS
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
         self._numbers = itertools.count(1)
         self._checker = TransactionChecker()
 
-    def tasks(self, client: RemotingClient) -> list[Coroutine[Any, Any, None]]:
-        """Coroutines that end when the drill's load ends."""
-        return [self._produce(client), self._follow(client)]
+    def tasks(self, producer: Producer, client: RemotingClient) -> Tasks:
+        """A producer of its own, and a reader."""
+        return [self._produce(client), follow(client, self._course, (TRANSACTION_TOPIC, 0), self._read)]
 
     @property
-    def ended_count(self) -> int:
+    def counts(self) -> Mapping[str, int]:
         """Ends that were answered 0."""
-        return self._checker.ended_count
+        return {"transactions ended": self._checker.ended_count}
 
     async def verdict(self, client: RemotingClient) -> list[Violation]:
-        """Read the messages, once the commits are all there, and judge. What never comes is a violation."""
-        offset, deadline = 0, time.monotonic() + self._timeout_s
+        """Read the messages, once the commits are all there."""
+        place, has_all = [(TRANSACTION_TOPIC, 0)], lambda: self._checker.has_all
         async with self._producer() as producer:
             await self._transact(producer, client)  # its connection is new, so control knows whom to ask
-            while time.monotonic() < deadline:
-                try:
-                    messages, offset = await pull(client, self._address(), 0, offset, TRANSACTION_TOPIC)
-                except (RingmqError, OSError):
-                    messages = []
-                for message in messages:
-                    self._checker.delivered(int(id_of(message)))
-                if messages:
-                    deadline = time.monotonic() + self._timeout_s
-                elif self._checker.has_all:
-                    break
-                else:
-                    await asyncio.sleep(PAUSE_S)  # poll
+            await read_until(client, self._course, place, self._delivered, has_all)
         return self._checker.verdict()
+
+    def _read(self, message: MessageExt) -> None:
+        self._checker.read(int(id_of(message)))
+
+    def _delivered(self, message: MessageExt) -> None:
+        self._checker.delivered(int(id_of(message)))
 
     def _producer(self) -> TransactionProducer:
         retry = RetryPolicy(attempts=1, budget_ms=TIMEOUT_MS)
-        return TransactionProducer(self._namesrv, TRANSACTION_GROUP, check=self._check, retry=retry)
+        return TransactionProducer(self._course.namesrv, TRANSACTION_GROUP, check=self._check, retry=retry)
 
     async def _check(self, half: MessageExt) -> TransactionState:
         number = int(id_of(half))
@@ -94,7 +87,7 @@ class TransactionLoad:
             await asyncio.gather(*(self._lane(producer, client) for _ in range(LANES)))
 
     async def _lane(self, producer: TransactionProducer, client: RemotingClient) -> None:
-        while self._is_running():
+        while self._course.is_running():
             await self._transact(producer, client)
             await asyncio.sleep(PAUSE_S)
 
@@ -131,26 +124,13 @@ class TransactionLoad:
         for _ in range(times):
             request = RemotingCommand.request(RequestCode.END_TRANSACTION, header.encode())
             try:
-                answer = await client.invoke(self._address(), request, timeout_ms=TIMEOUT_MS)
+                answer = await client.invoke(self._course.address(), request, timeout_ms=TIMEOUT_MS)
             except (RingmqError, OSError):
                 answer = None
             if answer is not None and answer.code == 0:
                 self._checker.ended()
                 return True
-            if not self._is_running():
+            if not self._course.is_running():
                 return False
             await asyncio.sleep(10 * PAUSE_S)
         return False
-
-    async def _follow(self, client: RemotingClient) -> None:
-        """Read the topic while the drill runs."""
-        offset = 0
-        while self._is_running():
-            try:
-                messages, offset = await pull(client, self._address(), 0, offset, TRANSACTION_TOPIC)
-            except (RingmqError, OSError):
-                messages = []
-            for message in messages:
-                self._checker.read(int(id_of(message)))
-            if not messages:
-                await asyncio.sleep(PAUSE_S)  # poll

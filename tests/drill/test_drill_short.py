@@ -18,14 +18,14 @@ def test_thirty_faults_break_no_promise(tmp_path: Path, seed: int, flush: str) -
     log = (tmp_path / "store.log").read_text(errors="replace")
     assert report.violations == [], f"{report.text()}\n{log[-6000:]}"
     assert report.faults == FAULTS
-    assert report.acknowledged > 100
-    assert report.read > 100
-    assert report.delayed > 100
-    assert report.timers > 100
-    assert report.sent_back > 5
-    assert report.ordered > 5
-    assert report.ended > 5
-    assert report.filtered > 10
+    assert report.counts["acknowledged"] > 100
+    assert report.counts["read while it ran"] > 100
+    assert report.counts["delayed"] > 100
+    assert report.counts["with a time"] > 100
+    assert report.counts["sent back"] > 5
+    assert report.counts["in an ordered group"] > 5
+    assert report.counts["transactions ended"] > 5
+    assert report.counts["read by SQL92"] > 10
 
 
 def test_the_same_seed_plans_the_same_faults() -> None:
