@@ -38,6 +38,7 @@ from ringmq.client.errors import ClientClosedError, RingmqError, RouteError
 from ringmq.client.interceptors import run_quietly
 from ringmq.client.namespaces import with_namespace
 from ringmq.client.observing.observers import Observers
+from ringmq.client.producer import Producer
 from ringmq.client.runtimes.runtime import Task, create_task, gather, sleep, when_interrupted
 from ringmq.client.runtimes.waiting import Signal, call_listener, finish, stop_all, wait_briefly
 from ringmq.client.security.files import expanded
@@ -122,18 +123,16 @@ class Consumer:
         self.drain_timeout_ms = drain_timeout_ms
         # a last commit: one queue alone, then the others
         self._commits = Commits(group, self._offset_file, 2 * self._settings.request_timeout_ms / 1000)
-        self._observers = Observers(self._settings, self._name_server_addresses, group)
+        self._observers = Observers(self._settings, self._name_server_addresses, group, Producer)
         self._interceptors = self._observers.interceptors
         self._readers: dict[MessageQueue, QueueReader] = {}
         # (process_queue, its epoch, messages): to be acknowledged when the next ones are asked for
         self._handed_over: list[tuple[ProcessQueue, int, list[MessageExt]]] = []
         self._tasks: list[Task[None]] = []
         self._membership: Task[None] | None = None
-        self._assigned = False
         self._locks: LockRenewer | None = None
         self._runner: HandlerRunner | None = None
-        self._started = False
-        self._closed = False
+        self._assigned = self._started = self._closed = False
         self._ended = False  # a close is over: until then acknowledgements count
 
     # ---- life ----
@@ -373,7 +372,7 @@ class Consumer:
                 self._subscriptions[topic] = subscription(topic, expression, now_ms())
         await self._offsets.note_ends(self.group, wanted)
         await self._heartbeats.send_to_all()
-        await finish(self._take_assignment(wanted))  # half of it would leave queues that nobody reads
+        await finish(self._take_assignment(wanted))  # half of it would leave queues without a reader
 
     def assignment(self) -> list[MessageQueue]:
         """Return the queues that this member reads now, in order."""
@@ -516,7 +515,7 @@ class Consumer:
 
     async def _take_assignment(self, assignment: Assignment) -> bool:
         """Give up queues with a last commit, begin new ones. False if some wait for their handlers."""
-        # one that was kept is given up even when it is ours again: it reads no more
+        # a reader that has ended reads no more, so it is given up even if its queue is ours again
         revoked = [reader for queue, reader in self._readers.items() if reader.ended or queue not in assignment]
         idle = await self._end_readers(revoked)
         if idle:

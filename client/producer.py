@@ -52,7 +52,7 @@ from ringmq.client.producing.send_request import (
     prepare_batch,
     prepare_message,
 )
-from ringmq.client.producing.send_result import SendResult, SendStatus, read_result
+from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.client.retry import RetryPolicy, backoff_ms, never_left
 from ringmq.client.runtimes.runtime import Task, create_task, sleep, timeout, when_interrupted
 from ringmq.client.runtimes.waiting import stop_all
@@ -133,7 +133,7 @@ class Producer:
         self._in_flight = InFlightLimit(in_flight_max, in_flight_bytes_max)
         self._settings = settings or ConnectionSettings()
         self._wire_group = with_namespace(self._settings.namespace, group)
-        self._observers = Observers(self._settings, self._name_server_addresses, group)
+        self._observers = Observers(self._settings, self._name_server_addresses, group, Producer)
         self._interceptors = self._observers.interceptors
         self._before_request = self._settings.request_hook()
         self._signer = self._settings.only_signer()
@@ -427,7 +427,7 @@ class Producer:
         try:
             frame = self._frame(request, chosen, connection.address, opaque)
             future = connection.request(opaque, frame, self._retry.budget_ms)
-        except BaseException as error:  # what a request hook raises
+        except BaseException as error:  # raised by a request hook
             self._in_flight.give_back(permit)
             _conclude(request, None, error)
             raise
@@ -462,7 +462,7 @@ class Producer:
             request.scope.answered(address, answer)
         if answer.code not in SEND_STORED_CODES:
             return BrokerError(address, answer.code, answer.remark)
-        result = read_result(request, chosen, answer)
+        result = request.result(chosen, answer)
         wants_another = self._retry.another_broker_when_not_store_ok and request.queue is None
         return NotStoreOkError(result) if wants_another and result.status is not SendStatus.OK else result
 

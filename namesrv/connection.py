@@ -6,16 +6,17 @@ import asyncio
 import logging
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ringmq.namesrv.config import NamesrvConfig
+from ringmq.namesrv.handlers import NamesrvHandlers
+from ringmq.namesrv.kv import KvFile
+from ringmq.namesrv.turns import Turns
 from ringmq.remoting.codes import RequestCode, ResponseCode
 from ringmq.remoting.command import RemotingCommand, encode_frame
 from ringmq.remoting.errors import FrameError, UnreadableHeader
 from ringmq.remoting.frame import FrameDecoder
 from ringmq.remoting.protocol_detection import describe_error
-
-if TYPE_CHECKING:
-    from ringmq.namesrv.server import NamesrvServer
 
 log = logging.getLogger("ringmq.namesrv")
 
@@ -33,10 +34,40 @@ asyncio's own limit is 256 KiB. All ready sockets are read in one turn, and 300 
 """
 
 
+class Server(Protocol):
+    """The name server as a connection sees it."""
+
+    config: NamesrvConfig
+    handlers: NamesrvHandlers
+    turns: Turns
+    kv_file: KvFile | None
+    buffered_bytes: int
+    """Bytes of requests and answers in memory, of all connections."""
+    read_buffer: memoryview
+
+    def now_ms(self) -> int:
+        """Return the time of requests."""
+
+    def add(self, connection: Connection) -> str | None:
+        """Add a connection, or return the reason of a refusal."""
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a closed connection."""
+
+    def shed_memory(self) -> None:
+        """Close connections while all together have too many bytes in memory."""
+
+    def log_junk(self, host: str, spoken: str) -> None:
+        """Log that a connection of `host` is closed for its input."""
+
+    def log_incidents(self) -> None:
+        """Log the incidents of the handlers, and the changes that requests have made."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """Serves requests of one client in order. Each answer is sent before the next request is looked at."""
 
-    def __init__(self, server: NamesrvServer, number: int) -> None:
+    def __init__(self, server: Server, number: int) -> None:
         self.number = number
         self.host = ""
         self.last_active_s = time.monotonic()

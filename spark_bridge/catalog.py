@@ -6,7 +6,6 @@ requests to brokers.
 
 from typing import TYPE_CHECKING, Protocol
 
-from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 if TYPE_CHECKING:
@@ -35,26 +34,3 @@ class Catalog(Protocol):
 
     def log_index(self) -> "LogIndex | None":
         """Return the positions of the queues' records in the log, None if its files are not on this host."""
-
-
-def open_catalog(options: ReadOptions) -> Catalog:
-    """Return the catalog of a read: by the store's files if they are on this host, else by the brokers of
-    `bootstrap`.
-
-    Raises `ReadError` naming the file or broker that cannot be found or read.
-    """
-    if options.store is None:
-        from ringmq.spark_bridge.combined_catalog import open_by_bootstrap
-
-        return open_by_bootstrap(options, _store_catalog)
-    if options.bootstrap is None:
-        return _store_catalog(options)
-    from ringmq.spark_bridge.combined_catalog import CombinedCatalog
-
-    return CombinedCatalog(_store_catalog(options), options.bootstrap)
-
-
-def _store_catalog(options: ReadOptions) -> Catalog:
-    from ringmq.spark_bridge.store_catalog import StoreCatalog
-
-    return StoreCatalog(options)

@@ -1,7 +1,6 @@
 """A store on this host together with name servers: planned by the files, readable from other hosts over tcp."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from ringmq.spark_bridge.slice_reader import store_here
 from ringmq.spark_bridge.slices import BrokerLocation, QueueKey
 
 log = logging.getLogger("ringmq.spark_bridge")
-
-StoreCatalogMaker = Callable[[ReadOptions], Catalog]
 
 
 class CombinedCatalog:
@@ -83,7 +80,7 @@ class CombinedCatalog:
         return place
 
 
-def open_by_bootstrap(options: ReadOptions, open_store: StoreCatalogMaker) -> Catalog:
+def open_by_bootstrap(options: ReadOptions) -> Catalog:
     """Return the catalog for given name servers alone. Raises `ReadError`.
 
     If the only broker's store is on this host, the catalog uses its files, which needs no request and can read the
@@ -96,8 +93,10 @@ def open_by_bootstrap(options: ReadOptions, open_store: StoreCatalogMaker) -> Ca
     if len(places) != 1 or places[0].store is None or not store_here(places[0].store):
         return remote
     assert options.bootstrap is not None
+    from ringmq.spark_bridge.store_catalog import StoreCatalog  # imports the C core
+
     try:
-        files = open_store(replace(options, store=Path(places[0].store.root)))
+        files = StoreCatalog(replace(options, store=Path(places[0].store.root)))
     except ReadError as error:  # no permission, for one
         log.warning(
             "the store of broker %s is on this host and cannot be read, so tasks pull from the broker: %s",

@@ -92,4 +92,4 @@ def lag_listener(publish: Publish = log_lag, *, group: str | None = None) -> Any
     """
     from pyspark_ringmq.listener import LagListener
 
-    return LagListener(publish, group)
+    return LagListener(lambda progress: lag_of_progress(progress, group), publish)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ringmq.client.extras import not_installed
-from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.option_table import warn_of_kafka_options
 from ringmq.spark_bridge.options import OptionError, ReadOptions, parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.progress import Progress
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.schema import arrow_schema, default_columns
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import read_slice
 
 if TYPE_CHECKING:
     import pandas

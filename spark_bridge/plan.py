@@ -9,11 +9,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ringmq.spark_bridge.catalog import Catalog, open_catalog
+from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.limits import read_spans
 from ringmq.spark_bridge.log_index import LogIndex
 from ringmq.spark_bridge.log_ranges import Extent, log_extent, log_slices
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.pushed_filters import NO_FILTERS, PushedFilters
 from ringmq.spark_bridge.schema import default_columns

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from ringmq.native import available
 from ringmq.spark_bridge.fallback_record import FallbackRecordError, RowMessage, StoredRecord, messages_of
 from ringmq.spark_bridge.slices import EVERY_TIME, TimeRange
 from ringmq.store import record as records
@@ -110,17 +109,6 @@ class Rows(Protocol):
 
 INDEX_COLUMNS = frozenset({"topic", "partition", "offset", "timestampType", "broker", "commit_log_offset"})
 """Columns that a unit of a ConsumeQueue provides without its record."""
-
-
-def open_rows(shape: BatchShape, wanted: WantedRows) -> Rows:
-    """Return an empty batch, in the C core if it is installed."""
-    if available():
-        from ringmq.spark_bridge.native_rows import NativeRows
-
-        return NativeRows(shape, wanted)
-    from ringmq.spark_bridge.plain_rows import PlainRows
-
-    return PlainRows(shape, wanted)
 
 
 Walk = Generator[pa.RecordBatch, None, Stop]

@@ -11,14 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.limits import read_spans
 from ringmq.spark_bridge.log_ranges import log_extent, log_slices
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.progress import Progress
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.schema import KAFKA_COLUMNS, arrow_schema
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import Slice
 from ringmq.store import layout
 

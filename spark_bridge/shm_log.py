@@ -8,13 +8,14 @@ import pyarrow as pa
 from ringmq.spark_bridge.data_loss import DataLossPolicy, log
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, Segment
+from ringmq.spark_bridge.open_rows import open_rows
 from ringmq.spark_bridge.queue_units import BatchQueueUnits, QueueUnits, open_queue
-from ringmq.spark_bridge.rows import WantedQueue, WantedRows, open_rows, walk_log
-from ringmq.spark_bridge.slice_reader import ReadSettings
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.rows import WantedQueue, WantedRows, walk_log
 from ringmq.spark_bridge.slices import LogSpan, QueueSpan, Slice
 from ringmq.store import record as records
 
-RECORD_BYTES_MAX = 256 << 20  # what claims to be larger is no record
+RECORD_BYTES_MAX = 256 << 20  # a larger size is a damaged one
 
 
 def read_log(part: Slice, columns: tuple[str, ...], how: ReadSettings) -> Iterator[pa.RecordBatch]:

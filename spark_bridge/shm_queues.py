@@ -12,7 +12,9 @@ import pyarrow as pa
 from ringmq.spark_bridge.data_loss import DataLossPolicy, log
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments, WindowCursor
+from ringmq.spark_bridge.open_rows import open_rows
 from ringmq.spark_bridge.queue_units import UNIT_BYTES, BatchQueueUnits, QueueUnits, is_filler, open_queue
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.rows import (
     INDEX_COLUMNS,
     NO_UNIT,
@@ -21,11 +23,9 @@ from ringmq.spark_bridge.rows import (
     Walk,
     WantedQueue,
     WantedRows,
-    open_rows,
     walk_log,
     walk_units,
 )
-from ringmq.spark_bridge.slice_reader import ReadSettings
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan, Slice
 from ringmq.store import layout
 from ringmq.store import record as records

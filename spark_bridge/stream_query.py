@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ringmq.spark_bridge.catalog import Catalog, open_catalog
+from ringmq.spark_bridge.catalog import Catalog
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.limits import starting_offsets
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions
 from ringmq.spark_bridge.plan import plan_spans
 from ringmq.spark_bridge.retrying_catalog import RetryingCatalog

@@ -17,9 +17,10 @@ from ringmq.client.connections.pull_connection import PullAnswer, PullConnection
 from ringmq.client.retry import backoff_ms
 from ringmq.spark_bridge.data_loss import DataLossPolicy
 from ringmq.spark_bridge.errors import DataLossError, ReadError
+from ringmq.spark_bridge.open_rows import open_rows
 from ringmq.spark_bridge.pull_schedule import Piece, Pull, PullSchedule
-from ringmq.spark_bridge.rows import ANYWHERE, Rows, WantedQueue, WantedRows, open_rows, walk_log
-from ringmq.spark_bridge.slice_reader import ReadSettings
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.rows import ANYWHERE, Rows, WantedQueue, WantedRows, walk_log
 from ringmq.spark_bridge.slices import QueueKey, Slice
 from ringmq.store import layout
 from ringmq.store import record as records

@@ -5,6 +5,7 @@ import re
 import runpy
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -152,25 +153,79 @@ def test_subpackages_point_one_way(folder: str, subpackage: str) -> None:
     assert not wrong
 
 
-def broker_imports() -> dict[str, set[str]]:
-    """Map each subpackage and module of `broker/` to its imports, also those for type checkers alone."""
-    imports: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "broker").rglob("*.py")):
-        place = path.parent.name if path.parent.name in SUBPACKAGES["broker"] else path.stem
-        found = re.findall(r"^ *from ringmq\.broker(?:\.(\w+)\S*)? import (.*)", path.read_text(), re.MULTILINE)
-        imports.setdefault(place, set()).update({module or names for module, names in found} - {place})
+def module_name(path: Path) -> str:
+    """The name by which imports find a file. `pyspark_ringmq` is a package of its own, as Spark looks for it."""
+    parts = ("ringmq", *path.relative_to(ROOT).with_suffix("").parts)
+    parts = parts[2:] if "pyspark_ringmq" in parts else parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+@cache
+def module_imports() -> dict[str, set[str]]:
+    """Map each module to the modules that it names, also in functions and for type checkers alone."""
+    known = {module_name(path): path for path in python_files()}
+    imports = {}
+    for module, path in known.items():
+        named: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.ImportFrom(module=str(source), names=names, level=0):
+                    whole = [f"{source}.{alias.name}" for alias in names]
+                    named |= {name if name in known else source for name in whole}
+                case ast.ImportFrom():
+                    raise AssertionError(f"{path.relative_to(ROOT)}: imports are absolute, so that a search finds them")
+                case ast.Import(names=names):
+                    named |= {alias.name for alias in names}
+        imports[module] = (named & known.keys()) - {module}
     return imports
 
 
+def circles(imports: dict[str, set[str]]) -> dict[str, set[str]]:
+    """What is left of `imports` when all is taken out that no circle needs, from both ends."""
+    left = {name: set(targets) for name, targets in imports.items()}
+    while ends := {name for name, targets in left.items() if not targets & left.keys()}:
+        left = {name: targets for name, targets in left.items() if name not in ends}
+    while ends := left.keys() - set().union(*left.values()):
+        left = {name: targets for name, targets in left.items() if name not in ends}
+    return {name: targets & left.keys() for name, targets in left.items()}
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == {"b": {"c"}, "c": {"b"}}
+    assert not circles({"a": {"b", "c"}, "b": {"c"}, "c": set()})
+
+
+def test_no_modules_import_each_other() -> None:
+    """Of two modules that name each other, neither can be read, tested or deleted alone.
+
+    The lower one gets functions as arguments, or names what it needs as a Protocol.
+    """
+    imports = module_imports()
+    assert "ringmq.broker.config.relations" in imports["ringmq.broker.config.check"]
+    assert "ringmq.spark_bridge.plan" in imports["pyspark_ringmq.batch"]
+    assert not circles(imports)
+
+
+def broker_imports() -> dict[str, set[str]]:
+    """The imports of `broker/` between its subpackages and the modules beside them."""
+    places: dict[str, set[str]] = {}
+
+    def place_of(module: str) -> str:
+        return module.split(".")[2]
+
+    for module, named in module_imports().items():
+        if module.startswith("ringmq.broker."):
+            found = {place_of(name) for name in named if name.startswith("ringmq.broker.")}
+            places.setdefault(place_of(module), set()).update(found - {place_of(module)})
+    return places
+
+
 def test_the_broker_has_no_import_circles() -> None:
-    """Handlers and tables get their dependencies as arguments, so none of them imports the core."""
+    """Its subpackages, too. Handlers and tables get their dependencies as arguments, so none imports the core."""
     imports = broker_imports()
     assert "handlers" in imports["control_wiring"]
     assert not [place for place in SUBPACKAGES["broker"] if imports[place] & {"core", "control", "control_wiring"}]
-    while leaves := [place for place, targets in imports.items() if not targets & imports.keys()]:
-        for place in leaves:
-            del imports[place]
-    assert not imports, "each of these imports another of them"
+    assert not circles(imports)
 
 
 def test_records_of_a_start_are_structs() -> None:

@@ -7,7 +7,6 @@ Names without a counterpart in RocketMQ begin with `ringmq`. A property of Rocke
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,10 +20,9 @@ from ringmq.broker.config.property_types import (
     switch,
     words,
 )
-from ringmq.broker.config.relations import Contradiction, contradictions
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 
-__all__ = ["RETENTION", "BrokerConfig", "ConfigError", "changed", "nearest_name", "property_table"]
+__all__ = ["RETENTION", "BrokerConfig", "ConfigError", "nearest_name", "property_table"]
 
 _NAME = r"[%|a-zA-Z0-9_.-]{1,127}"
 _NAME_RULE = "1..127 characters of letters, digits, %, |, _, - and ."
@@ -57,7 +55,7 @@ _BY_ROLE = "empty = by brokerRole"
 class BrokerConfig:
     """Every property in use, typed. Times in the unit of the property's name, sizes in bytes."""
 
-    # who we are
+    # identity
     broker_cluster_name: str = words("brokerClusterName", "DefaultCluster", _NAME, _NAME_RULE)
     broker_name: str = words("brokerName", "broker-a", _NAME, _NAME_RULE)
     broker_id: int = number("brokerId", 0, 0, (1 << 63) - 1)
@@ -338,16 +336,6 @@ def parse_value(name: str, text: str) -> Value:
         raise ConfigError(f"{name} = {text[:200]!r} is impossible; accepted: {entry.accepted}", name) from error
 
 
-def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
-    """A copy with the known names of `values` set. Raises ConfigError, also if values contradict each other."""
-    table = property_table()
-    parsed: dict[str, Value] = {table[name][0]: parse_value(name, text) for name, text in values.items()}
-    result: BrokerConfig = dataclasses.replace(config, **parsed)  # type: ignore[arg-type]
-    for found in relations(result):
-        raise ConfigError(found.message, found.name)
-    return result
-
-
 def nearest_name(name: str) -> str | None:
     """The known property name most similar to `name`. None if none is similar."""
     if len(name) > NAME_CHARS_MAX:
@@ -357,27 +345,3 @@ def nearest_name(name: str) -> str | None:
     known = {entry.lower(): entry for entry in (*STOCK_PROPERTY_NAMES, *property_table())}
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
     return known[near[0]] if near else None
-
-
-def relations(config: BrokerConfig) -> Iterator[Contradiction]:
-    """The contradictions in `config`."""
-    if config.listen_port in (1, 2):
-        yield Contradiction("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
-    if config.listen_port == 65_535 and not config.ha_listen_port:
-        yield Contradiction(
-            "listenPort = 65535 leaves no room for haListenPort, by default listenPort + 1: set haListenPort",
-            "listenPort",
-        )
-    record_max = config.max_message_size + 65_536
-    if record_max > config.mapped_file_size_commit_log and config.max_message_size != 4_194_304:
-        yield Contradiction(
-            f"maxMessageSize = {config.max_message_size} with its 65536 bytes of overhead does not fit into "
-            f"mappedFileSizeCommitLog = {config.mapped_file_size_commit_log}",
-            "maxMessageSize",
-        )
-    if config.receive_buffer_count & (config.receive_buffer_count - 1):
-        yield Contradiction(
-            f"ringmqReceiveBufferCount = {config.receive_buffer_count} is impossible; accepted: a power of two",
-            "ringmqReceiveBufferCount",
-        )
-    yield from contradictions(config)

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from msgspec import Struct
 
-from ringmq.broker.config.broker_config import BrokerConfig, nearest_name, parse_value, property_table, relations
+from ringmq.broker.config.broker_config import BrokerConfig, nearest_name, parse_value, property_table
 from ringmq.broker.config.property_types import Value
+from ringmq.broker.config.relations import contradictions
 from ringmq.broker.config.sources import Setting
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.properties_check import FAIL, WARN, Problem, repeated
@@ -45,7 +46,7 @@ def check_lines(lines: Sequence[PropertyLine]) -> list[Problem]:
             problems.append(Problem(FAIL, line.line, line.name, "not a known property", nearest=near))
     if all(problem.accepted is None for problem in problems):
         config = replace(BrokerConfig(), **values)  # type: ignore[arg-type]
-        for found_pair in relations(config):
+        for found_pair in contradictions(config):
             known = lines_by_name.get(found_pair.name)
             problems.append(Problem(FAIL, known.line if known else 0, found_pair.name, found_pair.message))
     return sorted(problems, key=lambda problem: problem.line)

@@ -1,16 +1,18 @@
-"""Relations between properties of replication: the contradictions of a configuration."""
+"""Relations between properties: the contradictions of a configuration, and changes that bring none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, parse_value, property_table
+from ringmq.broker.config.property_types import Value
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from ringmq.broker.config.broker_config import BrokerConfig
 
 
 class Contradiction(Struct, frozen=True):
@@ -20,8 +22,37 @@ class Contradiction(Struct, frozen=True):
     name: str
 
 
+def changed(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
+    """A copy with the known names of `values` set. Raises ConfigError, also if values contradict each other."""
+    table = property_table()
+    parsed: dict[str, Value] = {table[name][0]: parse_value(name, text) for name, text in values.items()}
+    result: BrokerConfig = dataclasses.replace(config, **parsed)  # type: ignore[arg-type]
+    for found in contradictions(result):
+        raise ConfigError(found.message, found.name)
+    return result
+
+
 def contradictions(config: BrokerConfig) -> Iterator[Contradiction]:
-    """Contradictions among the properties of replication, at most one of each kind."""
+    """The contradictions in `config`, of replication at most one of each kind."""
+    if config.listen_port in (1, 2):
+        yield Contradiction("listenPort = 1 or 2 leaves no room for the VIP port listenPort - 2", "listenPort")
+    if config.listen_port == 65_535 and not config.ha_listen_port:
+        yield Contradiction(
+            "listenPort = 65535 leaves no room for haListenPort, by default listenPort + 1: set haListenPort",
+            "listenPort",
+        )
+    record_max = config.max_message_size + 65_536
+    if record_max > config.mapped_file_size_commit_log and config.max_message_size != 4_194_304:
+        yield Contradiction(
+            f"maxMessageSize = {config.max_message_size} with its 65536 bytes of overhead does not fit into "
+            f"mappedFileSizeCommitLog = {config.mapped_file_size_commit_log}",
+            "maxMessageSize",
+        )
+    if config.receive_buffer_count & (config.receive_buffer_count - 1):
+        yield Contradiction(
+            f"ringmqReceiveBufferCount = {config.receive_buffer_count} is impossible; accepted: a power of two",
+            "ringmqReceiveBufferCount",
+        )
     yield from (found for rule in (_of_role, _of_link, _of_policy) if (found := rule(config)) is not None)
 
 

@@ -4,7 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.ipc.segment import segment_path
 from ringmq.store.config import StoreConfig
 

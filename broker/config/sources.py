@@ -12,7 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed, nearest_name, property_table
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, nearest_name, property_table
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.remoting.properties_text import BadProperties, parse_assignment, parse_properties, read_properties_text
 

@@ -1,6 +1,7 @@
 """Advice for a store that does not load: the settings with which it was made, as its files show them, or a repair."""
 
-from ringmq.broker.config.broker_config import BrokerConfig, ConfigError, changed
+from ringmq.broker.config.broker_config import BrokerConfig, ConfigError
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.run_config import store_config
 from ringmq.store.log_loss import loss_remedy, size_options, sound_sizes
 

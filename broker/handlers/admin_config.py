@@ -10,11 +10,11 @@ from ringmq.broker.config.broker_config import (
     RETENTION,
     BrokerConfig,
     ConfigError,
-    changed,
     nearest_name,
     property_table,
 )
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.requests.access import may_decide
 from ringmq.broker.requests.request import Answer, Outbox, Request

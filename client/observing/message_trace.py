@@ -10,7 +10,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ringmq.client.connections.identity import now_ms
 from ringmq.client.errors import RingmqError
@@ -32,7 +32,6 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, MessageExt
 
 if TYPE_CHECKING:
-    from ringmq.client.producer import Producer
     from ringmq.client.producing.send_result import SendResult
 
 log = logging.getLogger("ringmq.client")
@@ -155,11 +154,24 @@ class TraceInterceptor(Interceptor):
                 self._buffer.add(end, now)
 
 
+class TraceProducer(Protocol):
+    """The part of a producer that sends records."""
+
+    def start(self) -> None:
+        """Start on the running loop."""
+
+    async def send(self, message: Message, /) -> object:
+        """Send one message of records."""
+
+    async def close(self) -> None:
+        """Close after the last send."""
+
+
 class TraceSender:
     """Sends the records of `buffer` by the producer of `make_producer`, from `start` to `close`."""
 
     def __init__(
-        self, buffer: TraceBuffer, make_producer: Callable[[], Producer], clock_ms: Callable[[], int] = now_ms
+        self, buffer: TraceBuffer, make_producer: Callable[[], TraceProducer], clock_ms: Callable[[], int] = now_ms
     ) -> None:
         self._buffer = buffer
         self._make_producer = make_producer

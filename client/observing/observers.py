@@ -4,26 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ringmq.client.connections.identity import new_key_generator
 from ringmq.client.interceptors import Interceptor
-from ringmq.client.observing.message_trace import TraceInterceptor, TraceSender
+from ringmq.client.observing.message_trace import TraceInterceptor, TraceProducer, TraceSender
 from ringmq.client.observing.trace_buffer import TraceBuffer
 
 if TYPE_CHECKING:
     from ringmq.client.observing.metrics import Backlog
-    from ringmq.client.producer import Producer
     from ringmq.client.settings import ConnectionSettings
 
 TRACE_GROUP_PREFIX = "_INNER_TRACE_PRODUCER-"  # as stock's, so that operators know it
 GROUP_CHARS = 100
 
 
+class MakesProducer(Protocol):
+    """The class `Producer`. It has observers itself, so its module is not imported here."""
+
+    def __call__(self, namesrv: Sequence[str], group: str, *, settings: ConnectionSettings) -> TraceProducer:
+        """Return a producer that is not started."""
+
+
 class Observers:
     """`interceptors` are the metrics', the application's, and message trace's. Empty if no setting enables one."""
 
-    def __init__(self, settings: ConnectionSettings, namesrv: Sequence[str], group: str) -> None:
+    def __init__(
+        self, settings: ConnectionSettings, namesrv: Sequence[str], group: str, producer: MakesProducer
+    ) -> None:
         self.metrics = settings.metrics
         first = () if settings.metrics is None else (settings.metrics,)
         last: tuple[Interceptor, ...] = ()
@@ -33,11 +41,9 @@ class Observers:
             buffer = TraceBuffer(settings.trace, self._count_records)
             last = (TraceInterceptor(buffer, new_key_generator().next_key),)
 
-            def make_producer() -> Producer:
-                from ringmq.client.producer import Producer  # it has observers itself
-
+            def make_producer() -> TraceProducer:
                 quiet = replace(settings, trace=None, metrics=None, interceptors=(), namespace="")
-                return Producer(namesrv, (TRACE_GROUP_PREFIX + group)[:GROUP_CHARS], settings=quiet)
+                return producer(namesrv, (TRACE_GROUP_PREFIX + group)[:GROUP_CHARS], settings=quiet)
 
             self._trace_sender = TraceSender(buffer, make_producer)
         self.interceptors: tuple[Interceptor, ...] = (*first, *settings.interceptors, *last)

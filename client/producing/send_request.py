@@ -1,4 +1,4 @@
-"""The wire form of a send: checks, compression, the properties string, and the header of requests 310 and 320.
+"""The wire form of a send: checks, compression, the properties string, the header of requests 310 and 320, the answer.
 
 The header is the hot part of a producer, so this module writes it directly in the binary form (byte map in
 `ringmq.remoting.command`). `TopicHeader` encodes the parts once that do not change between two sends of a topic.
@@ -15,6 +15,7 @@ from ringmq.client.arguments import INT_MAX, check_numbers, check_optional
 from ringmq.client.compression import COMPRESS_OVER_BYTES, COMPRESSION_LEVEL, LEVELS, compress_body
 from ringmq.client.connections.name_servers import NEW_TOPIC_QUEUES
 from ringmq.client.interceptors import SendScope
+from ringmq.client.producing.send_result import SendResult, SendStatus
 from ringmq.client.security.signing import RequestSigner
 from ringmq.remoting import properties as names
 from ringmq.remoting.codes import VERSION_V5_3_3, LanguageCode, RequestCode
@@ -53,6 +54,21 @@ class SendRequest:
     code: int = RequestCode.SEND_MESSAGE_V2
     queue: MessageQueue | None = None  # the caller's choice; None takes the queues in turn
     scope: SendScope | None = None  # of the interceptors, where there are any
+
+    def result(self, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:
+        """Return the result in an answer with a "stored" code. `chosen` is the requested queue."""
+        fields = answer.ext_fields
+        queue_id = int(fields.get("queueId", chosen.queue_id))
+        queue = chosen if queue_id == chosen.queue_id else MessageQueue(chosen.topic, chosen.broker_name, queue_id)
+        return SendResult(
+            SendStatus.OK if answer.code == 0 else SendStatus(answer.code),
+            queue,
+            int(fields.get("queueOffset", -1)),
+            self.message_ids,
+            tuple(fields.get("msgId", "").split(",")),
+            fields.get("transactionId"),
+            fields.get("recallHandle"),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from ringmq.client.producing.send_request import SendRequest
 from ringmq.remoting.codes import ResponseCode
-from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message_queue import MessageQueue
 
 
@@ -54,19 +52,3 @@ class SendResult:
     def message_id(self) -> str:
         """The UNIQ_KEY of the (first) message."""
         return self.message_ids[0]
-
-
-def read_result(request: SendRequest, chosen: MessageQueue, answer: RemotingCommand) -> SendResult:
-    """Return the result in an answer with a "stored" code. `chosen` is the requested queue."""
-    fields = answer.ext_fields
-    queue_id = int(fields.get("queueId", chosen.queue_id))
-    queue = chosen if queue_id == chosen.queue_id else MessageQueue(chosen.topic, chosen.broker_name, queue_id)
-    return SendResult(
-        SendStatus.OK if answer.code == 0 else SendStatus(answer.code),
-        queue,
-        int(fields.get("queueOffset", -1)),
-        request.message_ids,
-        tuple(fields.get("msgId", "").split(",")),
-        fields.get("transactionId"),
-        fields.get("recallHandle"),
-    )

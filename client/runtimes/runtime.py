@@ -15,10 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextlib import AbstractAsyncContextManager
 from threading import local
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
-
-if TYPE_CHECKING:
-    from ringmq.client.runtimes.thread_loop import ThreadLoop
+from typing import Any, Protocol, TypeVar, overload
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -86,10 +83,41 @@ class Loop(Protocol):
         """Connect and return (transport, protocol)."""
 
 
-class Current(local):
-    """The `ThreadLoop` whose code this thread (or greenlet) runs now, None for asyncio."""
+class WaitingLoop(Loop, Protocol):
+    """A loop that is not asyncio's. The functions of this module lead to its methods of the same name."""
 
-    loop: ThreadLoop | None = None
+    interrupt_listeners: list[Callable[[object], object]]
+
+    @property
+    def current_task(self) -> object:
+        """The task that makes a step now, None outside of tasks."""
+
+    def create_task(self, conversation: Coroutine[Any, Any, T]) -> Task[T]:
+        """Run a conversation."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for a time."""
+
+    async def gather(self, awaitables: tuple[Awaitable[Any], ...], *, return_exceptions: bool) -> list[Any]:
+        """Wait for all of them."""
+
+    async def wait(self, tasks: list[Future[Any]], timeout_s: float | None) -> None:
+        """Wait until all are done or the time is over."""
+
+    def shield(self, task: Future[T]) -> Future[T]:
+        """Return a future whose cancellation does not reach the task."""
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """Bound the time of a block."""
+
+    def call_outside(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
+        """Call in a thread of the application."""
+
+
+class Current(local):
+    """The loop whose code this thread (or greenlet) runs now (`ThreadLoop`), None for asyncio."""
+
+    loop: WaitingLoop | None = None
 
 
 current = Current()

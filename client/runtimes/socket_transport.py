@@ -11,19 +11,42 @@ import logging
 import os
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from weakref import WeakSet
 
-    from ringmq.client.runtimes.thread_loop import ThreadLoop
     from ringmq.client.runtimes.thread_tasks import ThreadFuture
 
 log = logging.getLogger("ringmq.client")
 
-CONNECT_GIVE_UP_S = 60.0  # who asked for the connection has given up long before
+CONNECT_GIVE_UP_S = 60.0  # beyond any connect_timeout_ms in use
 STALL_S = 10.0  # a server that takes not one byte for so long is given up, in both runtimes
 RECEIVE_BYTES = 1 << 18
+
+T = TypeVar("T")
+
+
+class Threads(Protocol):
+    """The part of a `ThreadLoop` that a socket uses."""
+
+    sockets: WeakSet[socket.socket]
+    is_the_parent_s: bool
+    """True in the child of a fork."""
+
+    def entered(self) -> AbstractContextManager[None]:
+        """Hold the monitor."""
+
+    def outside(self, work: Callable[..., T], *args: Any) -> T:
+        """Call `work(*args)` without the monitor."""
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Call before the running thread waits or leaves."""
+
+    def start_thread(self, work: Callable[[], None], what: str) -> None:
+        """Do `work` in a daemon thread."""
 
 
 class _Tls:
@@ -68,7 +91,7 @@ class _Tls:
 class SocketTransport:
     """The part of asyncio's `Transport` that a `BrokerConnection` uses. The caller must hold the monitor."""
 
-    def __init__(self, loop: ThreadLoop, connected: socket.socket, protocol: Any, tls: _Tls | None) -> None:
+    def __init__(self, loop: Threads, connected: socket.socket, protocol: Any, tls: _Tls | None) -> None:
         self._loop = loop
         self._socket = connected
         self._protocol = protocol
@@ -120,7 +143,7 @@ class SocketTransport:
             try:
                 with self._loop.entered():
                     self._take(received)
-            except Exception as error:  # a fault of ours: nobody may wait for this connection any more
+            except Exception as error:  # a fault of ours: the waiters of this connection get an error
                 log.exception("what the server said could not be taken")
                 self._failure = self._failure or error
                 break
@@ -235,7 +258,7 @@ def end_when_stalled(connected: socket.socket) -> None:
 
 
 def connect_socket(
-    loop: ThreadLoop,
+    loop: Threads,
     protocol: Any,
     address: tuple[str, int],
     context: ssl.SSLContext | None,
@@ -263,7 +286,7 @@ def connect_socket(
         return
     transport = SocketTransport(loop, connection, protocol, tls)
     with loop.entered():
-        if connected.done() or loop.is_the_parent_s:  # nobody waits for it any more
+        if connected.done() or loop.is_the_parent_s:  # its waiter has given up
             connection.close()
             return
         protocol.connection_made(transport)

@@ -32,7 +32,7 @@ from typing import Any, Self, TypeVar
 
 from ringmq.client.errors import ClientClosedError
 from ringmq.client.runtimes.monitor import MonitorCondition, reacquire
-from ringmq.client.runtimes.runtime import Future, current
+from ringmq.client.runtimes.runtime import Future, WaitingLoop, current
 from ringmq.client.runtimes.socket_transport import connect_socket
 from ringmq.client.runtimes.thread_tasks import ThreadFuture, ThreadTask
 
@@ -270,7 +270,7 @@ class ThreadLoop:
                 conversation.close()
             raise
 
-    def _outer(self) -> ThreadLoop | None:
+    def _outer(self) -> WaitingLoop | None:
         if current.loop is self:
             raise RuntimeError(
                 f"{self.name}: called from inside the client's own code (an interceptor or hook), which must not wait"

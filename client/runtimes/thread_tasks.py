@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
-
-if TYPE_CHECKING:
-    from ringmq.client.runtimes.thread_loop import ThreadLoop
+from typing import Any, Generic, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -77,13 +74,20 @@ class ThreadFuture(Generic[T]):
             del callbacks[0]
 
 
+class TaskLoop(Protocol):
+    """The loop of a task."""
+
+    current_task: ThreadTask[Any] | None
+    """The task that makes a step now."""
+
+
 class ThreadTask(ThreadFuture[T]):
     """A coroutine in progress. `wake` is called when it can make a step, and the woken thread calls `step`."""
 
     __slots__ = ("_coroutine", "_loop", "_must_cancel", "_waiting_for", "wake")
 
     def __init__(
-        self, loop: ThreadLoop, coroutine: Coroutine[Any, Any, T], wake: Callable[[ThreadTask[Any]], None]
+        self, loop: TaskLoop, coroutine: Coroutine[Any, Any, T], wake: Callable[[ThreadTask[Any]], None]
     ) -> None:
         super().__init__()
         self._loop = loop

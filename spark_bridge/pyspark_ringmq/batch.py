@@ -15,11 +15,12 @@ from pyspark.sql.types import StructType
 from pyspark_ringmq.worker_process import freeze_imports, task_batches
 
 from ringmq.spark_bridge import pushed_filters
-from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_columns, parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from ringmq.spark_bridge.pushed_filters import PushedFilter, PushedFilters
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import Slice
 
 PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"

@@ -13,10 +13,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from ringmq.ipc.watermark import store_is_locked
-from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.jar import FORMAT
 from ringmq.spark_bridge.limits import chosen_queues, read_spans
 from ringmq.spark_bridge.offsets_option import QueueTimes, SinceTime
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.option_table import BY_LOWER_NAME
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.store import layout, markers

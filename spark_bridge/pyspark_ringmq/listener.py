@@ -2,6 +2,8 @@
 
 import json
 import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -11,19 +13,31 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from ringmq.spark_bridge.lag import Publish, StreamLag, lag_of_progress
-
 _log = logging.getLogger("ringmq.spark_bridge")
 
 
-class LagListener(StreamingQueryListener):
-    """Passes the lag after each batch to `publish`. `latest` holds the newest of each running query."""
+class Lag(Protocol):
+    """The lag of one query after one batch."""
 
-    def __init__(self, publish: Publish, group: str | None) -> None:
+    @property
+    def query(self) -> str:
+        """The query's name."""
+
+
+L = TypeVar("L", bound=Lag)
+
+
+class LagListener(StreamingQueryListener, Generic[L]):
+    """Passes the lag after each batch to `publish`. `latest` holds the newest of each running query.
+
+    `lag_of` reads it from the query's progress (Spark's JSON), None if the query reads no topics by this source.
+    """
+
+    def __init__(self, lag_of: Callable[[Mapping[str, Any]], L | None], publish: Callable[[L], None]) -> None:
+        self._lag_of = lag_of
         self._publish = publish
-        self._group = group
         self._names: dict[str, str] = {}
-        self.latest: dict[str, StreamLag] = {}
+        self.latest: dict[str, L] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: a started query has no lag yet."""
@@ -33,7 +47,7 @@ class LagListener(StreamingQueryListener):
 
         Errors of `publish` are logged: the query goes on.
         """
-        lag = lag_of_progress(json.loads(event.progress.json), self._group)
+        lag = self._lag_of(json.loads(event.progress.json))
         if lag is None:
             return
         self.latest[lag.query] = lag

@@ -15,7 +15,8 @@ from pyspark_ringmq.batch import SlicePartition
 from pyspark_ringmq.worker_process import task_batches
 
 from ringmq.spark_bridge.options import ReadOptions
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.stream_core import Limits, offsets_to_json, stream_offset_from_json, stream_offset_to_json
 from ringmq.spark_bridge.stream_query import StreamQuery
 

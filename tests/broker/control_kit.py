@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.relations import changed
 from ringmq.broker.control import ControlLoop
 from ringmq.broker.control_wiring import saved_by
 from ringmq.broker.core import Broker

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.requests import access
 from ringmq.broker.requests.request import Connection, Release
 from ringmq.remoting.access import BROKER, Access

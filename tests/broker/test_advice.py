@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.broker import server
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.start_error import StartError
 from ringmq.cli.main import main
 from ringmq.loadtest.load.running import RunningBroker

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.relations import changed
 from ringmq.broker.core import Broker
 from ringmq.broker.requests.request import Request, Slices
 from ringmq.broker.tables.loading import load_into, load_state

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ringmq.broker.config.broker_config import changed, property_table
+from ringmq.broker.config.broker_config import property_table
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.stock_names import STOCK_PROPERTY_NAMES
 from ringmq.broker.control import PEER_LINES_PER_MINUTE, STORE_LOOK_MS, TICK_MS
 from ringmq.broker.control_report import read_report

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ringmq.broker.config.broker_config import changed
+from ringmq.broker.config.relations import changed
 from ringmq.broker.control import TICK_MS, ControlLoop
 from ringmq.broker.control_report import read_report
 from ringmq.broker.control_wiring import saved_by

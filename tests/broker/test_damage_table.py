@@ -21,7 +21,8 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.broker import server
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.start_error import StartError
 from ringmq.broker.start_files import check_kv_config, check_own_files, take_plane_name

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.tables import groups, offsets, topics
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.tables.publication import PlaneTables

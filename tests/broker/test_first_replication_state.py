@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.run_config import store_config
 from ringmq.broker.server import make_plane
 from ringmq.ha.master_core import MasterCore

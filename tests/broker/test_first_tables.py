@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.live_config import LiveConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.tables.admission import AdmissionRules
 from ringmq.broker.tables.loading import load_into
 from ringmq.broker.tables.protocols import TOPIC_PULL_COLD, TOPIC_SEND_COLD

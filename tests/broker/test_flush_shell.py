@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 from ringmq.broker import flush_shell
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.config.run_config import write_run_config
 from ringmq.broker.flush_shell import FlushShell
 from ringmq.broker.server import finish

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.control_report import (
     ClientCensus,
     ClientKind,

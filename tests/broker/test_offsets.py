@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import changed
+from ringmq.broker.config.relations import changed
 from ringmq.broker.requests.turns import finish
 from ringmq.broker.tables.offsets import OffsetTable
 from ringmq.broker.tables.publication import PlaneTables

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker import server
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.store import markers
 from ringmq.store.checkpoint import Checkpoint, write_checkpoint
 from ringmq.store.recovery import recover

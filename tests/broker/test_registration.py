@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
 from ringmq.broker.config.identity import Identity
+from ringmq.broker.config.relations import changed
 from ringmq.broker.outbound_calls import OutboundCalls, Outcome
 from ringmq.broker.registrar import Registrar
 from ringmq.broker.registration import (

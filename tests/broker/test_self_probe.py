@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ringmq.broker import self_probe, service_report
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.control_report import ControlReport, NameServerState, ReportWriter
 from ringmq.broker.self_probe import TOPIC, ProbeOutcome, probe
 from ringmq.broker.service_report import NAME_SERVERS_WAIT_MS, ServiceReport

@@ -19,7 +19,8 @@ import pytest
 from click.testing import CliRunner
 
 from ringmq.broker import plane_setup, server
-from ringmq.broker.config.broker_config import BrokerConfig, changed
+from ringmq.broker.config.broker_config import BrokerConfig
+from ringmq.broker.config.relations import changed
 from ringmq.broker.server import ServeOptions, StartError, serve
 from ringmq.cli.main import main
 from ringmq.ipc.exit_status import EXIT_BAD_CONFIG, EXIT_CLEAN, EXIT_STORE_REFUSED, EXIT_UNCLEAN_STOP

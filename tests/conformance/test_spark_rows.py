@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from tests.archives import extract_all
 from tests.conformance.servers import Server
 from tests.conformance.stock_client import StockClient

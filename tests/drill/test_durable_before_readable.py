@@ -23,10 +23,11 @@ from ringmq.ipc.watermark import Watermarks, read_watermarks
 from ringmq.loadtest.load.running import RunningBroker
 from ringmq.remoting.admin_bodies import TopicStats
 from ringmq.remoting.message import decode_messages
-from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from tests.conformance.wire import send_fields, shortened
 from tests.drill.settings import SMALL_STORE
 from tests.drill.sync_switch import SyncSwitch

@@ -5,8 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.schema import COLUMNS
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import (
     EVERY_TIME,
     BrokerLocation,

@@ -11,7 +11,8 @@ from ringmq.client import Message, Producer
 from ringmq.loadtest.stock import free_broker_port, free_port
 from ringmq.remoting.config_beans import TopicConfig
 from ringmq.spark_bridge.options import parse_options
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.stream_core import Limits, StreamOffset
 from ringmq.spark_bridge.stream_query import StreamQuery
 from tests.conformance.servers import RingmqProcess, settings_args

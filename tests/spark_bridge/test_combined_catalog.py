@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
 from tests.spark_bridge.made_store import MadeStore

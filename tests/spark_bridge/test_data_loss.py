@@ -15,9 +15,10 @@ import pytest
 from ringmq.spark_bridge import queue_units
 from ringmq.spark_bridge.errors import DataLossError, ReadError
 from ringmq.spark_bridge.log_segments import LogSegments
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.shm_log import read_log
 from ringmq.spark_bridge.shm_queues import read_queues
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice, store_here
+from ringmq.spark_bridge.slice_reader import read_slice, store_here
 from ringmq.spark_bridge.slices import BrokerLocation, Slice
 from tests.spark_bridge.made_store import MadeStore
 from tests.spark_bridge.reading import place_of, rows_of, slice_of

@@ -167,7 +167,8 @@ def test_columns_that_units_answer_are_the_same_as_from_records(
 def test_a_batch_may_reuse_the_memory_of_the_one_before(golden_store: Path, manifest: list[Entry]) -> None:
     part = slice_of(golden_store, spans_of(manifest))
     kept = rows_of(part, ("offset", "value"), batch_rows=100)
-    from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+    from ringmq.spark_bridge.read_settings import ReadSettings
+    from ringmq.spark_bridge.slice_reader import read_slice
 
     batches = read_slice(part, ("offset", "value"), ReadSettings(batch_rows=100, reuse_buffers=True))
     assert [row for batch in batches for row in batch.to_pylist()] == kept

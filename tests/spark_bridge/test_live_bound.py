@@ -13,10 +13,11 @@ import pytest
 from ringmq.client import Message, Producer, RetryPolicy, SendResult
 from ringmq.ipc.watermark import read_watermarks
 from ringmq.loadtest.load.running import worker_name
-from ringmq.spark_bridge.catalog import open_catalog
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from tests.conformance import servers
 from tests.waiting import until, wait_until
 

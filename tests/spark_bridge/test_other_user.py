@@ -12,11 +12,12 @@ import pytest
 
 from ringmq.client import Message, Producer
 from ringmq.ipc.segment import SHM_DIR, plane_name
-from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.errors import ReadError
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from tests.conformance import servers
 
 pytestmark = [

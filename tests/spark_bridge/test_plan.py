@@ -10,13 +10,14 @@ import pytest
 
 from ringmq.client.topics import is_user_topic
 from ringmq.spark_bridge import plan
-from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.limits import read_spans
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import ReadOptions, parse_options
 from ringmq.spark_bridge.plan import columns_of, plan_batch, slices_of, useful_tasks
 from ringmq.spark_bridge.pushed_filters import NO_FILTERS, PushedFilter, PushedFilters
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.schema import COLUMNS, KAFKA_COLUMNS
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan, Slice
 from ringmq.store import markers
 from tests.spark_bridge.fake_catalog import FakeCatalog

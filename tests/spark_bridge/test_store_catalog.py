@@ -18,7 +18,8 @@ from ringmq.spark_bridge.errors import ReadError
 from ringmq.spark_bridge.log_ranges import log_extent
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import QueueKey, QueueSpan
 from ringmq.spark_bridge.store_catalog import StoreCatalog
 from ringmq.spark_bridge.stream_core import Limits, StreamOffset

@@ -12,7 +12,8 @@ TASK = """
 import resource, sys
 import pyarrow
 from pathlib import Path
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from tests.spark_bridge.reading import slice_of
 
 def status(name):

@@ -12,7 +12,8 @@ from ringmq.remoting.command import RemotingCommand
 from ringmq.remoting.message import Message, encode_message
 from ringmq.spark_bridge import tcp_reader
 from ringmq.spark_bridge.errors import DataLossError, ReadError
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import BrokerLocation, Slice, TimeRange
 from tests.client.scripted_broker import ScriptedBroker, pull_answer
 from tests.spark_bridge.scripted_log import TOPIC, ScriptedLog

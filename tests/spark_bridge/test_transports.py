@@ -17,14 +17,15 @@ from ringmq.client import MessageQueue
 from ringmq.client.connections.pull_connection import PullConnection
 from ringmq.remoting.codes import RequestCode
 from ringmq.spark_bridge.bootstrap_catalog import BootstrapCatalog
-from ringmq.spark_bridge.catalog import open_catalog
 from ringmq.spark_bridge.combined_catalog import CombinedCatalog
 from ringmq.spark_bridge.errors import ReadError
+from ringmq.spark_bridge.open_catalog import open_catalog
 from ringmq.spark_bridge.options import parse_options
 from ringmq.spark_bridge.plan import plan_batch
+from ringmq.spark_bridge.read_settings import ReadSettings
 from ringmq.spark_bridge.remote_catalog import RemoteCatalog
 from ringmq.spark_bridge.schema import COLUMNS
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.slice_reader import read_slice
 from ringmq.spark_bridge.slices import BrokerLocation, Slice
 from tests.conformance import servers
 from tests.raw_client import RawClient
@@ -38,7 +39,8 @@ HIDDEN = """
 import json, pickle, subprocess, sys
 part, columns, store = pickle.loads(bytes.fromhex(sys.argv[1]))
 subprocess.run(["mount", "-t", "tmpfs", "none", store], check=True)
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 try:
     list(read_slice(part, columns, ReadSettings(transport="shm")))
 except Exception as error:
@@ -50,7 +52,8 @@ WITHOUT_CORE = """
 import json, pickle, sys
 sys.modules["ringmq.native._native"] = None
 from ringmq import native
-from ringmq.spark_bridge.slice_reader import ReadSettings, read_slice
+from ringmq.spark_bridge.read_settings import ReadSettings
+from ringmq.spark_bridge.slice_reader import read_slice
 assert not native.available()
 part, columns = pickle.loads(bytes.fromhex(sys.argv[1]))
 rows = [row for batch in read_slice(part, columns, ReadSettings()) for row in batch.to_pylist()]
